@@ -3,7 +3,8 @@
 The way of the data:
 
     spec.json ──parse_spec──▶ Spec ──┐
-                                     ├──engine.plan──▶ Plan ──execute──▶ Records ──fold──▶ Progress ──▶ Report
+                                     ├──engine.plan──▶ Plan ──execute──▶ Records ──fold──▶ Progress
+                                     ──▶ Report
     source, target, clusters ─▶ Facts ┘                (World)         (Journal)
 
 Imports point down; modules on one row do not import each other:
@@ -19,10 +20,10 @@ Imports point down; modules on one row do not import each other:
     formats, spec, survey
     errors, plain, private_files, terms
 
-Words: a *job* has an *image* (its whole state at one *epoch*, as files) at a *location*. A *spec* says what is
-wanted, a *survey* what is there, a *plan* what will be done: *phases* of *steps*. What was done stands in the
-*journal*, with the *evidence* each step produced. To *publish* is to write last the files an engine reads first; to
-*fence* is to keep the old job from ever committing again.
+Words: a *job* has an *image* (its whole state at one *epoch*, as files) at a *location*. A *spec*
+says what is wanted, a *survey* what is there, a *plan* what will be done: *phases* of *steps*. What
+was done stands in the *journal*, with the *evidence* each step produced. To *publish* is to write
+last the files an engine reads first; to *fence* is to keep the old job from ever committing again.
 """
 
 __version__ = "0.1.0"

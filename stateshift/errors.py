@@ -1,23 +1,25 @@
-"""The error tree: split by who can fix it. Only the cli turns an error into text; only storage wrappers retry.
+"""The error tree: split by who can fix it. Only the cli turns an error into text; only storage
+wrappers retry.
 
-    StateshiftError                 exit 1   a bug of ours, when it is raised bare
-      SpecError                          2   the author of the spec            (JSON pointer)
-      FormatError                        3   bytes are not what they should be (path, offset)
-        UnknownVersion                   3   ... but may be, for a newer stateshift
-        TooLarge                         3   ... or would take more memory than is allowed
-      PlanError                          4   the request does not fit what was found
-        StalePlan                        4   ... any more
-        Incompatible                     4   ... because the two ends differ
-      VerifyError                        5   an effect does not hold           (step, expected, found)
-      StorageError                       6   where bytes live failed           (location)
-        MissingFile                      6   ... it is not there
-        AlreadyThere                     6   ... somebody created it first
-        TransientStorageError            6   ... and may work in a moment: the only one that is retried
-      ClusterError                       7   where jobs run failed             (cluster, job)
-      JournalError                       8   the journal is damaged, foreign or held  (record)
-      Interrupted                      130   asked to stop; always resumable
+    StateshiftError            exit 1  a bug of ours, when it is raised bare
+      SpecError                     2  the author of the spec            (JSON pointer)
+      FormatError                   3  bytes are not what they should be (path, offset)
+        UnknownVersion              3  ... but may be, for a newer stateshift
+        TooLarge                    3  ... or would take more memory than is allowed
+      PlanError                     4  the request does not fit what was found
+        StalePlan                   4  ... any more
+        Incompatible                4  ... because the two ends differ
+      VerifyError                   5  an effect does not hold           (step, expected, found)
+      StorageError                  6  where bytes live failed           (location)
+        MissingFile                 6  ... it is not there
+        AlreadyThere                6  ... somebody created it first
+        TransientStorageError       6  ... and may work in a moment: the only one that is retried
+      ClusterError                  7  where jobs run failed             (cluster, job)
+      JournalError                  8  the journal is damaged, foreign or held  (record)
+      Interrupted                 130  asked to stop; always resumable
 
-Every error is one line of fact, and a hint: what to do about it, best of all a command that can be pasted.
+Every error is one line of fact, and a hint: what to do about it, best of all a command that can be
+pasted.
 """
 
 from __future__ import annotations
@@ -64,7 +66,11 @@ class SpecError(StateshiftError):
     exit_code = 2
 
     def __init__(self, complaints: tuple[Complaint, ...], *, hint: str | None = None) -> None:
-        first = f"{complaints[0].pointer or '/'}: {complaints[0].message}" if complaints else "not a valid spec"
+        first = (
+            f"{complaints[0].pointer or '/'}: {complaints[0].message}"
+            if complaints
+            else "not a valid spec"
+        )
         more = f" (and {len(complaints) - 1} more)" if len(complaints) > 1 else ""
         super().__init__(first + more, hint=hint)
         self.complaints = complaints
@@ -73,7 +79,12 @@ class SpecError(StateshiftError):
         return {
             **super().as_json(),
             "complaints": [
-                {"pointer": c.pointer, "message": c.message, "found": c.found, "expected": c.expected}
+                {
+                    "pointer": c.pointer,
+                    "message": c.message,
+                    "found": c.found,
+                    "expected": c.expected,
+                }
                 for c in self.complaints
             ],
         }
@@ -85,7 +96,12 @@ class FormatError(StateshiftError):
     exit_code = 3
 
     def __init__(
-        self, fact: str, path: str | None = None, offset: int | None = None, *, hint: str | None = None
+        self,
+        fact: str,
+        path: str | None = None,
+        offset: int | None = None,
+        *,
+        hint: str | None = None,
     ) -> None:
         super().__init__(fact, hint=hint, path=path, offset=offset)
         self.path = path
@@ -157,7 +173,12 @@ class ClusterError(StateshiftError):
     exit_code = 7
 
     def __init__(
-        self, fact: str, *, cluster: str | None = None, job: str | None = None, hint: str | None = None
+        self,
+        fact: str,
+        *,
+        cluster: str | None = None,
+        job: str | None = None,
+        hint: str | None = None,
     ) -> None:
         super().__init__(fact, hint=hint, cluster=cluster, job=job)
 

@@ -1,4 +1,6 @@
-"""How long a plan may take, reckoned from a short read probe. Outside every fingerprint: rates drift."""
+"""How long a plan may take, reckoned from a short read probe. Outside every fingerprint: rates
+drift.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ Throttle = tuple[float | None, float | None]
 
 
 def probe(storage: Storage, survey: Survey) -> Rates | None:
-    """Read a few small files and some of the largest: how fast files open, and how fast bytes come."""
+    """Read a few small files and some of the largest: how fast files open, and how fast bytes
+    come.
+    """
     files = sorted(survey.files, key=lambda file: file.size)
     if not files:
         return None
@@ -40,17 +44,22 @@ def probe(storage: Storage, survey: Survey) -> Rates | None:
                 break
         seconds = time.perf_counter() - began
     except StorageError:
-        return None  # the survey is a moment old: what vanished since is the plan's business, not the estimate's
-    # A small file tells how fast files open and nothing of bytes: below a megabyte assume a modest disk.
-    return Rates(read / seconds if read >= 1 << 20 and seconds > 0 else 200e6, 1 / max(per_file, 1e-6))
+        # the survey is a moment old: what vanished since is the plan's business, not the estimate's
+        return None
+    # A small file tells how fast files open and nothing of bytes: below a megabyte assume a modest
+    # disk.
+    return Rates(
+        read / seconds if read >= 1 << 20 and seconds > 0 else 200e6, 1 / max(per_file, 1e-6)
+    )
 
 
 def estimated(
     plan: Plan, facts: Facts, throttle: Throttle = (None, None), left_seconds: float | None = None
 ) -> Estimate:
-    """Seconds for the whole plan, and for the part of it in which the job is down: all of it, in a plain move; behind
-    rounds, what those may leave (`left_seconds`). The spec's limits on bytes and requests hold for reading and writing
-    together."""
+    """Seconds for the whole plan, and for the part of it in which the job is down: all of it, in a
+    plain move; behind rounds, what those may leave (`left_seconds`). The spec's limits on bytes and
+    requests hold for reading and writing together.
+    """
     measured = facts.rates or Rates(100e6, 200.0)
     bytes_max, requests_max = throttle
     rates = Rates(

@@ -1,11 +1,13 @@
 """One loop that carries out plans, and its two sisters: ask whether it still holds, take it back.
 
-The executor skips what the journal holds as finished and repeats the rest; repeating a step is always safe, so there
-is no resume code. A step's record is on disk before the step's effect begins, and its evidence before the next phase.
-Phases are barriers; inside a phase up to `world.parallel` steps run at once, in an ordered phase one after the other.
-Steps that compute over much state wait for a core instead: more of them at once take more memory, and no less time.
-Of small ones that mostly wait for a network more run beside each other, as many as their storage says is worth it.
-A fleet, where there is one, runs those steps of an unordered phase that it takes, and the journal says the same.
+The executor skips what the journal holds as finished and repeats the rest; repeating a step is
+always safe, so there is no resume code. A step's record is on disk before the step's effect begins,
+and its evidence before the next phase. Phases are barriers; inside a phase up to `world.parallel`
+steps run at once, in an ordered phase one after the other. Steps that compute over much state wait
+for a core instead: more of them at once take more memory, and no less time. Of small ones that
+mostly wait for a network more run beside each other, as many as their storage says is worth it. A
+fleet, where there is one, runs those steps of an unordered phase that it takes, and the journal
+says the same.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ WAITING_STEPS_MAX = 64
 THREADS_MAX = 512
 
 
-def execute(number: int, plan: Plan, world: World, journal: Journal, fleet: Fleet | None = None) -> None:
+def execute(
+    number: int, plan: Plan, world: World, journal: Journal, fleet: Fleet | None = None
+) -> None:
     """Carry out plan `number` of the run, from wherever the journal says it stands."""
     execute_together([(number, plan)], world, journal, fleet)
 
@@ -72,14 +76,18 @@ def execute_together(
     fleet: Fleet | None = None,
     phases: Sequence[PhaseName] = PHASES,
 ) -> None:
-    """Carry out plans by number, as one: a barrier stands between the phases of all of them, so that none is published
-    before every one of them is compared. An ordered phase is ordered within each plan. With fewer `phases`, only these:
-    the plans are then not finished."""
+    """Carry out plans by number, as one: a barrier stands between the phases of all of them, so
+    that none is published before every one of them is compared. An ordered phase is ordered within
+    each plan. With fewer `phases`, only these: the plans are then not finished.
+    """
     for name in phases:
         parts = [part for number, plan in plans for part in _pending(number, plan, name, journal)]
         if not parts:
             continue
-        jobs, steps = ", ".join(part.plan.job for part in parts), [step for part in parts for step in part.steps]
+        jobs, steps = (
+            ", ".join(part.plan.job for part in parts),
+            [step for part in parts for step in part.steps],
+        )
         world.meter.phase(jobs, name, sum(s.files for s in steps), sum(s.bytes for s in steps))
         _Phase(name, parts, world, journal, fleet).run()
         for part in parts:
@@ -107,11 +115,14 @@ def _pending(number: int, plan: Plan, name: str, journal: Journal) -> list[_Part
 
 
 def _tidy(number: int, plan: Plan, steps: list[AnyStep], world: World, journal: Journal) -> None:
-    """Where an attempt was cut short it may have left temporary files: they go before the image is published, while
-    nobody but us writes there."""
+    """Where an attempt was cut short it may have left temporary files: they go before the image is
+    published, while nobody but us writes there.
+    """
     done = journal.progress.plans[number].steps
     again = (step for step in steps if (done[step.name].evidence or {}).get("repeated"))
-    for place in sorted({step.target for step in again if isinstance(step, WRITERS)} - {plan.source}):
+    for place in sorted(
+        {step.target for step in again if isinstance(step, WRITERS)} - {plan.source}
+    ):
         world.storage(place).prune()
 
 
@@ -129,8 +140,9 @@ def _is_taken(unit: _Unit, fleet: Fleet) -> bool:
 
 
 class _Phase:
-    """The steps of one phase that are still to be run, here or by a fleet. What has to run in order runs as one unit:
-    a fleet takes none of it."""
+    """The steps of one phase that are still to be run, here or by a fleet. What has to run in order
+    runs as one unit: a fleet takes none of it.
+    """
 
     def __init__(
         self, name: str, parts: Sequence[_Part], world: World, journal: Journal, fleet: Fleet | None
@@ -141,13 +153,17 @@ class _Phase:
         for part in parts:
             cut = [part.steps] if part.ordered else [[step] for step in part.steps]
             self.units += [_Unit(part.number, steps, part.ordered) for steps in cut]
-        taken = [unit.steps[0] for unit in self.units if fleet is not None and _is_taken(unit, fleet)]
+        taken = [
+            unit.steps[0] for unit in self.units if fleet is not None and _is_taken(unit, fleet)
+        ]
         self.fleet = fleet if taken else None
         if self.fleet is not None:
             self.fleet.begin(name, taken, world)
 
     def run(self) -> None:
-        """Run the steps; after the first failure start no more, let those that run finish, and raise it."""
+        """Run the steps; after the first failure start no more, let those that run finish, and
+        raise it.
+        """
         if len(self.units) == 1 or (self.fleet is None and self.world.parallel <= 1):
             for unit in self.units:
                 self._unit(unit)
@@ -167,12 +183,19 @@ class _Phase:
             raise self.failure
 
     def _may_start(self, queue: Sequence[_Unit], running: Collection[_Unit]) -> bool:
-        at_once = self.fleet.slots(len(queue)) if self.fleet is not None else self._at_once(queue[-1])
+        at_once = (
+            self.fleet.slots(len(queue)) if self.fleet is not None else self._at_once(queue[-1])
+        )
         if len(running) >= max(1, at_once):
             return False
         if self.fleet is None and len(running) >= self.world.parallel:
-            return sum(step.bytes for unit in (queue[-1], *running) for step in unit.steps) <= WAITING_BYTES_MAX
-        return not self._is_large(queue[-1]) or sum(map(self._is_large, running)) < max(1, self.world.cores)
+            return (
+                sum(step.bytes for unit in (queue[-1], *running) for step in unit.steps)
+                <= WAITING_BYTES_MAX
+            )
+        return not self._is_large(queue[-1]) or sum(map(self._is_large, running)) < max(
+            1, self.world.cores
+        )
 
     def _at_once(self, unit: _Unit) -> int:
         """Beside how many others, at most, it may run."""
@@ -184,7 +207,9 @@ class _Phase:
 
     def _is_large(self, unit: _Unit) -> bool:
         here = self.fleet is None or not _is_taken(unit, self.fleet)
-        return here and any(isinstance(step, COMPUTING) and step.bytes >= LARGE_BYTES for step in unit.steps)
+        return here and any(
+            isinstance(step, COMPUTING) and step.bytes >= LARGE_BYTES for step in unit.steps
+        )
 
     def _unit(self, unit: _Unit) -> None:
         for step in unit.steps:
@@ -204,9 +229,20 @@ class _Phase:
             raise
         seconds = time.perf_counter() - began
         if journal.progress.plans[number].steps[step.name].repeated:
-            evidence = {**evidence, "repeated": True}  # what an earlier attempt had done already, it cannot tell
+            evidence = {
+                **evidence,
+                "repeated": True,
+            }  # what an earlier attempt had done already, it cannot tell
         journal.append(
-            StepFinished(world.clock.now(), number, step.name, round(seconds, 6), step.files, step.bytes, evidence)
+            StepFinished(
+                world.clock.now(),
+                number,
+                step.name,
+                round(seconds, 6),
+                step.files,
+                step.bytes,
+                evidence,
+            )
         )
 
     def _evidence(self, unit: _Unit, step: AnyStep) -> Evidence:
@@ -232,11 +268,16 @@ def ask(
     kinds: Sequence[str] = (),
     fleet: Fleet | None = None,
 ) -> list[Broken]:
-    """Whether the evidence of every finished step still holds; only of some `kinds` where given. A fleet is asked many
-    at once; what it finds is told in the plan's order."""
-    finished = [step for step in plan if progress.finished(step.name) and (not kinds or step.kind in kinds)]
+    """Whether the evidence of every finished step still holds; only of some `kinds` where given. A
+    fleet is asked many at once; what it finds is told in the plan's order.
+    """
+    finished = [
+        step for step in plan if progress.finished(step.name) and (not kinds or step.kind in kinds)
+    ]
     lifted = {(step.location, step.paths) for step in finished if isinstance(step, LiftFence)}
-    finished = [s for s in finished if not (isinstance(s, FenceSource) and (s.location, s.paths) in lifted)]
+    finished = [
+        s for s in finished if not (isinstance(s, FenceSource) and (s.location, s.paths) in lifted)
+    ]
     taken = [step for step in finished if fleet is not None and fleet.takes(step)]
 
     def asked(step: AnyStep) -> list[Discrepancy]:
@@ -256,19 +297,30 @@ def ask(
                 raise
     else:
         found = [asked(step) for step in finished]
-    return [Broken(number, step.name, one) for step, every in zip(finished, found, strict=True) for one in every]
+    return [
+        Broken(number, step.name, one)
+        for step, every in zip(finished, found, strict=True)
+        for one in every
+    ]
 
 
 def roll_back(
-    number: int, plan: Plan, world: World, journal: Journal, phases: Sequence[PhaseName] = PHASES,
+    number: int,
+    plan: Plan,
+    world: World,
+    journal: Journal,
+    phases: Sequence[PhaseName] = PHASES,
     others: Iterable[tuple[int, Plan]] = (),
-) -> None:  # fmt: skip
-    """Take the plan's effects back, last one first: what was visible last disappears first. What had to be left is
-    written down with each. With fewer `phases`, only theirs: the plan is then not undone. `others` of the run are taken
-    back after it: what lies where they wrote is told then."""
+) -> None:
+    """Take the plan's effects back, last one first: what was visible last disappears first. What
+    had to be left is written down with each. With fewer `phases`, only theirs: the plan is then not
+    undone. `others` of the run are taken back after it: what lies where they wrote is told then.
+    """
     for phase in (phase for phase in reversed(plan.phases) if phase.name in phases):
         begun = [s for s in reversed(phase.steps) if s.name in journal.progress.plans[number].steps]
-        pending = [s for s in begun if journal.progress.plans[number].steps[s.name].state != "undone"]
+        pending = [
+            s for s in begun if journal.progress.plans[number].steps[s.name].state != "undone"
+        ]
         if pending:
             world.meter.phase(plan.job, f"undo {phase.name}", sum(s.files for s in pending), 0)
         for step in pending:
@@ -279,7 +331,11 @@ def roll_back(
             journal.append(StepUndone(world.clock.now(), number, step.name, tuple(remaining)))
             world.meter.done(step.files, 0)
     if phases is PHASES and not journal.progress.plans[number].undone:
-        theirs = {place for other, made in others for place in _written(made, journal.progress.plans[other])}
+        theirs = {
+            place
+            for other, made in others
+            for place in _written(made, journal.progress.plans[other])
+        }
         left = _swept(plan, journal.progress.plans[number], world, journal.progress.discard, theirs)
         journal.append(PlanUndone(world.clock.now(), number, tuple(left)))
 
@@ -289,10 +345,14 @@ def _written(plan: Plan, done: PlanProgress) -> set[str]:
     return {step.target for step in plan if isinstance(step, WRITERS) and step.name in done.steps}
 
 
-def _swept(plan: Plan, done: PlanProgress, world: World, discard: bool, theirs: Collection[str]) -> list[str]:
-    """Empty directories and temporary files of ours go from the places that the plan's steps wrote to; files that
-    somebody else wrote there stay, and are named. Only while the lock on them is still ours. With `discard` what is
-    left in the target goes, too: it was empty before the run, so that only the job itself can have written it."""
+def _swept(
+    plan: Plan, done: PlanProgress, world: World, discard: bool, theirs: Collection[str]
+) -> list[str]:
+    """Empty directories and temporary files of ours go from the places that the plan's steps wrote
+    to; files that somebody else wrote there stay, and are named. Only while the lock on them is
+    still ours. With `discard` what is left in the target goes, too: it was empty before the run, so
+    that only the job itself can have written it.
+    """
     begun, left = _written(plan, done), []
     for place in sorted(begun - {plan.source, *theirs}):
         storage = world.storage(place)
@@ -302,7 +362,9 @@ def _swept(plan: Plan, done: PlanProgress, world: World, discard: bool, theirs: 
         storage.prune()
         remaining = sorted(file.path for file in storage.list())
         if remaining:
-            left.append(f"{place}: {len(remaining)} files that this run did not write ({remaining[0]} …)")
+            left.append(
+                f"{place}: {len(remaining)} files that this run did not write ({remaining[0]} …)"
+            )
     if plan.source in begun:
         world.storage(plan.source).prune(FOLDER)
     return left

@@ -1,6 +1,8 @@
-"""The lock on a target: `<target>.stateshift-lock`, created exclusively, naming the run that holds it.
+"""The lock on a target: `<target>.stateshift-lock`, created exclusively, naming the run that holds
+it.
 
-It outlives the process: a run that was killed still owns its half-written target, until it is resumed or rolled back.
+It outlives the process: a run that was killed still owns its half-written target, until it is
+resumed or rolled back.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ def take(parent: Storage, name: str, run: str, workdir: str, host: str) -> None:
     path = name + LOCK_SUFFIX
     content = json.dumps({"run": run, "workdir": workdir, "host": host}).encode()
     for _ in range(ATTEMPTS):
-        holder = _holder(parent, path)  # looked at first: a full disk must not keep us from what is ours already
+        holder = _holder(
+            parent, path
+        )  # looked at first: a full disk must not keep us from what is ours already
         if holder is not None and holder.get("run") == run:
             return
         if holder is not None:
@@ -34,7 +38,9 @@ def take(parent: Storage, name: str, run: str, workdir: str, host: str) -> None:
 
 
 def refuse_held(parent: Storage, name: str) -> None:
-    """Refuse to plan for a target that a run still works on: what is there now is not what will be."""
+    """Refuse to plan for a target that a run still works on: what is there now is not what will
+    be.
+    """
     holder = _holder(parent, name + LOCK_SUFFIX)
     if holder is not None:
         raise _held(parent, name, holder)
@@ -45,11 +51,15 @@ def _held(parent: Storage, name: str, holder: dict[str, str]) -> JournalError:
     by_hand = f"look at the target first, then remove {here}/{name}{LOCK_SUFFIX}"
     if where is None:
         told = f"; it begins {holder['begins']!r}" if holder.get("begins") else ""
-        return JournalError(f"the target {here}/{name} is held, and its lock does not say by whom{told}", hint=by_hand)
+        return JournalError(
+            f"the target {here}/{name} is held, and its lock does not say by whom{told}",
+            hint=by_hand,
+        )
     run, host = holder.get("run", "?"), holder.get("host", "?")
     return JournalError(
         f"the target {here}/{name} is held by run {run} (workdir {where} on {host})",
-        hint=f"stateshift status {quote(where)} tells whether it is at work; else stateshift resume {quote(where)}, or "
+        hint=f"stateshift status {quote(where)} tells whether it is at work; else stateshift "
+        f"resume {quote(where)}, or "
         f"stateshift rollback {quote(where)}; if that workdir is lost, {by_hand}",
     )
 
@@ -58,20 +68,24 @@ def _unreadable(parent: Storage, name: str) -> JournalError:
     """A name that can be neither read nor created, as that of a link to nothing."""
     path = f"{parent.location.rstrip('/')}/{name}{LOCK_SUFFIX}"
     return JournalError(
-        f"the lock {path} cannot be read, and cannot be created: the name is taken by something that is no file, "
+        f"the lock {path} cannot be read, and cannot be created: the name is taken by "
+        "something that is no file, "
         "such as a link that leads nowhere",
         hint=f"look at it (ls -l); if no run has made it, remove {path}",
     )
 
 
 def refuse_source(parent: Storage, name: str, run: str) -> None:
-    """Refuse to move on from a place that another run is still bringing an image to, or taking one back from."""
+    """Refuse to move on from a place that another run is still bringing an image to, or taking
+    one back from.
+    """
     path = name + LOCK_SUFFIX
     holder = _holder(parent, path)
     if holder is not None and holder.get("run") != run:
         where = holder.get("workdir", "?")
         raise JournalError(
-            f"the source {parent.location.rstrip('/')}/{name} is the target of run {holder.get('run', '?')}, which has "
+            f"the source {parent.location.rstrip('/')}/{name} is the target of run "
+            f"{holder.get('run', '?')}, which has "
             f"not ended (workdir {where} on {holder.get('host', '?')})",
             hint=f"let it finish first: stateshift resume {quote(where)}",
         )
@@ -86,8 +100,9 @@ def release(parent: Storage, name: str, run: str) -> None:
 
 
 def _holder(parent: Storage, path: str) -> dict[str, str] | None:
-    """What the lock says of itself; None where there is none. How it begins where it is none of ours: a proxy may
-    answer with a page."""
+    """What the lock says of itself; None where there is none. How it begins where it is none of
+    ours: a proxy may answer with a page.
+    """
     try:
         content = parent.read(path, 1 << 16)
     except MissingFile:
@@ -96,4 +111,8 @@ def _holder(parent: Storage, path: str) -> dict[str, str] | None:
         found = json.loads(content)
     except (ValueError, RecursionError):
         found = None
-    return found if isinstance(found, dict) else {"begins": content[:BEGINNING].decode("utf-8", "replace")}
+    return (
+        found
+        if isinstance(found, dict)
+        else {"begins": content[:BEGINNING].decode("utf-8", "replace")}
+    )

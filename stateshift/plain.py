@@ -1,9 +1,9 @@
 """Frozen values to plain JSON and back, by their annotations.
 
-Plans, journal records and reports are trees of frozen dataclasses over str, int, float, bool, None, tuples and
-mappings. `to_plain` makes dictionaries and lists of them, `from_plain` reads them back and says with a pointer what
-does not fit. A field that holds one of several dataclasses is told apart by the `kind` each of them carries.
-Nothing here knows what the values mean.
+Plans, journal records and reports are trees of frozen dataclasses over str, int, float, bool, None,
+tuples and mappings. `to_plain` makes dictionaries and lists of them, `from_plain` reads them back
+and says with a pointer what does not fit. A field that holds one of several dataclasses is told
+apart by the `kind` each of them carries. Nothing here knows what the values mean.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class Misfit(ValueError):
 
 
 def to_plain(value: Any) -> Any:
-    """Dataclasses become dictionaries (with their `kind`, where they have one), tuples become lists."""
+    """Dataclasses become dictionaries (with their `kind`, where they have one), tuples become
+    lists.
+    """
     kind: type = type(value)
     return value if kind in _ATOMS else _making(kind)(value)
 
@@ -38,13 +40,17 @@ _ATOMS = frozenset((str, int, float, bool, type(None)))
 
 @cache
 def _making(kind: Any) -> Callable[[Any], Any]:
-    """How values of a type are made plain: found out once, since a large plan has a hundred thousand of one type."""
+    """How values of a type are made plain: found out once, since a large plan has a hundred
+    thousand of one type.
+    """
     if dataclasses.is_dataclass(kind):
         names, told = tuple(f.name for f in dataclasses.fields(kind)), getattr(kind, "kind", None)
         head = {"kind": told} if isinstance(told, str) else {}
         return lambda value: head | {name: to_plain(getattr(value, name)) for name in names}
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return lambda value: [item if type(item) in _ATOMS else to_plain(item) for item in _told(value)]
+        return lambda value: [
+            item if type(item) in _ATOMS else to_plain(item) for item in _told(value)
+        ]
     if issubclass(kind, tuple | list):
         return lambda value: [item if type(item) in _ATOMS else to_plain(item) for item in value]
     if issubclass(kind, Mapping):
@@ -60,10 +66,14 @@ def from_plain(wanted: Any, plain: Any, pointer: str = "") -> Any:
     if origin in (typing.Union, types.UnionType):
         return _one_of(arguments, plain, pointer)
     if origin is typing.Literal:
-        return _expect(plain in arguments, plain, pointer, f"one of {', '.join(map(str, arguments))}")
+        return _expect(
+            plain in arguments, plain, pointer, f"one of {', '.join(map(str, arguments))}"
+        )
     if origin is tuple:
         _expect(isinstance(plain, list), plain, pointer, "a list")
-        return tuple(from_plain(arguments[0], item, f"{pointer}/{i}") for i, item in enumerate(plain))
+        return tuple(
+            from_plain(arguments[0], item, f"{pointer}/{i}") for i, item in enumerate(plain)
+        )
     if origin in (dict, Mapping) or wanted in (dict, Mapping):
         _expect(isinstance(plain, dict), plain, pointer, "an object")
         item_type = arguments[1] if arguments else Any
@@ -75,7 +85,12 @@ def from_plain(wanted: Any, plain: Any, pointer: str = "") -> Any:
     if wanted is None or wanted is type(None):
         return _expect(plain is None, plain, pointer, "null")
     if wanted is float:
-        _expect(isinstance(plain, int | float) and not isinstance(plain, bool), plain, pointer, "a number")
+        _expect(
+            isinstance(plain, int | float) and not isinstance(plain, bool),
+            plain,
+            pointer,
+            "a number",
+        )
         return float(plain)
     right = isinstance(plain, wanted) and (wanted is bool or not isinstance(plain, bool))
     return _expect(right, plain, pointer, wanted.__name__)
@@ -117,11 +132,15 @@ def _dataclass(wanted: Any, plain: Any, pointer: str) -> Any:
     if unknown:
         raise Misfit(pointer, f"{wanted.__name__} has no {unknown[0]!r}")
     hints = _hints(wanted)
-    values = {n: from_plain(hints[n], item, f"{pointer}/{n}") for n, item in plain.items() if n in fields}
+    values = {
+        n: from_plain(hints[n], item, f"{pointer}/{n}") for n, item in plain.items() if n in fields
+    }
     missing = [
         name
         for name, f in fields.items()
-        if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        if name not in values
+        and f.default is dataclasses.MISSING
+        and f.default_factory is dataclasses.MISSING
     ]
     if missing:
         raise Misfit(pointer, f"{wanted.__name__} needs {missing[0]!r}")
@@ -132,9 +151,19 @@ def _named_tuple(wanted: Any, plain: Any, pointer: str) -> Any:
     names = wanted._fields
     least = len(names) - len(wanted._field_defaults)
     right = isinstance(plain, list) and least <= len(plain) <= len(names)
-    _expect(right, plain, pointer, f"a list of {least if least == len(names) else f'{least} to {len(names)}'}")
+    _expect(
+        right,
+        plain,
+        pointer,
+        f"a list of {least if least == len(names) else f'{least} to {len(names)}'}",
+    )
     hints = _hints(wanted)
-    return wanted(*(from_plain(hints[n], item, f"{pointer}/{n}") for n, item in zip(names, plain, strict=False)))
+    return wanted(
+        *(
+            from_plain(hints[n], item, f"{pointer}/{n}")
+            for n, item in zip(names, plain, strict=False)
+        )
+    )
 
 
 def _one_of(choices: tuple[Any, ...], plain: Any, pointer: str) -> Any:

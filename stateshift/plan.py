@@ -1,15 +1,19 @@
-"""What will be done, as a value: phases of typed steps. `plan` prints exactly what `apply` executes.
+"""What will be done, as a value: phases of typed steps. `plan` prints exactly what `apply`
+executes.
 
     Plan
-      job, engine, purpose      warm (a round while the job runs), standby (make what rounds have brought an image that
-                                can be started from), halt (stop it), move (bring its image over), start (a first
-                                deployment)
-      phases                    barriers, in the order of PHASES, empty ones left out
-        steps                     independent of each other, except in an ordered phase, where each follows the last
-      findings                  what a person should know before
-      facts                     the fingerprint of what this was computed from
-      estimate                  outside the fingerprint: rates drift, plans do not
-      endpoints                 what the job reads and writes, as found; told to a person, so outside as well
+      job, engine, purpose  warm (a round while the job runs), standby (make what rounds have
+                            brought an image that
+                            can be started from), halt (stop it), move (bring its image over), start (a first
+                            deployment)
+      phases                barriers, in the order of PHASES, empty ones left out
+        steps                 independent of each other, except in an ordered phase, where each
+                              follows the last
+      findings              what a person should know before
+      facts                 the fingerprint of what this was computed from
+      estimate              outside the fingerprint: rates drift, plans do not
+      endpoints             what the job reads and writes, as found; told to a person, so outside as
+                            well
 
 The same spec and facts give the same plan, byte for byte. To JSON and back without loss.
 """
@@ -26,13 +30,24 @@ from stateshift.errors import PlanError
 from stateshift.step import AnyStep
 from stateshift.survey import Endpoint, Finding
 
-# One number for the shape of saved plans and journals. Raised whenever a step's fields change their meaning.
+# One number for the shape of saved plans and journals. Raised whenever a step's fields change their
+# meaning.
 PLAN_VERSION = 1
 
-PhaseName = Literal["prepare", "halt", "copy", "transform", "compare", "publish", "submit", "confirm", "retire"]
+PhaseName = Literal[
+    "prepare", "halt", "copy", "transform", "compare", "publish", "submit", "confirm", "retire"
+]
 PHASES: tuple[PhaseName, ...] = (
-    "prepare", "halt", "copy", "transform", "compare", "publish", "submit", "confirm", "retire",
-)  # fmt: skip
+    "prepare",
+    "halt",
+    "copy",
+    "transform",
+    "compare",
+    "publish",
+    "submit",
+    "confirm",
+    "retire",
+)
 
 Purpose = Literal["warm", "standby", "halt", "move", "start"]
 WHILE_IT_RUNS = ("warm", "standby")
@@ -40,7 +55,9 @@ WHILE_IT_RUNS = ("warm", "standby")
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Steps between two barriers. `ordered` where the order is the point: an image becomes visible by it."""
+    """Steps between two barriers. `ordered` where the order is the point: an image becomes
+    visible by it.
+    """
 
     name: PhaseName
     steps: tuple[AnyStep, ...]
@@ -84,8 +101,9 @@ class Plan:
 
     @property
     def fingerprint(self) -> str:
-        """A name for exactly these steps made from exactly these facts. What is only told to a person (findings may
-        speak of the time of day, estimates drift) stands outside."""
+        """A name for exactly these steps made from exactly these facts. What is only told to a
+        person (findings may speak of the time of day, estimates drift) stands outside.
+        """
         return _fingerprint(plain.to_plain(self))
 
     @property
@@ -105,9 +123,13 @@ class Plan:
 
 
 def phases_of(*phases: Phase) -> tuple[Phase, ...]:
-    """The phases that have steps, in the one order there is; step names are checked to be unique."""
+    """The phases that have steps, in the one order there is; step names are checked to be
+    unique.
+    """
     kept = tuple(phase for phase in phases if phase.steps)
-    assert [p.name for p in kept] == sorted((p.name for p in kept), key=PHASES.index), "phases out of order"
+    assert [p.name for p in kept] == sorted((p.name for p in kept), key=PHASES.index), (
+        "phases out of order"
+    )
     names = [step.name for phase in kept for step in phase.steps]
     assert len(names) == len(set(names)), "two steps of one name"
     return kept
@@ -120,7 +142,9 @@ def encode_plan(plan: Plan) -> dict[str, Any]:
 
 
 def _fingerprint(body: Mapping[str, Any]) -> str:
-    return plain.fingerprint([PLAN_VERSION, {**body, "estimate": None, "findings": [], "endpoints": []}])
+    return plain.fingerprint(
+        [PLAN_VERSION, {**body, "estimate": None, "findings": [], "endpoints": []}]
+    )
 
 
 def decode_plan(value: Any) -> Plan:
@@ -128,14 +152,21 @@ def decode_plan(value: Any) -> Plan:
     version = value.get("stateshift_plan") if isinstance(value, dict) else None
     if version != PLAN_VERSION:
         raise PlanError(
-            f"not a plan of this version of stateshift (found {json.dumps(version)}, expected {PLAN_VERSION})",
+            (
+                f"not a plan of this version of stateshift (found {json.dumps(version)}, "
+                f"expected {PLAN_VERSION})"
+            ),
             hint="make the plan again: stateshift plan SPEC -o FILE",
         )
-    body = {key: item for key, item in value.items() if key not in ("stateshift_plan", "fingerprint")}
+    body = {
+        key: item for key, item in value.items() if key not in ("stateshift_plan", "fingerprint")
+    }
     try:
         plan: Plan = plain.from_plain(Plan, body)
     except plain.Misfit as error:
-        raise PlanError(f"not a plan: {error}", hint="make the plan again: stateshift plan SPEC -o FILE") from error
+        raise PlanError(
+            f"not a plan: {error}", hint="make the plan again: stateshift plan SPEC -o FILE"
+        ) from error
     if plan.fingerprint != value.get("fingerprint"):
         raise PlanError(
             "the plan's content does not match its fingerprint: it was changed by hand or damaged",

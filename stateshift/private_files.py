@@ -1,10 +1,13 @@
-"""Files and folders of a run that are its owner's alone, as a spec, a plan or a cluster's answer is.
+"""Files and folders of a run that are its owner's alone, as a spec, a plan or a cluster's answer
+is.
 
-    make_folder(path)       0700, where it is not there; one that was made beforehand keeps its permissions
-    open_private(path, …)   0600, and a regular file: whatever else stands there is refused before it is read or written
+    make_folder(path)      0700, where it is not there; one that was made beforehand keeps its
+                           permissions
+    open_private(path, …)  0600, and a regular file: whatever else stands there is refused before it
+                           is read or written
 
-No link is followed and no pipe waited for: whoever may write to such a folder must not lead us elsewhere. Errors are
-OSErrors, whose text says what stands there.
+No link is followed and no pipe waited for: whoever may write to such a folder must not lead us
+elsewhere. Errors are OSErrors, whose text says what stands there.
 """
 
 from __future__ import annotations
@@ -53,11 +56,15 @@ def refuse_link(path: Path) -> None:
 
 
 def _not_a_file(path: Path) -> OSError:
-    return OSError(errno.EINVAL, "is a pipe, a socket, a device or a directory, not a file", str(path))
+    return OSError(
+        errno.EINVAL, "is a pipe, a socket, a device or a directory, not a file", str(path)
+    )
 
 
 def _mode_of(flags: int) -> str:
-    """Return Python's word for the way in which the flags open a file; `fdopen` itself opens none."""
+    """Return Python's word for the way in which the flags open a file; `fdopen` itself opens
+    none.
+    """
     if flags & os.O_APPEND:
         return "ab+" if flags & os.O_RDWR else "ab"
     if flags & os.O_RDWR:

@@ -1,11 +1,11 @@
 """The run, told to a person or a program. Nothing is in a report that is not in the journal.
 
-    Report
-      state, jobs
-        job        phases as a timeline, downtime, what a rollback had to leave
-        rounds           of a job that was brought over while it ran, and what each of them left
-      steered            what somebody outside asked of the run
-      failure
+Report
+  state, jobs
+    job        phases as a timeline, downtime, what a rollback had to leave
+    rounds           of a job that was brought over while it ran, and what each of them left
+  steered            what somebody outside asked of the run
+  failure
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class PhaseReport:
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """What a round has brought, and what was left to bring when it was over: for how long the job would have been down
-    for that."""
+    """What a round has brought, and what was left to bring when it was over: for how long the job
+    would have been down for that.
+    """
 
     number: int
     start: float
@@ -74,14 +75,20 @@ class JobReport:
     bytes: int
     downtime_seconds: float | None
     downtime_from: str | None
-    entries: int | None  # compared on both sides; None where nothing was, or where there is no state
+    entries: (
+        int | None
+    )  # compared on both sides; None where nothing was, or where there is no state
     idle: bool
     notes: tuple[str, ...]
     left: tuple[str, ...]
     failure: FailureReport | None = None
     rounds: tuple[RoundReport, ...] = ()
-    downtime_without_rounds: float | None = None  # what the first round brought, brought with the job down, reckoned
-    downtime_start: float | None = None  # in seconds since the run began; known also while there is no end to it
+    downtime_without_rounds: float | None = (
+        None  # what the first round brought, brought with the job down, reckoned
+    )
+    downtime_start: float | None = (
+        None  # in seconds since the run began; known also while there is no end to it
+    )
     files_compared: int = 0  # whole, byte for byte
     key_groups_compared: int = 0  # whole, in a backend's own format
     engine: str = ""
@@ -118,7 +125,9 @@ class Report:
 def summarize(progress: Progress) -> Report:
     """Everything worth telling of a run, at any point of it."""
     jobs = tuple(
-        _job(progress, name) for name in progress.jobs if _plans(progress, name) or _failure_of(progress, name)
+        _job(progress, name)
+        for name in progress.jobs
+        if _plans(progress, name) or _failure_of(progress, name)
     )
     downtimes = [job.downtime_seconds for job in jobs if job.downtime_seconds is not None]
     failure = progress.failure
@@ -132,7 +141,8 @@ def summarize(progress: Progress) -> Report:
         left=tuple(line for plan in progress.plans for line in plan.left),
         failure=None if failure is None else _told(failure),
         steered=tuple(
-            SteeredReport(_between(progress.began, one.at), one.what, one.value) for one in progress.steered
+            SteeredReport(_between(progress.began, one.at), one.what, one.value)
+            for one in progress.steered
         ),
         began=progress.began,
     )
@@ -150,7 +160,11 @@ def _halts_of(progress: Progress, plans: list[PlanProgress]) -> list[PlanProgres
     sources = {plan.source for plan in plans if plan.source}
     if any(plan.purpose == "halt" for plan in plans):
         return []
-    return [plan for plan in progress.plans if plan.purpose == "halt" and plan.source in sources and not plan.undone]
+    return [
+        plan
+        for plan in progress.plans
+        if plan.purpose == "halt" and plan.source in sources and not plan.undone
+    ]
 
 
 def _failure_of(progress: Progress, job: str) -> FailureReport | None:
@@ -180,9 +194,15 @@ def _job(progress: Progress, name: str) -> JobReport:
     rounds = _rounds(progress, name, plans)
     notes = ["the job restored its state and had nothing to read: no batch yet"] if idle else []
     ended = [step for plan in halts for step in plan.steps.values()] + steps
-    notes += [str(step.evidence["failed"]) for step in ended if step.evidence and "failed" in step.evidence]
+    notes += [
+        str(step.evidence["failed"])
+        for step in ended
+        if step.evidence and "failed" in step.evidence
+    ]
     if _clock_went_back(progress, steps):
-        notes.append("the clock went back while this ran: times that span that moment are too short")
+        notes.append(
+            "the clock went back while this ran: times that span that moment are too short"
+        )
     if entries == 0:
         notes.append("the state that was brought here holds no entries")
     return JobReport(
@@ -199,7 +219,9 @@ def _job(progress: Progress, name: str) -> JobReport:
         left=tuple(line for step in steps for line in step.left),
         failure=_failure_of(progress, name),
         rounds=rounds,
-        downtime_without_rounds=round(down + rounds[0].seconds, 3) if down is not None and rounds else None,
+        downtime_without_rounds=round(down + rounds[0].seconds, 3)
+        if down is not None and rounds
+        else None,
         downtime_start=None if down_at is None else _between(progress.began, down_at),
         files_compared=compared["files"],
         key_groups_compared=compared["key_groups"],
@@ -229,17 +251,26 @@ def _rounds(progress: Progress, job: str, plans: list[PlanProgress]) -> tuple[Ro
     """A look behind a round tells what that has left."""
     left = {seen.left.round: seen.left for seen in reversed(progress.seen) if seen.job == job}
     found, forgotten = [], progress.forgotten.get(job, 0)
-    for number, plan in enumerate((plan for plan in plans if plan.purpose == "warm" and plan.steps), 1):
-        number += forgotten if number > 1 else 0  # the first is kept, and the second stands for them
+    for number, plan in enumerate(
+        (plan for plan in plans if plan.purpose == "warm" and plan.steps), 1
+    ):
+        number += (
+            forgotten if number > 1 else 0
+        )  # the first is kept, and the second stands for them
         phase, after = _phase("", list(plan.steps.values()), progress.began), left.get(number)
-        rest = (after.files, after.bytes, after.seconds) if after is not None else (None, None, None)
-        found.append(RoundReport(number, phase.start, phase.seconds, phase.files, phase.bytes, *rest))
+        rest = (
+            (after.files, after.bytes, after.seconds) if after is not None else (None, None, None)
+        )
+        found.append(
+            RoundReport(number, phase.start, phase.seconds, phase.files, phase.bytes, *rest)
+        )
     return tuple(found)
 
 
 def _compared(steps: Iterable[StepProgress]) -> dict[str, int]:
-    """Return what was found to be the same on both sides, each in its own unit. "state" is how much of it holds state,
-    whatever its unit. There are no "entries" where no operator was compared."""
+    """Return what was found to be the same on both sides, each in its own unit. "state" is how much
+    of it holds state, whatever its unit. There are no "entries" where no operator was compared.
+    """
     counts = {"files": 0, "key_groups": 0, "state": 0}
     for step in steps:
         if step.phase != "compare" or step.state != "finished" or not step.evidence:
@@ -260,7 +291,11 @@ def _state(plans: Iterable[PlanProgress]) -> str:
     if all(plan.undone for plan in plans):
         return "rolled-back"
     steps = [plan for plan in plans if plan.purpose not in WHILE_IT_RUNS]
-    return "finished" if steps and all(plan.finished_at is not None for plan in steps) else "unfinished"
+    return (
+        "finished"
+        if steps and all(plan.finished_at is not None for plan in steps)
+        else "unfinished"
+    )
 
 
 def _phases(progress: Progress, plans: list[PlanProgress]) -> tuple[PhaseReport, ...]:
@@ -275,8 +310,12 @@ def _phases(progress: Progress, plans: list[PlanProgress]) -> tuple[PhaseReport,
     return tuple(found)
 
 
-def _bundled(rounds: list[PlanProgress], forgotten: int) -> Iterator[tuple[str, list[StepProgress]]]:
-    """The first round brings most of it; how many there are behind it depends on how long the job was not stopped."""
+def _bundled(
+    rounds: list[PlanProgress], forgotten: int
+) -> Iterator[tuple[str, list[StepProgress]]]:
+    """The first round brings most of it; how many there are behind it depends on how long the
+    job was not stopped.
+    """
     if rounds:
         yield "round 1", list(rounds[0].steps.values())
     if len(rounds) > 1:
@@ -299,19 +338,37 @@ def _phase(name: str, steps: list[StepProgress], began: float) -> PhaseReport:
 
 
 def _downtime(plans: list[PlanProgress]) -> tuple[float | None, str | None, float | None]:
-    """From the halt to the target job's first committed batch: how long, from what on, and when that was; the first two
-    None while there is no batch. Where the job was stopped before the run, only the part that this run took is known,
-    and it is said so."""
+    """From the halt to the target job's first committed batch: how long, from what on, and when
+    that was; the first two None while there is no batch. Where the job was stopped before the run,
+    only the part that this run took is known, and it is said so.
+    """
     steps = [step for plan in plans for step in plan.steps.values() if step.evidence]
     if any(step.state == "undone" for step in steps):
         return None, None, None
-    ends = [s.evidence["at"] for s in steps if s.evidence and s.phase == "confirm" and "at" in s.evidence]
-    stops = [(s, s.evidence) for s in steps if s.evidence and s.phase == "halt" and "state_before" in s.evidence]
-    # An attempt that was cut short may have stopped the job already: then it is down since that one began.
+    ends = [
+        s.evidence["at"]
+        for s in steps
+        if s.evidence and s.phase == "confirm" and "at" in s.evidence
+    ]
+    stops = [
+        (s, s.evidence)
+        for s in steps
+        if s.evidence and s.phase == "halt" and "state_before" in s.evidence
+    ]
+    # An attempt that was cut short may have stopped the job already: then it is down since that one
+    # began.
     halts = [s.at for s, _ in stops if s.repeated]
-    halts += [e["at"] for s, e in stops if not s.repeated and e["state_before"] in ("running", "queued", "unknown")]
+    halts += [
+        e["at"]
+        for s, e in stops
+        if not s.repeated and e["state_before"] in ("running", "queued", "unknown")
+    ]
     # Only a job that runs is asked for an image, by savepoint or last checkpoint.
-    halts += [s.at if s.repeated else s.evidence["at"] for s in steps if s.evidence and _ended_with_image(s)]
+    halts += [
+        s.at if s.repeated else s.evidence["at"]
+        for s in steps
+        if s.evidence and _ended_with_image(s)
+    ]
     if not ends:
         return None, None, min(halts, default=None)
     if halts:

@@ -1,14 +1,16 @@
-"""A run at work, steered from outside: by files in its workdir, so that it works over ssh, from cron, and by hand.
+"""A run at work, steered from outside: by files in its workdir, so that it works over ssh, from
+cron, and by hand.
 
     WORKDIR/steer/
       cutover      stop the job as soon as little enough is left; holding `now`, at once
       paused       bring nothing for as long as this is there
-      throttle     {"bytes_per_second": ..., "operations_per_second": ...}; null is as fast as it goes
+      throttle     {"bytes_per_second": ..., "operations_per_second": ...}; null is as fast as it
+                   goes
       stop         end as Ctrl-C does
 
-Whoever steers writes one file, whole; the run looks several times a second. `live.json` is its answer: what it is at,
-written now and then by the process at work and worth nothing without one. What was asked for, and when it was heeded,
-is in the journal.
+Whoever steers writes one file, whole; the run looks several times a second. `live.json` is its
+answer: what it is at, written now and then by the process at work and worth nothing without one.
+What was asked for, and when it was heeded, is in the journal.
 """
 
 from __future__ import annotations
@@ -136,8 +138,13 @@ class Steering:
     def _throttle(self) -> Throttle | None:
         """What cannot be read changes nothing."""
         with suppress(OSError, ValueError, RecursionError):
-            read: Throttle = plain.from_plain(Throttle, json.loads(_content(self.folder / "throttle")))
-            if all(rate is None or rate > 0 for rate in (read.bytes_per_second, read.operations_per_second)):
+            read: Throttle = plain.from_plain(
+                Throttle, json.loads(_content(self.folder / "throttle"))
+            )
+            if all(
+                rate is None or rate > 0
+                for rate in (read.bytes_per_second, read.operations_per_second)
+            ):
                 return read
         return None
 

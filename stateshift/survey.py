@@ -2,18 +2,23 @@
 
     Survey            one location
       files             everything there, as the storage lists it
-      images            one for a query's checkpoint or a savepoint; one per operator for a workflow directory
+      images            one for a query's checkpoint or a savepoint; one per operator for a workflow
+                        directory
         operators         stateful nodes, with their stores
-        shards            per operator, store and shard: the files its state at `epoch` is folded from, in order
+        shards            per operator, store and shard: the files its state at `epoch` is folded
+                          from, in order
         needed            every path a restart at `epoch` reads, shards and logs alike
         planned_state     what a batch has written that was planned and not committed
-        first_read        of those, the files the engine looks for first, in the order they must be published
-        embedded          absolute locations inside files: what has to be rewritten when those places move
+        first_read        of those, the files the engine looks for first, in the order they must be
+                          published
+        embedded          absolute locations inside files: what has to be rewritten when those
+                          places move
       findings          what a person should know before acting
       names             the name index: operator name -> directory
       traits            what the storage can do: renames, keeps_times, exclusive
       real              where the links in the location lead
-      room, denied      whether it has space, and lets us write: what the storage answers before anything is written
+      room, denied      whether it has space, and lets us write: what the storage answers before
+                        anything is written
 
     Facts = the surveys of source, merge directories, target, and of others whose state is added + what the clusters say
     of themselves + what the brokers of its input still have + what the sink has of the job's output.
@@ -31,9 +36,10 @@ Level = Literal["refuse", "warn", "note"]
 
 
 class FileInfo(NamedTuple):
-    """One file as a listing tells it. `modified` is seconds since 1970, 0.0 where the storage does not say. `stamp` is
-    the storage's word that this is this very file: another one under the same name, also one of the same size, has
-    another. Empty where there is no such word."""
+    """One file as a listing tells it. `modified` is seconds since 1970, 0.0 where the storage does
+    not say. `stamp` is the storage's word that this is this very file: another one under the same
+    name, also one of the same size, has another. Empty where there is no such word.
+    """
 
     path: str
     size: int
@@ -96,8 +102,9 @@ class ShardFiles:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedPath:
-    """A directory that a file of the image names absolutely, and how often. `role` says what the place is to the job:
-    where it reads its input, where it writes its output, or the image itself."""
+    """A directory that a file of the image names absolutely, and how often. `role` says what the
+    place is to the job: where it reads its input, where it writes its output, or the image itself.
+    """
 
     file: str
     path: str
@@ -107,25 +114,32 @@ class EmbeddedPath:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A source or a sink of the job, as far as the image tells. `kind` is the engine's word: file, kafka, rate, ...
-    `details` is what else is known, in plain values: how far a source was read, which batch a sink has."""
+    """A source or a sink of the job, as far as the image tells. `kind` is the engine's word: file,
+    kafka, rate, ... `details` is what else is known, in plain values: how far a source was read,
+    which batch a sink has.
+    """
 
     role: Literal["source", "sink"]
     index: str
     kind: str
     replayable: bool | None = None
     detail: str | None = None
-    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # topic -> partition -> the next to read
+    offsets: Mapping[str, Mapping[int, int]] = field(
+        default_factory=dict
+    )  # topic -> partition -> the next to read
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedState:
-    """The state that a batch has written which was planned and not committed: of every shard, or there is none.
+    """The state that a batch has written which was planned and not committed: of every shard, or
+    there is none.
 
-    A sink that has the batch does not run it again, so nobody writes this state a second time and the next batch reads
-    it. `files` are those that a restart then reads beside the files of the epoch; the engine may overwrite them. Where
-    only a commit could say which files they are, the state is `unnamed` and no restart finds it."""
+    A sink that has the batch does not run it again, so nobody writes this state a second time and
+    the next batch reads it. `files` are those that a restart then reads beside the files of the
+    epoch; the engine may overwrite them. Where only a commit could say which files they are, the
+    state is `unnamed` and no restart finds it.
+    """
 
     files: tuple[str, ...]
     unnamed: bool = False
@@ -156,22 +170,26 @@ class Image:
 
     @property
     def needed_files(self) -> tuple[str, ...]:
-        """What a restart reads, with the state of the planned batch, which it reads where the sink has that batch."""
+        """What a restart reads, with the state of the planned batch, which it reads where the
+        sink has that batch.
+        """
         further = self.planned_state.files if self.planned_state is not None else ()
         return tuple(sorted({*self.needed, *further}))
 
     @property
     def begins(self) -> bool:
-        """Its first batch was planned, and not committed: Spark does that batch, over the input that was written
-        down."""
+        """Its first batch was planned, and not committed: Spark does that batch, over the input
+        that was written down.
+        """
         return self.epoch is None and self.planned == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What may still be written at a place, as its storage tells: None where it cannot be asked. Places whose `shared`
-    is the same take from one space; `limit` and `files_limit` name what sets the limits. Each byte is kept `copies`
-    times."""
+    """What may still be written at a place, as its storage tells: None where it cannot be asked.
+    Places whose `shared` is the same take from one space; `limit` and `files_limit` name what sets
+    the limits. Each byte is kept `copies` times.
+    """
 
     bytes_free: int | None = None
     files_free: int | None = None
@@ -195,7 +213,9 @@ class Survey:
     traits: Mapping[str, bool] = field(default_factory=dict)
     real: str = ""  # where the links in its location lead; empty where that is no other place
     room: Room | None = None  # None: nothing is to be written there
-    denied: tuple[str, ...] | None = None  # directories that may not be written to; None where that cannot be asked
+    denied: tuple[str, ...] | None = (
+        None  # directories that may not be written to; None where that cannot be asked
+    )
 
     @property
     def epoch(self) -> int | None:
@@ -216,8 +236,10 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Savable:
-    """A job that a savepoint is to be taken of. `no_canonical` is why that cannot be a canonical one; `widths` are its
-    vertices' (parallelism, max parallelism) by their names. Of one that does not run, `listed` are those that do."""
+    """A job that a savepoint is to be taken of. `no_canonical` is why that cannot be a canonical
+    one; `widths` are its vertices' (parallelism, max parallelism) by their names. Of one that does
+    not run, `listed` are those that do.
+    """
 
     id: str
     name: str | None = None
@@ -229,9 +251,10 @@ class Savable:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What a cluster says of itself and of the job. `state` is a JobState's value. `host` is where it runs jobs: empty
-    for this machine, None where it does not tell. `reaches` is its word on whether it reaches the target. `savable` are
-    the jobs that savepoints are to be taken of."""
+    """What a cluster says of itself and of the job. `state` is a JobState's value. `host` is where
+    it runs jobs: empty for this machine, None where it does not tell. `reaches` is its word on
+    whether it reaches the target. `savable` are the jobs that savepoints are to be taken of.
+    """
 
     name: str
     kind: str
@@ -245,8 +268,10 @@ class ClusterFacts:
 
 
 class Record(NamedTuple):
-    """A record of a topic, by which it is told from another. `key` and `value` are digests, None where there is none.
-    `timestamp` is in milliseconds since 1970; `appended`: the broker has set it, and not the producer."""
+    """A record of a topic, by which it is told from another. `key` and `value` are digests, None
+    where there is none. `timestamp` is in milliseconds since 1970; `appended`: the broker has set
+    it, and not the producer.
+    """
 
     offset: int
     timestamp: int | None
@@ -257,9 +282,11 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What brokers still have of topics: per partition the first offset, and the one after the last; nothing for a
-    topic that is not there. `wrong` is why they could not be asked. `records` are those around the job's offsets, None
-    where nobody has read them; `unread` is why not. `source`: the same, of the brokers that the job has read so far."""
+    """What brokers still have of topics: per partition the first offset, and the one after the
+    last; nothing for a topic that is not there. `wrong` is why they could not be asked. `records`
+    are those around the job's offsets, None where nobody has read them; `unread` is why not.
+    `source`: the same, of the brokers that the job has read so far.
+    """
 
     brokers: str
     spans: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
@@ -272,9 +299,10 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class SinkLog:
-    """What a sink's own log has of one query. `last` is the newest batch in it, None where there is none. `versions`
-    are those of the sink that batches made (a Delta table's versions, an Iceberg table's snapshot ids), as far back as
-    the log was read."""
+    """What a sink's own log has of one query. `last` is the newest batch in it, None where there is
+    none. `versions` are those of the sink that batches made (a Delta table's versions, an Iceberg
+    table's snapshot ids), as far back as the log was read.
+    """
 
     last: int | None = None
     versions: Mapping[int, int] = field(default_factory=dict)
@@ -284,10 +312,13 @@ class SinkLog:
 class SinkFacts:
     """What is known of the job's sink. Only the spec names it: a checkpoint does not.
 
-    knows_batches   whether it drops a batch whose number it has already; None where only the job's author knows
-    skips_plan      whether the plan of such a batch is not executed, so that nobody writes its state; None as before
-    read            whether its log was read; `wrong` is why it could not be
-    logs            what the log has, by query id; under "" where the log does not say whose batch it is
+    knows_batches  whether it drops a batch whose number it has already; None where only the job's
+                   author knows
+    skips_plan     whether the plan of such a batch is not executed, so that nobody writes its
+                   state; None as before
+    read           whether its log was read; `wrong` is why it could not be
+    logs           what the log has, by query id; under "" where the log does not say whose batch it
+                   is
     """
 
     kind: str
@@ -318,8 +349,9 @@ class SinkFacts:
         return log.last is not None and batch <= log.last
 
     def version_to_restore(self, query: str | None, batch: int) -> int | None:
-        """Return the version of the sink that holds the query's output up to `batch`, and nothing newer of it. Where
-        `batch` itself made no version, that is the version of the newest batch before it. None where it is not known.
+        """Return the version of the sink that holds the query's output up to `batch`, and nothing
+        newer of it. Where `batch` itself made no version, that is the version of the newest batch
+        before it. None where it is not known.
         """
         log = self.log_of(query)
         versions = {} if log is None else log.versions
@@ -329,7 +361,9 @@ class SinkFacts:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How fast bytes and files were read in a short probe. Used for estimates only: never part of a fingerprint."""
+    """How fast bytes and files were read in a short probe. Used for estimates only: never part
+    of a fingerprint.
+    """
 
     bytes_per_second: float
     files_per_second: float
@@ -337,9 +371,10 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """A file that a round has brought over while the job ran, and that still is what it was: at the target nobody has
-    touched it; at the source it is the same file, or has been tidied away by a job that has not gone back since.
-    `name` is its path at the target."""
+    """A file that a round has brought over while the job ran, and that still is what it was: at the
+    target nobody has touched it; at the source it is the same file, or has been tidied away by a
+    job that has not gone back since. `name` is its path at the target.
+    """
 
     source: str
     target: str
@@ -350,8 +385,9 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is still to be brought of a job that runs, as of one look: for how long the job would be down for it, and
-    how fast it writes and we bring, where two looks tell."""
+    """What is still to be brought of a job that runs, as of one look: for how long the job would be
+    down for it, and how fast it writes and we bring, where two looks tell.
+    """
 
     round: int
     epoch: int | None
@@ -364,10 +400,12 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything a plan may know beside the spec. `at` is not part of any fingerprint. `brought` are the files that are
-    at the target already, by the location they came from and their path; `chains` what shards were folded from in each
-    round, the last one behind the others; `left` (location, path) what rounds have left at a target beside them, and
-    `past` what of it was brought from a time that the job has gone back behind. `stopped`: by this run."""
+    """Everything a plan may know beside the spec. `at` is not part of any fingerprint. `brought`
+    are the files that are at the target already, by the location they came from and their path;
+    `chains` what shards were folded from in each round, the last one behind the others; `left`
+    (location, path) what rounds have left at a target beside them, and `past` what of it was
+    brought from a time that the job has gone back behind. `stopped`: by this run.
+    """
 
     source: Survey
     target: Survey

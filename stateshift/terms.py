@@ -1,7 +1,7 @@
 """What the users of an engine call its epochs: a batch of Spark, a checkpoint of Flink. Pure.
 
-A message that both engines' users may read takes these words from here. tests/test_engine_words.py drives whole runs of
-either engine and finds the other's words in whatever they print.
+A message that both engines' users may read takes these words from here. tests/test_engine_words.py
+drives whole runs of either engine and finds the other's words in whatever they print.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """`at` is what goes before its number, `at_each` what stands for it where jobs have one each. `done` is what
-    becomes of one that is complete, in the past; `went_on` is what a job did that is past its image."""
+    """`at` is what goes before its number, `at_each` what stands for it where jobs have one each.
+    `done` is what becomes of one that is complete, in the past; `went_on` is what a job did that is
+    past its image.
+    """
 
     at: str
     at_each: str
@@ -48,5 +50,7 @@ FLINK = Terms(
 
 
 def terms_of(engine: str | None) -> Terms:
-    """Return the words of an engine. Journals of earlier versions do not name theirs: those are Spark's."""
+    """Return the words of an engine. Journals of earlier versions do not name theirs: those are
+    Spark's.
+    """
     return FLINK if engine == "flink" else SPARK

@@ -1,15 +1,16 @@
 """The workdir: where spec, plans, journal and report of a migration are kept.
 
-    WORKDIR/
-      spec.json        the spec as it was given (our dialect)
-      corrected.json   the same with another `submit`, where `resume --spec` brought one
-      journal          one record a line, each on disk before the next effect
-      plans/0.json …   the adopted plans, each on disk before the record that adopts it
-      report.json      the last report
-      report.html      the same as a page for people
-      steer/           what is asked of the process at work from outside, and live.json its answer (`steering`)
-      held             flocked by the process at work: it lets go when it dies, however it dies
-      jobs/            what the clusters keep of the jobs they started
+WORKDIR/
+  spec.json       the spec as it was given (our dialect)
+  corrected.json  the same with another `submit`, where `resume --spec` brought one
+  journal         one record a line, each on disk before the next effect
+  plans/0.json …  the adopted plans, each on disk before the record that adopts it
+  report.json     the last report
+  report.html     the same as a page for people
+  steer/          what is asked of the process at work from outside, and live.json its answer
+                  (`steering`)
+  held            flocked by the process at work: it lets go when it dies, however it dies
+  jobs/           what the clusters keep of the jobs they started
 """
 
 from __future__ import annotations
@@ -33,8 +34,24 @@ from stateshift.plan import Plan, decode_plan, encode_plan
 from stateshift.private_files import make_folder, open_private
 from stateshift.steering import Steering
 
-OURS = frozenset({"spec.json", "corrected.json", "proposal.json", "journal", "plans", "jobs", "steer", "held",
-                  "live.json", "report.json", "report.html", "fleet.log", "clusters", "lost+found"})  # fmt: skip
+OURS = frozenset(
+    {
+        "spec.json",
+        "corrected.json",
+        "proposal.json",
+        "journal",
+        "plans",
+        "jobs",
+        "steer",
+        "held",
+        "live.json",
+        "report.json",
+        "report.html",
+        "fleet.log",
+        "clusters",
+        "lost+found",
+    }
+)
 
 
 class FileLines:
@@ -103,8 +120,9 @@ class Workdir:
         return Steering(self.path)
 
     def create(self) -> None:
-        """Make the directory, so that a crash of the machine does not take it away with the journal in it. One that
-        holds anything else, such as an image, is not for us to write to."""
+        """Make the directory, so that a crash of the machine does not take it away with the journal
+        in it. One that holds anything else, such as an image, is not for us to write to.
+        """
         with _telling(self.path):
             self._refuse_what_is_not_ours()
             new = [path for path in (self.path, *self.path.absolute().parents) if not path.exists()]
@@ -119,9 +137,14 @@ class Workdir:
         names = set(os.listdir(self.path)) if self.path.exists() and not self.exists else set()
         others = sorted(name for name in names - OURS if not name.startswith("."))
         if others:
-            fact = f"{self.path} holds {others[0]}{f' and {len(others) - 1} more' if len(others) > 1 else ''}"
-            raise SpecError((Complaint("--workdir", f"{fact}: it is no workdir"),),
-                            hint="name a directory that is empty, or not there yet")  # fmt: skip
+            fact = (
+                f"{self.path} holds "
+                f"{others[0]}{f' and {len(others) - 1} more' if len(others) > 1 else ''}"
+            )
+            raise SpecError(
+                (Complaint("--workdir", f"{fact}: it is no workdir"),),
+                hint="name a directory that is empty, or not there yet",
+            )
 
     def require(self) -> None:
         """Refuse a place that is no workdir of ours."""
@@ -133,7 +156,9 @@ class Workdir:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Be the only process that works on this run. The kernel lets go for us when we are killed."""
+        """Be the only process that works on this run. The kernel lets go for us when we are
+        killed.
+        """
         with _telling(self.path / "held"):
             opened = open_private(self.path / "held", os.O_RDWR | os.O_APPEND | os.O_CREAT)
         with opened, io.TextIOWrapper(opened) as file:
@@ -141,7 +166,10 @@ class Workdir:
                 file.seek(0)
                 process = file.read().strip().removeprefix("process ")
                 raise JournalError(
-                    f"{self.path} is held by {f'process {process}' if process else 'another process'}",
+                    (
+                        f"{self.path} is held by "
+                        f"{f'process {process}' if process else 'another process'}"
+                    ),
                     hint=f"wait for it{f', or stop it (kill -INT {process})' if process else ''}; "
                     f"watch it with: stateshift status {quote(str(self.path))}",
                 )
@@ -214,12 +242,18 @@ class Workdir:
             with _telling(self.path / name), open_private(self.path / name, os.O_RDONLY) as file:
                 return json.loads(file.read().decode("utf-8", "surrogatepass"))
         except FileNotFoundError:
-            raise JournalError(f"{self.path / name} is missing", hint="restore it from a copy") from None
+            raise JournalError(
+                f"{self.path / name} is missing", hint="restore it from a copy"
+            ) from None
         except (ValueError, RecursionError) as error:
-            raise JournalError(f"{self.path / name} is damaged: {error}", hint="restore it from a copy") from error
+            raise JournalError(
+                f"{self.path / name} is damaged: {error}", hint="restore it from a copy"
+            ) from error
 
     def write_plan(self, number: int, plan: Plan) -> str:
-        """Its fingerprint. In one line: a large plan's job may be down, and an indented one takes ten times as long."""
+        """Its fingerprint. In one line: a large plan's job may be down, and an indented one
+        takes ten times as long.
+        """
         encoded = encode_plan(plan)
         with self._whole(f"plans/{number}.json") as file:
             file.write(json.dumps(encoded, ensure_ascii=False) + "\n")
@@ -233,12 +267,16 @@ class Workdir:
     def read_plan(self, number: int, fingerprint: str) -> Plan:
         plan = decode_plan(self.read(f"plans/{number}.json"))
         if plan.fingerprint != fingerprint:
-            raise JournalError(f"plan {number} in {self.path} is not the one that the journal adopted")
+            raise JournalError(
+                f"plan {number} in {self.path} is not the one that the journal adopted"
+            )
         return plan
 
 
 def _locked(file: IO[str]) -> bool:
-    """Take the lock. Somebody who only asks whether it is held has it, too, for a moment: so ask more than once."""
+    """Take the lock. Somebody who only asks whether it is held has it, too, for a moment: so ask
+    more than once.
+    """
     for attempt in range(10):
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -251,7 +289,9 @@ def _locked(file: IO[str]) -> bool:
 
 @contextmanager
 def _telling(path: Path) -> Iterator[None]:
-    """The machine's own errors in our words: a full disk, no permission. What is not there is not translated."""
+    """The machine's own errors in our words: a full disk, no permission. What is not there is
+    not translated.
+    """
     try:
         yield
     except FileNotFoundError:
@@ -259,9 +299,15 @@ def _telling(path: Path) -> Iterator[None]:
     except OSError as error:
         place = quote(str(path.absolute().parent))
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        hint = f"df -h {place}; make room, then stateshift resume WORKDIR" if full else f"namei -l {place}"
+        hint = (
+            f"df -h {place}; make room, then stateshift resume WORKDIR"
+            if full
+            else f"namei -l {place}"
+        )
         named = error.filename if isinstance(error.filename, str) else str(path)
-        raise StorageError(f"{named}: {error.strerror or error}", location=str(path), hint=hint) from error
+        raise StorageError(
+            f"{named}: {error.strerror or error}", location=str(path), hint=hint
+        ) from error
 
 
 def _sync_folder(path: Path) -> None:

@@ -1,17 +1,19 @@
 """The world: everything a step may touch, handed to it as one value.
 
-    storage(location)   opens where bytes live
-    cluster(name)       where jobs run
-    transforms          pure functions from source streams to target streams, by name
-    entries             per engine: a shard's files, read as entries, many at once
-    fence               the run that has fenced an image off, if one has
-    clock               time, so that tests need not wait
-    meter               told of every file done, for whoever watches
-    pace                how fast all storages together may be used, where that is bounded
-    found               what places held when this process first looked, so that files need not be asked for one by one
-    run                 the run's name: tags and fences carry it, so a second attempt knows the first
-    stop                set once somebody asked to stop
-    look                heeds what else is asked of the run while it is at work; returns when it may go on
+    storage(location)  opens where bytes live
+    cluster(name)      where jobs run
+    transforms         pure functions from source streams to target streams, by name
+    entries            per engine: a shard's files, read as entries, many at once
+    fence              the run that has fenced an image off, if one has
+    clock              time, so that tests need not wait
+    meter              told of every file done, for whoever watches
+    pace               how fast all storages together may be used, where that is bounded
+    found              what places held when this process first looked, so that files need not be
+                       asked for one by one
+    run                the run's name: tags and fences carry it, so a second attempt knows the first
+    stop               set once somebody asked to stop
+    look               heeds what else is asked of the run while it is at work; returns when it may
+                       go on
 
 Only types here: the adapters are opened by `migration`, `look` and `fleet`.
 """
@@ -43,16 +45,19 @@ class ReadFrom(Protocol):
     def __call__(self, path: str, offset: int = 0) -> Iterator[bytes]: ...
 
 
-# Entries of an engine that reads them one by one, and then need not be columns: Arrow takes longer to start than a few
-# take to be compared.
+# Entries of an engine that reads them one by one, and then need not be columns: Arrow takes longer
+# to start than a few take to be compared.
 Pairs = list[tuple[bytes, bytes]]
 
-# What a thing that is compared is counted as. What stands for something that is counted elsewhere is not counted.
+# What a thing that is compared is counted as. What stands for something that is counted elsewhere
+# is not counted.
 Unit = Literal["entries", "files", "key_groups", "uncounted"]
 
 
 class Whole(str):
-    """The store of things that are compared whole, no entries of them told apart: `unit` says what each of them is."""
+    """The store of things that are compared whole, no entries of them told apart: `unit` says
+    what each of them is.
+    """
 
     __slots__ = ("unit",)
     unit: Unit
@@ -68,9 +73,11 @@ def unit_of(store: str) -> Unit:
     return store.unit if isinstance(store, Whole) else "entries"
 
 
-# (read, shard, the image's settings) -> (store, some) ...: the entries of that shard, as the bytes the engine compares.
-# What is compared whole comes under a store that is `Whole`.
-EntriesReader = Callable[[ReadFrom, ShardFiles, Mapping[str, str]], Iterator[tuple[str, "Block | Pairs"]]]
+# (read, shard, the image's settings) -> (store, some) ...: the entries of that shard, as the bytes
+# the engine compares. What is compared whole comes under a store that is `Whole`.
+EntriesReader = Callable[
+    [ReadFrom, ShardFiles, Mapping[str, str]], Iterator[tuple[str, "Block | Pairs"]]
+]
 
 # (options, inputs) -> one content per output. Pure: the same inputs give the same bytes.
 Transform = Callable[[Mapping[str, Any], Sequence[Input]], Sequence[Content]]
@@ -119,8 +126,10 @@ class Unwatched:
 
 
 class Listings:
-    """What places held when they were first asked about here, by one listing each. A file that was not there then is
-    written without another question: had somebody put one there since, it is replaced, as it would be with one."""
+    """What places held when they were first asked about here, by one listing each. A file that was
+    not there then is written without another question: had somebody put one there since, it is
+    replaced, as it would be with one.
+    """
 
     def __init__(self, known: Mapping[str, Collection[str]] = MappingProxyType({})) -> None:
         """`known` are the paths of places that somebody else has listed."""
@@ -128,18 +137,23 @@ class Listings:
         self._paths = {location: frozenset(paths) for location, paths in known.items()}
 
     def may_hold(self, storage: Storage, path: str, worthwhile: bool) -> bool:
-        """False where the file was not there. Where nobody has looked yet and it is not `worthwhile` to look at all of
-        the place for it, it may be."""
+        """False where the file was not there. Where nobody has looked yet and it is not
+        `worthwhile` to look at all of the place for it, it may be.
+        """
         with self._lock:
             found = self._paths.get(storage.location)
             if found is None and worthwhile:
-                found = self._paths[storage.location] = frozenset(file.path for file in storage.list())
+                found = self._paths[storage.location] = frozenset(
+                    file.path for file in storage.list()
+                )
         return found is None or path in found
 
 
 @dataclass(frozen=True)
 class Correction:
-    """How a job is to be started instead of as its plan says, in which `before` stands. `resume --spec` brings it."""
+    """How a job is to be started instead of as its plan says, in which `before` stands. `resume
+    --spec` brings it.
+    """
 
     before: Mapping[str, Any]
     options: Mapping[str, Any]

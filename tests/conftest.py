@@ -1,13 +1,17 @@
-"""What holds for every test: the seed is printed, what is missing is said, and CI lets nothing be missing.
+"""What holds for every test: the seed is printed, what is missing is said, and CI lets nothing be
+missing.
 
-    STATESHIFT_SEED=N          the seed of everything random (hypothesis as well); printed at the top of each run
+    STATESHIFT_SEED=N          the seed of everything random (hypothesis as well); printed at the
+                               top of each run
     STATESHIFT_REQUIRE_ALL=1   a skipped test is a failed one
     --full                     also what is marked slow, and all cases of what is marked sample
-    --quick                    only what needs no JVM: nothing that is marked spark or servers, and a few cases of each
+    --quick                    only what needs no JVM: nothing that is marked spark or servers, and
+                               a few cases of each
     STATESHIFT_COUNTS=FILE     where to write `N passed, N failed, N skipped`
     STATESHIFT_OUTCOMES, STATESHIFT_LEDGER   see tests/support/outcomes.py
 
-With `-n 2` (scripts/test) two processes share the files among them: the tests that start a Spark mostly wait for it.
+With `-n 2` (scripts/test) two processes share the files among them: the tests that start a Spark
+mostly wait for it.
 """
 
 from __future__ import annotations
@@ -60,8 +64,12 @@ def pytest_configure(config: pytest.Config) -> None:
         outcomes = Path(OUTCOMES) if OUTCOMES else None
         config.pluginmanager.register(Outcomes(outcomes, ledger()))
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
-        os.environ["STATESHIFT_SEED"] = str(SEED)  # the processes that run the tests take it from here
-    else:  # these are for us. What is tested takes settings from STATESHIFT_... as well, and must not find them
+        os.environ["STATESHIFT_SEED"] = str(
+            SEED
+        )  # the processes that run the tests take it from here
+    # these are for us. What is tested takes settings from STATESHIFT_... as well, and must not find
+    # them
+    else:
         for name in OURS:
             os.environ.pop(f"STATESHIFT_{name}", None)
     if getattr(config.option, "hypothesis_seed", "") is None:
@@ -75,12 +83,18 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: next((n for n, one in enumerate(LONGEST) if item.nodeid.startswith(one)), len(LONGEST)))
+    items.sort(
+        key=lambda item: next(
+            (n for n, one in enumerate(LONGEST) if item.nodeid.startswith(one)), len(LONGEST)
+        )
+    )
     mark_repeatable(items)
     done = passed_before(ledger())
     left_out = {item for item in items if item.nodeid in done or is_left_out(item, config)}
     if not any("::" in argument for argument in config.args):  # what is asked for by name is run
-        left_out |= not_in_sample([item for item in items if item not in left_out], thoroughness(config))
+        left_out |= not_in_sample(
+            [item for item in items if item not in left_out], thoroughness(config)
+        )
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
@@ -102,7 +116,9 @@ def thoroughness(config: pytest.Config) -> Thoroughness:
 
 
 def not_in_sample(items: Sequence[pytest.Item], how: Thoroughness) -> set[pytest.Item]:
-    """Return the cases that the seed leaves out: of tests marked with a number, and of all that are many if quick."""
+    """Return the cases that the seed leaves out: of tests marked with a number, and of all that
+    are many if quick.
+    """
     cases = defaultdict(list)
     for item in items:
         cases[item.nodeid.split("[")[0]].append(item)
@@ -164,7 +180,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", 1)[0]
-            return "one ground" if file in ONE_GROUND else SERVERS if file.startswith(SERVERS) else file
+            return (
+                "one ground"
+                if file in ONE_GROUND
+                else SERVERS
+                if file.startswith(SERVERS)
+                else file
+            )
 
     config.option.loadscopereorder = False
     return ByFile(config, log)
@@ -180,16 +202,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
     }
     if COUNTS:
-        Path(COUNTS).write_text(", ".join(f"{count} {word}" for word, count in counts.items()) + "\n")
+        Path(COUNTS).write_text(
+            ", ".join(f"{count} {word}" for word, count in counts.items()) + "\n"
+        )
 
 
 @cache
 def java_home() -> Path | None:
     """Where a JDK 17 or newer is, by JAVA_HOME or PATH."""
     named, found = os.environ.get("JAVA_HOME"), shutil.which("java")
-    for java in ([Path(named) / "bin" / "java"] if named else []) + ([Path(found)] if found else []):
+    for java in ([Path(named) / "bin" / "java"] if named else []) + (
+        [Path(found)] if found else []
+    ):
         if java.exists():
-            said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+            said = subprocess.run(
+                [java, "-version"], capture_output=True, text=True, check=False
+            ).stderr
             version = re.search(r'version "(\d+)', said)
             if version and int(version[1]) >= 17:
                 return java.resolve().parent.parent

@@ -1,8 +1,10 @@
-"""The rooms, and who may know whom. The sources are read (imports inside functions too); nothing is imported.
+"""The rooms, and who may know whom. The sources are read (imports inside functions too); nothing is
+imported.
 
-Imports point down and never along: ROWS is the picture, from top to bottom. Pure modules reach nothing that touches
-the outside, also not through what they import. The checks are functions of a dictionary of sources, so that each has
-a test of its own with a small package that breaks it: a rule that nothing can break guards nothing.
+Imports point down and never along: ROWS is the picture, from top to bottom. Pure modules reach
+nothing that touches the outside, also not through what they import. The checks are functions of a
+dictionary of sources, so that each has a test of its own with a small package that breaks it: a
+rule that nothing can break guards nothing.
 """
 
 from __future__ import annotations
@@ -37,12 +39,20 @@ ROWS = (
 ROW_OF = {room: number for number, rooms in enumerate(ROWS) for room in rooms}
 
 MAY_OPEN_ADAPTERS = ("migration", "look", "fleet")
-NO_ADAPTERS = ("stateshift.storage.protocol", "stateshift.clusters.protocol", "stateshift.storage.locations")
-ONLY_PROTOCOLS = ("world", "step")  # names of places are pure as well, but these two need not even those
+NO_ADAPTERS = (
+    "stateshift.storage.protocol",
+    "stateshift.clusters.protocol",
+    "stateshift.storage.locations",
+)
+ONLY_PROTOCOLS = (
+    "world",
+    "step",
+)  # names of places are pure as well, but these two need not even those
 MAY_START_SPARK = ("fleet", "live", "job")
 JOB_MAY_KNOW = ("spec", "survey", "formats", "errors", "plain")
 
-# The rooms of an engine, and its modules that are in none. Modules on one row may know each other, rooms may not.
+# The rooms of an engine, and its modules that are in none. Modules on one row may know each other,
+# rooms may not.
 SPARK_ROWS = (
     ("planner", "publishing", "bridging", "comparing", "copying", "transforms", "looks"),
     ("findings", "warming"),
@@ -70,15 +80,36 @@ PURE_ROOMS = (
     *("errors", "plain", "spec", "survey", "formats", "step", "world", "plan", "report"),
     *("reconfigure", "strategies"),
 )
-PURE_IN_ENGINES = ("layout", "planner", "publishing", "bridging", "copying", "comparing", "transforms", "folding")
+PURE_IN_ENGINES = (
+    "layout",
+    "planner",
+    "publishing",
+    "bridging",
+    "copying",
+    "comparing",
+    "transforms",
+    "folding",
+)
 OUTSIDE = frozenset(
     (
-        *("fsspec", "hdfs", "http", "aiohttp", "requests", "urllib3", "socket", "socketserver", "ssl", "select"),
+        *(
+            "fsspec",
+            "hdfs",
+            "http",
+            "aiohttp",
+            "requests",
+            "urllib3",
+            "socket",
+            "socketserver",
+            "ssl",
+            "select",
+        ),
         *("subprocess", "multiprocessing", "asyncio", "signal", "shutil", "tempfile", "kafka"),
         *("time", "random", "secrets", "rich", "typer", "pyspark", "py4j"),
     )
 )
-# What memory cannot hold lies in files without a name: nobody else could find them, or tell that they were there.
+# What memory cannot hold lies in files without a name: nobody else could find them, or tell that
+# they were there.
 OVERFLOWING = (("tempfile", "stateshift.engines.spilling"),)
 OUTSIDE_MODULES = frozenset(("urllib.request", "concurrent.futures.process"))
 OUTSIDE_NAMES = {
@@ -89,12 +120,25 @@ OUTSIDE_NAMES = {
 }
 
 TERMINAL = ("sys.exit", "sys.argv", "sys.stdin", "sys.stdout", "sys.stderr")
-NO_NAME_FOR_A_FILE = ("utils", "util", "helpers", "common", "base", "core", "misc", "manager", "handler", "service")
+NO_NAME_FOR_A_FILE = (
+    "utils",
+    "util",
+    "helpers",
+    "common",
+    "base",
+    "core",
+    "misc",
+    "manager",
+    "handler",
+    "service",
+)
 
 
 @dataclass(frozen=True)
 class Import:
-    """One imported module (of ours or not) and where; `lazy` inside a function, `typing` under TYPE_CHECKING."""
+    """One imported module (of ours or not) and where; `lazy` inside a function, `typing` under
+    TYPE_CHECKING.
+    """
 
     module: str
     line: int
@@ -131,7 +175,9 @@ class Package:
             elif (called := _import_by_call(node)) is not None:
                 yield Import(called, getattr(node, "lineno", 0), lazy, typing)
             deeper = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            guarded = typing or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+            guarded = typing or (
+                isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+            )
             yield from self._walk(node, name, deeper, guarded)
 
     def _modules_from(self, node: ast.ImportFrom, importer: str) -> Iterator[str]:
@@ -139,7 +185,9 @@ class Package:
         start = node.module or ""
         if node.level:
             parts = importer.split(".") if importer in self.packages else importer.split(".")[:-1]
-            start = ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
+            start = ".".join(
+                [*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])]
+            )
         for alias in node.names:
             inner = f"{start}.{alias.name}"
             yield inner if inner in self.sources else start
@@ -148,7 +196,11 @@ class Package:
 def _import_by_call(node: ast.AST) -> str | None:
     """`import_module("x.y")` and `__import__("x")`: imports that do not look like one."""
     if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+        name = (
+            node.func.attr
+            if isinstance(node.func, ast.Attribute)
+            else getattr(node.func, "id", None)
+        )
         if name in ("import_module", "__import__") and isinstance(node.args[0].value, str):
             return node.args[0].value
     return None
@@ -189,9 +241,15 @@ def rows_broken(package: Package) -> Iterator[str]:
             if not ours(found.module) or not there or there == here or there not in ROW_OF:
                 continue
             if not here:
-                yield f"{name}:{found.line} is what every import runs first, and must not import {found.module}"
+                yield (
+                    f"{name}:{found.line} is what every import runs first, and must not import "
+                    f"{found.module}"
+                )
             elif ROW_OF[there] == ROW_OF[here]:
-                yield f"{name}:{found.line} imports {found.module}, but {here} and {there} are on one row"
+                yield (
+                    f"{name}:{found.line} imports {found.module}, but {here} and {there} are "
+                    "on one row"
+                )
             elif ROW_OF[there] < ROW_OF[here]:
                 yield f"{name}:{found.line} imports {found.module}, but {there} is above {here}"
 
@@ -203,11 +261,16 @@ def engines_entangled(package: Package) -> Iterator[str]:
             if name.startswith(f"stateshift.engines.{one}"):
                 for found in imports:
                     if found.module.startswith(f"stateshift.engines.{other}"):
-                        yield f"{name}:{found.line} imports {found.module}: one engine never knows another"
+                        yield (
+                            f"{name}:{found.line} imports {found.module}: one engine never "
+                            "knows another"
+                        )
 
 
 def engine_rows_broken(package: Package) -> Iterator[str]:
-    """In an engine, too, imports point down or along a row, and its rooms on one row do not know each other."""
+    """In an engine, too, imports point down or along a row, and its rooms on one row do not know
+    each other.
+    """
     for engine, row_of in ENGINE_ROW_OF.items():
         top = f"stateshift.engines.{engine}."
         for name, imports in package.imports.items():
@@ -223,32 +286,49 @@ def engine_rows_broken(package: Package) -> Iterator[str]:
                     continue
                 if row_of[there] < row_of[here]:
                     yield f"{name}:{found.line} imports {found.module}, but {there} is above {here}"
-                elif row_of[there] == row_of[here] and {top + here, top + there} <= package.packages:
-                    yield f"{name}:{found.line} imports {found.module}, but {here} and {there} are rooms of one row"
+                elif (
+                    row_of[there] == row_of[here] and {top + here, top + there} <= package.packages
+                ):
+                    yield (
+                        f"{name}:{found.line} imports {found.module}, but {here} and {there} "
+                        "are rooms of one row"
+                    )
 
 
 def engines_named(package: Package) -> Iterator[str]:
-    """Who looks at an image, and who runs a migration, knows engines by what they contribute to the registry."""
+    """Who looks at an image, and who runs a migration, knows engines by what they contribute to
+    the registry.
+    """
     for name, imports in package.imports.items():
         if room(name) not in ("look", "migration"):
             continue
         for found in imports:
             if found.module.startswith(("stateshift.engines.spark", "stateshift.engines.flink")):
-                yield f"{name}:{found.line} imports {found.module}: {room(name)} knows engines by their registry"
+                yield (
+                    f"{name}:{found.line} imports {found.module}: {room(name)} knows engines "
+                    "by their registry"
+                )
 
 
 def adapters_opened(package: Package) -> Iterator[str]:
-    """Storages and clusters are known by their protocol; adapters are opened by migration, look and fleet alone."""
+    """Storages and clusters are known by their protocol; adapters are opened by migration, look
+    and fleet alone.
+    """
     for name, imports in package.imports.items():
         for found in imports:
             there = room(found.module)
-            if there not in ("storage", "clusters", "brokers") or room(name) == there or not ours(found.module):
+            if (
+                there not in ("storage", "clusters", "brokers")
+                or room(name) == there
+                or not ours(found.module)
+            ):
                 continue
             known = NO_ADAPTERS[:2] if room(name) in ONLY_PROTOCOLS else NO_ADAPTERS
             if found.module in known or room(name) in MAY_OPEN_ADAPTERS:
                 continue
             yield (
-                f"{name}:{found.line} imports {found.module}: only {', '.join(MAY_OPEN_ADAPTERS)} open adapters, "
+                f"{name}:{found.line} imports {found.module}: only "
+                f"{', '.join(MAY_OPEN_ADAPTERS)} open adapters, "
                 f"everybody else knows stateshift.{there}.protocol"
             )
 
@@ -259,7 +339,10 @@ def job_too_heavy(package: Package) -> Iterator[str]:
         if room(name) == "job":
             for found in imports:
                 if ours(found.module) and room(found.module) not in (*JOB_MAY_KNOW, "job", ""):
-                    yield f"{name}:{found.line} imports {found.module}: job knows {', '.join(JOB_MAY_KNOW)} at most"
+                    yield (
+                        f"{name}:{found.line} imports {found.module}: job knows "
+                        f"{', '.join(JOB_MAY_KNOW)} at most"
+                    )
 
 
 def spark_too_early(package: Package) -> Iterator[str]:
@@ -271,7 +354,10 @@ def spark_too_early(package: Package) -> Iterator[str]:
             if room(name) not in MAY_START_SPARK:
                 yield f"{name}:{found.line} imports pyspark: only {', '.join(MAY_START_SPARK)} may"
             elif not found.lazy:
-                yield f"{name}:{found.line} imports pyspark at the top: whoever imports {name} would wait for it"
+                yield (
+                    f"{name}:{found.line} imports pyspark at the top: whoever imports {name} "
+                    "would wait for it"
+                )
 
 
 def is_pure(name: str) -> bool:
@@ -280,12 +366,16 @@ def is_pure(name: str) -> bool:
 
 
 def impurities(package: Package) -> Iterator[str]:
-    """What is pure reaches no file system, network, process, clock, chance or terminal, however indirectly."""
+    """What is pure reaches no file system, network, process, clock, chance or terminal, however
+    indirectly.
+    """
     for name in package.sources:
         if is_pure(name):
             for chain, what in _reached(package, name):
                 way = " -> ".join(chain)
-                yield f"{name} is pure, but reaches {what}" + (f" through {way}" if len(chain) > 1 else "")
+                yield f"{name} is pure, but reaches {what}" + (
+                    f" through {way}" if len(chain) > 1 else ""
+                )
             yield from _impure_names(package.trees[name], name)
 
 
@@ -296,7 +386,8 @@ def _reached(package: Package, start: str) -> Iterator[tuple[tuple[str, ...], st
         chain = waiting.pop()
         name = chain[-1]
         for found in package.imports.get(name, ()):
-            # The __init__ above a module runs with it, but what it does only when called is nobody's doing here.
+            # The __init__ above a module runs with it, but what it does only when called is
+            # nobody's doing here.
             passing = found.lazy and name in package.packages and not is_pure(name)
             if found.typing or passing:
                 continue
@@ -323,10 +414,18 @@ def _with_parents(module: str) -> Iterator[str]:
 def _impure_names(tree: ast.Module, name: str) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
-            owner = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+            owner = (
+                node.value.attr
+                if isinstance(node.value, ast.Attribute)
+                else getattr(node.value, "id", "")
+            )
             if node.attr in OUTSIDE_NAMES.get(owner, ()):
                 yield f"{name}:{node.lineno} is pure, but asks {owner}.{node.attr}"
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "open"
+        ):
             yield f"{name}:{node.lineno} is pure, but opens a file"
 
 
@@ -345,9 +444,14 @@ def talk_outside_cli(package: Package) -> Iterator[str]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 if node.func.id in ("print", "input", "exit", "quit"):
-                    yield f"{name}:{node.lineno} calls {node.func.id}(): only cli talks to the terminal"
+                    yield (
+                        f"{name}:{node.lineno} calls {node.func.id}(): only cli talks to the "
+                        "terminal"
+                    )
             elif isinstance(node, ast.Attribute) and ast.unparse(node) in TERMINAL:
-                yield f"{name}:{node.lineno} uses {ast.unparse(node)}: only cli talks to the terminal"
+                yield (
+                    f"{name}:{node.lineno} uses {ast.unparse(node)}: only cli talks to the terminal"
+                )
 
 
 RULES = (
@@ -380,13 +484,29 @@ def test_the_package_keeps_the_rule(rule: object, stateshift: Package) -> None:
 
 BROKEN = (
     (rows_broken, {"stateshift.plan": "import stateshift.executor"}, "executor is above plan"),
-    (rows_broken, {"stateshift.executor": "from stateshift import report", "stateshift.report": ""}, "one row"),
-    (rows_broken, {"stateshift.step.x": "def f():\n  from stateshift.plan import Plan"}, "plan is above step"),
+    (
+        rows_broken,
+        {"stateshift.executor": "from stateshift import report", "stateshift.report": ""},
+        "one row",
+    ),
+    (
+        rows_broken,
+        {"stateshift.step.x": "def f():\n  from stateshift.plan import Plan"},
+        "plan is above step",
+    ),
     (rows_broken, {"stateshift.errors": "from . import plain", "stateshift.plain": ""}, "one row"),
     (rows_broken, {"stateshift.cellar": ""}, "on no row"),
     (rows_broken, {"stateshift": "from stateshift.cli import main"}, "runs first"),
-    (rows_broken, {"stateshift.plan": "__import__('stateshift.migration')"}, "migration is above plan"),
-    (engines_entangled, {"stateshift.engines.spark.x": "import stateshift.engines.flink.y"}, "never knows another"),
+    (
+        rows_broken,
+        {"stateshift.plan": "__import__('stateshift.migration')"},
+        "migration is above plan",
+    ),
+    (
+        engines_entangled,
+        {"stateshift.engines.spark.x": "import stateshift.engines.flink.y"},
+        "never knows another",
+    ),
     (
         engine_rows_broken,
         {"stateshift.engines.spark.layout": "import stateshift.engines.spark.entries.rows"},
@@ -409,15 +529,31 @@ BROKEN = (
         {"stateshift.engines.flink.places": "import stateshift.engines.flink.planner"},
         "planner is above places",
     ),
-    (engines_named, {"stateshift.look.x": "def f():\n  from stateshift.engines.flink import y"}, "by their registry"),
-    (adapters_opened, {"stateshift.world": "from stateshift.storage import open_storage"}, "only migration"),
+    (
+        engines_named,
+        {"stateshift.look.x": "def f():\n  from stateshift.engines.flink import y"},
+        "by their registry",
+    ),
+    (
+        adapters_opened,
+        {"stateshift.world": "from stateshift.storage import open_storage"},
+        "only migration",
+    ),
     (adapters_opened, {"stateshift.cli.x": "import stateshift.clusters.livy"}, "only migration"),
-    (adapters_opened, {"stateshift.step.x": "import stateshift.storage.locations"}, "only migration"),
+    (
+        adapters_opened,
+        {"stateshift.step.x": "import stateshift.storage.locations"},
+        "only migration",
+    ),
     (job_too_heavy, {"stateshift.job": "from stateshift.plan import Plan"}, "at most"),
     (spark_too_early, {"stateshift.look": "def f():\n  import pyspark"}, "only fleet"),
     (spark_too_early, {"stateshift.fleet": "import pyspark.sql"}, "at the top"),
     (impurities, {"stateshift.plan": "import time"}, "reaches time"),
-    (impurities, {"stateshift.plan": "from datetime import datetime\nx = datetime.now()"}, "datetime.now"),
+    (
+        impurities,
+        {"stateshift.plan": "from datetime import datetime\nx = datetime.now()"},
+        "datetime.now",
+    ),
     (impurities, {"stateshift.spec.x": "import uuid\nx = uuid.uuid4()"}, "uuid.uuid4"),
     (impurities, {"stateshift.formats.x": "def f(p):\n  return open(p)"}, "opens a file"),
     (
@@ -444,7 +580,9 @@ BROKEN = (
 
 
 @pytest.mark.parametrize(("rule", "sources", "words"), BROKEN)
-def test_breaking_the_rule_is_told_in_a_sentence(rule: object, sources: dict[str, str], words: str) -> None:
+def test_breaking_the_rule_is_told_in_a_sentence(
+    rule: object, sources: dict[str, str], words: str
+) -> None:
     assert callable(rule)
     packages = frozenset(n for n in sources if any(other.startswith(n + ".") for other in sources))
     broken = list(rule(Package(sources, packages)))
@@ -453,10 +591,18 @@ def test_breaking_the_rule_is_told_in_a_sentence(rule: object, sources: dict[str
 
 
 ALLOWED = (
-    {"stateshift.cli": "import typer\nprint('x')\nfrom stateshift import look", "stateshift.look": ""},
-    {"stateshift.migration": "from stateshift.storage import open_storage\nimport stateshift.executor"},
+    {
+        "stateshift.cli": "import typer\nprint('x')\nfrom stateshift import look",
+        "stateshift.look": "",
+    },
+    {
+        "stateshift.migration": "from stateshift.storage import open_storage\nimport stateshift.executor"
+    },
     {"stateshift.__main__": "from stateshift.cli import main"},
-    {"stateshift.cli": "from stateshift.storage.locations import name_of", "stateshift.storage.locations": ""},
+    {
+        "stateshift.cli": "from stateshift.storage.locations import name_of",
+        "stateshift.storage.locations": "",
+    },
     {"stateshift.job": "def f():\n  import pyspark\nfrom stateshift.formats.marks import STOP"},
     {"stateshift.storage.protocol": "from stateshift.survey import FileInfo"},
     {
@@ -486,7 +632,11 @@ def _imported_by(*arguments: str) -> set[str]:
         cwd=ROOT,
     )
     assert run.returncode == 0, run.stderr[-2000:]
-    return {line.rsplit("|", 1)[1].strip() for line in run.stderr.splitlines() if line.startswith("import time:")}
+    return {
+        line.rsplit("|", 1)[1].strip()
+        for line in run.stderr.splitlines()
+        if line.startswith("import time:")
+    }
 
 
 HEAVY = frozenset(("pyspark", "py4j", "fsspec", "pyarrow", "hdfs", "requests", "pandas", "numpy"))
@@ -505,10 +655,14 @@ GOLDEN = {
 
 @pytest.mark.parametrize("name", GOLDEN)
 @pytest.mark.parametrize("command", ["inspect --entries", "verify --deep", "export --to -"])
-def test_who_looks_at_an_image_waits_for_no_other_engine_and_no_planner(command: str, name: str) -> None:
+def test_who_looks_at_an_image_waits_for_no_other_engine_and_no_planner(
+    command: str, name: str
+) -> None:
     first = next(file for file in GOLDEN[name].rglob("*") if file.name in ("metadata", "_metadata"))
     imported = _imported_by(*command.split(), str(first.parent))
-    engines = {module.split(".")[2] for module in imported if module.startswith("stateshift.engines.")}
+    engines = {
+        module.split(".")[2] for module in imported if module.startswith("stateshift.engines.")
+    }
     assert engines & GOLDEN.keys() == {name}
     assert f"stateshift.engines.{name}.planner" not in imported
 
@@ -516,20 +670,32 @@ def test_who_looks_at_an_image_waits_for_no_other_engine_and_no_planner(command:
 def test_a_savepoint_is_moved_without_what_only_sparks_state_needs(tmp_path: Path) -> None:
     """Half of what it takes to move a small one is the start of the process."""
     savepoint = next(GOLDEN["flink"].rglob("_metadata")).parent
-    places = {"existing_savepoint_paths": [savepoint.as_uri()], "new_savepoint_path": (tmp_path / "new").as_uri()}
+    places = {
+        "existing_savepoint_paths": [savepoint.as_uri()],
+        "new_savepoint_path": (tmp_path / "new").as_uri(),
+    }
     spec = tmp_path / "spec.json"
-    spec.write_text(json.dumps({"version": 1, "engine": "flink", "jobs": [{"name": "orders", **places}]}))
+    spec.write_text(
+        json.dumps({"version": 1, "engine": "flink", "jobs": [{"name": "orders", **places}]})
+    )
     imported = _imported_by("apply", str(spec), "--yes", "--workdir", str(tmp_path / "run"))
     assert (tmp_path / "new" / "_metadata").exists()
     assert imported & HEAVY == set()
-    assert not [module for module in imported if module.startswith(("stateshift.engines.spark", "stateshift.fleet"))]
+    assert not [
+        module
+        for module in imported
+        if module.startswith(("stateshift.engines.spark", "stateshift.fleet"))
+    ]
 
 
 # ---------------------------------------------------------------------------------------------- leaks
 
-# A path of somebody's machine, or the host a package was fetched from: true in one place only, and nobody's business.
+# A path of somebody's machine, or the host a package was fetched from: true in one place only, and
+# nobody's business.
 LEAKS = {
-    "a path on somebody's machine": re.compile(rb"(?<![\w.:/-])(?:file:/*)?/(?:home|Users|root|work)/[\w.-]+/[\w.-]"),
+    "a path on somebody's machine": re.compile(
+        rb"(?<![\w.:/-])(?:file:/*)?/(?:home|Users|root|work)/[\w.-]+/[\w.-]"
+    ),
     "a path on somebody's machine (Windows)": re.compile(rb"[A-Z]:\\+Users\\+\w"),
     "a package registry": re.compile(
         rb"(?i)files\.pythonhosted|artifactory|jfrog|/simple/?[\s\"']|--(?:extra-)?index-url|nexus[.-]\w+\.\w+"
@@ -543,11 +709,20 @@ def _committed_files() -> list[Path]:
         names = listed.stdout.decode("utf-8", "surrogateescape").split("\0")
         return [ROOT / name for name in names if name and (ROOT / name).is_file()]
     places = (ROOT / name for name in ("stateshift", "tests", "scripts", "configs"))
-    return [path for place in places for path in place.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return [
+        path
+        for place in places
+        for path in place.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
 
 
 def leaks_in(content: bytes) -> list[str]:
-    return [f"{what}: {match[0][:80]!r}" for what, leak in LEAKS.items() for match in leak.finditer(content)]
+    return [
+        f"{what}: {match[0][:80]!r}"
+        for what, leak in LEAKS.items()
+        for match in leak.finditer(content)
+    ]
 
 
 def test_no_committed_file_tells_of_the_machine_it_was_written_on() -> None:
@@ -575,6 +750,8 @@ def test_a_leak_is_recognised(text: str) -> None:
     assert leaks_in(text.encode())
 
 
-@pytest.mark.parametrize("text", ["hdfs://nn:8020/home/kim/x", "s3://b/work/x/y", "/var/work/x/y", "~/.cache/x"])
+@pytest.mark.parametrize(
+    "text", ["hdfs://nn:8020/home/kim/x", "s3://b/work/x/y", "/var/work/x/y", "~/.cache/x"]
+)
 def test_a_location_in_an_example_is_no_leak(text: str) -> None:
     assert leaks_in(text.encode()) == []

@@ -1,5 +1,6 @@
-"""What bad input gets: an error of the right class and exit code, a hint that works when pasted, and source and target
-as they were or resumable."""
+"""What bad input gets: an error of the right class and exit code, a hint that works when pasted,
+and source and target as they were or resumable.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +84,9 @@ def refused(ground: Ground, *facts: str, **keys: Any) -> PlanError:
     return caught.value
 
 
-def expect_moved(ground: Ground, checkpoint: Checkpoint | None = None, target: str = TARGET) -> None:
+def expect_moved(
+    ground: Ground, checkpoint: Checkpoint | None = None, target: str = TARGET
+) -> None:
     """The target holds the image, the source is fenced, and nothing is locked."""
     wanted = (checkpoint or Checkpoint()).files()
     there = ground.held(target)
@@ -125,18 +128,25 @@ def test_a_file_instead_of_a_directory_is_refused_as_source_and_as_target(ground
 def test_a_checkpoint_inside_a_checkpoint_is_refused(ground: Ground) -> None:
     ground.write()
     ground.write(prefix="older")
-    check_hint(refused(ground, "is a checkpoint and holds others too (older)"), f"stateshift inspect {SOURCE}/older")
+    check_hint(
+        refused(ground, "is a checkpoint and holds others too (older)"),
+        f"stateshift inspect {SOURCE}/older",
+    )
 
 
 @pytest.mark.parametrize("path", ["commits/2", "offsets/2", "offsets/1", "metadata"])
 @pytest.mark.parametrize("content", [b"", b'v1\n{"batch'], ids=("zero length", "torn"))
-def test_a_half_written_checkpoint_is_refused_naming_the_file(ground: Ground, path: str, content: bytes) -> None:
+def test_a_half_written_checkpoint_is_refused_naming_the_file(
+    ground: Ground, path: str, content: bytes
+) -> None:
     ground.write()
     ground.put(f"{SOURCE}/{path}", content)
     check_hint(refused(ground, f"{path} is damaged"), f"stateshift verify {SOURCE}")
 
 
-@pytest.mark.parametrize("path", ["metadata", "offsets/1", "state/0/1/2.delta", "state/0/0/1.delta"])
+@pytest.mark.parametrize(
+    "path", ["metadata", "offsets/1", "state/0/1/2.delta", "state/0/0/1.delta"]
+)
 def test_a_checkpoint_with_a_file_missing_is_refused_naming_it(ground: Ground, path: str) -> None:
     ground.write()
     ground.remove(f"{SOURCE}/{path}")
@@ -148,7 +158,9 @@ def test_a_job_that_never_committed_is_refused(ground: Ground) -> None:
     check_hint(refused(ground, "has not committed a batch yet"))
 
 
-def test_a_truncated_state_file_stops_before_anything_is_visible_and_can_be_taken_back(ground: Ground) -> None:
+def test_a_truncated_state_file_stops_before_anything_is_visible_and_can_be_taken_back(
+    ground: Ground,
+) -> None:
     ground.write()
     whole = Checkpoint().files()["state/0/1/2.delta"]
     ground.put(f"{SOURCE}/state/0/1/2.delta", whole[:-20])
@@ -157,7 +169,9 @@ def test_a_truncated_state_file_stops_before_anything_is_visible_and_can_be_take
         ground.apply(spec_of())
     assert caught.value.exit_code == 4
     assert "state/0/1/2.delta" in str(caught.value)
-    assert not [path for path in ground.held(TARGET) if path.startswith(("commits", "offsets", "metadata"))]
+    assert not [
+        path for path in ground.held(TARGET) if path.startswith(("commits", "offsets", "metadata"))
+    ]
     ground.rollback()
     expect_as_before(ground, before)
 
@@ -191,7 +205,9 @@ def test_a_commit_after_the_plan_makes_it_stale_and_lets_go_of_the_target(ground
 
 
 @pytest.mark.parametrize("planned", [False, True], ids=("idle", "with a planned batch"))
-def test_a_commit_between_the_look_and_the_fence_stops_the_run(ground: Ground, planned: bool) -> None:
+def test_a_commit_between_the_look_and_the_fence_stops_the_run(
+    ground: Ground, planned: bool
+) -> None:
     """The narrowest gap: everything was looked at, and the job commits before the fence is up."""
     ground.write(Checkpoint(planned=planned))
     later = Checkpoint(batches=4)
@@ -273,7 +289,9 @@ def test_a_halt_after_which_the_plan_no_longer_fits_is_taken_back(ground: Ground
 class Failing(Around):
     """Raises once for the path that is looked for."""
 
-    def __init__(self, storage: Storage, path: str, error: Callable[[str], BaseException], once: list[int]) -> None:
+    def __init__(
+        self, storage: Storage, path: str, error: Callable[[str], BaseException], once: list[int]
+    ) -> None:
         super().__init__(storage)
         self.path, self.error, self.once = path, error, once
 
@@ -346,10 +364,15 @@ def test_a_source_log_that_vanishes_while_it_is_looked_at_is_a_finding(ground: G
 
 @pytest.mark.parametrize(
     ("number", "command"),
-    [(errno.ENOSPC, "df -h"), (errno.EDQUOT, "quota"), (errno.EACCES, "namei -l"), (errno.EROFS, "findmnt"),
-     (errno.EIO, "dmesg")],
+    [
+        (errno.ENOSPC, "df -h"),
+        (errno.EDQUOT, "quota"),
+        (errno.EACCES, "namei -l"),
+        (errno.EROFS, "findmnt"),
+        (errno.EIO, "dmesg"),
+    ],
     ids=("disk full", "quota", "no permission", "read-only", "broken"),
-)  # fmt: skip
+)
 @pytest.mark.parametrize("path", ["state/0/1/2.delta", "offsets/2", "commits/2"])
 def test_a_target_that_fails_in_the_middle_is_resumed_where_it_stood(
     ground: Ground, path: str, number: int, command: str
@@ -434,7 +457,9 @@ def test_a_target_that_may_not_be_written_leaves_everything_as_it_was(open_folde
     assert migration.rollback(workdir, migration.real_doors()).state == "rolled-back"
 
 
-def test_a_workdir_that_may_not_be_written_is_told_before_anything_happens(open_folder: Path) -> None:
+def test_a_workdir_that_may_not_be_written_is_told_before_anything_happens(
+    open_folder: Path,
+) -> None:
     source = open_folder / "orders"
     Checkpoint().write(open_storage(str(source)))
     (open_folder / "closed").mkdir(mode=0o555)
@@ -451,13 +476,24 @@ def test_a_workdir_that_may_not_be_written_is_told_before_anything_happens(open_
 
 
 STRANGE = (
-    "with blank", "per%cent", "has%20escape", "sharp#", "what?", "col:on", "ünï¢ödé 漢字", "a&b'c\"d", "-dash", "$HOME",
-)  # fmt: skip
+    "with blank",
+    "per%cent",
+    "has%20escape",
+    "sharp#",
+    "what?",
+    "col:on",
+    "ünï¢ödé 漢字",
+    "a&b'c\"d",
+    "-dash",
+    "$HOME",
+)
 
 
 @pytest.mark.parametrize("name", STRANGE)
 def test_a_job_moves_whatever_its_places_are_called(tmp_path: Path, name: str) -> None:
-    """Source, target, workdir and input data; the paths inside the image are rewritten as Hadoop quotes them."""
+    """Source, target, workdir and input data; the paths inside the image are rewritten as Hadoop
+    quotes them.
+    """
     from stateshift.formats.spark.uris import encode_location
 
     old, new = tmp_path / f"old {name}", tmp_path / f"new {name}"
@@ -467,7 +503,9 @@ def test_a_job_moves_whatever_its_places_are_called(tmp_path: Path, name: str) -
         (inputs / f"f{batch}.json").write_text("{}")
     checkpoint = Checkpoint(inputs=encode_location(f"file://{inputs}"))
     checkpoint.write(open_storage(str(old / "c")))
-    spec = spec_of(str(old / "c"), str(new / "c"), data=[{"source": str(inputs), "target": str(moved)}])
+    spec = spec_of(
+        str(old / "c"), str(new / "c"), data=[{"source": str(inputs), "target": str(moved)}]
+    )
     doors, workdir = migration.real_doors(), Workdir(tmp_path / f"w {name}")
     report = migration.apply(migration.propose(spec, doors, workdir), "r", workdir, doors)
     assert report.state == "finished"
@@ -503,7 +541,9 @@ def test_a_symlink_loop_is_refused_naming_the_link(tmp_path: Path) -> None:
 
 def test_a_source_log_whose_data_is_not_moved_is_refused(ground: Ground) -> None:
     ground.write(Checkpoint(inputs="file:///data/in"))
-    hint = refused(ground, "names 3 files under file:///data/in", "reads every one of them again").hint
+    hint = refused(
+        ground, "names 3 files under file:///data/in", "reads every one of them again"
+    ).hint
     assert hint and '"waive": ["paths-stay"]' in hint
 
 
@@ -526,7 +566,12 @@ def test_a_sink_whose_log_was_copied_without_rewriting_its_paths_is_refused(grou
         ground.put(f"{place}/part-0.parquet")
         ground.put(f"{place}/_spark_metadata/0", sink_log("file:///old/out"))
     data = [{"source": "/old/out", "target": "/new/out", "copy": False}]
-    refused(ground, "_spark_metadata/0 still names file:///old/out", "readers would silently see nothing", data=data)
+    refused(
+        ground,
+        "_spark_metadata/0 still names file:///old/out",
+        "readers would silently see nothing",
+        data=data,
+    )
     ground.put("file:///new/out/_spark_metadata/0", sink_log("file:///new/out"))
     assert not ground.propose(spec_of(data=data)).refusals
 
@@ -550,9 +595,15 @@ def test_a_second_run_on_one_target_is_refused_and_the_first_goes_on(ground: Gro
     ground.write(location="file:///here/other")
     full: list[int] = []
     ground.wrap = lambda storage: (  # type: ignore[assignment, return-value]
-        Failing(storage, "offsets/2", lambda where: StorageError("disk full", hint="resume WORKDIR"), full)
-        if storage.location == TARGET else storage
-    )  # fmt: skip
+        Failing(
+            storage,
+            "offsets/2",
+            lambda where: StorageError("disk full", hint="resume WORKDIR"),
+            full,
+        )
+        if storage.location == TARGET
+        else storage
+    )
     second = ground.propose(spec_of(source="file:///here/other"))
     with pytest.raises(StorageError):
         ground.apply(spec_of())
@@ -619,8 +670,14 @@ except StateshiftError as error:
 
 def program(*arguments: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], cwd=ROOT, env=environment, text=True,
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
 
 
 def interrupted_run(folder: Path) -> Workdir:
@@ -628,11 +685,16 @@ def interrupted_run(folder: Path) -> Workdir:
     Checkpoint().write(open_storage(str(folder / "orders")))
     doors, workdir = migration.real_doors(), Workdir(folder / "w")
     full: list[int] = []
-    failing = lambda where: Failing(doors.open_storage(where), "commits/2", lambda w: StorageError("full"), full)  # noqa: E731
+
+    def failing(where: str) -> Failing:
+        return Failing(doors.open_storage(where), "commits/2", lambda w: StorageError("full"), full)
+
     spec = spec_of(str(folder / "orders"), str(folder / "there"))
     with pytest.raises(StorageError):
         proposal = migration.propose(spec, doors, workdir)
-        migration.apply(proposal, "r", workdir, migration.Doors(failing, doors.open_cluster, doors.clock))  # type: ignore[arg-type]
+        migration.apply(
+            proposal, "r", workdir, migration.Doors(failing, doors.open_cluster, doors.clock)
+        )  # type: ignore[arg-type]
     return workdir
 
 
@@ -645,7 +707,9 @@ def test_of_two_processes_that_resume_one_run_only_one_works(tmp_path: Path) -> 
     second = program(str(workdir.path))
     told, _ = second.communicate(timeout=60)
     assert told.startswith(f"8 {workdir.path} is held by process {first.pid}"), told
-    check_hint(told.partition("|")[2], f"kill -INT {first.pid}", f"stateshift status {workdir.path}")
+    check_hint(
+        told.partition("|")[2], f"kill -INT {first.pid}", f"stateshift status {workdir.path}"
+    )
     assert migration.status(workdir).state == "running"
     rest, _ = first.communicate(timeout=60)
     assert rest.endswith("finished\n")
@@ -690,8 +754,14 @@ def test_a_file_that_does_not_fit_leaves_a_run_that_is_resumed_once_it_does(tmp_
     Checkpoint().write(source)
     # What Spark keeps of sources it does not know is copied as it is: here is a large one.
     source.write("sources/9/blob", lambda: iter([os.urandom(600_000)]))
-    done = subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path)], capture_output=True, text=True, cwd=ROOT,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
     assert done.stdout.startswith("6 "), done.stdout + done.stderr
     check_hint(done.stdout.partition("|")[2], f"stateshift resume {tmp_path}/w")
     assert not (tmp_path / "there" / "commits").exists()
@@ -729,14 +799,19 @@ def edits(value: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
     yield edit("target", lambda v: v["plans"][0].update(target="file:///elsewhere"))
     yield edit("a step", lambda v: v["plans"][0]["phases"][1]["steps"].pop())
-    yield edit("the spec", lambda v: v["spec"]["jobs"][0].update(remote_location="file:///elsewhere"))
+    yield edit(
+        "the spec", lambda v: v["spec"]["jobs"][0].update(remote_location="file:///elsewhere")
+    )
     yield edit("the spec, broken", lambda v: v["spec"]["jobs"][0].pop("checkpoint_location"))
     yield edit("no spec", lambda v: v.pop("spec"))
     yield edit("no plans", lambda v: v.pop("plans"))
     yield edit("plans of another kind", lambda v: v.update(plans=7))
     yield edit("a plan left out", lambda v: v["plans"].clear())
     yield edit("the fingerprint", lambda v: v.update(fingerprint="0" * 32))
-    yield edit("a step of another kind", lambda v: v["plans"][0]["phases"][0]["steps"][0].update(kind="RemoveAll"))
+    yield edit(
+        "a step of another kind",
+        lambda v: v["plans"][0]["phases"][0]["steps"][0].update(kind="RemoveAll"),
+    )
 
 
 def test_a_plan_edited_by_hand_is_refused_whatever_was_edited(ground: Ground) -> None:
@@ -763,8 +838,9 @@ def failed_run(ground: Ground) -> Path:
     full: list[int] = []
     ground.wrap = lambda storage: (  # type: ignore[assignment, return-value]
         Failing(storage, "commits/2", lambda where: StorageError("full"), full)
-        if storage.location == TARGET else storage
-    )  # fmt: skip
+        if storage.location == TARGET
+        else storage
+    )
     with pytest.raises(StorageError):
         ground.apply(spec_of())
     ground.wrap = lambda storage: storage
@@ -778,7 +854,9 @@ def test_a_journal_cut_in_the_middle_of_a_record_is_resumed_to_the_same_end(grou
     for end in ends[1:]:  # every record but the first, cut in its middle
         journal.write_bytes(whole[: end - 7])
         before = ground.disk.snapshot()
-        assert migration.status(ground.workdir()).state in ("running", "failed"), "looking is harmless"
+        assert migration.status(ground.workdir()).state in ("running", "failed"), (
+            "looking is harmless"
+        )
         assert journal.read_bytes() == whole[: end - 7]
         assert ground.disk.snapshot() == before
     assert ground.resume().state == "finished"
@@ -800,7 +878,9 @@ def test_a_journal_damaged_before_its_end_is_refused_and_nothing_changes(ground:
     assert journal.read_bytes() == content
 
 
-@pytest.mark.parametrize("content", [b"my own diary", b"one line\n", b"\x80\x81 binary\n", b"a\nb\nc\n"])
+@pytest.mark.parametrize(
+    "content", [b"my own diary", b"one line\n", b"\x80\x81 binary\n", b"a\nb\nc\n"]
+)
 def test_somebody_elses_file_called_journal_is_never_cut(ground: Ground, content: bytes) -> None:
     ground.workdir().create()
     journal = ground.workdir().path / "journal"
@@ -851,8 +931,14 @@ def test_a_place_that_is_no_workdir_is_refused(ground: Ground) -> None:
 
 
 def stateshift(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "stateshift", *arguments], cwd=cwd, capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}, check=False)  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-m", "stateshift", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+        check=False,
+    )
 
 
 def test_the_command_line_ends_with_the_exit_code_of_what_was_wrong(tmp_path: Path) -> None:
@@ -863,17 +949,26 @@ def test_the_command_line_ends_with_the_exit_code_of_what_was_wrong(tmp_path: Pa
     (tmp_path / "torn" / "commits" / "1").write_bytes(b"")
 
     def spec(source: str, **more: object) -> str:
-        job = {"name": "o", "checkpoint_location": str(tmp_path / source), "remote_location": str(tmp_path / "t")}
+        job = {
+            "name": "o",
+            "checkpoint_location": str(tmp_path / source),
+            "remote_location": str(tmp_path / "t"),
+        }
         path = tmp_path / f"{source}.json"
         path.write_text(json.dumps({"version": 1, "engine": "spark", "jobs": [{**job, **more}]}))
         return str(path)
 
     cases = [
-        (("plan", spec("missing")), 4), (("plan", spec("torn")), 4), (("verify", str(tmp_path / "torn")), 5),
-        (("plan", spec("odd", unheard_of=1)), 2), (("resume", str(tmp_path / "nowhere")), 8),
-        (("inspect", str(tmp_path / "nowhere")), 6), (("inspect", str(tmp_path / "torn/commits/1")), 3),
-        (("plan", spec("orders")), 0), (("verify", str(tmp_path / "orders")), 0),
-    ]  # fmt: skip
+        (("plan", spec("missing")), 4),
+        (("plan", spec("torn")), 4),
+        (("verify", str(tmp_path / "torn")), 5),
+        (("plan", spec("odd", unheard_of=1)), 2),
+        (("resume", str(tmp_path / "nowhere")), 8),
+        (("inspect", str(tmp_path / "nowhere")), 6),
+        (("inspect", str(tmp_path / "torn/commits/1")), 3),
+        (("plan", spec("orders")), 0),
+        (("verify", str(tmp_path / "orders")), 0),
+    ]
     running = [(arguments, code, stateshift(*arguments, cwd=tmp_path)) for arguments, code in cases]
     for arguments, code, done in running:
         assert done.returncode == code, (arguments, done.stdout, done.stderr)

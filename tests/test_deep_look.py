@@ -38,12 +38,16 @@ def damage(ground: Ground, path: str, how: Damage) -> None:
 
 
 def _fences(ground: Ground) -> list[str]:
-    return [path for path, content in ground.held(SOURCE).items() if fence_owner(content) is not None]
+    return [
+        path for path, content in ground.held(SOURCE).items() if fence_owner(content) is not None
+    ]
 
 
 @pytest.mark.parametrize("path", NEEDED)
 @pytest.mark.parametrize("how", DAMAGES)
-def test_a_damaged_source_is_refused_before_the_job_is_stopped(ground: Ground, path: str, how: str) -> None:
+def test_a_damaged_source_is_refused_before_the_job_is_stopped(
+    ground: Ground, path: str, how: str
+) -> None:
     ground.write()
     damage(ground, path, DAMAGES[how])
     ground.cluster.run("orders", SOURCE)
@@ -53,11 +57,15 @@ def test_a_damaged_source_is_refused_before_the_job_is_stopped(ground: Ground, p
     assert caught.value.exit_code == 4
     assert not ground.cluster.stops
     assert not _fences(ground)
-    assert ground.disk.snapshot(temporaries=True) == before, "nothing is written, at the target or beside it"
+    assert ground.disk.snapshot(temporaries=True) == before, (
+        "nothing is written, at the target or beside it"
+    )
 
 
 @pytest.mark.parametrize("mode", ["warm", "fork"])
-def test_it_is_looked_at_before_the_first_round_and_before_a_fork(ground: Ground, mode: str) -> None:
+def test_it_is_looked_at_before_the_first_round_and_before_a_fork(
+    ground: Ground, mode: str
+) -> None:
     ground.write()
     damage(ground, NEEDED[0], DAMAGES["a flipped bit"])
     ground.cluster.run("orders", SOURCE)
@@ -90,7 +98,9 @@ def test_the_spec_may_ask_for_names_alone(ground: Ground) -> None:
 
 
 def test_files_that_a_running_job_tidies_up_meanwhile_are_no_damage(ground: Ground) -> None:
-    """The first look reads an image whose oldest delta is torn; the job has removed all of it by the next one."""
+    """The first look reads an image whose oldest delta is torn; the job has removed all of it by
+    the next one.
+    """
     ground.write()
     damage(ground, NEEDED[0], DAMAGES["cut short"])
     ground.cluster.run("orders", SOURCE)

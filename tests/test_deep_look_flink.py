@@ -1,5 +1,6 @@
-"""A damaged savepoint or checkpoint of Flink is found out before anything is stopped or written. What only an operator
-has that the spec leaves behind is no reason to refuse."""
+"""A damaged savepoint or checkpoint of Flink is found out before anything is stopped or written.
+What only an operator has that the spec leaves behind is no reason to refuse.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +26,23 @@ from tests.support.ground import spec_of as of_spark
 Damage = Callable[[bytes], bytes]
 DAMAGES: dict[str, Damage] = {
     "zeros": lambda content: bytes(len(content)),
-    "zeros in the middle": lambda content: content[: len(content) // 3] + bytes(len(content) // 3)
-    + content[len(content) // 3 * 2 :],
+    "zeros in the middle": lambda content: (
+        content[: len(content) // 3] + bytes(len(content) // 3) + content[len(content) // 3 * 2 :]
+    ),
     "half of it": lambda content: content[: len(content) // 2],
     "nothing": lambda content: b"",
-}  # fmt: skip
+}
 IMAGES = [
     f"flink-{version}/{name}"
     for version in ("1.15.4", "2.3.0")
-    for name in ("kinds-canonical-hashmap", "kinds-native-incremental", "kinds-native-hashmap", "kinds-compressed",
-                 "count-unaligned")
-]  # fmt: skip
+    for name in (
+        "kinds-canonical-hashmap",
+        "kinds-native-incremental",
+        "kinds-native-hashmap",
+        "kinds-compressed",
+        "count-unaligned",
+    )
+]
 IMAGES += ["flink-2.3.0/count-changelog-rocksdb", "flink-2.3.0/count-forst-native"]
 
 
@@ -55,13 +62,21 @@ def located(place: str) -> str:
 def verdict(ground: Ground, source: str) -> bool:
     """Whether `verify --deep` takes the image, which is whole or not."""
     storage, survey = golden.looked_at(ground.disk, source)
-    refused = any(finding.level == "refuse" for image in survey.images for finding in image.findings)
-    return bool(survey.images) and not refused and not any(f.level == "refuse" for f in golden.damages(storage, survey))
+    refused = any(
+        finding.level == "refuse" for image in survey.images for finding in image.findings
+    )
+    return (
+        bool(survey.images)
+        and not refused
+        and not any(f.level == "refuse" for f in golden.damages(storage, survey))
+    )
 
 
 @pytest.mark.parametrize("how", DAMAGES)
 @pytest.mark.parametrize("name", IMAGES)
-def test_a_damaged_savepoint_is_refused_before_anything_is_written(ground: Ground, name: str, how: str) -> None:
+def test_a_damaged_savepoint_is_refused_before_anything_is_written(
+    ground: Ground, name: str, how: str
+) -> None:
     """Every file of it, one after the other; where no checksum tells, both say yes."""
     source = golden.write(ground.disk, name)
     found = 0
@@ -88,7 +103,11 @@ def keyed_file(ground: Ground, uid: str, source: str) -> str:
     from stateshift.formats.uid import flink_operator_id
 
     (image,) = golden.looked_at(ground.disk, source)[1].images
-    own = (r for r in references(metadata_of(image)) if r.operator == flink_operator_id(uid) and r.role == "keyed")
+    own = (
+        r
+        for r in references(metadata_of(image))
+        if r.operator == flink_operator_id(uid) and r.role == "keyed"
+    )
     return next(f"{source}/{file.path}" for reference in own for file in named(reference.stream))
 
 
@@ -107,7 +126,9 @@ KEPT = ["orders-source", "orders-count", "orders-lines"]
     [{"transform": [{"kind": "drop", "operators": LEFT}]}, {"operators": KEPT, "mode": "fork"}],
     ids=["drop", "operators"],
 )
-def test_damage_in_an_operator_that_stays_behind_stops_no_move(ground: Ground, asked: dict[str, Any]) -> None:
+def test_damage_in_an_operator_that_stays_behind_stops_no_move(
+    ground: Ground, asked: dict[str, Any]
+) -> None:
     source = golden.write(ground.disk, "flink-2.3.0/count-two")
     zero(ground, keyed_file(ground, "payments-count", source))
     with pytest.raises(PlanError, match="cannot restart from its source"):
@@ -122,10 +143,15 @@ def test_what_jobs_divide_is_looked_at_for_each_as_far_as_it_takes_it_along(grou
     zero(ground, keyed_file(ground, "payments-count", source))
     parts = (("orders", KEPT), ("payments", LEFT))
     jobs = [
-        {"name": name, "existing_savepoint_paths": [source], "new_savepoint_path": f"file:///there/{name}",
-         "mode": "fork", "operators": operators}
+        {
+            "name": name,
+            "existing_savepoint_paths": [source],
+            "new_savepoint_path": f"file:///there/{name}",
+            "mode": "fork",
+            "operators": operators,
+        }
         for name, operators in parts
-    ]  # fmt: skip
+    ]
     spec = parse_spec(json.dumps({"version": 1, "engine": "flink", "jobs": jobs}))
     with pytest.raises(PlanError, match="payments cannot restart from its source"):
         ground.apply(spec)
@@ -144,7 +170,11 @@ def test_a_drop_of_one_image_says_nothing_of_another(ground: Ground) -> None:
     cases = ("count-canonical-hashmap", "count-saved")
     one, other = (golden.write(ground.disk, f"flink-2.3.0/{case}") for case in cases)
     zero(ground, keyed_file(ground, "orders-count", one))
-    drop = {"kind": "drop", "of": other, "operators": ["orders-source", "orders-count", "orders-lines"]}
+    drop = {
+        "kind": "drop",
+        "of": other,
+        "operators": ["orders-source", "orders-count", "orders-lines"],
+    }
     with pytest.raises(PlanError, match="cannot restart from its source"):
         ground.apply(spec_of(one, other, transform=[drop]), "run")
     turned = {**drop, "of": one}
@@ -158,12 +188,16 @@ def test_an_operator_of_spark_that_is_dropped_may_be_damaged(ground: Ground) -> 
     ground.put(f"{SOURCE}/{path}", content[:30] + bytes((content[30] ^ 0x10,)) + content[31:])
     with pytest.raises(PlanError, match="cannot restart from its source"):
         ground.apply(of_spark(), "whole")
-    assert ground.apply(of_spark(transform=[{"kind": "drop", "operators": ["0"]}])).state == "finished"
+    assert (
+        ground.apply(of_spark(transform=[{"kind": "drop", "operators": ["0"]}])).state == "finished"
+    )
 
 
 def test_a_running_job_goes_on_where_its_checkpoint_is_damaged(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
-    held = {path: content for path, content in files_of(stage.ground.disk).items() if len(content) > 500}
+    held = {
+        path: content for path, content in files_of(stage.ground.disk).items() if len(content) > 500
+    }
     tables = [path for path in held if path.endswith(".sst") or "/shared/" in path]
     for place in tables:
         stage.ground.put(located(place), bytes(len(held[place])))
@@ -180,7 +214,9 @@ def test_a_plan_of_flink_looks_deep_where_it_is_asked_to(ground: Ground) -> None
     source = golden.write(ground.disk, "flink-2.3.0/count-two")
     zero(ground, keyed_file(ground, "payments-count", source))
     assert not ground.propose(spec_of(source)).refusals
-    assert migration.propose(spec_of(source), ground.doors, ground.workdir("planning"), deep=True).refusals
+    assert migration.propose(
+        spec_of(source), ground.doors, ground.workdir("planning"), deep=True
+    ).refusals
     left = spec_of(source, transform=[{"kind": "drop", "operators": LEFT}])
     assert not migration.propose(left, ground.doors, ground.workdir("planning"), deep=True).refusals
 

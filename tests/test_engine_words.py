@@ -1,6 +1,8 @@
-"""Words of one engine do not stand in messages to the other's users: a batch, an epoch, offsets and commits are
-Spark's; savepoints, key groups and slots are Flink's. tests/support/words.py says what is listened to; the tests of
-either engine (tests/engines/*/conftest.py) listen as well, with all that they do."""
+"""Words of one engine do not stand in messages to the other's users: a batch, an epoch, offsets and
+commits are Spark's; savepoints, key groups and slots are Flink's. tests/support/words.py says what
+is listened to; the tests of either engine (tests/engines/*/conftest.py) listen as well, with all
+that they do.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,18 @@ def text_of(report: Report) -> str:
     return plain_text(render_run.status(report, "run", held=False)) + render_html.page(report)
 
 
-def test_a_flink_move_speaks_of_checkpoints_from_its_plan_to_its_page(tmp_path: Path, heard: Heard) -> None:
+def test_a_flink_move_speaks_of_checkpoints_from_its_plan_to_its_page(
+    tmp_path: Path, heard: Heard
+) -> None:
     ground, _ = place(tmp_path)
     report = ground.apply(running())
     assert "wait until orders has completed a checkpoint" in heard.lines
     assert "to the first checkpoint completed on the target" in text_of(report)
     assert report.jobs[0].engine == "flink"
     assert migration.verify(ground.workdir(), ground.doors).broken == ()
-    with pytest.raises(PlanError, match="has completed checkpoints on the target since; a rollback"):
+    with pytest.raises(
+        PlanError, match="has completed checkpoints on the target since; a rollback"
+    ):
         ground.rollback()
     ground.rollback(discard_progress=True)
     assert heard.foreign_to("flink") == []
@@ -78,7 +84,9 @@ def _ends(flink: object, state: JobState) -> None:
     jobs[-1] = replace(jobs[-1], status=replace(jobs[-1].status, state=state))
 
 
-def test_a_fork_and_a_warm_move_of_flink_say_at_which_checkpoint(tmp_path: Path, heard: Heard) -> None:
+def test_a_fork_and_a_warm_move_of_flink_say_at_which_checkpoint(
+    tmp_path: Path, heard: Heard
+) -> None:
     ground = Ground(tmp_path / "fork")
     source = golden.write(ground.disk, "flink-2.3.0/count-two")
     ground.apply(copied(source, mode="fork"))
@@ -94,13 +102,20 @@ def _planned(heard: Heard) -> list[str]:
     return sorted(heard.lines)
 
 
-@pytest.mark.parametrize("name", ["count-two", "kinds-native-incremental", "count-changelog-hashmap"])
-def test_looking_at_images_of_flink_needs_no_word_of_spark(tmp_path: Path, heard: Heard, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["count-two", "kinds-native-incremental", "count-changelog-hashmap"]
+)
+def test_looking_at_images_of_flink_needs_no_word_of_spark(
+    tmp_path: Path, heard: Heard, name: str
+) -> None:
     ground = Ground(tmp_path)
     source = golden.write(ground.disk, f"flink-2.3.0/{name}")
     other = golden.write(ground.disk, "flink-2.3.0/count-saved", "file:///other")
     judged = look.restartable(source, ground.disk.open, thorough=True)
-    heard.say(*plain_text(render_survey.judgement(judged, source)).splitlines(), *strings_of(as_json.judgement(judged)))
+    heard.say(
+        *plain_text(render_survey.judgement(judged, source)).splitlines(),
+        *strings_of(as_json.judgement(judged)),
+    )
     seen = look.inspect(source, ground.disk.open)
     heard.say(*plain_text(render_survey.look(seen, source, verbose=True)).splitlines())
     found = look.diff(source, other, ground.disk.open, 3)
@@ -110,7 +125,9 @@ def test_looking_at_images_of_flink_needs_no_word_of_spark(tmp_path: Path, heard
     assert heard.foreign_to("flink") == []
 
 
-def test_a_spark_move_speaks_of_batches_and_of_nothing_of_flinks(tmp_path: Path, heard: Heard) -> None:
+def test_a_spark_move_speaks_of_batches_and_of_nothing_of_flinks(
+    tmp_path: Path, heard: Heard
+) -> None:
     ground = Ground(tmp_path)
     ground.write()
     ground.cluster.run("orders", SOURCE)
@@ -143,27 +160,56 @@ def test_a_listener_hears_every_source_and_knows_a_foreign_word(heard: Heard) ->
 # ---- what the code could say
 
 ROOT = Path(stateshift.__file__).parent
-OF_FLINK = ("engines/flink", "formats/flink", "clusters/flink", "clusters/memory_flink", "step/savepoints")
-OF_SPARK = ("engines/spark", "formats/spark", "clusters/livy", "clusters/spark", "clusters/standalone")
-OF_BOTH = ("report.py", "executor.py", "lock.py", "estimating.py", "step", "migration", "cli/render_html.py",
-           "cli/render_run.py", "cli/render_live.py", "cli/render_plan.py", "cli/render_diff.py", "cli/progress.py",
-           "cli/failing.py", "cli/as_json_run.py")  # fmt: skip
+OF_FLINK = (
+    "engines/flink",
+    "formats/flink",
+    "clusters/flink",
+    "clusters/memory_flink",
+    "step/savepoints",
+)
+OF_SPARK = (
+    "engines/spark",
+    "formats/spark",
+    "clusters/livy",
+    "clusters/spark",
+    "clusters/standalone",
+)
+OF_BOTH = (
+    "report.py",
+    "executor.py",
+    "lock.py",
+    "estimating.py",
+    "step",
+    "migration",
+    "cli/render_html.py",
+    "cli/render_run.py",
+    "cli/render_live.py",
+    "cli/render_plan.py",
+    "cli/render_diff.py",
+    "cli/progress.py",
+    "cli/failing.py",
+    "cli/as_json_run.py",
+)
 
 # What is said of one engine only, in modules that know both.
 OWN = {
-    "report.py": {"the job restored its state and had nothing to read: no batch yet"},  # `idle` is Spark's alone
+    "report.py": {
+        "the job restored its state and had nothing to read: no batch yet"
+    },  # `idle` is Spark's alone
     "step/starting.py": {", but a query of it has ended before it committed a batch"},
     "step/preparing.py": {"it has to call stateshift.job.wait() before its first query; "},
     "migration/running.py": {": a query of it has ended"},
     "migration/proposing.py": {"only Flink's jobs are followed by their checkpoints"},
     "migration/running_jobs.py": {" free slots of ", ", or more TaskManagers; "},
-    "cli/render_plan.py": {" (nobody can ask: name the brokers of Spark jobs, \"kafka\")"},
+    "cli/render_plan.py": {' (nobody can ask: name the brokers of Spark jobs, "kafka")'},
     "step/images.py": {"key group", "key groups"},  # only the comparison of Flink counts them
 }
 
 
 def prose_of(path: Path) -> Iterator[str]:
-    """The string constants of a module that could be read by somebody: of several words, and no docstring."""
+    """The string constants of a module that could be read by somebody: of several words, and no
+    docstring.
+    """
     tree = ast.parse(path.read_text("utf-8"))
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     docstrings = {
@@ -172,7 +218,11 @@ def prose_of(path: Path) -> Iterator[str]:
         if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in docstrings:
+        if (
+            not isinstance(node, ast.Constant)
+            or not isinstance(node.value, str)
+            or id(node) in docstrings
+        ):
             continue
         if " " in node.value.strip():
             yield node.value
@@ -184,20 +234,30 @@ def modules_of(*places: str) -> Iterator[Path]:
             yield path
 
 
-@pytest.mark.parametrize("path", list(modules_of(*OF_FLINK, *OF_SPARK)), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", list(modules_of(*OF_FLINK, *OF_SPARK)), ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_what_an_engine_s_own_code_says_has_no_word_of_the_other(path: Path) -> None:
     own = "flink" if path.relative_to(ROOT).as_posix().startswith(OF_FLINK) else "spark"
     foreign = [text for text in prose_of(path) if foreign_words(own, text)]
     if own == "flink":  # SQL has queries, too
-        foreign = [text for text in foreign if {*map(str.lower, foreign_words(own, text))} != {"query"}]
+        foreign = [
+            text for text in foreign if {*map(str.lower, foreign_words(own, text))} != {"query"}
+        ]
     assert foreign == []
 
 
-@pytest.mark.parametrize("path", list(modules_of(*OF_BOTH)), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", list(modules_of(*OF_BOTH)), ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_what_both_engines_users_read_takes_its_words_from_the_terms(path: Path) -> None:
     module = path.relative_to(ROOT).as_posix()
     if module.startswith(OF_FLINK):
         return
-    foreign = {text for text in prose_of(path) if foreign_words("flink", text) or foreign_words("spark", text)}
+    foreign = {
+        text
+        for text in prose_of(path)
+        if foreign_words("flink", text) or foreign_words("spark", text)
+    }
     own = OWN.get(module, set())
     assert [text for text in sorted(foreign) if not any(text.startswith(one) for one in own)] == []

@@ -1,4 +1,6 @@
-"""How long a plan may take: reckoned from what was measured, and never faster than the spec lets it be."""
+"""How long a plan may take: reckoned from what was measured, and never faster than the spec lets
+it be.
+"""
 
 from dataclasses import replace
 

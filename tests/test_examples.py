@@ -1,5 +1,6 @@
-"""The examples that need no server are carried out here; each of the others has a test that does it, where its servers
-are."""
+"""The examples that need no server are carried out here; each of the others has a test that does
+it, where its servers are.
+"""
 
 from __future__ import annotations
 
@@ -63,13 +64,17 @@ def applied(spec: Path, workdir: Path) -> None:
 
 
 @pytest.mark.row("IS-16")
-def test_merge_has_the_content_of_all_three_in_the_new_place(tmp_path: Path, places: dict[str, str]) -> None:
+def test_merge_has_the_content_of_all_three_in_the_new_place(
+    tmp_path: Path, places: dict[str, str]
+) -> None:
     folders = {"orders": "", "orders-north": " (north)", "orders, south": " (south)"}
     images, checkpoints = {}, tmp_path / "data" / "checkpoints"
     for number, (folder, region) in enumerate(folders.items()):
         operator = f"Sum per shop{region}"
         images[uid.directory_name(operator)] = checkpoint = Checkpoint(batches=number + 2)
-        checkpoint.write(LocalStorage(f"file://{checkpoints}/{folder}"), uid.directory_name(operator))
+        checkpoint.write(
+            LocalStorage(f"file://{checkpoints}/{folder}"), uid.directory_name(operator)
+        )
     applied(example("merge.json", tmp_path, places), tmp_path / "run")
     target = held(LocalStorage(f"file://{tmp_path}/mnt/checkpoints/orders"))
     for directory, checkpoint in images.items():
@@ -79,7 +84,9 @@ def test_merge_has_the_content_of_all_three_in_the_new_place(tmp_path: Path, pla
     assert not [path for path in left if "/state/" in path], "it was not moved"
 
 
-def test_data_takes_what_the_job_reads_along_and_leaves_what_is_there(tmp_path: Path, places: dict[str, str]) -> None:
+def test_data_takes_what_the_job_reads_along_and_leaves_what_is_there(
+    tmp_path: Path, places: dict[str, str]
+) -> None:
     archive, new = tmp_path / "data" / "archive", tmp_path / "mnt" / "archive"
     Checkpoint(inputs=f"file://{archive}/in").write(LocalStorage(f"file://{archive}/checkpoint"))
     for number in range(3):
@@ -106,7 +113,9 @@ def test_delta_tells_what_its_table_has_and_takes_a_strangers_folder_along(
     spec = example("delta.json", tmp_path, places)
     planned = said({}, "plan", str(spec))
     told = " ".join(finding["message"] for finding in planned["findings"])
-    assert "up to 3 (version 10): batch 3, which was planned and not committed, was delivered" in told
+    assert (
+        "up to 3 (version 10): batch 3, which was planned and not committed, was delivered" in told
+    )
     applied(spec, tmp_path / "run")
     target = held(LocalStorage(f"file://{tmp_path}/mnt/checkpoints/orders"))
     assert target["lineage/events.json"] == b"{}"
@@ -123,7 +132,9 @@ def test_jobs_that_feed_each_other_move_as_one(tmp_path: Path, places: dict[str,
     assert planned["waves"] == [["ingest", "features", "alerting"]]
     (cut,) = planned["cuts"]
     assert ["replicate", "user features"] in cut["joints"]
-    assert cut["between"] == ["join features", "fraud model"], "the job that scores stays where it is"
+    assert cut["between"] == ["join features", "fraud model"], (
+        "the job that scores stays where it is"
+    )
     applied(spec, tmp_path / "run")
     for name in ("ingest", "features", "alerting"):
         brought = held(LocalStorage(f"file://{tmp_path}/mnt/checkpoints/{name}"))

@@ -1,4 +1,6 @@
-"""The executor: the order of things, what is skipped, what happens when a step fails, and the way back."""
+"""The executor: the order of things, what is skipped, what happens when a step fails, and the
+way back.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def test_no_more_steps_run_at_once_than_the_world_allows_and_no_fewer(parallel: 
 
 
 def most_at_once(world: World, expected: int, size: int) -> int:
-    """How many of twelve steps that rewrite files of this size ran at the same time; waits until `expected` did."""
+    """How many of twelve steps that rewrite files of this size ran at the same time; waits until
+    `expected` did.
+    """
     lock, now, most = threading.Lock(), [0], [0]
     together = threading.Barrier(expected)
 
@@ -94,7 +98,15 @@ def most_at_once(world: World, expected: int, size: int) -> int:
         return (content,)
 
     steps = (
-        TransformShard(f"transform/{n}", "watched", {}, SOURCE, (FileInfo(f"a{n}", size, 1.0),), TARGET, (f"b{n}",))
+        TransformShard(
+            f"transform/{n}",
+            "watched",
+            {},
+            SOURCE,
+            (FileInfo(f"a{n}", size, 1.0),),
+            TARGET,
+            (f"b{n}",),
+        )
         for n in range(12)
     )
     plan = plan_of(phase("transform", *steps))
@@ -102,13 +114,21 @@ def most_at_once(world: World, expected: int, size: int) -> int:
     return most[0]
 
 
-@pytest.mark.parametrize(("size", "cores", "expected"), [(LARGE_BYTES, 2, 2), (LARGE_BYTES - 1, 2, 4), (10, 1, 4)])
-def test_steps_that_compute_over_much_state_wait_for_a_core(size: int, cores: int, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "cores", "expected"), [(LARGE_BYTES, 2, 2), (LARGE_BYTES - 1, 2, 4), (10, 1, 4)]
+)
+def test_steps_that_compute_over_much_state_wait_for_a_core(
+    size: int, cores: int, expected: int
+) -> None:
     assert most_at_once(replace(Stage().world, cores=cores), expected, size) == expected
 
 
-@pytest.mark.parametrize(("size", "expected"), [(10, 12), (WAITING_BYTES_MAX // 6, 6), (WAITING_BYTES_MAX // 3, 3)])
-def test_small_steps_that_wait_for_a_network_run_beside_each_other(size: int, expected: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "expected"), [(10, 12), (WAITING_BYTES_MAX // 6, 6), (WAITING_BYTES_MAX // 3, 3)]
+)
+def test_small_steps_that_wait_for_a_network_run_beside_each_other(
+    size: int, expected: int
+) -> None:
     stage = Stage(parallel=3)
     far = lambda location: Far(stage.disk.open(location))  # noqa: E731
     assert most_at_once(replace(stage.world, storage=far, cores=3), expected, size) == expected
@@ -138,21 +158,32 @@ def test_after_the_first_failure_no_step_begins_and_those_that_run_end() -> None
         threading.Event().wait(0.05)
         return {"done": True}
 
-    steps = [Told("copy/0", said, slow), Told("copy/1", said, fail), *(Told(f"copy/{n}", said) for n in range(2, 9))]
+    steps = [
+        Told("copy/0", said, slow),
+        Told("copy/1", said, fail),
+        *(Told(f"copy/{n}", said) for n in range(2, 9)),
+    ]
     plan = plan_of(phase("copy", *steps), phase("compare", Told("compare/0", said)))
     journal = journal_of(plan)
     with pytest.raises(StorageError, match="the disk is full") as caught:
         executor.execute(0, plan, Stage(parallel=2).world, journal)
     assert caught.value.where["step"] == "copy/1"
     assert said == ["run copy/0", "run copy/1", "ran copy/0"]
-    assert journal.progress.plans[0].finished("copy/0"), "its evidence is written down, though another one failed"
+    assert journal.progress.plans[0].finished("copy/0"), (
+        "its evidence is written down, though another one failed"
+    )
     assert not journal.progress.plans[0].finished("copy/1")
 
 
 def test_finished_steps_are_skipped_and_begun_ones_repeated() -> None:
     said: list[str] = []
     broken = plan_of(
-        phase("copy", Told("copy/0", said), Told("copy/1", said, failing(StorageError("no"))), Told("copy/2", said))
+        phase(
+            "copy",
+            Told("copy/0", said),
+            Told("copy/1", said, failing(StorageError("no"))),
+            Told("copy/2", said),
+        )
     )
     lines = KeptLines()
     with pytest.raises(StorageError):
@@ -164,7 +195,9 @@ def test_finished_steps_are_skipped_and_begun_ones_repeated() -> None:
     assert said == ["run copy/1", "ran copy/1", "run copy/2", "ran copy/2"]
     steps = journal.progress.plans[0].steps
     assert {name for name, step in steps.items() if step.repeated} == {"copy/1"}
-    assert (steps["copy/1"].evidence or {})["repeated"], "what an earlier attempt had done, this one cannot tell"
+    assert (steps["copy/1"].evidence or {})["repeated"], (
+        "what an earlier attempt had done, this one cannot tell"
+    )
     assert journal.progress.plans[0].finished_at is not None
 
 
@@ -188,7 +221,9 @@ def test_a_steps_record_is_written_before_it_begins_and_its_evidence_before_the_
         states.append(" ".join(f"{name} {step.state}" for name, step in steps.items()))
         return {"seen": True}
 
-    plan = plan_of(phase("publish", Told("publish/0", [], look), Told("publish/1", [], look), ordered=True))
+    plan = plan_of(
+        phase("publish", Told("publish/0", [], look), Told("publish/1", [], look), ordered=True)
+    )
     executor.execute(0, plan, Stage().world, journal_of(plan, lines))
     assert states == ["publish/0 started", "publish/0 finished publish/1 started"]
 
@@ -227,17 +262,27 @@ def test_a_rollback_runs_backwards_over_what_was_begun_and_tells_which_was_not_f
     plan = plan_of(
         phase("halt", Told("halt/0", said), Told("halt/1", said), ordered=True),
         phase("copy", Told("copy/0", said)),
-        phase("publish", Told("p/0", said), Told("p/1", said, fail), Told("p/2", said), ordered=True),
+        phase(
+            "publish", Told("p/0", said), Told("p/1", said, fail), Told("p/2", said), ordered=True
+        ),
     )
     journal = run_up_to(plan, KeptLines(), Stage())
     said.clear()
     executor.roll_back(0, plan, Stage().world, journal)
-    assert said == ["undo p/1 (unfinished)", "undo p/0", "undo copy/0", "undo halt/1", "undo halt/0"]
+    assert said == [
+        "undo p/1 (unfinished)",
+        "undo p/0",
+        "undo copy/0",
+        "undo halt/1",
+        "undo halt/0",
+    ]
     assert journal.progress.plans[0].undone
 
 
 def test_a_rollback_writes_down_what_it_had_to_leave_and_the_report_tells() -> None:
-    plan = plan_of(phase("copy", Told("copy/0", [], left=("x: changed since",)), Told("copy/1", [])))
+    plan = plan_of(
+        phase("copy", Told("copy/0", [], left=("x: changed since",)), Told("copy/1", []))
+    )
     journal = run_up_to(plan, KeptLines(), Stage())
     executor.roll_back(0, plan, Stage().world, journal)
     assert journal.progress.plans[0].steps["copy/0"].left == ("x: changed since",)
@@ -303,7 +348,9 @@ def test_a_rollback_sweeps_the_places_it_wrote_to_and_names_what_is_not_ours() -
     executor.roll_back(0, plan, stage.world, journal)
     assert stage.disk.snapshot(TARGET, temporaries=True) == {"theirs": b"3"}
     assert stage.disk.snapshot(SOURCE) == {"a": b"1", "b": b"2"}
-    assert summarize(journal.progress).left == (f"{TARGET}: 1 files that this run did not write (theirs …)",)
+    assert summarize(journal.progress).left == (
+        f"{TARGET}: 1 files that this run did not write (theirs …)",
+    )
 
 
 def test_ask_names_each_finished_step_whose_evidence_is_broken() -> None:
@@ -315,7 +362,10 @@ def test_ask_names_each_finished_step_whose_evidence_is_broken() -> None:
         executor.execute(0, plan, stage.world, journal_of(plan, lines))
     found = executor.ask(0, plan, Journal(lines).progress.plans[0], stage.world)
     assert [(one.step, one.discrepancy.found) for one in found] == [("copy/1", "nothing")]
-    assert executor.ask(0, plan, Journal(lines).progress.plans[0], stage.world, kinds=("CopyFiles",)) == []
+    assert (
+        executor.ask(0, plan, Journal(lines).progress.plans[0], stage.world, kinds=("CopyFiles",))
+        == []
+    )
 
 
 @pytest.mark.row("T-22")
@@ -324,7 +374,12 @@ def test_downtime_is_counted_from_the_first_attempt_to_stop_the_job() -> None:
     stage = Stage()
 
     def stops(world: World) -> Evidence:
-        return {"state_before": "finished", "state": "finished", "at": world.clock.now(), "seconds": 0.0}
+        return {
+            "state_before": "finished",
+            "state": "finished",
+            "at": world.clock.now(),
+            "seconds": 0.0,
+        }
 
     def confirms(world: World) -> Evidence:
         return {"committed": ["commits/2"], "at": world.clock.now()}
@@ -334,7 +389,10 @@ def test_downtime_is_counted_from_the_first_attempt_to_stop_the_job() -> None:
     with pytest.raises(StorageError):
         executor.execute(0, dead, stage.world, journal_of(dead, lines))
     stage.clock.time += 3600
-    plan = plan_of(phase("halt", Told("halt/stop", [], stops)), phase("confirm", Told("confirm/0", [], confirms)))
+    plan = plan_of(
+        phase("halt", Told("halt/stop", [], stops)),
+        phase("confirm", Told("confirm/0", [], confirms)),
+    )
     journal = resumed(lines)
     executor.execute(0, plan, stage.world, journal)
     assert summarize(journal.progress).downtime_seconds == 3600

@@ -1,4 +1,6 @@
-"""Which failed tests are run a second time, and what the run says of it (scripts/test.d/running.py)."""
+"""Which failed tests are run a second time, and what the run says of it
+(scripts/test.d/running.py).
+"""
 
 from __future__ import annotations
 
@@ -55,18 +57,29 @@ def test_of_a_sample(case):
 
 def run(folder: Path, *arguments: str) -> tuple[int, str]:
     """Run the tests of a folder as scripts/test does; return the exit code and what was printed."""
-    (folder / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text("utf-8"), "utf-8")
-    markers = "\n".join(f"    {mark}: for this test" for mark in ("servers", "spark", "slow", "own", "row", "sample"))
+    (folder / "conftest.py").write_text(
+        (ROOT / "tests" / "conftest.py").read_text("utf-8"), "utf-8"
+    )
+    markers = "\n".join(
+        f"    {mark}: for this test"
+        for mark in ("servers", "spark", "slow", "own", "row", "sample")
+    )
     (folder / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{markers}\n", "utf-8")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("STATESHIFT_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("STATESHIFT_")
+    }
     environment["PYTHONPATH"] = str(ROOT)
     command = [sys.executable, str(RUNNING), "-q", "-p", "no:cacheprovider", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("mark", ["servers", "spark"])
-def test_a_hiccup_of_a_real_engine_passes_and_is_named_in_the_last_lines(tmp_path: Path, mark: str) -> None:
+def test_a_hiccup_of_a_real_engine_passes_and_is_named_in_the_last_lines(
+    tmp_path: Path, mark: str
+) -> None:
     (tmp_path / "test_one.py").write_text(FAILS_ONCE.format(mark=mark))
     (tmp_path / "test_two.py").write_text(PASSES)
     code, said = run(tmp_path)
@@ -147,7 +160,9 @@ def test_the_quick_run_leaves_out_what_needs_an_engine(tmp_path: Path) -> None:
 
 
 def test_the_list_names_tests_that_are_there() -> None:
-    for name in re.findall(r"^\| `([^`]+)`", (ROOT / "tests" / "flaky.md").read_text("utf-8"), re.MULTILINE):
+    for name in re.findall(
+        r"^\| `([^`]+)`", (ROOT / "tests" / "flaky.md").read_text("utf-8"), re.MULTILINE
+    ):
         file, _, test = name.partition("::")
         assert f"def {test.split('[')[0]}" in (ROOT / file).read_text("utf-8"), name
 

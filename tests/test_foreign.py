@@ -33,10 +33,18 @@ def test_a_run_that_nobody_disturbed_holds(ground: Ground) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "commits/3", "offsets/3", "offsets/0", "commits/9", "state/0/0/4.delta", "state/0/0/3.snapshot",
-        "state/0/7/3.delta", "sources/0/0", "state/1/_metadata/metadata", "notes.txt",
+        "commits/3",
+        "offsets/3",
+        "offsets/0",
+        "commits/9",
+        "state/0/0/4.delta",
+        "state/0/0/3.snapshot",
+        "state/0/7/3.delta",
+        "sources/0/0",
+        "state/1/_metadata/metadata",
+        "notes.txt",
     ],
-)  # fmt: skip
+)
 def test_a_file_that_the_run_did_not_write_is_named(ground: Ground, path: str) -> None:
     content = ground.held(SOURCE).get("commits/2", b"x")
     ground.put(f"{TARGET}/{path}", content)
@@ -53,7 +61,9 @@ def test_many_of_them_are_counted(ground: Ground) -> None:
     assert broken[-1].discrepancy.found == "15 more files that the run did not write"
 
 
-def test_a_job_that_somebody_started_there_and_that_committed_is_said_to_have_gone_on(ground: Ground) -> None:
+def test_a_job_that_somebody_started_there_and_that_committed_is_said_to_have_gone_on(
+    ground: Ground,
+) -> None:
     later = Checkpoint(batches=EPOCH + 3).files()
     ours = ground.held(TARGET)
     storage = ground.disk.open(TARGET)
@@ -68,7 +78,10 @@ def test_a_job_that_somebody_started_there_and_that_committed_is_said_to_have_go
 def test_a_commit_alone_is_no_job_that_went_on(ground: Ground) -> None:
     ground.put(f"{TARGET}/commits/3", b'v1\n{"nextBatchWatermarkMs":0}')
     ground.put(f"{TARGET}/offsets/3", b"v1\n{}")
-    assert {broken.discrepancy.place for broken in verdict(ground).broken} == {"commits/3", "offsets/3"}
+    assert {broken.discrepancy.place for broken in verdict(ground).broken} == {
+        "commits/3",
+        "offsets/3",
+    }
 
 
 def test_what_a_file_system_or_a_lock_leaves_there_is_nobodys(ground: Ground) -> None:

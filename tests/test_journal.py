@@ -62,7 +62,9 @@ def test_a_journal_cut_at_any_byte_is_the_fold_of_its_whole_lines() -> None:
         journal = Journal(kept)
         whole = content[:size].count(b"\n")
         assert journal.progress == fold(iter(WHOLE[:whole])), f"cut at byte {size}"
-        assert kept.content == content[:size], "reading a journal changes nothing: another may be writing it"
+        assert kept.content == content[:size], (
+            "reading a journal changes nothing: another may be writing it"
+        )
 
 
 def test_a_torn_line_is_dropped_before_the_next_is_written() -> None:
@@ -120,11 +122,19 @@ def test_a_failed_run_can_be_resumed_and_a_resumed_one_finished() -> None:
 
 
 def test_ctrl_c_is_an_interruption_not_a_failure() -> None:
-    assert fold(iter((*WHOLE[:3], RunFailed(4.0, "Interrupted", "stop", None, 130)))).state == "interrupted"
+    assert (
+        fold(iter((*WHOLE[:3], RunFailed(4.0, "Interrupted", "stop", None, 130)))).state
+        == "interrupted"
+    )
 
 
 def test_a_rolled_back_run_says_what_it_had_to_leave() -> None:
-    back = (*WHOLE, RollbackStarted(9.0), StepUndone(10.0, 0, "copy/0", ("x: changed",)), RunRolledBack(11.0))
+    back = (
+        *WHOLE,
+        RollbackStarted(9.0),
+        StepUndone(10.0, 0, "copy/0", ("x: changed",)),
+        RunRolledBack(11.0),
+    )
     progress = fold(iter(back))
     assert progress.state == "rolled-back"
     assert progress.plans[0].steps["copy/0"].left == ("x: changed",)
@@ -141,7 +151,11 @@ def test_plans_that_are_forgotten_keep_their_numbers_and_nothing_else() -> None:
         journal.append(PlanFinished(5.0, number))
         journal.append(RoundSeen(5.0, "orders", left))
     journal.forget({1, 2, 4}, "orders")
-    for progress in (journal.progress, Journal(kept).progress, fold(iter(decode_records(kept.content)[0]))):
+    for progress in (
+        journal.progress,
+        Journal(kept).progress,
+        fold(iter(decode_records(kept.content)[0])),
+    ):
         assert [plan.plan for plan in progress.known] == [0, 3, 5]
         assert len(progress.plans) == 6
         assert [plan.fingerprint for plan in progress.plans_of(("orders",))] == ["f0", "f3", "f5"]
@@ -160,4 +174,6 @@ def test_looks_of_long_ago_are_forgotten_with_the_plans() -> None:
     for number in range(3 * SEEN_KEPT):
         journal.append(RoundSeen(float(number), "orders", Left(number, 3, 1, 10, 0.5)))
     journal.forget((), "orders")
-    assert [seen.left.round for seen in journal.progress.seen] == list(range(2 * SEEN_KEPT, 3 * SEEN_KEPT))
+    assert [seen.left.round for seen in journal.progress.seen] == list(
+        range(2 * SEEN_KEPT, 3 * SEEN_KEPT)
+    )

@@ -36,7 +36,9 @@ def test_a_run_takes_its_own_lock_again_after_it_was_killed() -> None:
 def test_another_run_is_refused_and_told_how_to_take_it_over() -> None:
     parent = MemoryDisk().open("file:///t")
     lock.take(parent, "orders", "r1", "/w/my run", "host")
-    with pytest.raises(JournalError, match=r"held by run r1 \(workdir /w/my run on host\)") as caught:
+    with pytest.raises(
+        JournalError, match=r"held by run r1 \(workdir /w/my run on host\)"
+    ) as caught:
         lock.take(parent, "orders", "r2", "/w/r2", "host")
     assert "stateshift resume '/w/my run'" in (caught.value.hint or "")
     assert f"remove file:///t/{PATH}" in (caught.value.hint or "")
@@ -50,7 +52,9 @@ def test_only_its_owner_releases_it() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"[]", b'{"run": '])
-def test_a_lock_that_cannot_be_read_still_locks_and_suggests_no_command_that_cannot_work(content: bytes) -> None:
+def test_a_lock_that_cannot_be_read_still_locks_and_suggests_no_command_that_cannot_work(
+    content: bytes,
+) -> None:
     parent = MemoryDisk().open("file:///t")
     put(parent, PATH, content)
     with pytest.raises(JournalError, match="does not say by whom") as caught:
@@ -63,7 +67,9 @@ def test_a_lock_that_cannot_be_read_still_locks_and_suggests_no_command_that_can
 def test_a_page_in_a_lock_s_place_is_told_by_its_beginning() -> None:
     parent = MemoryDisk().open("s3://t")
     put(parent, PATH, b"<html><title>Sign in to the proxy</title>" + b"x" * 500)
-    with pytest.raises(JournalError, match="by whom; it begins '<html><title>Sign in to the proxy") as caught:
+    with pytest.raises(
+        JournalError, match="by whom; it begins '<html><title>Sign in to the proxy"
+    ) as caught:
         lock.refuse_held(parent, "orders")
     assert len(caught.value.fact) < 200
 
@@ -87,7 +93,9 @@ def test_of_many_that_try_at_once_one_gets_it() -> None:
 
 
 @pytest.mark.parametrize("leads_to", ["nothing", f"orders{LOCK_SUFFIX}"])
-def test_a_lock_that_is_a_link_to_nothing_is_refused_with_a_way_out(tmp_path: Path, leads_to: str) -> None:
+def test_a_lock_that_is_a_link_to_nothing_is_refused_with_a_way_out(
+    tmp_path: Path, leads_to: str
+) -> None:
     (tmp_path / PATH).symlink_to(leads_to)
     with pytest.raises(StateshiftError, match=re.escape(PATH)) as caught:
         lock.take(open_patiently(f"file://{tmp_path}"), "orders", "r1", "/w/r1", "host")

@@ -101,7 +101,9 @@ def test_a_stale_checksum_of_sparks_own_is_found(disk: MemoryDisk) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"v1\n{", b"\0" * 30], ids=("empty", "torn", "zeros"))
-def test_a_torn_commit_is_named_and_the_batch_before_it_works(disk: MemoryDisk, content: bytes) -> None:
+def test_a_torn_commit_is_named_and_the_batch_before_it_works(
+    disk: MemoryDisk, content: bytes
+) -> None:
     put(disk.open(WHERE), "commits/4", content)
     judgement = judged(disk)
     assert not judgement.restartable

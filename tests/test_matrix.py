@@ -1,4 +1,6 @@
-"""The pages of what was run on real Sparks name every combination that there is, and none that failed."""
+"""The pages of what was run on real Sparks name every combination that there is, and none that
+failed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,16 @@ import pytest
 from tests.acceptance import crossing
 from tests.acceptance.matrix import table
 from tests.acceptance.matrix.damage import every as every_damage
-from tests.acceptance.matrix.kinds import KINDS, NEWEST, PROVIDERS, TITLES, Base, Cell, every_cell, missing
+from tests.acceptance.matrix.kinds import (
+    KINDS,
+    NEWEST,
+    PROVIDERS,
+    TITLES,
+    Base,
+    Cell,
+    every_cell,
+    missing,
+)
 from tests.acceptance.matrix.outcomes import Lines
 from tests.acceptance.matrix.running import Version, chunks, in_order, needs
 from tests.support.checkpoints import Checkpoint
@@ -42,10 +53,13 @@ def test_what_an_older_spark_does_not_go_on_with_is_refused_by_name() -> None:
     page = (HERE / "versions.md").read_text()
     told = {(writer.strip("| "), kind, provider) for writer, kind, provider in rows(page, 3)}
     assert {(NEWEST, base.kind, base.provider) for base in crossing.bases(NEWEST)} - told <= {
-        (NEWEST, "join-1", provider) for provider in PROVIDERS  # which it does not start
+        (NEWEST, "join-1", provider)
+        for provider in PROVIDERS  # which it does not start
     }
     assert crossing.MISSED not in page
-    assert {"refused", "goes on", "warned"} <= {cell for row in rows(page, 12) for cell in (c.strip(" |") for c in row)}
+    assert {"refused", "goes on", "warned"} <= {
+        cell for row in rows(page, 12) for cell in (c.strip(" |") for c in row)
+    }
 
 
 def test_every_kind_is_changed_in_every_provider_that_spark_has_it_in() -> None:
@@ -62,7 +76,10 @@ def test_a_run_takes_one_version_at_a_time_and_loses_nothing() -> None:
     wanted = in_order([*every_cell(), *every_damage()])
     parts = list(chunks(wanted, 7))
     assert [one for part in parts for one in part] == wanted
-    assert all(len({(type(one), one.base.version) for one in part}) == 1 and len(part) <= 7 for part in parts)
+    assert all(
+        len({(type(one), one.base.version) for one in part}) == 1 and len(part) <= 7
+        for part in parts
+    )
     assert not isinstance(parts[0][0], Cell)
 
 
@@ -102,14 +119,18 @@ with (here / "log").open("a") as log, open(sys.argv[3], "a") as results:
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Path:
-    """An executable in Spark's place: every job has the same small checkpoint, and puts out the same rows. It notes
-    what it was asked; where there is a file `dies` beside it, it ends after the first."""
+    """An executable in Spark's place: every job has the same small checkpoint, and puts out the
+    same rows. It notes what it was asked; where there is a file `dies` beside it, it ends after the
+    first.
+    """
     path = tmp_path / "spark" / "python"
     path.parent.mkdir()
     path.write_text(FAKE.format(python=sys.executable))
     path.chmod(0o755)
     files = Checkpoint(inputs="file:///in").files()
-    (path.parent / "files").write_text(json.dumps({name: content.hex() for name, content in files.items()}))
+    (path.parent / "files").write_text(
+        json.dumps({name: content.hex() for name, content in files.items()})
+    )
     return path
 
 
@@ -118,7 +139,9 @@ def asked(fake: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
-def test_what_a_spark_was_asked_once_it_is_not_asked_again_until_other_bytes_come_out(fake: Path) -> None:
+def test_what_a_spark_was_asked_once_it_is_not_asked_again_until_other_bytes_come_out(
+    fake: Path,
+) -> None:
     state = fake.parent / "state"
     cell = Cell(Base(NEWEST, "unique", "hdfs"), "compact")
     (first,) = Version(NEWEST, state, fake).outcomes([cell])

@@ -45,7 +45,9 @@ def going_on(ground: Ground) -> None:
 
 
 @pytest.mark.row("IS-5")
-def test_a_stopped_job_moves_and_its_source_is_fenced_and_otherwise_as_it_was(ground: Ground) -> None:
+def test_a_stopped_job_moves_and_its_source_is_fenced_and_otherwise_as_it_was(
+    ground: Ground,
+) -> None:
     ground.write()
     report = ground.apply(spec_of(operators=["Count (5)"]))
     assert (report.state, report.failure) == ("finished", None)
@@ -78,7 +80,9 @@ def test_a_saved_proposal_is_applied_as_if_it_had_not_been_saved(ground: Ground)
 
 
 @pytest.mark.row("IS-13")
-def test_a_running_job_is_stopped_moved_and_started_once_with_its_downtime_told(ground: Ground) -> None:
+def test_a_running_job_is_stopped_moved_and_started_once_with_its_downtime_told(
+    ground: Ground,
+) -> None:
     ground.write()
     ground.cluster.run("orders", SOURCE)
     going_on(ground)
@@ -112,7 +116,9 @@ def test_a_fork_leaves_a_running_source_alone_and_has_another_id(ground: Ground)
 
 
 @pytest.mark.row("IS-4")
-def test_merge_directories_end_in_the_target_and_a_rollback_puts_everything_back(ground: Ground) -> None:
+def test_merge_directories_end_in_the_target_and_a_rollback_puts_everything_back(
+    ground: Ground,
+) -> None:
     ground.write(prefix="own")
     ground.write(location="file:///here/north", prefix="other")
     before = ground.disk.snapshot()
@@ -125,7 +131,10 @@ def test_merge_directories_end_in_the_target_and_a_rollback_puts_everything_back
 
 
 def test_jobs_move_one_after_the_other_in_the_order_of_the_spec(ground: Ground) -> None:
-    jobs = [{"name": n, "checkpoint_location": f"/here/{n}", "remote_location": f"/there/{n}"} for n in ("b", "a")]
+    jobs = [
+        {"name": n, "checkpoint_location": f"/here/{n}", "remote_location": f"/there/{n}"}
+        for n in ("b", "a")
+    ]
     for job in jobs:
         ground.write(location=job["checkpoint_location"])
     spec = parse_spec(json.dumps({"version": 1, "engine": "spark", "jobs": jobs}))
@@ -231,9 +240,12 @@ def test_a_rollback_of_a_job_that_has_committed_since_asks_first(ground: Ground)
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_rollback_starts_the_job_where_it_was_before_it_tidies_up(ground: Ground, killed: bool) -> None:
-    """A large image takes long to remove, and nobody can see it any more. Whoever is interrupted there starts no second
-    job when it goes on."""
+def test_a_rollback_starts_the_job_where_it_was_before_it_tidies_up(
+    ground: Ground, killed: bool
+) -> None:
+    """A large image takes long to remove, and nobody can see it any more. Whoever is interrupted
+    there starts no second job when it goes on.
+    """
     ground.write()
     ground.cluster.run("orders", SOURCE)
     going_on(ground)
@@ -241,7 +253,9 @@ def test_a_rollback_starts_the_job_where_it_was_before_it_tidies_up(ground: Grou
     there: list[set[str]] = []
 
     def look(submission: Submission) -> None:
-        assert ground.held(SOURCE) == Checkpoint().files(), "nothing keeps the job from its next batch"
+        assert ground.held(SOURCE) == Checkpoint().files(), (
+            "nothing keeps the job from its next batch"
+        )
         there.append(set(ground.held(TARGET)))
         if killed:
             doors.stop.set()
@@ -255,7 +269,11 @@ def test_a_rollback_starts_the_job_where_it_was_before_it_tidies_up(ground: Grou
     else:
         ground.rollback(discard_progress=True)
     (seen,) = there
-    state = {path for path in Checkpoint().files() if path.startswith("state/") and path.endswith(".delta")}
+    state = {
+        path
+        for path in Checkpoint().files()
+        if path.startswith("state/") and path.endswith(".delta")
+    }
     assert seen & state and not seen & {"metadata", "commits/2"}
     assert not ground.held(TARGET) and not ground.locks()
 
@@ -274,10 +292,14 @@ def stopped_in_its_first_batch(ground: Ground) -> None:
         ground.apply(running_spec())
 
 
-def test_what_a_job_commits_while_it_is_stopped_for_a_rollback_is_not_thrown_away(ground: Ground) -> None:
+def test_what_a_job_commits_while_it_is_stopped_for_a_rollback_is_not_thrown_away(
+    ground: Ground,
+) -> None:
     stopped_in_its_first_batch(ground)
     before = ground.held(TARGET)
-    with pytest.raises(PlanError, match="has committed on the target while it was being stopped") as caught:
+    with pytest.raises(
+        PlanError, match="has committed on the target while it was being stopped"
+    ) as caught:
         ground.rollback()
     where = ground.workdir().path
     assert caught.value.hint == (
@@ -335,7 +357,10 @@ def test_or_it_is_thrown_away_where_that_is_said(ground: Ground) -> None:
         ground.rollback()
     assert ground.rollback(discard_progress=True).state == "rolled-back"
     assert not ground.held(TARGET) and not ground.locks()
-    assert ground.cluster.submissions[-1].location == SOURCE and ground.held(SOURCE) == Checkpoint().files()
+    assert (
+        ground.cluster.submissions[-1].location == SOURCE
+        and ground.held(SOURCE) == Checkpoint().files()
+    )
 
 
 def test_a_rollback_also_asks_where_a_person_started_the_job(ground: Ground) -> None:
@@ -379,7 +404,9 @@ def test_every_way_to_verify_moves_the_same_image(ground: Ground, verify: str) -
 
 
 def test_a_run_goes_on_with_a_corrected_submit_and_nothing_else_of_the_spec(tmp_path: Path) -> None:
-    """What failed when the job was started is mended in the same run: its image is there already."""
+    """What failed when the job was started is mended in the same run: its image is there
+    already.
+    """
     ground = Ground(tmp_path)
     ground.write()
     ground.cluster.fail()
@@ -387,7 +414,9 @@ def test_a_run_goes_on_with_a_corrected_submit_and_nothing_else_of_the_spec(tmp_
         ground.apply(running_spec())
     before = running_spec().jobs[0]
     assert before.submit is not None
-    mended = replace(before, submit=replace(before.submit, options={"command": "go on"}, environment={"A": "1"}))
+    mended = replace(
+        before, submit=replace(before.submit, options={"command": "go on"}, environment={"A": "1"})
+    )
     other = replace(mended, target="file:///else/where", stop={"seconds_max": 5.0})
     with pytest.raises(SpecError) as raised:
         migration.resume(ground.workdir(), ground.doors, replace(running_spec(), jobs=(other,)))
@@ -399,11 +428,15 @@ def test_a_run_goes_on_with_a_corrected_submit_and_nothing_else_of_the_spec(tmp_
         migration.resume(ground.workdir(), ground.doors, replace(running_spec(), jobs=(mended,)))
     with suppress(ClusterError):  # nothing in memory commits a batch
         ground.resume()  # it was kept: later commands of the run go by it
-    assert [(s.options, s.environment) for s in ground.cluster.submissions] == [({"command": "go on"}, {"A": "1"})]
+    assert [(s.options, s.environment) for s in ground.cluster.submissions] == [
+        ({"command": "go on"}, {"A": "1"})
+    ]
 
 
 def loses_its_query_once(ground: Ground) -> Callable[[Submission], None]:
-    """Return what the cluster does with a job: the first driver lives on without its query, the next one commits."""
+    """Return what the cluster does with a job: the first driver lives on without its query, the
+    next one commits.
+    """
     log = began(QUERY) + ended(SCHEMA, query=QUERY)
 
     def start(submission: Submission) -> None:
@@ -415,11 +448,15 @@ def loses_its_query_once(ground: Ground) -> Callable[[Submission], None]:
     return start
 
 
-def test_a_driver_whose_query_has_ended_is_stopped_and_started_again_by_a_resume(ground: Ground) -> None:
+def test_a_driver_whose_query_has_ended_is_stopped_and_started_again_by_a_resume(
+    ground: Ground,
+) -> None:
     """It lives on without its query, and would be found running by every resume."""
     ground.write()
     ground.cluster._on_start = loses_its_query_once(ground)
-    with pytest.raises(ClusterError, match=r"a query of it has ended .*SCHEMA_NOT_COMPATIBLE") as raised:
+    with pytest.raises(
+        ClusterError, match=r"a query of it has ended .*SCHEMA_NOT_COMPATIBLE"
+    ) as raised:
         ground.apply(running_spec())
     assert "resume" in str(raised.value.hint) and "--spec FILE" in str(raised.value.hint)
     assert ground.resume().state == "finished"
@@ -428,7 +465,9 @@ def test_a_driver_whose_query_has_ended_is_stopped_and_started_again_by_a_resume
     assert any("gets no further: it is started again" in line for line in ground.said)
 
 
-def test_a_resume_that_is_killed_between_the_stop_and_the_start_is_made_good_by_the_next(ground: Ground) -> None:
+def test_a_resume_that_is_killed_between_the_stop_and_the_start_is_made_good_by_the_next(
+    ground: Ground,
+) -> None:
     ground.write()
 
     def killed(submission: Submission) -> str:
@@ -443,7 +482,9 @@ def test_a_resume_that_is_killed_between_the_stop_and_the_start_is_made_good_by_
     assert not any(job.status.state.alive for job in ground.cluster.jobs)
     ground.cluster.submit = submit  # type: ignore[method-assign]
     assert ground.resume().state == "finished"
-    assert [job.tag for job in ground.cluster.jobs if job.status.state.alive] == [ground.cluster.submissions[-1].tag]
+    assert [job.tag for job in ground.cluster.jobs if job.status.state.alive] == [
+        ground.cluster.submissions[-1].tag
+    ]
 
 
 def test_a_job_that_ended_without_a_batch_is_started_again_by_a_resume(ground: Ground) -> None:
@@ -463,7 +504,9 @@ def test_a_job_that_ended_without_a_batch_is_started_again_by_a_resume(ground: G
 
 
 def test_how_to_go_on_is_said_only_when_the_journal_holds_what_was_begun(ground: Ground) -> None:
-    """Said before, `resume` behind a kill in between would go on with the move that was to be taken back."""
+    """Said before, `resume` behind a kill in between would go on with the move that was to be
+    taken back.
+    """
     states: list[str] = []
 
     def begun() -> None:

@@ -1,5 +1,7 @@
-"""How much is the same is said in one unit: entries where entries were told apart, files where files were compared
-whole. A run's report, its status and its verdict, and `diff` of the same two images, agree."""
+"""How much is the same is said in one unit: entries where entries were told apart, files where
+files were compared whole. A run's report, its status and its verdict, and `diff` of the same two
+images, agree.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def diff_of(ground: Ground, source: str, target: str) -> Differences:
 
 
 def keyed_entries_of(ground: Ground, location: str) -> int:
-    """How many entries of managed keyed state there are, in operators where all of them can be told apart."""
+    """How many entries of managed keyed state there are, in operators where all of them can be
+    told apart.
+    """
     storage, survey = golden.looked_at(ground.disk, location)
     (image,) = survey.images
     streams, count = Streams(storage.chunks, places_of(image)), 0
@@ -58,7 +62,9 @@ def keyed_entries_of(ground: Ground, location: str) -> int:
 
 def files_of_key_groups(ground: Ground, location: str) -> int:
     (image,) = golden.looked_at(ground.disk, location)[1].images
-    subtasks = [subtask for operator in metadata_of(image).operators for subtask in operator.subtasks or ()]
+    subtasks = [
+        subtask for operator in metadata_of(image).operators for subtask in operator.subtasks or ()
+    ]
     handles = [subtask.managed_keyed for subtask in subtasks]
     return sum(1 for h in handles if isinstance(h, KeyGroups) for _ in files_of(h.stream))
 
@@ -89,7 +95,9 @@ def test_what_is_dealt_anew_counts_as_many_entries_as_diff_does(ground: Ground, 
     assert not job.files_compared and not job.key_groups_compared
 
 
-def test_every_output_of_a_flink_run_says_entries_and_files_in_the_same_words(ground: Ground) -> None:
+def test_every_output_of_a_flink_run_says_entries_and_files_in_the_same_words(
+    ground: Ground,
+) -> None:
     source = golden.write(ground.disk, "flink-2.3.0/count-two")
     report = ground.apply(flink_spec(source))
     said = "4 entries and 4 files compared whole the same on both sides"
@@ -111,8 +119,11 @@ def test_diff_says_which_things_it_compared_whole(ground: Ground) -> None:
     assert said in plain_text(render_diff.differences(found, "a", "b"))
     stores = [store for one in as_json.differences(found)["operators"] for store in one["stores"]]
     assert {store["name"]: store["unit"] for store in stores} == {
-        "SourceReaderState": "entries", "coordinator": "entries", "changelog": "files", "key groups": "key_groups",
-    }  # fmt: skip
+        "SourceReaderState": "entries",
+        "coordinator": "entries",
+        "changelog": "files",
+        "key groups": "key_groups",
+    }
 
 
 def test_a_verdict_counts_as_the_report_does(ground: Ground) -> None:
@@ -122,7 +133,11 @@ def test_a_verdict_counts_as_the_report_does(ground: Ground) -> None:
     held = ground.held(TARGET)[file]
     ground.put(f"{TARGET}/{file}", held[:-1] + bytes((held[-1] ^ 1,)))
     verdict = migration.verify(ground.workdir(), ground.doors)
-    said = [broken.discrepancy for broken in verdict.broken if broken.discrepancy.place.startswith("operator ")]
+    said = [
+        broken.discrepancy
+        for broken in verdict.broken
+        if broken.discrepancy.place.startswith("operator ")
+    ]
     assert said and said[0].expected.startswith("0 entries, 2 files, digest ")
 
 
@@ -148,18 +163,24 @@ def test_a_copy_counts_the_entries_of_spark_that_diff_counts_and_the_rest_as_fil
     assert found.equal
     entries = found.same["entries"] if verify == "entries" else 0
     assert (job.entries or 0) == entries
-    copied = sum(phase.files for phase in job.phases if phase.name == "copy")  # logs come later, and are read back then
+    copied = sum(
+        phase.files for phase in job.phases if phase.name == "copy"
+    )  # logs come later, and are read back then
     assert job.files_compared <= copied
     if verify == "digests":
         assert job.files_compared == copied
 
 
-def test_a_spark_report_says_what_was_told_apart_and_what_was_compared_whole(ground: Ground) -> None:
+def test_a_spark_report_says_what_was_told_apart_and_what_was_compared_whole(
+    ground: Ground,
+) -> None:
     ground.write()
     report = ground.apply(spec_of(mode="fork"))
     found = diff_of(ground, SOURCE, SPARK_TARGET)
     (job,) = report.jobs
     assert f", {job.entries} entries the same on both sides" in text_of(report)
     assert job.entries == found.same["entries"] == 6
-    whole = text_of(ground.apply(spec_of(target="file:///there/other", mode="fork", verify="digests"), "other"))
+    whole = text_of(
+        ground.apply(spec_of(target="file:///there/other", mode="fork", verify="digests"), "other")
+    )
     assert ", 6 files compared whole the same on both sides" in whole and "entries" not in whole

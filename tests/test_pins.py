@@ -72,7 +72,9 @@ def test_what_is_pinned_is_what_the_project_asks_for(name: str, requirements: li
     for package, bound in lower_bounds(requirements).items():
         assert package in pins, f"{package} is not pinned: run scripts/pins"
         for version in pins[package]:
-            assert release(version) >= release(bound), f"{package} {version} is older than asked: run scripts/pins"
+            assert release(version) >= release(bound), (
+                f"{package} {version} is older than asked: run scripts/pins"
+            )
 
 
 def test_no_address_of_an_index_is_written_down() -> None:
@@ -85,7 +87,9 @@ def test_every_pom_has_the_digests_of_its_jars() -> None:
         assert list(pom.parent.glob("jars*.sha256")), f"{pom.parent.name}: run scripts/pins"
 
 
-def test_a_jar_that_is_another_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jar_that_is_another_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("STATESHIFT_UNPINNED", raising=False)
     monkeypatch.syspath_prepend(str(ROOT / "scripts" / "servers.d"))
     pins = load(ROOT / "scripts" / "servers.d" / "servers" / "pins.py")
@@ -105,7 +109,9 @@ def test_a_jar_that_is_another_one_is_refused(tmp_path: Path, monkeypatch: pytes
         pins.check(jars, "made", {})
 
 
-def test_what_an_audit_found_is_said_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_an_audit_found_is_said_and_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     audited = load(PINS / "audited.py")
     file = tmp_path / "found.json"
     hole = {"id": "PYSEC-1", "fix_versions": ["2.1"]}
@@ -120,5 +126,3 @@ def test_what_an_audit_found_is_said_and_fails(tmp_path: Path, capsys: pytest.Ca
     assert audited.main("runtime", file) == 0
     assert "nobody could be asked" in capsys.readouterr().out
     assert audited.main("runtime", tmp_path / "none") == 0
-
-

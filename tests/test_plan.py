@@ -15,10 +15,16 @@ from stateshift.survey import FileInfo, Finding
 FENCE = FenceSource("halt/fence", "file:///a", ("commits/3",))
 COPY = CopyFiles("copy/0", "file:///a", "file:///b", (FileInfo("x", 3),))
 PLAN = Plan(
-    "orders", "spark", "move", "file:///a", "file:///b", 2,
+    "orders",
+    "spark",
+    "move",
+    "file:///a",
+    "file:///b",
+    2,
     phases_of(Phase("halt", (FENCE,), ordered=True), Phase("copy", (COPY,)), Phase("publish", ())),
-    (Finding("note", "read this"),), "facts",
-)  # fmt: skip
+    (Finding("note", "read this"),),
+    "facts",
+)
 
 
 def test_a_plan_comes_back_from_json_as_it_was() -> None:

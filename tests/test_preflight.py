@@ -1,4 +1,6 @@
-"""What a plan asks of storages, clusters and brokers before anything moves: asked for real, of twins in memory."""
+"""What a plan asks of storages, clusters and brokers before anything moves: asked for real, of
+twins in memory.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +49,19 @@ def test_a_move_that_may_write_everywhere_is_not_refused(ground: Ground) -> None
     ("denied", "told"),
     [
         (TARGET, f"no permission to write to {TARGET}"),
-        ("file:///there", f"no permission to write to file:///there (the lock lies beside its target), {TARGET}"),
-        (f"{SOURCE}/commits", f"no permission to write to {SOURCE}/commits (the old job is fenced off there)"),
+        (
+            "file:///there",
+            f"no permission to write to file:///there (the lock lies beside its target), {TARGET}",
+        ),
+        (
+            f"{SOURCE}/commits",
+            f"no permission to write to {SOURCE}/commits (the old job is fenced off there)",
+        ),
     ],
 )
-def test_a_place_that_may_not_be_written_to_stops_the_plan(ground: Ground, denied: str, told: str) -> None:
+def test_a_place_that_may_not_be_written_to_stops_the_plan(
+    ground: Ground, denied: str, told: str
+) -> None:
     ground.disk.denied.add(denied)
     (finding,) = refused(ground, spec_of())
     assert (finding.message, finding.waive) == (told, "permission")
@@ -67,7 +77,10 @@ def test_a_job_that_stays_where_it_is_needs_nothing_but_its_lock(ground: Ground)
     assert refused(ground, running_spec(target=None)) == []
     ground.disk.denied.add("file:///here")
     (finding,) = refused(ground, running_spec(target=None))
-    assert finding.message == "no permission to write to file:///here (the lock lies beside its target)"
+    assert (
+        finding.message
+        == "no permission to write to file:///here (the lock lies beside its target)"
+    )
 
 
 def test_a_disk_that_is_too_small_stops_the_plan(ground: Ground) -> None:
@@ -91,7 +104,10 @@ def test_merged_directories_have_to_let_their_files_go(ground: Ground) -> None:
     [
         ({"topic": {0: (0, 99)}}, ""),
         ({"topic": {0: (50, 99)}}, "topic/0 begins at offset 50"),
-        (TransientStorageError("nobody answers", location="b:1"), "b:1 was not to be asked for topic: nobody answers"),
+        (
+            TransientStorageError("nobody answers", location="b:1"),
+            "b:1 was not to be asked for topic: nobody answers",
+        ),
     ],
 )
 def test_the_brokers_of_the_spec_are_asked_for_the_topics_of_the_checkpoint(
@@ -111,17 +127,27 @@ def test_the_brokers_of_the_spec_are_asked_for_the_topics_of_the_checkpoint(
     assert asked == [(KafkaSpec("b:1"), ["topic"])]
 
 
-def test_the_records_around_the_offsets_are_asked_of_the_brokers_of_both_sides(ground: Ground) -> None:
+def test_the_records_around_the_offsets_are_asked_of_the_brokers_of_both_sides(
+    ground: Ground,
+) -> None:
     """The offset is in range at both, and other records are around it at the new ones."""
     asked: list[tuple[str, str | None, Any]] = []
 
-    def read(brokers: str, properties: str | None, offsets: Mapping[str, Mapping[int, int]]) -> Records:
+    def read(
+        brokers: str, properties: str | None, offsets: Mapping[str, Mapping[int, int]]
+    ) -> Records:
         asked.append((brokers, properties, offsets))
         value = "shifted" if brokers == "new:1" else "as it was"
         return {"topic": {0: (Record(19, 5, False, None, value),)}}
 
-    doors = replace(ground.doors, ask_topics=lambda spec, topics: {"topic": {0: (0, 99)}}, ask_records=read)
-    kafka = {"bootstrap_servers": "new:1", "source_bootstrap_servers": "old:1", "source_properties": "/old.properties"}
+    doors = replace(
+        ground.doors, ask_topics=lambda spec, topics: {"topic": {0: (0, 99)}}, ask_records=read
+    )
+    kafka = {
+        "bootstrap_servers": "new:1",
+        "source_bootstrap_servers": "old:1",
+        "source_properties": "/old.properties",
+    }
     (finding,) = refused(ground, spec_of(kafka=kafka), doors)
     assert "topic/0: new:1 has other records than old:1" in finding.message
     wanted = {"topic": {0: 20}}
@@ -129,13 +155,19 @@ def test_the_records_around_the_offsets_are_asked_of_the_brokers_of_both_sides(g
 
 
 @pytest.mark.parametrize("mute", ["new:1", "old:1"])
-def test_records_that_were_asked_for_and_not_to_be_had_stop_the_plan(ground: Ground, mute: str) -> None:
-    def read(brokers: str, properties: str | None, offsets: Mapping[str, Mapping[int, int]]) -> Records:
+def test_records_that_were_asked_for_and_not_to_be_had_stop_the_plan(
+    ground: Ground, mute: str
+) -> None:
+    def read(
+        brokers: str, properties: str | None, offsets: Mapping[str, Mapping[int, int]]
+    ) -> Records:
         if brokers == mute:
             raise TransientStorageError("it may not read there", location=brokers)
         return {"topic": {0: (Record(19, 5, False, None, "x"),)}}
 
-    doors = replace(ground.doors, ask_topics=lambda spec, topics: {"topic": {0: (0, 99)}}, ask_records=read)
+    doors = replace(
+        ground.doors, ask_topics=lambda spec, topics: {"topic": {0: (0, 99)}}, ask_records=read
+    )
     both = spec_of(kafka={"bootstrap_servers": "new:1", "source_bootstrap_servers": "old:1"})
     (finding,) = refused(ground, both, doors)
     assert (mute in finding.message, "it may not read there" in finding.message) == (True, True)
@@ -151,7 +183,9 @@ def test_nobody_is_asked_of_topics_where_the_spec_names_no_brokers(ground: Groun
 
 
 def test_nothing_is_asked_again_while_a_job_is_down(ground: Ground) -> None:
-    """Space and permission are asked for the plan that is shown; the plan after the halt is not to wait for them."""
+    """Space and permission are asked for the plan that is shown; the plan after the halt is not
+    to wait for them.
+    """
     ground.write()
     proposal = ground.propose(running_spec())
     assert not proposal.refusals

@@ -16,7 +16,10 @@ from stateshift.workdir import Workdir
 
 
 def modes_in(folder: Path) -> dict[str, int]:
-    return {str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
+    return {
+        str(path.relative_to(folder)): stat.S_IMODE(path.stat().st_mode)
+        for path in folder.rglob("*")
+    }
 
 
 def test_folders_are_0700_and_files_0600(tmp_path: Path) -> None:

@@ -34,8 +34,16 @@ def plan(number: int = 0, at: float = 101.0, purpose: str = "move") -> PlanAdopt
     return PlanAdopted(at, number, "orders", purpose, "f", 1)
 
 
-def step(phase: str, name: str, at: float, seconds: float, number: int = 0, files: int = 0, size: int = 0,
-         evidence: Mapping[str, Any] | None = None) -> tuple[Record, ...]:  # fmt: skip
+def step(
+    phase: str,
+    name: str,
+    at: float,
+    seconds: float,
+    number: int = 0,
+    files: int = 0,
+    size: int = 0,
+    evidence: Mapping[str, Any] | None = None,
+) -> tuple[Record, ...]:
     return (
         StepStarted(at, number, phase, name),
         StepFinished(at + seconds, number, name, seconds, files, size, evidence or {}),
@@ -46,11 +54,18 @@ STOP = {"state_before": "running", "state": "finished", "at": 102.0, "seconds": 
 CONFIRM = {"committed": ["commits/3"], "idle": [], "epoch": 2, "at": 130.0, "seconds": 5.0}
 
 WHOLE = (
-    plan(0, 101.0, "halt"), *step("halt", "halt/stop", 102.0, 1.0, 0, evidence=STOP), PlanFinished(103.0, 0),
-    plan(1, 104.0), *step("copy", "copy/0", 105.0, 4.0, 1, 10, 1000), *step("copy", "copy/1", 106.0, 1.0, 1, 5, 50),
-    *step("publish", "publish/0", 110.0, 1.0, 1, 1, 7), *step("submit", "submit/job", 112.0, 1.0, 1),
-    *step("confirm", "confirm/progress", 125.0, 5.0, 1, evidence=CONFIRM), PlanFinished(130.0, 1), RunFinished(131.0),
-)  # fmt: skip
+    plan(0, 101.0, "halt"),
+    *step("halt", "halt/stop", 102.0, 1.0, 0, evidence=STOP),
+    PlanFinished(103.0, 0),
+    plan(1, 104.0),
+    *step("copy", "copy/0", 105.0, 4.0, 1, 10, 1000),
+    *step("copy", "copy/1", 106.0, 1.0, 1, 5, 50),
+    *step("publish", "publish/0", 110.0, 1.0, 1, 1, 7),
+    *step("submit", "submit/job", 112.0, 1.0, 1),
+    *step("confirm", "confirm/progress", 125.0, 5.0, 1, evidence=CONFIRM),
+    PlanFinished(130.0, 1),
+    RunFinished(131.0),
+)
 
 
 def test_downtime_is_from_the_halt_to_the_first_batch_on_the_target() -> None:
@@ -76,23 +91,40 @@ def test_phases_are_a_timeline_in_their_order_with_what_was_done() -> None:
     phases = report(*WHOLE).phases
     assert [phase.name for phase in phases] == ["halt", "copy", "publish", "submit", "confirm"]
     copy = phases[1]
-    assert (copy.start, copy.seconds, copy.steps, copy.done, copy.files, copy.bytes) == (5.0, 4.0, 2, 2, 15, 1050)
+    assert (copy.start, copy.seconds, copy.steps, copy.done, copy.files, copy.bytes) == (
+        5.0,
+        4.0,
+        2,
+        2,
+        15,
+        1050,
+    )
     assert (report(*WHOLE).jobs[0].files, report(*WHOLE).jobs[0].bytes) == (16, 1057)
 
 
 def test_entries_are_those_that_were_the_same_on_both_sides_and_none_at_all_is_told() -> None:
-    folded = lambda *counts: {"operators": {str(n): {"entries": c, "digest": "0"} for n, c in enumerate(counts)}}  # noqa: E731
-    compared = (*step("compare", "compare/0", 107.0, 1.0, evidence=folded(40, 2)),
-                *step("compare", "compare/1", 107.0, 1.0, evidence=folded(8)))  # fmt: skip
+    def folded(*counts: int) -> dict[str, object]:
+        return {"operators": {str(n): {"entries": c, "digest": "0"} for n, c in enumerate(counts)}}
+
+    compared = (
+        *step("compare", "compare/0", 107.0, 1.0, evidence=folded(40, 2)),
+        *step("compare", "compare/1", 107.0, 1.0, evidence=folded(8)),
+    )
     assert report(plan(), *compared).jobs[0].entries == 50
     assert report(*WHOLE).jobs[0].entries is None
     empty = report(plan(), *step("compare", "compare/0", 107.0, 1.0, evidence=folded(0))).jobs[0]
-    assert (empty.entries, empty.notes) == (0, ("the state that was brought here holds no entries",))
+    assert (empty.entries, empty.notes) == (
+        0,
+        ("the state that was brought here holds no entries",),
+    )
 
 
 def test_a_job_that_was_stopped_before_has_only_the_runs_own_part_of_the_downtime() -> None:
-    told = report(plan(), *step("copy", "copy/0", 105.0, 1.0, evidence={"files": []}),
-                  *step("confirm", "confirm/progress", 110.0, 5.0, evidence={**CONFIRM, "at": 115.0}))  # fmt: skip
+    told = report(
+        plan(),
+        *step("copy", "copy/0", 105.0, 1.0, evidence={"files": []}),
+        *step("confirm", "confirm/progress", 110.0, 5.0, evidence={**CONFIRM, "at": 115.0}),
+    )
     assert told.downtime_seconds == 10.0
     assert told.jobs[0].downtime_from == "start of the run: the job was stopped before"
 
@@ -101,17 +133,25 @@ def test_a_job_that_was_stopped_before_has_only_the_runs_own_part_of_the_downtim
 def test_a_job_that_ends_with_an_image_is_down_from_when_that_was_asked_for(kind: str) -> None:
     image = {"image": f"file:///{kind}s/1", "job_id": "a" * 32, "at": 103.0, "seconds": 2.0}
     halted = (plan(0, 101.0, "halt"), *step("halt", f"halt/{kind}", 103.0, 2.0, 0, evidence=image))
-    confirmed = step("confirm", "confirm/progress", 110.0, 5.0, 1, evidence={**CONFIRM, "at": 115.0})
+    confirmed = step(
+        "confirm", "confirm/progress", 110.0, 5.0, 1, evidence={**CONFIRM, "at": 115.0}
+    )
     job = report(*halted, plan(1), *confirmed).jobs[0]
     assert (job.downtime_seconds, job.downtime_from, job.downtime_start) == (12.0, "halt", 3.0)
-    assert report(*halted).jobs[0].downtime_start == 3.0, "it is down, and nobody has seen it going on"
+    assert report(*halted).jobs[0].downtime_start == 3.0, (
+        "it is down, and nobody has seen it going on"
+    )
 
 
 def test_a_clock_that_goes_back_gives_no_negative_times() -> None:
-    told = report(plan(0, 101.0, "halt"), *step("halt", "halt/stop", 102.0, 1.0, 0, evidence=STOP),
-                  plan(1, 60.0), *step("copy", "copy/0", 61.0, 4.0, 1),
-                  *step("confirm", "confirm/progress", 62.0, 1.0, 1, evidence={**CONFIRM, "at": 63.0}),
-                  RunFinished(64.0))  # fmt: skip
+    told = report(
+        plan(0, 101.0, "halt"),
+        *step("halt", "halt/stop", 102.0, 1.0, 0, evidence=STOP),
+        plan(1, 60.0),
+        *step("copy", "copy/0", 61.0, 4.0, 1),
+        *step("confirm", "confirm/progress", 62.0, 1.0, 1, evidence={**CONFIRM, "at": 63.0}),
+        RunFinished(64.0),
+    )
     times = [told.seconds, told.downtime_seconds, told.jobs[0].downtime_start]
     times += [time for phase in told.phases for time in (phase.start, phase.seconds)]
     assert all(time is not None and time >= 0 for time in times)
@@ -119,8 +159,12 @@ def test_a_clock_that_goes_back_gives_no_negative_times() -> None:
 
 
 def test_without_a_first_batch_there_is_no_downtime_to_tell() -> None:
-    assert report(plan(), *step("copy", "copy/0", 105.0, 1.0), PlanFinished(107.0, 0), RunFinished(108.0)
-                  ).downtime_seconds is None  # fmt: skip
+    assert (
+        report(
+            plan(), *step("copy", "copy/0", 105.0, 1.0), PlanFinished(107.0, 0), RunFinished(108.0)
+        ).downtime_seconds
+        is None
+    )
 
 
 def test_a_job_without_input_is_told_as_idle() -> None:
@@ -137,8 +181,11 @@ def test_a_step_that_was_begun_and_not_finished_counts_as_not_done() -> None:
 
 
 def test_a_failure_is_told_until_the_run_goes_on() -> None:
-    failed = (plan(), StepStarted(105.0, 0, "copy", "copy/0"),
-              RunFailed(106.0, "StorageError", "full", "df -h", 6, "copy/0"))  # fmt: skip
+    failed = (
+        plan(),
+        StepStarted(105.0, 0, "copy", "copy/0"),
+        RunFailed(106.0, "StorageError", "full", "df -h", 6, "copy/0"),
+    )
     told = report(*failed)
     assert told.failure is not None
     assert told.state == "failed"
@@ -148,10 +195,13 @@ def test_a_failure_is_told_until_the_run_goes_on() -> None:
 
 def test_what_a_rollback_had_to_leave_is_told() -> None:
     told = report(
-        plan(), *step("copy", "copy/0", 105.0, 1.0, files=1), RollbackStarted(110.0),
+        plan(),
+        *step("copy", "copy/0", 105.0, 1.0, files=1),
+        RollbackStarted(110.0),
         StepUndone(111.0, 0, "copy/0", ("x: changed since",)),
-        PlanUndone(112.0, 0, ("file:///t: 1 files that this run did not write (y …)",)), RunRolledBack(113.0),
-    )  # fmt: skip
+        PlanUndone(112.0, 0, ("file:///t: 1 files that this run did not write (y …)",)),
+        RunRolledBack(113.0),
+    )
     assert (told.state, told.jobs[0].state) == ("rolled-back", "rolled-back")
     assert told.jobs[0].left == ("x: changed since",)
     assert told.left[0].startswith("file:///t: 1 files")

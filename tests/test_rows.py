@@ -56,7 +56,9 @@ def rows() -> ModuleType:
 
 
 def told(*arguments: str) -> Any:
-    run = subprocess.run([sys.executable, SCRIPT, *arguments, "--json"], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, SCRIPT, *arguments, "--json"], capture_output=True, text=True, check=False
+    )
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
 
@@ -100,4 +102,6 @@ def test_no_test_names_a_row_that_the_table_does_not_have() -> None:
 
 def test_open_rows_are_those_without_a_test() -> None:
     everything, still_open = told()["rows"], told("--open")["rows"]
-    assert [row["id"] for row in still_open] == [row["id"] for row in everything if not row["tests"]]
+    assert [row["id"] for row in still_open] == [
+        row["id"] for row in everything if not row["tests"]
+    ]

@@ -15,13 +15,21 @@ ROOT = Path(__file__).resolve().parents[1]
 def scripts() -> list[Path]:
     """Of Python, with and without an ending."""
     files = [path for path in sorted((ROOT / "scripts").rglob("*")) if path.is_file()]
-    return [path for path in files if path.suffix == ".py" or path.read_bytes()[:22] == b"#!/usr/bin/env python3"]
+    return [
+        path
+        for path in files
+        if path.suffix == ".py" or path.read_bytes()[:22] == b"#!/usr/bin/env python3"
+    ]
 
 
 def taken(script: Path) -> Iterator[tuple[str, str]]:
     """(module, name) of ours."""
     for node in ast.walk(ast.parse(script.read_text("utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in ("stateshift", "tests"):
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and node.module.split(".")[0] in ("stateshift", "tests")
+        ):
             yield from ((node.module, alias.name) for alias in node.names)
 
 

@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from stateshift import migration
 from stateshift.cli import as_json_run, render_plan
 from stateshift.clusters.protocol import JobState, Submission
-from stateshift.errors import ClusterError, MissingFile, PlanError, SpecError, StateshiftError, TransientStorageError
+from stateshift.errors import (
+    ClusterError,
+    MissingFile,
+    PlanError,
+    SpecError,
+    StateshiftError,
+    TransientStorageError,
+)
 from stateshift.formats.marks import WAITING, encode_tag
 from stateshift.formats.uid import directory_name
 from stateshift.journal import StepStarted
@@ -43,7 +50,11 @@ FRAUD = parse_dataflow((ROOT / "configs/examples/payment-fraud.dataflow.json").r
 
 def flow(*edges: str, **jobs: str) -> dict[str, Any]:
     """`first="a, b"`: the job's operators."""
-    operators = [{"name": name.strip(), "job": job} for job, names in jobs.items() for name in names.split(",")]
+    operators = [
+        {"name": name.strip(), "job": job}
+        for job, names in jobs.items()
+        for name in names.split(",")
+    ]
     return {"operators": operators, "edges": list(edges)}
 
 
@@ -73,7 +84,11 @@ def complaints(dataflow: Any, **beside: Any) -> list[str]:
         (("features", "scoring"), [("features", "scoring")], [("replicate",)]),
         (("ingest", "scoring"), [("ingest", "scoring")], [("merchant features", "user features")]),
         (("scoring",), [], []),
-        (("ingest", "features", "scoring", "alerting"), [("ingest", "features", "scoring", "alerting")], [()]),
+        (
+            ("ingest", "features", "scoring", "alerting"),
+            [("ingest", "features", "scoring", "alerting")],
+            [()],
+        ),
     ],
 )
 def test_jobs_that_a_tuple_may_pass_are_stopped_at_one_cut(
@@ -95,14 +110,19 @@ def test_a_blocking_operator_parts_what_comes_before_it_from_what_comes_after() 
 
 
 def test_a_job_whose_parts_hang_together_with_two_others_joins_them() -> None:
-    found = cuts(dataflow_of(flow("a -> b1", "b2 -> c", one="a", two="b1, b2", three="c")), ["three", "one", "two"])
+    found = cuts(
+        dataflow_of(flow("a -> b1", "b2 -> c", one="a", two="b1, b2", three="c")),
+        ["three", "one", "two"],
+    )
     assert [cut.order for cut in found] == [(("one",), ("two",), ("three",))]
     assert set(found[0].joints) == {("a", "b1"), ("b2", "c")}
 
 
 @settings(max_examples=200, deadline=None)
 @given(dataflows(size_max=8, workers_max=2), st.data())
-def test_a_cut_has_the_jobs_of_each_component_and_no_two_cuts_share_one(flow: Dataflow, data: st.DataObject) -> None:
+def test_a_cut_has_the_jobs_of_each_component_and_no_two_cuts_share_one(
+    flow: Dataflow, data: st.DataObject
+) -> None:
     jobs = [data.draw(st.sampled_from(["one", "two", "three", None])) for _ in flow.operators]
     operators = (replace(one, job=job) for one, job in zip(flow.operators, jobs, strict=True))
     known = replace(flow, operators=tuple(operators))
@@ -111,19 +131,26 @@ def test_a_cut_has_the_jobs_of_each_component_and_no_two_cuts_share_one(flow: Da
     schedule = fries(known, [one.name for one in known.operators if one.job in names])
     for component in schedule.components:
         mine = {schedule.dataflow[name].job for name in component.operators} & set(names)
-        assert len(mine) < 2 or [cut for cut in found if mine <= set(cut.jobs)], "of one component, in one cut"
+        assert len(mine) < 2 or [cut for cut in found if mine <= set(cut.jobs)], (
+            "of one component, in one cut"
+        )
     assert len({job for cut in found for job in cut.jobs}) == sum(len(cut.jobs) for cut in found)
 
 
 @settings(max_examples=200, deadline=None)
 @given(dataflows(size_max=8, workers_max=3))
 def test_a_dataflow_is_what_its_document_says(flow: Dataflow) -> None:
-    assert dataflow_of(to_plain(flow)) == flow == dataflow_of(json.loads(json.dumps(to_plain(flow))))
+    assert (
+        dataflow_of(to_plain(flow)) == flow == dataflow_of(json.loads(json.dumps(to_plain(flow))))
+    )
 
 
 @pytest.mark.parametrize("readers", ["r", "rs"])
 def test_topics_join_a_document_again(readers: str) -> None:
-    operators = [{"name": "w", "writes": ["t"]}, *({"name": name, "reads": ["t"]} for name in readers)]
+    operators = [
+        {"name": "w", "writes": ["t"]},
+        *({"name": name, "reads": ["t"]} for name in readers),
+    ]
     joined = parse_dataflow(json.dumps({"operators": operators}))
     assert len(joined.edges) == 2 * len(readers) - 1
     assert to_plain(joined) == json.loads(json.dumps(to_plain(joined)))
@@ -144,18 +171,26 @@ def test_a_spec_carries_its_dataflow_with_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("strategy", [None, "fluid", "optimised", "batched(1)"])
 def test_jobs_of_one_cut_are_in_one_wave(strategy: str | None) -> None:
     spec = read(THROUGH, **({"strategy": strategy} if strategy else {}))
-    assert [sorted(job.name for job in wave) for wave in waves(spec)] == [["first", "third"], ["second"]]
+    assert [sorted(job.name for job in wave) for wave in waves(spec)] == [
+        ["first", "third"],
+        ["second"],
+    ]
 
 
 def test_one_of_them_alone_is_in_no_cut() -> None:
     assert cuts_of(read(THROUGH), ["first"]) == ()
 
 
-def test_both_are_stopped_before_either_is_copied_and_the_third_runs_on_meanwhile(tmp_path: Path) -> None:
+def test_both_are_stopped_before_either_is_copied_and_the_third_runs_on_meanwhile(
+    tmp_path: Path,
+) -> None:
     ground = made(tmp_path)
     going_on(ground)
     assert ground.apply(read(THROUGH)).state == "finished"
-    begun = [one.step.split("/")[0] if one.step != "halt/stop" else "stop" for one in told(ground, StepStarted)]
+    begun = [
+        one.step.split("/")[0] if one.step != "halt/stop" else "stop"
+        for one in told(ground, StepStarted)
+    ]
     first, other, last = (place for place, step in enumerate(begun) if step == "stop")
     assert first < other < begun.index("copy"), "first and third"
     assert "confirm" in begun[other:last], "second, when they run again"
@@ -171,16 +206,34 @@ def test_a_run_goes_by_what_was_said_when_it_began(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("dataflow", "beside", "expected"),
     [
-        (flow("a -> b", first="a", second="b", third_="c"), {},
-         "/dataflow: no operator of the dataflow is of the job 'third', did you mean 'third_'?"),
-        (flow("a -> b -> a", first="a", second="b", third="c"), {}, "/dataflow/edges/0: a cycle: a -> b -> a"),
-        (flow("a -> z", first="a", second="b", third="c"), {}, "/dataflow/edges/0: no operator 'z'"),
-        ({**THROUGH, "operatrs": []}, {}, "/dataflow/operatrs: unknown key 'operatrs', did you mean 'operators'?"),
+        (
+            flow("a -> b", first="a", second="b", third_="c"),
+            {},
+            "/dataflow: no operator of the dataflow is of the job 'third', did you mean 'third_'?",
+        ),
+        (
+            flow("a -> b -> a", first="a", second="b", third="c"),
+            {},
+            "/dataflow/edges/0: a cycle: a -> b -> a",
+        ),
+        (
+            flow("a -> z", first="a", second="b", third="c"),
+            {},
+            "/dataflow/edges/0: no operator 'z'",
+        ),
+        (
+            {**THROUGH, "operatrs": []},
+            {},
+            "/dataflow/operatrs: unknown key 'operatrs', did you mean 'operators'?",
+        ),
         ("flow.json", {}, "/dataflow: 'flow.json' cannot be read: No such file or directory"),
-        (THROUGH, {"waves": [["first"], ["second", "third"]]},
-         "/waves: 'first' and 'third' change at one cut, and are in two waves"),
+        (
+            THROUGH,
+            {"waves": [["first"], ["second", "third"]]},
+            "/waves: 'first' and 'third' change at one cut, and are in two waves",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_dataflow_that_does_not_fit_is_refused_where_it_stands(
     dataflow: Any, beside: dict[str, Any], expected: str
 ) -> None:
@@ -197,9 +250,12 @@ def test_what_is_no_dataflow_is_refused_by_the_spec() -> None:
 # ---- who reads what others write is stopped behind them
 
 
-def reading(ground: Ground, end: int, *, after: int = 1, dies: bool = False, **more: Any) -> tuple[Any, list[str]]:
-    """Applies a run whose third job reads `topic` up to 20, and has `end` to go to: it gets there, or dies, after so
-    many looks. What was said, and the order in which things happened."""
+def reading(
+    ground: Ground, end: int, *, after: int = 1, dies: bool = False, **more: Any
+) -> tuple[Any, list[str]]:
+    """Applies a run whose third job reads `topic` up to 20, and has `end` to go to: it gets there,
+    or dies, after so many looks. What was said, and the order in which things happened.
+    """
     happened: list[str] = []
 
     def ask(kafka: Any, topics: Any) -> Any:
@@ -222,13 +278,18 @@ def reading(ground: Ground, end: int, *, after: int = 1, dies: bool = False, **m
     proposal = migration.propose(spec, doors, ground.workdir("planning"))
     happened.clear()
     try:
-        return migration.apply(proposal, "run-run", ground.workdir(), doors), [*happened, *meter.lines]
+        return migration.apply(proposal, "run-run", ground.workdir(), doors), [
+            *happened,
+            *meter.lines,
+        ]
     except StateshiftError as error:
         return error, [*happened, *meter.lines]
 
 
 def commit_next(ground: Ground, location: str) -> None:
-    batch = 1 + max(int(path.split("/")[1]) for path in ground.held(location) if path.startswith("commits/"))
+    batch = 1 + max(
+        int(path.split("/")[1]) for path in ground.held(location) if path.startswith("commits/")
+    )
     files = Checkpoint(batches=batch + 1).files()
     deltas = (f"state/0/{shard}/{batch + 1}.delta" for shard in range(2))
     for path in (f"offsets/{batch}", *deltas, f"commits/{batch}"):
@@ -257,7 +318,14 @@ def test_a_reader_is_stopped_when_it_has_read_what_was_written_before(tmp_path: 
     report, happened = reading(made(tmp_path), 30, after=3)
     assert report.state == "finished"
     mine = [one for one in happened if one != "stopped second"]
-    looks = ["asked while both run", "stopped first", "asked while third run", "slept", "slept", "slept"]
+    looks = [
+        "asked while both run",
+        "stopped first",
+        "asked while third run",
+        "slept",
+        "slept",
+        "slept",
+    ]
     assert mine[:7] == [*looks, "stopped third"]
     assert "third is stopped when it has read what there is (10 records)" in happened
 
@@ -265,7 +333,12 @@ def test_a_reader_is_stopped_when_it_has_read_what_was_written_before(tmp_path: 
 def test_a_reader_that_has_read_all_is_stopped_at_once(tmp_path: Path) -> None:
     report, happened = reading(made(tmp_path), 20)
     assert report.state == "finished"
-    assert happened[:4] == ["asked while both run", "stopped first", "asked while third run", "stopped third"]
+    assert happened[:4] == [
+        "asked while both run",
+        "stopped first",
+        "asked while third run",
+        "stopped third",
+    ]
 
 
 def test_a_reader_that_dies_meanwhile_is_not_waited_for(tmp_path: Path) -> None:
@@ -275,11 +348,15 @@ def test_a_reader_that_dies_meanwhile_is_not_waited_for(tmp_path: Path) -> None:
     assert "third has ended before it had read all: 10 records are left for later" in happened
 
 
-def test_a_reader_that_does_not_get_there_stops_the_run_and_a_resume_waits_again(tmp_path: Path) -> None:
+def test_a_reader_that_does_not_get_there_stops_the_run_and_a_resume_waits_again(
+    tmp_path: Path,
+) -> None:
     ground = made(tmp_path)
     error, happened = reading(ground, 30, after=10**6, stop={"seconds_max": 5})
     assert isinstance(error, ClusterError)
-    assert "third still has 10 records to read, 5 s after what writes them was stopped" in error.fact
+    assert (
+        "third still has 10 records to read, 5 s after what writes them was stopped" in error.fact
+    )
     assert "stopped third" not in happened
     assert running(ground) >= {"here/third", "here/second"}
     commit_next(ground, "file:///here/third")
@@ -301,17 +378,31 @@ def test_nobody_waits_where_nobody_can_be_asked(tmp_path: Path) -> None:
     doors = replace(ground.doors, meter=meter)
     proposal = migration.propose(read(THROUGH), doors, ground.workdir("planning"))
     assert migration.apply(proposal, "run-run", ground.workdir(), doors).state == "finished"
-    assert "third is stopped with the others: nobody here can ask whether it has read all by then" in meter.lines
+    assert (
+        "third is stopped with the others: nobody here can ask whether it has read all by then"
+        in meter.lines
+    )
 
 
 def test_jobs_that_feed_each_other_are_stopped_together() -> None:
-    (cut,) = cuts(dataflow_of(flow("a1 -> b1 -> a2 -> c", one="a1, a2", two="b1", three="c")), ["three", "two", "one"])
+    (cut,) = cuts(
+        dataflow_of(flow("a1 -> b1 -> a2 -> c", one="a1, a2", two="b1", three="c")),
+        ["three", "two", "one"],
+    )
     assert cut.order == (("two", "one"), ("three",))
     assert cut.ring == ("two", "one")
 
 
 def test_jobs_that_feed_each_other_in_a_ring_of_three_are_stopped_together() -> None:
-    known = flow("a1 -> b1", "b2 -> c1", "c2 -> a2 -> d", one="a1, a2", two="b1, b2", three="c1, c2", four="d")
+    known = flow(
+        "a1 -> b1",
+        "b2 -> c1",
+        "c2 -> a2 -> d",
+        one="a1, a2",
+        two="b1, b2",
+        three="c1, c2",
+        four="d",
+    )
     (cut,) = cuts(dataflow_of(known), ["one", "two", "three", "four"])
     assert cut.order == (("one", "two", "three"), ("four",))
     assert cut.ring == ("one", "two", "three")
@@ -319,11 +410,16 @@ def test_jobs_that_feed_each_other_in_a_ring_of_three_are_stopped_together() -> 
 
 def test_jobs_of_one_application_have_one_place_in_the_order() -> None:
     known = dataflow_of(flow("a -> c -> b", left="a", right="b", third="c"))
-    assert [cut.order for cut in cuts(known, ["left", "right", "third"])] == [(("left",), ("third",), ("right",))]
+    assert [cut.order for cut in cuts(known, ["left", "right", "third"])] == [
+        (("left",), ("third",), ("right",))
+    ]
     (cut,) = cuts(known, ["left", "right", "third"], [["left", "right"]])
     assert (cut.order, cut.ring) == ((("left", "right", "third"),), ("left", "right", "third"))
-    (cut,) = cuts(dataflow_of(flow("a -> b", "b -> c", left="a", right="b", third="c")), ["third", "right", "left"],
-                  [["left", "right"]])  # fmt: skip
+    (cut,) = cuts(
+        dataflow_of(flow("a -> b", "b -> c", left="a", right="b", third="c")),
+        ["third", "right", "left"],
+        [["left", "right"]],
+    )
     assert (cut.order, cut.ring) == ((("right", "left"), ("third",)), ())
     alone = dataflow_of(flow("a -> c", left="a", right="b", third="c"))
     (cut,) = cuts(alone, ["left", "right", "third"], [["left", "right"]])
@@ -337,7 +433,9 @@ def applied(ground: Ground, spec: Spec, ask: Any = None) -> tuple[Any, list[str]
     """What came of it, who was stopped when, and what was said."""
     meter, happened = Said(), []
     ground.cluster._on_stop = lambda request: happened.append(f"stopped {request.job}")
-    ground.cluster._on_start = ground.cluster._on_start or (lambda one: commit_next(ground, one.location))
+    ground.cluster._on_start = ground.cluster._on_start or (
+        lambda one: commit_next(ground, one.location)
+    )
     ask = ask or (lambda kafka, topics: {"topic": {0: (0, 20)}})
     asked = replace(ground.doors, ask_topics=ask, meter=meter)
     proposal = migration.propose(spec, asked, ground.workdir("planning"))
@@ -389,7 +487,12 @@ def test_a_look_that_finds_nothing_is_no_proof_that_all_was_read(tmp_path: Path,
             return getattr(self._inner, name)
 
         def _hide(self, path: str) -> None:
-            if "here/third" in self._inner.location and slept and len(looks) < 3 and path.startswith(what):
+            if (
+                "here/third" in self._inner.location
+                and slept
+                and len(looks) < 3
+                and path.startswith(what)
+            ):
                 looks.append(path)
                 raise MissingFile("gone", location=self._inner.location)
 
@@ -423,7 +526,9 @@ def test_a_look_that_finds_nothing_is_no_proof_that_all_was_read(tmp_path: Path,
     assert "third is stopped when it has read what there is (10 records)" in lines
 
 
-def test_a_cluster_that_cannot_tell_whether_a_job_runs_does_not_say_that_it_has_ended(tmp_path: Path) -> None:
+def test_a_cluster_that_cannot_tell_whether_a_job_runs_does_not_say_that_it_has_ended(
+    tmp_path: Path,
+) -> None:
     ground = made(tmp_path)
     find = ground.cluster.find_source
 
@@ -433,15 +538,22 @@ def test_a_cluster_that_cannot_tell_whether_a_job_runs_does_not_say_that_it_has_
 
     ground.cluster.find_source = cannot_tell  # type: ignore[method-assign]
     ground.clock.sleep = lambda seconds: commit_next(ground, "file:///here/third")  # type: ignore[method-assign]
-    _, _, lines = applied(ground, read(THROUGH, kafka=BROKERS), lambda kafka, topics: {"topic": {0: (0, 30)}})
+    _, _, lines = applied(
+        ground, read(THROUGH, kafka=BROKERS), lambda kafka, topics: {"topic": {0: (0, 30)}}
+    )
     assert "third is stopped when it has read what there is (10 records)" in lines
     assert not [line for line in lines if "has ended" in line]
 
 
 def test_partitions_that_a_reader_does_not_know(tmp_path: Path) -> None:
-    """One that was there before is perhaps another's; one that comes meanwhile is found in the next batch."""
-    _, _, lines = applied(made(tmp_path / "a"), read(THROUGH, kafka=BROKERS),
-                          lambda kafka, topics: {"topic": {0: (0, 20), 1: (0, 500)}})  # fmt: skip
+    """One that was there before is perhaps another's; one that comes meanwhile is found in the
+    next batch.
+    """
+    _, _, lines = applied(
+        made(tmp_path / "a"),
+        read(THROUGH, kafka=BROKERS),
+        lambda kafka, topics: {"topic": {0: (0, 20), 1: (0, 500)}},
+    )
     assert "not waited for: topic/1, of which third has read nothing so far" in lines
     ground = made(tmp_path / "b")
 
@@ -463,7 +575,9 @@ def test_what_comes_up_early_does_so_before_anybody_is_stopped(tmp_path: Path) -
         ground.put(f"{one.location}/{WAITING}", encode_tag(one.tag))
 
     ground.cluster._on_start = start
-    error, happened, _ = applied(ground, read(THROUGH, kafka=BROKERS, submit={"command": "go", "prepare": True}))
+    error, happened, _ = applied(
+        ground, read(THROUGH, kafka=BROKERS, submit={"command": "go", "prepare": True})
+    )
     assert "no room for another application" in str(error)
     assert happened == []
 
@@ -489,11 +603,23 @@ def test_whoever_resumes_behind_the_first_stop_waits_for_no_window(tmp_path: Pat
     assert ground.clock.time - began < 60
 
 
-@pytest.mark.parametrize(("edges", "expected"), [
-    (("b -> a", "b -> c"), ["asked while C and left run", "stopped left", "asked while C run", "stopped C"]),
-    (("a -> b", "b -> c"), ["asked while C and left run", "stopped left", "asked while C run", "stopped C"]),
-    (("c -> a",), ["asked while C and left run", "stopped C", "asked while left run", "stopped left"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("edges", "expected"),
+    [
+        (
+            ("b -> a", "b -> c"),
+            ["asked while C and left run", "stopped left", "asked while C run", "stopped C"],
+        ),
+        (
+            ("a -> b", "b -> c"),
+            ["asked while C and left run", "stopped left", "asked while C run", "stopped C"],
+        ),
+        (
+            ("c -> a",),
+            ["asked while C and left run", "stopped C", "asked while left run", "stopped left"],
+        ),
+    ],
+)
 def test_jobs_that_share_an_application_stop_once_and_read_out_together(
     tmp_path: Path, edges: tuple[str, ...], expected: list[str]
 ) -> None:
@@ -504,7 +630,9 @@ def test_jobs_that_share_an_application_stop_once_and_read_out_together(
     ground.cluster.run("left", SHARED)
     ground.cluster.run("C", "file:///here/C")
     plain = divided(kafka=BROKERS, dataflow=flow(*edges, left="a", right="b", C="c"))
-    plain["jobs"].append({"name": "C", "checkpoint_location": "/here/C", "remote_location": "/there/C"})
+    plain["jobs"].append(
+        {"name": "C", "checkpoint_location": "/here/C", "remote_location": "/there/C"}
+    )
     spec = with_dataflow(parse_spec(json.dumps(plain)), opened)
 
     def ask(kafka: Any, topics: Any) -> Any:
@@ -531,10 +659,18 @@ def test_jobs_that_share_an_application_stop_once_and_read_out_together(
 
 def spec_beside(folder: Path, dataflow: Any) -> str:
     names = ("features", "scoring", "reports")
-    jobs = [{"name": name, "checkpoint_location": f"hdfs://here:8020/{name}",
-             "remote_location": f"hdfs://there:8020/{name}"} for name in names]  # fmt: skip
+    jobs = [
+        {
+            "name": name,
+            "checkpoint_location": f"hdfs://here:8020/{name}",
+            "remote_location": f"hdfs://there:8020/{name}",
+        }
+        for name in names
+    ]
     path = folder / "spec.json"
-    path.write_text(json.dumps({"version": 1, "engine": "spark", "dataflow": dataflow, "jobs": jobs}))
+    path.write_text(
+        json.dumps({"version": 1, "engine": "spark", "dataflow": dataflow, "jobs": jobs})
+    )
     return str(path)
 
 
@@ -553,8 +689,11 @@ def test_a_plan_says_which_jobs_are_stopped_at_one_cut(tmp_path: Path) -> None:
     found = outside().run("plan", spec)
     assert found.code == 0, found.err
     assert "together, phase by phase: features, scoring" in found.out
-    assert ("to be stopped at one cut: features, then scoring (a tuple may pass merchant features -> join features, "
-            "user features -> join features)") in " ".join(found.out.split())  # fmt: skip
+    assert (
+        "to be stopped at one cut: features, then scoring (a tuple may pass merchant "
+        "features -> join features, "
+        "user features -> join features)"
+    ) in " ".join(found.out.split())
     document = outside().run("plan", spec, "--json").document
     assert document["waves"] == [["features", "scoring"], ["reports"]]
     assert [cut["jobs"] for cut in document["cuts"]] == [["features", "scoring"]]
@@ -565,7 +704,10 @@ def test_an_operator_in_between_that_does_not_move_is_told(tmp_path: Path) -> No
     told = outside().run("plan", spec_beside(tmp_path, dataflow)).out
     assert told.split("to be stopped at one cut: ")[1].splitlines()[:2] == [
         "features, then scoring",
-        "  between them, and of no job that moves: x; what they hold at the cut was made by the jobs of before",
+        (
+            "  between them, and of no job that moves: x; what they hold at the cut was made "
+            "by the jobs of before"
+        ),
     ]
 
 
@@ -574,12 +716,20 @@ def test_a_plan_says_whom_it_stops_without_asking(tmp_path: Path) -> None:
     ring = flow("a1 -> b -> a2", "a2 -> c", first="a1, a2", second="b", third="c")
     (cut,) = as_json_run.cuts(ground.propose(read(ring)))
     assert cut["order"] == [["first", "second"], ["third"]]
-    assert (cut["stops"], cut["ring"], cut["blind"]) == (["first", "second", "third"], ["first", "second"], ["third"])
+    assert (cut["stops"], cut["ring"], cut["blind"]) == (
+        ["first", "second", "third"],
+        ["first", "second"],
+        ["third"],
+    )
     doors = replace(ground.doors, ask_topics=lambda kafka, topics: {"topic": {0: (0, 20)}})
-    (cut,) = as_json_run.cuts(migration.propose(read(ring, kafka=BROKERS), doors, ground.workdir("planning")))
+    (cut,) = as_json_run.cuts(
+        migration.propose(read(ring, kafka=BROKERS), doors, ground.workdir("planning"))
+    )
     assert cut["blind"] == []
     for shown in (render_plan.proposal, render_plan.brief):
-        (told,) = [str(block) for block in shown(ground.propose(read(ring))) if " one cut" in str(block)]
+        (told,) = [
+            str(block) for block in shown(ground.propose(read(ring))) if " one cut" in str(block)
+        ]
         assert "'stopped at one cut: first and second, then third" in told
 
 
@@ -588,17 +738,33 @@ def test_one_job_of_a_cut_is_not_moved_alone(tmp_path: Path) -> None:
     for only in ("first", "third"):
         with pytest.raises(PlanError, match="by the spec's dataflow they move together"):
             migration.propose(read(THROUGH), ground.doors, ground.workdir("planning"), [only])
-    assert {plan.job for plan in migration.propose(read(THROUGH), ground.doors, ground.workdir("p"), ["second"]).plans}
-    plans = migration.propose(read(THROUGH), ground.doors, ground.workdir("p"), ["third", "first"]).plans
+    assert {
+        plan.job
+        for plan in migration.propose(
+            read(THROUGH), ground.doors, ground.workdir("p"), ["second"]
+        ).plans
+    }
+    plans = migration.propose(
+        read(THROUGH), ground.doors, ground.workdir("p"), ["third", "first"]
+    ).plans
     assert {plan.job for plan in plans} == {"first", "third"}
     with pytest.raises(SpecError, match="has no job 'secnd', did you mean 'second'"):
         migration.propose(read(THROUGH), ground.doors, ground.workdir("planning"), ["secnd"])
 
 
 def test_what_a_dataflow_names_is_looked_for_beside_it(tmp_path: Path) -> None:
-    files = {"flows/d.json": json.dumps({"jobs": [{"name": name, "plan": "p.json"} for name in ("first",)]}),
-             "flows/p.json": json.dumps({"jid": "0" * 32, "name": "p", "plan": {"nodes": [
-                 {"id": "1", "description": "Source: x", "parallelism": 1}]}})}  # fmt: skip
+    files = {
+        "flows/d.json": json.dumps(
+            {"jobs": [{"name": name, "plan": "p.json"} for name in ("first",)]}
+        ),
+        "flows/p.json": json.dumps(
+            {
+                "jid": "0" * 32,
+                "name": "p",
+                "plan": {"nodes": [{"id": "1", "description": "Source: x", "parallelism": 1}]},
+            }
+        ),
+    }
     asked_for = []
 
     def brought(name: str) -> str:

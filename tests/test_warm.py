@@ -15,7 +15,15 @@ import pytest
 from stateshift import migration
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
 from stateshift.errors import ClusterError, Interrupted, PlanError, StalePlan, StorageError
-from stateshift.formats.marks import INDEX, RELEASED, WAIT, WAITING, encode_tag, fence_owner, is_meant
+from stateshift.formats.marks import (
+    INDEX,
+    RELEASED,
+    WAIT,
+    WAITING,
+    encode_tag,
+    fence_owner,
+    is_meant,
+)
 from stateshift.migration import remembering, warming
 from stateshift.migration.running import Run
 from stateshift.report import Report
@@ -83,11 +91,21 @@ def test_what_does_not_change_is_brought_before_the_job_is_stopped(stage: Stage)
     rounds = [p for p in report.jobs[0].phases if p.name.startswith("round")]
     assert rounds and sum(p.files for p in rounds) >= 24
     moved = workdir.read("plans/2.json")
-    copied = [i for p in moved["phases"] if p["name"] == "copy" for s in p["steps"] if s["kind"] == "CopyFiles"
-              for i in s["items"]]  # fmt: skip
-    assert sorted(item[0] for item in copied) == ["state/0/0/13.delta", "state/0/1/13.delta"], "the last batch's"
+    copied = [
+        i
+        for p in moved["phases"]
+        if p["name"] == "copy"
+        for s in p["steps"]
+        if s["kind"] == "CopyFiles"
+        for i in s["items"]
+    ]
+    assert sorted(item[0] for item in copied) == ["state/0/0/13.delta", "state/0/1/13.delta"], (
+        "the last batch's"
+    )
     kinds = {p["name"]: [s["kind"] for s in p["steps"]] for p in moved["phases"]}
-    assert "halt" not in kinds and "FenceSource" in kinds["copy"], "as long as the last files take, and no longer"
+    assert "halt" not in kinds and "FenceSource" in kinds["copy"], (
+        "as long as the last files take, and no longer"
+    )
     assert kinds["copy"].count("StageFiles") == kinds["publish"].count("CopyFiles") > 0
     assert not any(path.startswith("_stateshift/staged") for path in stage.ground.held(TARGET))
 
@@ -140,9 +158,12 @@ def test_a_job_that_is_another_one_by_then_is_not_followed(stage: Stage) -> None
 def prepared_spec(**keys: object) -> Spec:
     return spec_of(
         spec_clusters={"ours": {"kind": "command", "find": "f", "submit": "s", "stop": "t"}},
-        source_cluster="ours", target_cluster="ours", submit={"command": "go", "prepare": True},
-        source_submit={"command": "back"}, **keys,
-    )  # fmt: skip
+        source_cluster="ours",
+        target_cluster="ours",
+        submit={"command": "go", "prepare": True},
+        source_submit={"command": "back"},
+        **keys,
+    )
 
 
 class Early(Stage):
@@ -187,7 +208,9 @@ class Coming(Early):
         return Going(storage, self.job)  # type: ignore[return-value]
 
 
-def test_the_targets_job_is_up_before_the_old_one_is_stopped_and_released_behind_it(tmp_path: Path) -> None:
+def test_the_targets_job_is_up_before_the_old_one_is_stopped_and_released_behind_it(
+    tmp_path: Path,
+) -> None:
     stage = Coming(tmp_path)
     report = stage.ground.apply(prepared_spec(mode="warm"))
     assert report.state == "finished" and stage.released()
@@ -243,10 +266,13 @@ class Ended(Exception):
 
 
 class Standby(Stage):
-    """What is at the target is looked at again and again, also between two writes: whatever can be seen there is a
-    state that the job once had. `acts` are what somebody does at a certain look."""
+    """What is at the target is looked at again and again, also between two writes: whatever can be
+    seen there is a state that the job once had. `acts` are what somebody does at a certain look.
+    """
 
-    def __init__(self, folder: Path, seed: int, looks: int = 600, **acts: Callable[[], None]) -> None:
+    def __init__(
+        self, folder: Path, seed: int, looks: int = 600, **acts: Callable[[], None]
+    ) -> None:
         super().__init__(folder, seed)
         self.job.moods = {"batch": 0.03, "tidy": 0.01, "back": 0.003}
         self.looks, self.kept = looks, list[int]()
@@ -283,7 +309,10 @@ class Standby(Stage):
         class Seen(Watched):
             def __getattr__(self, name: str) -> Any:
                 act = super().__getattr__(name)
-                if name not in ("write", "create", "move", "remove") or self._storage.location != TARGET:
+                if (
+                    name not in ("write", "create", "move", "remove")
+                    or self._storage.location != TARGET
+                ):
                     return act
 
                 def behind_a_look(*arguments: Any) -> Any:
@@ -298,9 +327,13 @@ class Standby(Stage):
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(12))
-def test_a_standby_can_be_started_from_at_any_time_and_is_never_old(tmp_path: Path, seed: int) -> None:
-    """Of a job that keeps its last hundred batches, as Spark does, at each moment between two changes of a file. One
-    that has tidied away a batch in between leaves a moment in which offsets have to be moved away first."""
+def test_a_standby_can_be_started_from_at_any_time_and_is_never_old(
+    tmp_path: Path, seed: int
+) -> None:
+    """Of a job that keeps its last hundred batches, as Spark does, at each moment between two
+    changes of a file. One that has tidied away a batch in between leaves a moment in which offsets
+    have to be moved away first.
+    """
     stage = Standby(tmp_path, seed, looks=150 if seed % 4 else 600)
     stage.job.retained = 100 if seed % 4 else 0
     if seed % 2:
@@ -308,8 +341,10 @@ def test_a_standby_can_be_started_from_at_any_time_and_is_never_old(tmp_path: Pa
     with pytest.raises(Ended):
         stage.apply(cutover="never")
     assert len(set(stage.kept)) > 2 and stage.job.running and not stage.ground.cluster.stops
-    assert not any(path.startswith(("offsets", "commits")) and fence_owner(content)
-                   for path, content in stage.ground.held(SOURCE).items())  # fmt: skip
+    assert not any(
+        path.startswith(("offsets", "commits")) and fence_owner(content)
+        for path, content in stage.ground.held(SOURCE).items()
+    )
     stage.looks = 10**6
     stage.ground.workdir().steering.ask_cutover(False)
     report = stage.ground.resume()
@@ -331,7 +366,10 @@ def test_a_standby_that_is_kept_for_long_takes_no_more_for_it(tmp_path: Path, se
     stage.job.moods |= {} if seed % 2 else {"back": 0.0}
     with pytest.raises(Ended):
         stage.apply(cutover="never")
-    place, made = stage.ground.workdir(), len([line for line in stage.ground.said if "can be started from" in line])
+    place, made = (
+        stage.ground.workdir(),
+        len([line for line in stage.ground.said if "can be started from" in line]),
+    )
     progress = migration.progress_of(place)
     assert made > 15 and len(progress.plans) > made
     assert len(list((place.path / "plans").iterdir())) == len(progress.known) < 20
@@ -348,6 +386,7 @@ def test_a_standby_that_is_kept_for_long_takes_no_more_for_it(tmp_path: Path, se
 @pytest.mark.parametrize("lost", ["commits", "state/0/0"])
 def test_a_standby_outlives_what_is_lost_at_its_source(tmp_path: Path, lost: str) -> None:
     """The job need not even notice: it keeps its state in memory."""
+
     def damage() -> None:
         stage.job.running = False
         kept.append(stage.kept[-1])
@@ -366,8 +405,12 @@ def test_a_standby_outlives_what_is_lost_at_its_source(tmp_path: Path, lost: str
     assert len(told) == 1 and "the image before it is" in told[0]
 
 
-def test_a_standby_of_a_job_that_never_goes_back_can_be_started_from_all_the_time(tmp_path: Path) -> None:
-    """Also when the commits of the round that has brought a snapshot are gone, as the snapshot is, at the source."""
+def test_a_standby_of_a_job_that_never_goes_back_can_be_started_from_all_the_time(
+    tmp_path: Path,
+) -> None:
+    """Also when the commits of the round that has brought a snapshot are gone, as the snapshot
+    is, at the source.
+    """
     stage = Standby(tmp_path, 3, 1200)
     stage.job.moods = {"batch": 0.05, "tidy": 0.01, "back": 0.0}
     with pytest.raises(Ended):
@@ -376,8 +419,12 @@ def test_a_standby_of_a_job_that_never_goes_back_can_be_started_from_all_the_tim
     assert not any("has gone back behind" in line for line in stage.ground.said)
 
 
-def test_a_standby_whose_job_goes_back_shows_nothing_until_it_can_be_started_from_again(tmp_path: Path) -> None:
-    stage = Standby(tmp_path, 1, 300, at_150=lambda: (stage.job.back(), stage.job.batch(), stage.job.batch())[0])
+def test_a_standby_whose_job_goes_back_shows_nothing_until_it_can_be_started_from_again(
+    tmp_path: Path,
+) -> None:
+    stage = Standby(
+        tmp_path, 1, 300, at_150=lambda: (stage.job.back(), stage.job.batch(), stage.job.batch())[0]
+    )
     stage.job.moods = {"batch": 0.0, "tidy": 0.0, "back": 0.0}
     with pytest.raises(Ended):
         stage.apply(cutover="never")
@@ -391,7 +438,9 @@ def test_a_standby_of_a_job_that_does_not_run_does_not_move_it(tmp_path: Path) -
     with pytest.raises(Ended):
         stage.apply(cutover="never")
     assert set(stage.kept) == {stage.job.epoch}
-    assert stage.ground.held(SOURCE).keys() >= {"commits/11"} and "commits/12" not in stage.ground.held(SOURCE)
+    assert stage.ground.held(SOURCE).keys() >= {
+        "commits/11"
+    } and "commits/12" not in stage.ground.held(SOURCE)
 
 
 # -- killed, steered, taken back, while the job lives
@@ -402,8 +451,9 @@ class Killed(BaseException):
 
 
 class Mortal(Stage):
-    """Whoever works on it is killed at the n-th call of a storage that counts; what it had not synced is as a kill
-    leaves it."""
+    """Whoever works on it is killed at the n-th call of a storage that counts; what it had not
+    synced is as a kill leaves it.
+    """
 
     def __init__(self, folder: Path, seed: int) -> None:
         super().__init__(folder, seed)
@@ -446,7 +496,9 @@ FILES = ("offsets/", "commits/", "state/", "metadata")
 
 
 class Cut(Mortal, Standby):
-    """A standby that is a few batches behind; whoever brings it on is killed before the n-th change at the target."""
+    """A standby that is a few batches behind; whoever brings it on is killed before the n-th
+    change at the target.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, 1)
@@ -468,7 +520,9 @@ class Cut(Mortal, Standby):
 
 
 def behind(folder: Path) -> Cut:
-    """Seven batches behind, with a snapshot in between whose older changes a restart does not need."""
+    """Seven batches behind, with a snapshot in between whose older changes a restart does not
+    need.
+    """
     stage = Cut(folder)
     assert not stage.work(None, lambda: stage.apply(cutover="never"))
     assert stage.kept[-1] == 11
@@ -481,7 +535,9 @@ def behind(folder: Path) -> Cut:
 
 
 @pytest.mark.parametrize("offset", [0, pytest.param(5, marks=pytest.mark.slow)])
-def test_a_standby_killed_at_any_change_can_be_started_from_there_and_comes_on(tmp_path: Path, offset: int) -> None:
+def test_a_standby_killed_at_any_change_can_be_started_from_there_and_comes_on(
+    tmp_path: Path, offset: int
+) -> None:
     """By Spark's own rules, and by ours; at the old batch, at the new one, or at one in between."""
     seen, killed, number = [], True, offset
     while killed:
@@ -502,7 +558,9 @@ def test_a_standby_killed_at_any_change_can_be_started_from_there_and_comes_on(t
 
 @pytest.mark.usefixtures("forgetful")
 @pytest.mark.parametrize("keys", [{"rounds": 30}, {"cutover": "told", "until": "remaining < 1ms"}])
-def test_rounds_that_are_remembered_as_one_count_and_leave_nothing(tmp_path: Path, keys: dict[str, Any]) -> None:
+def test_rounds_that_are_remembered_as_one_count_and_leave_nothing(
+    tmp_path: Path, keys: dict[str, Any]
+) -> None:
     stage = Stage(tmp_path)
     stage.job.moods = {"batch": 0.03, "tidy": 0.004, "back": 0.002}
     looks, sleep = [0], stage.ground.clock.sleep
@@ -546,7 +604,9 @@ def test_killed_while_many_rounds_are_told_as_one_its_last_state_arrives(
 
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(40))
-def test_killed_again_and_again_while_the_job_lives_its_last_state_arrives(tmp_path: Path, seed: int) -> None:
+def test_killed_again_and_again_while_the_job_lives_its_last_state_arrives(
+    tmp_path: Path, seed: int
+) -> None:
     dice, stage = random.Random(seed), Mortal(tmp_path, seed)
     proposal = stage.ground.propose(warm_spec(rounds=3))
     report = stage.until_killed(dice.randint(1, 250), lambda: stage.ground.apply(proposal))
@@ -554,9 +614,13 @@ def test_killed_again_and_again_while_the_job_lives_its_last_state_arrives(tmp_p
         if report is None:
             report = stage.until_killed(dice.randint(1, 250), stage.ground.resume)
     report = report or stage.ground.resume()
-    assert report.state == "finished" and stage.there is not None, "what arrived was judged when the job was started"
+    assert report.state == "finished" and stage.there is not None, (
+        "what arrived was judged when the job was started"
+    )
     assert len(stage.ground.cluster.submissions) == 1
-    assert stage.ground.disk.snapshot(TARGET, temporaries=True) == stage.ground.disk.snapshot(TARGET)
+    assert stage.ground.disk.snapshot(TARGET, temporaries=True) == stage.ground.disk.snapshot(
+        TARGET
+    )
 
 
 @pytest.mark.sample(6)
@@ -619,7 +683,13 @@ def test_what_a_job_still_commits_is_brought_before_it_has_gone(tmp_path: Path) 
     plans = [stage.ground.workdir().read(f"plans/{number}.json") for number in range(count)]
     purposes = [plan["purpose"] for plan in plans]
     assert purposes == ["warm", "halt", *["warm"] * (count - 3), "move"] and count > 3
-    assert not [s for p in plans[-1]["phases"] if p["name"] == "copy" for s in p["steps"] if s["kind"] == "CopyFiles"]
+    assert not [
+        s
+        for p in plans[-1]["phases"]
+        if p["name"] == "copy"
+        for s in p["steps"]
+        if s["kind"] == "CopyFiles"
+    ]
     assert not migration.verify(stage.ground.workdir(), stage.ground.doors).broken
     assert fence_owner(stage.ground.held(SOURCE)[f"commits/{stage.job.epoch + 1}"]) == "run-run"
     assert stage.beside(SOURCE) == []
@@ -650,8 +720,12 @@ def test_a_fence_that_was_ready_is_not_put_over_what_the_job_has_committed(tmp_p
 def test_stopped_in_vain_it_leaves_nothing_at_its_source(tmp_path: Path, when: str) -> None:
     """It has become another one meanwhile."""
     other = b'{"id":"99999999-2222-3333-4444-555555555555"}'
-    stage = Slow(tmp_path, 1, *([Slow.last_batch] if when == "behind" else []),
-                 lambda stage: stage.ground.put(f"{SOURCE}/metadata", other))  # fmt: skip
+    stage = Slow(
+        tmp_path,
+        1,
+        *([Slow.last_batch] if when == "behind" else []),
+        lambda stage: stage.ground.put(f"{SOURCE}/metadata", other),
+    )
     with pytest.raises(StalePlan):
         stage.apply()
     assert stage.job.running and stage.beside(SOURCE) == []
@@ -696,14 +770,20 @@ def test_what_cannot_be_brought_while_it_stops_is_brought_afterwards(tmp_path: P
     assert stage.refused
 
 
-@pytest.mark.parametrize("error", [StorageError("no space left", location=TARGET), KeyError("a bug of ours")])
-def test_what_fails_while_it_stops_is_not_tried_at_each_look(tmp_path: Path, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [StorageError("no space left", location=TARGET), KeyError("a bug of ours")]
+)
+def test_what_fails_while_it_stops_is_not_tried_at_each_look(
+    tmp_path: Path, error: Exception
+) -> None:
     stage = Full(tmp_path, 1, lambda stage: stage.job.batch(), lambda _: time.sleep(1.5))
     stage.error = error
     assert stage.apply().state == "finished" and stage.there is not None
     assert stage.refused
     assert len(list((stage.ground.workdir().path / "plans").iterdir())) <= 8
-    assert any("nothing more is brought while the job stops, for now" in line for line in stage.ground.said)
+    assert any(
+        "nothing more is brought while the job stops, for now" in line for line in stage.ground.said
+    )
 
 
 @pytest.mark.usefixtures("often")
@@ -718,7 +798,9 @@ def test_whatever_it_does_while_it_stops_its_last_state_arrives(tmp_path: Path, 
 
     stage = Slow(tmp_path, seed, *map(one, moods))
     report = stage.apply()
-    assert report.state == "finished" and stage.there is not None, "what arrived was judged when the job was started"
+    assert report.state == "finished" and stage.there is not None, (
+        "what arrived was judged when the job was started"
+    )
     assert not migration.verify(stage.ground.workdir(), stage.ground.doors).broken
 
 
@@ -746,7 +828,9 @@ def test_killed_while_it_stops_its_last_state_arrives(tmp_path: Path, seed: int)
     report = stage.until_killed(dice.randint(100, 600), lambda: stage.ground.apply(proposal))
     report = report or stage.until_killed(dice.randint(1, 250), stage.ground.resume)
     report = report or stage.ground.resume()
-    assert report.state == "finished" and stage.there is not None, "what arrived was judged when the job was started"
+    assert report.state == "finished" and stage.there is not None, (
+        "what arrived was judged when the job was started"
+    )
     assert len(stage.ground.cluster.submissions) == 1
 
 
@@ -778,8 +862,11 @@ def test_told_to_wait_it_is_stopped_when_somebody_says_so_and_not_before(tmp_pat
     assert 2 <= len(report.jobs[0].rounds) < 10, "a batch is not worth a round of its own"
 
 
-def test_a_cutover_that_was_told_is_not_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cutover_that_was_told_is_not_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Killed between the word and the stop."""
+
     def killed(*arguments: object) -> None:
         raise Killed
 
@@ -811,13 +898,18 @@ def test_behind_a_stop_that_failed_a_job_is_followed_again(tmp_path: Path, at_on
     stage.ground.cluster._on_stop = stage._stop
     before = stage.job.epoch
     assert stage.ground.resume().state == "finished" and stage.there is not None
-    assert migration.progress_of(stage.ground.workdir()).seen[-1].left.epoch == before, "looked at before it is stopped"
+    assert migration.progress_of(stage.ground.workdir()).seen[-1].left.epoch == before, (
+        "looked at before it is stopped"
+    )
 
 
 def test_what_is_left_is_told_at_the_pace_that_the_run_is_held_to(tmp_path: Path) -> None:
     told = list[Any]()
-    stage = Timed(tmp_path, (1.0, lambda steering: told.append(steering.live())),
-                  (120.0, lambda steering: steering.ask_cutover(True)))  # fmt: skip
+    stage = Timed(
+        tmp_path,
+        (1.0, lambda steering: told.append(steering.live())),
+        (120.0, lambda steering: steering.ask_cutover(True)),
+    )
     stage.ground.meter.say = lambda line: None  # type: ignore[method-assign]
     stage.apply(cutover="told", verify={"source": "names"}, spec_throttle={"bytes_per_second": 200})
     left = told[0].left["orders"]
@@ -858,17 +950,21 @@ def test_outside_of_its_hours_it_is_not_stopped(tmp_path: Path) -> None:
 def test_paused_it_brings_nothing_and_goes_on_afterwards(tmp_path: Path) -> None:
     seen: list[int] = []
     stage = Timed(
-        tmp_path, (5.0, lambda steering: steering.pause(True)),
+        tmp_path,
+        (5.0, lambda steering: steering.pause(True)),
         (30.0, lambda steering: seen.append(len(stage.ground.held(TARGET)))),
         (200.0, lambda steering: seen.append(len(stage.ground.held(TARGET)))),
-        (201.0, lambda steering: steering.pause(False)), (300.0, lambda steering: steering.ask_cutover(True)),
-    )  # fmt: skip
+        (201.0, lambda steering: steering.pause(False)),
+        (300.0, lambda steering: steering.ask_cutover(True)),
+    )
     report = stage.apply(cutover="told")
     assert report.state == "finished" and seen[0] == seen[1]
     assert [one.what for one in report.steered] == ["pause", "go on", "cutover"]
 
 
-def test_what_rounds_have_brought_is_not_called_somebody_elses_when_it_is_taken_back(tmp_path: Path) -> None:
+def test_what_rounds_have_brought_is_not_called_somebody_elses_when_it_is_taken_back(
+    tmp_path: Path,
+) -> None:
     """The move is taken back before the rounds: what they brought is still there then."""
     stage = Stage(tmp_path)
 
@@ -883,12 +979,17 @@ def test_what_rounds_have_brought_is_not_called_somebody_elses_when_it_is_taken_
     stage.ground.put(f"{TARGET}/theirs")
     report = stage.ground.rollback()
     assert report.state == "rolled-back" and stage.job.running
-    told = [line for line in (*report.left, *(line for job in report.jobs for line in job.left)) if "not write" in line]
+    told = [
+        line
+        for line in (*report.left, *(line for job in report.jobs for line in job.left))
+        if "not write" in line
+    ]
     assert told == [f"{TARGET}: 1 files that this run did not write (theirs …)"]
 
 
-
-def test_asked_to_stop_it_ends_as_by_ctrl_c_and_leaves_a_job_that_has_not_noticed(tmp_path: Path) -> None:
+def test_asked_to_stop_it_ends_as_by_ctrl_c_and_leaves_a_job_that_has_not_noticed(
+    tmp_path: Path,
+) -> None:
     stage = Timed(tmp_path, (20.0, lambda steering: steering.ask_stop()))
     before = set(stage.ground.held(SOURCE))
     with pytest.raises(Interrupted):
@@ -900,13 +1001,17 @@ def test_asked_to_stop_it_ends_as_by_ctrl_c_and_leaves_a_job_that_has_not_notice
 
 def test_throttled_while_it_is_at_work_it_keeps_to_that(tmp_path: Path) -> None:
     stage = Timed(
-        tmp_path, (5.0, lambda steering: steering.throttle(Throttle(None, 2.0))),
-        (400.0, lambda steering: steering.throttle(Throttle())), (600.0, lambda steering: steering.ask_cutover(False)),
-    )  # fmt: skip
+        tmp_path,
+        (5.0, lambda steering: steering.throttle(Throttle(None, 2.0))),
+        (400.0, lambda steering: steering.throttle(Throttle())),
+        (600.0, lambda steering: steering.ask_cutover(False)),
+    )
     report = stage.apply(cutover="told")
     assert [(one.what, one.value) for one in report.steered] == [
-        ("throttle", "2 requests a second"), ("throttle", "as fast as it goes"), ("cutover", "ready"),
-    ]  # fmt: skip
+        ("throttle", "2 requests a second"),
+        ("throttle", "as fast as it goes"),
+        ("cutover", "ready"),
+    ]
     rounds = report.jobs[0].rounds
     slow = [(one, other) for one, other in pairwise(rounds) if 5.0 < one.start < 400.0]
     assert slow and all(other.start - one.start >= one.files / 2.0 for one, other in slow)

@@ -45,16 +45,22 @@ def made(folder: Path) -> Ground:
 
 
 def asked(*names: str, **beside: Any) -> Spec:
-    """Each job stops on a cluster, moves, and starts there again; a rollback starts it where it was."""
+    """Each job stops on a cluster, moves, and starts there again; a rollback starts it where it
+    was.
+    """
     jobs = [
         {"name": name, "checkpoint_location": f"/here/{name}", "remote_location": f"/there/{name}"}
         for name in names or NAMES
     ]
     common = {
-        "source_cluster": "ours", "target_cluster": "ours", "submit": {"command": "go"},
+        "source_cluster": "ours",
+        "target_cluster": "ours",
+        "submit": {"command": "go"},
         "source_submit": {"command": "back"},
-    }  # fmt: skip
-    return parse_spec(json.dumps({"version": 1, "clusters": {"ours": COMMAND}, **common, "jobs": jobs, **beside}))
+    }
+    return parse_spec(
+        json.dumps({"version": 1, "clusters": {"ours": COMMAND}, **common, "jobs": jobs, **beside})
+    )
 
 
 def commit(ground: Ground, location: str) -> None:
@@ -75,7 +81,9 @@ def going_on(ground: Ground, *, without: str = "") -> None:
     ground.cluster._on_start = start
 
 
-def failed(ground: Ground, spec: Spec, error: type[StateshiftError] = ClusterError) -> StateshiftError:
+def failed(
+    ground: Ground, spec: Spec, error: type[StateshiftError] = ClusterError
+) -> StateshiftError:
     with pytest.raises(error) as caught:
         ground.apply(spec)
     return caught.value
@@ -87,7 +95,11 @@ def states(report: Report) -> dict[str, str]:
 
 def running(ground: Ground) -> set[str]:
     """Where jobs run now."""
-    return {job.location.removeprefix("file:///") for job in ground.cluster.jobs if job.status.state.alive}
+    return {
+        job.location.removeprefix("file:///")
+        for job in ground.cluster.jobs
+        if job.status.state.alive
+    }
 
 
 def told(ground: Ground, *kinds: type) -> list[Any]:
@@ -101,7 +113,9 @@ def told(ground: Ground, *kinds: type) -> list[Any]:
 def test_without_waves_a_job_is_done_before_the_next_is_stopped(ground: Ground) -> None:
     going_on(ground)
     assert ground.apply(asked()).state == "finished"
-    assert [one.plan for one in told(ground, StepFinished)] == sorted(one.plan for one in told(ground, StepFinished))
+    assert [one.plan for one in told(ground, StepFinished)] == sorted(
+        one.plan for one in told(ground, StepFinished)
+    )
     assert running(ground) == {"there/first", "there/second", "there/third"}
 
 
@@ -109,12 +123,18 @@ def test_the_jobs_of_a_wave_go_through_each_phase_together(ground: Ground) -> No
     going_on(ground)
     assert ground.apply(asked(waves=[["third", "first"], ["second"]])).state == "finished"
     begun = [(one.phase, one.step.split("/")[0]) for one in told(ground, StepStarted)]
-    phases = [phase for (phase, _), before in zip(begun, [None, *begun], strict=False) if (phase, _) != before]
+    phases = [
+        phase
+        for (phase, _), before in zip(begun, [None, *begun], strict=False)
+        if (phase, _) != before
+    ]
     one_wave = ["halt", "copy", "compare", "publish", "submit", "confirm"]
     assert [phase for phase in phases if phase in one_wave] == one_wave * 2
 
 
-def test_the_jobs_of_a_wave_are_all_stopped_before_anything_of_one_is_published(ground: Ground) -> None:
+def test_the_jobs_of_a_wave_are_all_stopped_before_anything_of_one_is_published(
+    ground: Ground,
+) -> None:
     going_on(ground)
     proposal = ground.propose(asked("first", "second", waves=[["first", "second"]]))
     assert {plan.purpose for plan in proposal.plans} == {"halt", "move"}
@@ -126,13 +146,19 @@ def test_the_jobs_of_a_wave_are_all_stopped_before_anything_of_one_is_published(
 
 
 @pytest.mark.parametrize(
-    ("strategy", "waves"), [("all-at-once", 1), ("batched(2)", 2), ("optimised", 3)]  # they share both disks
+    ("strategy", "waves"),
+    [("all-at-once", 1), ("batched(2)", 2), ("optimised", 3)],  # they share both disks
 )
-def test_a_strategy_says_how_many_waves_there_are(ground: Ground, strategy: str, waves: int) -> None:
+def test_a_strategy_says_how_many_waves_there_are(
+    ground: Ground, strategy: str, waves: int
+) -> None:
     going_on(ground)
     assert ground.apply(asked(strategy=strategy)).state == "finished"
     phases = [one.phase for one in told(ground, StepStarted)]
-    assert sum(now == "halt" != before for before, now in zip([None, *phases], phases, strict=False)) == waves
+    assert (
+        sum(now == "halt" != before for before, now in zip([None, *phases], phases, strict=False))
+        == waves
+    )
     assert running(ground) == {"there/first", "there/second", "there/third"}
 
 
@@ -141,7 +167,10 @@ def test_a_strategy_says_how_many_waves_there_are(ground: Ground, strategy: str,
     [
         ([["first", "second"]], "'third' is in no wave"),
         ([["first", "second"], ["third", "first"]], "'first' is in two waves"),
-        ([["first", "second"], ["thrid", "third"]], "there is no job 'thrid', did you mean 'third'?"),
+        (
+            [["first", "second"], ["thrid", "third"]],
+            "there is no job 'thrid', did you mean 'third'?",
+        ),
         ([["first", "second", "third"], []], "a wave without jobs"),
         ("first", "a list of waves"),
     ],
@@ -153,10 +182,14 @@ def test_every_job_is_in_exactly_one_wave(waves: Any, complaint: str) -> None:
     assert complaint in told
 
 
-def test_one_job_of_a_wave_that_is_no_longer_as_planned_keeps_none_of_it_halted(ground: Ground) -> None:
+def test_one_job_of_a_wave_that_is_no_longer_as_planned_keeps_none_of_it_halted(
+    ground: Ground,
+) -> None:
     going_on(ground)
     proposal = ground.propose(asked("first", "second", waves=[["first", "second"]]))
-    ground.cluster._on_stop = lambda request: ground.put(f"{request.location.replace('here', 'there')}/somebody")
+    ground.cluster._on_stop = lambda request: ground.put(
+        f"{request.location.replace('here', 'there')}/somebody"
+    )
     with pytest.raises(PlanError):
         ground.apply(proposal)
     assert running(ground) >= {"here/first", "here/second"}
@@ -170,7 +203,10 @@ def test_stop_leaves_everything_to_a_person(ground: Ground) -> None:
     going_on(ground, without="second")
     failed(ground, asked())
     report = migration.status(ground.workdir())
-    assert (report.state, states(report)) == ("failed", {"first": "finished", "second": "unfinished"})
+    assert (report.state, states(report)) == (
+        "failed",
+        {"first": "finished", "second": "unfinished"},
+    )
     assert running(ground) == {"there/first", "here/third"}
 
 
@@ -179,8 +215,9 @@ def test_finish_takes_the_failed_job_back_and_carries_out_the_others(ground: Gro
     error = failed(ground, asked(on_failure="finish"))
     report = migration.status(ground.workdir())
     assert (report.state, states(report)) == (
-        "failed", {"first": "finished", "second": "rolled-back", "third": "finished"},
-    )  # fmt: skip
+        "failed",
+        {"first": "finished", "second": "rolled-back", "third": "finished"},
+    )
     assert running(ground) == {"there/first", "here/second", "there/third"}
     assert "second was taken back" in (error.hint or "") and "no such class" in error.fact
     assert report.jobs[1].failure is not None and "no such class" in report.jobs[1].failure.message
@@ -207,7 +244,9 @@ def test_what_was_taken_back_is_tried_again_by_a_resume(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("on_failure", ["rollback", "discard"])
-def test_a_wave_that_fails_before_a_job_has_committed_is_taken_back_whole(ground: Ground, on_failure: str) -> None:
+def test_a_wave_that_fails_before_a_job_has_committed_is_taken_back_whole(
+    ground: Ground, on_failure: str
+) -> None:
     going_on(ground)
     ground.cluster.fail(6)
     before = {name: ground.held(f"file:///here/{name}") for name in NAMES}
@@ -224,11 +263,16 @@ def test_a_wave_that_fails_before_a_job_has_committed_is_taken_back_whole(ground
     assert not any(ground.held(f"file:///there/{name}") for name in NAMES)
 
 
-def test_rollback_leaves_alone_what_has_committed_since_and_says_how_to_take_it_back(ground: Ground) -> None:
+def test_rollback_leaves_alone_what_has_committed_since_and_says_how_to_take_it_back(
+    ground: Ground,
+) -> None:
     going_on(ground, without="second")
     error = failed(ground, asked(on_failure="rollback"))
     report = migration.status(ground.workdir())
-    assert (report.state, states(report)) == ("failed", {"first": "finished", "second": "rolled-back"})
+    assert (report.state, states(report)) == (
+        "failed",
+        {"first": "finished", "second": "rolled-back"},
+    )
     assert running(ground) == {"there/first", "here/second", "here/third"}
     assert "first has committed batches on the target since" in (error.hint or "")
 
@@ -254,17 +298,25 @@ def test_a_wave_half_of_which_has_committed_is_not_torn_apart_again(ground: Grou
 
 
 @pytest.mark.parametrize("on_failure", ["finish", "rollback"])
-def test_a_wave_whose_job_commits_while_it_is_stopped_is_not_taken_back(ground: Ground, on_failure: str) -> None:
+def test_a_wave_whose_job_commits_while_it_is_stopped_is_not_taken_back(
+    ground: Ground, on_failure: str
+) -> None:
     """The second dies, so that the first is stopped in its first batch, which it ends."""
     going_on(ground, without="second")
     start = ground.cluster._on_start
     assert start is not None
-    ground.cluster._on_start = lambda submission: start(submission) if submission.job == "second" else None
+    ground.cluster._on_start = lambda submission: (
+        start(submission) if submission.job == "second" else None
+    )
     ground.cluster._on_stop = lambda request: (
         commit(ground, request.location) if request.location == "file:///there/first" else None
     )
-    error = failed(ground, asked("first", "second", on_failure=on_failure, waves=[["first", "second"]]))
-    assert "was not taken back: first has committed on the target while it was being stopped" in (error.hint or "")
+    error = failed(
+        ground, asked("first", "second", on_failure=on_failure, waves=[["first", "second"]])
+    )
+    assert "was not taken back: first has committed on the target while it was being stopped" in (
+        error.hint or ""
+    )
     assert "resume" in (error.hint or "") and "commits/3" in ground.held("file:///there/first")
     assert migration.status(ground.workdir()).state == "failed"
     ground.cluster._on_stop = None
@@ -275,26 +327,38 @@ def test_a_wave_whose_job_commits_while_it_is_stopped_is_not_taken_back(ground: 
 
 def idle(ground: Ground, *, ends_at_stop: str) -> None:
     """No job has anything to read; one of them has a batch to end when it is stopped."""
+
     def start(submission: Submission) -> None:
         if submission.location.startswith("file:///there"):
             ground.put(f"{submission.location}/{IDLE}", encode_idle(submission.tag, None))
 
     ground.cluster._on_start = start
     ground.cluster._on_stop = lambda request: (
-        commit(ground, request.location) if request.location == f"file:///there/{ends_at_stop}" else None
+        commit(ground, request.location)
+        if request.location == f"file:///there/{ends_at_stop}"
+        else None
     )
 
 
-@pytest.mark.parametrize("waves", [[["first", "second"]], [["first"], ["second"]]], ids=["together", "one by one"])
+@pytest.mark.parametrize(
+    "waves", [[["first", "second"]], [["first"], ["second"]]], ids=["together", "one by one"]
+)
 @pytest.mark.parametrize("name", ["first", "second"])
-def test_no_job_is_taken_back_where_one_of_them_cannot_be(ground: Ground, name: str, waves: list[list[str]]) -> None:
+def test_no_job_is_taken_back_where_one_of_them_cannot_be(
+    ground: Ground, name: str, waves: list[list[str]]
+) -> None:
     idle(ground, ends_at_stop=name)
     ground.apply(asked("first", "second", waves=waves))
     held = {other: ground.held(f"file:///there/{other}") for other in NAMES[:2]}
-    with pytest.raises(PlanError, match=f"{name} has committed on the target while it was being stopped"):
+    with pytest.raises(
+        PlanError, match=f"{name} has committed on the target while it was being stopped"
+    ):
         ground.rollback()
     assert running(ground) == {"here/third"}
-    assert all(ground.held(f"file:///there/{other}").keys() >= files.keys() for other, files in held.items())
+    assert all(
+        ground.held(f"file:///there/{other}").keys() >= files.keys()
+        for other, files in held.items()
+    )
     assert ground.resume().state == "finished"
     assert running(ground) == {"there/first", "there/second", "here/third"}
     assert ground.rollback(discard_progress=True).state == "rolled-back"
@@ -305,7 +369,9 @@ def test_no_job_is_taken_back_where_one_of_them_cannot_be(ground: Ground, name: 
 def test_jobs_that_an_automatic_rollback_has_stopped_in_vain_are_started_again(
     ground: Ground, starts_again: bool
 ) -> None:
-    """The first two have moved and are idle; the third dies. Asked to stop, the first ends a batch."""
+    """The first two have moved and are idle; the third dies. Asked to stop, the first ends a
+    batch.
+    """
     idle(ground, ends_at_stop="first")
     start, tries = ground.cluster._on_start, list[str]()
     assert start is not None
@@ -324,7 +390,10 @@ def test_jobs_that_an_automatic_rollback_has_stopped_in_vain_are_started_again(
     report = migration.status(ground.workdir())
     assert report.state == "failed" and report.failure is not None and report.failure.hint == hint
     if starts_again:
-        assert running(ground) == {"there/first", "there/second"} and "started there again: first and second" in hint
+        assert (
+            running(ground) == {"there/first", "there/second"}
+            and "started there again: first and second" in hint
+        )
         assert states(report) == {"first": "finished", "second": "finished", "third": "unfinished"}
     else:
         assert not running(ground) and "to start first and second there again failed, too" in hint
@@ -345,7 +414,9 @@ def test_a_job_that_somebody_starts_behind_a_refused_rollback_is_seen(ground: Gr
     assert running(ground) == {"there/first", "here/second", "here/third"}
 
 
-def test_nor_is_an_image_taken_away_from_under_a_job_that_somebody_starts_in_between(ground: Ground) -> None:
+def test_nor_is_an_image_taken_away_from_under_a_job_that_somebody_starts_in_between(
+    ground: Ground,
+) -> None:
     idle(ground, ends_at_stop="")
     ground.apply(asked("first"))
 
@@ -411,14 +482,25 @@ def test_a_job_that_failed_is_started_again_by_a_resume_and_only_then(ground: Gr
 
 def divided(**keys: Any) -> dict[str, Any]:
     common = {
-        "source_cluster": "ours", "target_cluster": "ours", "submit": {"command": "go"},
+        "source_cluster": "ours",
+        "target_cluster": "ours",
+        "submit": {"command": "go"},
         "source_submit": {"command": "back"},
-    }  # fmt: skip
+    }
     jobs = [
-        {"name": "left", "checkpoint_location": "/here/flow", "remote_location": "/there/left", "operators": ["A"]},
-        {"name": "right", "checkpoint_location": "/here/flow", "remote_location": "/there/right",
-         "operators": [{"name": "B", "directory": "other"}]},
-    ]  # fmt: skip
+        {
+            "name": "left",
+            "checkpoint_location": "/here/flow",
+            "remote_location": "/there/left",
+            "operators": ["A"],
+        },
+        {
+            "name": "right",
+            "checkpoint_location": "/here/flow",
+            "remote_location": "/there/right",
+            "operators": [{"name": "B", "directory": "other"}],
+        },
+    ]
     return {"version": 1, "clusters": {"ours": COMMAND}, **common, "jobs": jobs, **keys}
 
 
@@ -433,7 +515,9 @@ def flow(tmp_path: Path) -> Ground:
     def start(submission: Submission) -> None:
         extra = Checkpoint(batches=4).files()
         for prefix in (directory_name("A"), "other"):
-            if submission.location.startswith("file:///there") and made.held(f"{submission.location}/{prefix}"):
+            if submission.location.startswith("file:///there") and made.held(
+                f"{submission.location}/{prefix}"
+            ):
                 for path in ("offsets/3", "state/0/0/4.delta", "state/0/1/4.delta", "commits/3"):
                     made.put(f"{submission.location}/{prefix}/{path}", extra[path])
 
@@ -470,7 +554,10 @@ def test_an_operator_that_no_job_takes_is_named_and_may_be_waived(flow: Ground) 
     flow.write(location=FLOW, prefix="third")
     with pytest.raises(PlanError, match="flow/third is taken along by none of the jobs"):
         flow.apply(parse_spec(json.dumps(divided())))
-    assert flow.apply(parse_spec(json.dumps(divided(waive=["operators-stay"]))), "again").state == "finished"
+    assert (
+        flow.apply(parse_spec(json.dumps(divided(waive=["operators-stay"]))), "again").state
+        == "finished"
+    )
 
 
 def test_jobs_that_divide_a_workflow_do_not_move_alone(flow: Ground) -> None:
@@ -487,7 +574,9 @@ def test_jobs_that_divide_a_workflow_do_not_move_alone(flow: Ground) -> None:
         (lambda jobs: jobs[0].update(merge_jobs=["/here/more"]), "a merge would be divided"),
     ],
 )
-def test_jobs_that_divide_a_workflow_say_what_is_theirs(change: Callable[[Any], Any], complaint: str) -> None:
+def test_jobs_that_divide_a_workflow_say_what_is_theirs(
+    change: Callable[[Any], Any], complaint: str
+) -> None:
     plain = divided()
     change(plain["jobs"])
     with pytest.raises(StateshiftError) as caught:
@@ -562,7 +651,11 @@ def ended(folder: Path, on_failure: str, at: int) -> tuple[Any, bool]:
     except ClusterError:
         pass
     report = migration.status(ground.workdir())
-    held = {place: ground.held(f"file:///{place}") for name in NAMES for place in (f"here/{name}", f"there/{name}")}
+    held = {
+        place: ground.held(f"file:///{place}")
+        for name in NAMES
+        for place in (f"here/{name}", f"there/{name}")
+    }
     return (report.state, states(report), running(ground), held, ground.locks()), killed
 
 

@@ -18,7 +18,17 @@ from stateshift.workdir import FileLines, Workdir
 
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = FenceSource("halt/fence", "file:///a", ("commits/3",))
-PLAN = Plan("o", "spark", "move", "file:///a", "file:///b", 2, phases_of(Phase("halt", (FENCE,))), (), "facts")
+PLAN = Plan(
+    "o",
+    "spark",
+    "move",
+    "file:///a",
+    "file:///b",
+    2,
+    phases_of(Phase("halt", (FENCE,))),
+    (),
+    "facts",
+)
 
 
 @pytest.fixture
@@ -72,7 +82,10 @@ def test_a_plan_edited_in_the_workdir_is_refused(workdir: Workdir) -> None:
 def test_a_held_workdir_is_refused_to_everybody_else_and_free_afterwards(workdir: Workdir) -> None:
     with workdir.hold():
         assert workdir.held
-        with pytest.raises(JournalError, match=f"held by process {os.getpid()}") as caught, workdir.hold():
+        with (
+            pytest.raises(JournalError, match=f"held by process {os.getpid()}") as caught,
+            workdir.hold(),
+        ):
             pass
         assert f"kill -INT {os.getpid()}" in (caught.value.hint or "")
     assert not workdir.held
@@ -80,7 +93,9 @@ def test_a_held_workdir_is_refused_to_everybody_else_and_free_afterwards(workdir
         pass
 
 
-def test_a_holder_that_has_not_said_who_it_is_cannot_be_killed_by_the_hint(workdir: Workdir) -> None:
+def test_a_holder_that_has_not_said_who_it_is_cannot_be_killed_by_the_hint(
+    workdir: Workdir,
+) -> None:
     with workdir.hold():
         (workdir.path / "held").write_text("")
         with pytest.raises(JournalError, match="held by another process") as caught, workdir.hold():
@@ -126,8 +141,14 @@ def test_a_record_that_does_not_fit_on_the_disk_is_told_and_nothing_is_written_b
 ) -> None:
     """write(2) takes what fits and says so only in its answer."""
     journal = tmp_path / "journal"
-    done = subprocess.run([sys.executable, "-c", FILLS, str(journal)], cwd=ROOT, capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", FILLS, str(journal)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+    )
     assert done.stdout.startswith("6 df -h")
     records, good = decode_records(journal.read_bytes())
     assert good == journal.stat().st_size
@@ -145,7 +166,9 @@ def test_a_folder_without_a_journal_is_no_workdir(tmp_path: Path) -> None:
         Workdir(tmp_path).require()
 
 
-def test_what_a_killed_process_had_half_written_of_its_clusters_goes_as_well(workdir: Workdir) -> None:
+def test_what_a_killed_process_had_half_written_of_its_clusters_goes_as_well(
+    workdir: Workdir,
+) -> None:
     place = workdir.path / "clusters" / "ours"
     place.mkdir(parents=True)
     (place / f"{TEMPORARY}abc.tmp").write_bytes(b"half")

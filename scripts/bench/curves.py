@@ -1,7 +1,8 @@
 """Curves of a bench: in a terminal as letters, and on the panels of a picture.
 
-No curve hides another that lies on it: a cell of several letters has a sign of its own, which the legend explains, and
-in a picture a later curve is narrower than those before it, so that all of them are seen around it.
+No curve hides another that lies on it: a cell of several letters has a sign of its own, which the
+legend explains, and in a picture a later curve is narrower than those before it, so that all of
+them are seen around it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ EDGE = 9  # columns for the figures at the left
 SHARED = string.digits[1:] + string.punctuation
 
 COLOURS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple")
-LINES = ((11.0, 17.0, "o"), (7.5, 12.0, "s"), (4.0, 8.0, "D"), (1.5, 4.0, "v"), (1.5, 4.0, "^"))  # and markers
+LINES = (
+    (11.0, 17.0, "o"),
+    (7.5, 12.0, "s"),
+    (4.0, 8.0, "D"),
+    (1.5, 4.0, "v"),
+    (1.5, 4.0, "^"),
+)  # and markers
 
 Curves = Mapping[str, Sequence[tuple[float, float]]]
 
@@ -73,7 +80,9 @@ def curve(curves: Curves, x: Axis, y: Axis) -> Iterator[str]:
     signs = dict(zip(several, SHARED, strict=False))
     yield f"{'':{EDGE}} {y.in_words}"
     for row in reversed(range(HEIGHT)):
-        line = "".join(signs.get(here, here) for here in (letters.get((n, row), " ") for n in range(WIDTH)))
+        line = "".join(
+            signs.get(here, here) for here in (letters.get((n, row), " ") for n in range(WIDTH))
+        )
         yield f"{up.told(row) if row in (0, HEIGHT // 2, HEIGHT - 1) else '':>{EDGE}} │{line}".rstrip()
     yield " " * (EDGE + 1) + "└" + "─" * WIDTH
     side = WIDTH // 4
@@ -82,7 +91,11 @@ def curve(curves: Curves, x: Axis, y: Axis) -> Iterator[str]:
     yield f"{'':{EDGE}}  {x.in_words:^{WIDTH}}".rstrip()
     yield " " * (EDGE + 2) + ", ".join(f"{name[0]} {name}" for name in curves)
     if signs:
-        yield " " * (EDGE + 2) + "in one place: " + ", ".join(f"{sign} {'+'.join(of)}" for of, sign in signs.items())
+        yield (
+            " " * (EDGE + 2)
+            + "in one place: "
+            + ", ".join(f"{sign} {'+'.join(of)}" for of, sign in signs.items())
+        )
 
 
 def _letters(curves: Curves, across: _Scale, up: _Scale) -> dict[tuple[int, int], str]:
@@ -95,23 +108,42 @@ def _letters(curves: Curves, across: _Scale, up: _Scale) -> dict[tuple[int, int]
     return found
 
 
-def plotted(panel: Any, curves: Curves, x: Axis, y: Axis, title: str, *, joined: bool = True) -> None:
-    """On a panel of matplotlib's: wide and pale lines first, thin ones on them, each with its own marker. Where x is
-    not a quantity, points are not `joined`."""
+def plotted(
+    panel: Any, curves: Curves, x: Axis, y: Axis, title: str, *, joined: bool = True
+) -> None:
+    """On a panel of matplotlib's: wide and pale lines first, thin ones on them, each with its own
+    marker. Where x is not a quantity, points are not `joined`.
+    """
     from matplotlib.colors import to_rgba
 
-    for (name, points), colour, (width, size, marker) in zip(curves.items(), COLOURS, LINES, strict=False):
+    for (name, points), colour, (width, size, marker) in zip(
+        curves.items(), COLOURS, LINES, strict=False
+    ):
         panel.plot(
-            [a for a, _ in points], [b for _, b in points], label=name, color=to_rgba(colour, 0.45), linewidth=width,
-            marker=marker, markersize=size, markeredgecolor=colour, markerfacecolor="none", markeredgewidth=1.4,
+            [a for a, _ in points],
+            [b for _, b in points],
+            label=name,
+            color=to_rgba(colour, 0.45),
+            linewidth=width,
+            marker=marker,
+            markersize=size,
+            markeredgecolor=colour,
+            markerfacecolor="none",
+            markeredgewidth=1.4,
             linestyle="-" if joined else "none",
-        )  # fmt: skip
+        )
     panel.set(title=title, xlabel=str(x), ylabel=str(y))
     panel.set(xscale="log" if x.log else "linear", yscale="log" if y.log else "linear")
 
 
 def legend_on(panel: Any, *others: Any) -> None:
     """What the lines of other panels are, on one that has nothing else."""
-    told = {label: line for one in others for line, label in zip(*one.get_legend_handles_labels(), strict=True)}
+    told = {
+        label: line
+        for one in others
+        for line, label in zip(*one.get_legend_handles_labels(), strict=True)
+    }
     panel.axis("off")
-    panel.legend(told.values(), told.keys(), loc="center", labelspacing=1.2, handlelength=4, frameon=False)
+    panel.legend(
+        told.values(), told.keys(), loc="center", labelspacing=1.2, handlelength=4, frameon=False
+    )

@@ -1,9 +1,11 @@
-"""Make the checkpoint that the benchmarks look at: real Spark, one windowless count, 200 partitions, 80 batches.
+"""Make the checkpoint that the benchmarks look at: real Spark, one windowless count, 200
+partitions, 80 batches.
 
     python scripts/bench/make_checkpoint.py DIRECTORY [--partitions 200] [--batches 80]
 
-Leaves `DIRECTORY/checkpoint-200x80` (about 34,000 files, Hadoop's .crc sidecars among them) and prints its path. A
-checkpoint that is there and complete is used again: making one takes minutes, and is no part of what is measured.
+Leaves `DIRECTORY/checkpoint-200x80` (about 34,000 files, Hadoop's .crc sidecars among them) and
+prints its path. A checkpoint that is there and complete is used again: making one takes minutes,
+and is no part of what is measured.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ def main() -> None:
 
 
 def checkpoint(directory: Path, partitions: int = 200, batches: int = 80) -> Path:
-    """The path of a complete checkpoint of that shape below `directory`, made now if it is not there."""
+    """The path of a complete checkpoint of that shape below `directory`, made now if it is not
+    there.
+    """
     place = directory.absolute() / f"checkpoint-{partitions}x{batches}"
     if not (place / "commits" / str(batches - 1)).exists():
         making = place.with_name(place.name + ".making")
@@ -42,7 +46,9 @@ def _write_input(folder: Path, batches: int) -> None:
     folder.mkdir(parents=True)
     for batch in range(batches):
         keys = range(20_000) if batch == 0 else range(batch * 100, batch * 100 + 400)
-        (folder / f"{batch:04}.json").write_text("".join(json.dumps({"key": f"customer-{key}"}) + "\n" for key in keys))
+        (folder / f"{batch:04}.json").write_text(
+            "".join(json.dumps({"key": f"customer-{key}"}) + "\n" for key in keys)
+        )
 
 
 def _run_job(folder: Path, partitions: int) -> None:

@@ -1,5 +1,6 @@
-"""A bench's page and its picture: written down together, and only where nothing that belongs to them is missing; and
-how figures are told on one."""
+"""A bench's page and its picture: written down together, and only where nothing that belongs to
+them is missing; and how figures are told on one.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ def drawing() -> Any:
 def left_alone(page: Path, lacking: Sequence[str]) -> None:
     """Say that the page in the checkout stays as it was, and how to get what is missing."""
     place = page.relative_to(ROOT)
-    print(f"not installed: {', '.join(lacking)}; {place} and {place.stem}.png are left as they were", file=sys.stderr)
+    print(
+        f"not installed: {', '.join(lacking)}; {place} and {place.stem}.png are left as they were",
+        file=sys.stderr,
+    )
     print(f"hint: {INSTALL}", file=sys.stderr)
 
 

@@ -1,5 +1,7 @@
-"""What a page about downtime stands beside: the figures of "On-the-fly Reconfiguration of Query Plans for Stateful
-Stream Processing Engines" (BTW 2018), measured there on a cluster of several machines."""
+"""What a page about downtime stands beside: the figures of "On-the-fly Reconfiguration of Query
+Plans for Stateful Stream Processing Engines" (BTW 2018), measured there on a cluster of several
+machines.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,15 @@ PUBLISHED = (
 
 
 def beside(ours: Iterable[tuple[str, float, float]]) -> Iterator[str]:
-    """A table of (what, the gap of a job stopped and brought over, that of one brought over while it runs)."""
+    """A table of (what, the gap of a job stopped and brought over, that of one brought over
+    while it runs).
+    """
     yield "## Beside what was published"
     yield ""
-    yield "Seconds; theirs is another system on other machines: only the factors can be held against each other."
+    yield (
+        "Seconds; theirs is another system on other machines: only the factors can be held "
+        "against each other."
+    )
     yield ""
     yield "| what | cancel and restore, or a move | migration, or warm | factor | |"
     yield "|---|---|---|---|---|"

@@ -1,10 +1,12 @@
-"""The demo's data: orders and their payments, the same ones every time, five seconds of them in each file.
+"""The demo's data: orders and their payments, the same ones every time, five seconds of them in
+each file.
 
-    INPUT/orders/0007.json     {"order", "shop", "amount", "at"}       25 lines
-    INPUT/payments/0007.json   {"order", "paid", "at"}                 the payments made in those five seconds
+    INPUT/orders/0007.json    {"order", "shop", "amount", "at"}  25 lines
+    INPUT/payments/0007.json  {"order", "paid", "at"}            the payments made in those five seconds
 
-Event times are fixed and never run ahead of the files before, so no record is ever late, however the job cuts its
-batches; every fifth order is never paid. The last file of both closes every window and gives up on every payment.
+Event times are fixed and never run ahead of the files before, so no record is ever late, however
+the job cuts its batches; every fifth order is never paid. The last file of both closes every window
+and gives up on every payment.
 """
 
 from __future__ import annotations
@@ -40,11 +42,17 @@ def payments(number: int) -> Iterator[dict[str, Any]]:
         for i in range(ORDERS_PER_FILE):
             paid_at = _ordered_at(ordered, i) + timedelta(seconds=(ordered + i * 5) % 12)
             if i % 5 and begin <= paid_at < end:
-                yield {"order": f"{ordered:04}-{i:02}", "paid": ordered * 100 + i, "at": _text(paid_at)}
+                yield {
+                    "order": f"{ordered:04}-{i:02}",
+                    "paid": ordered * 100 + i,
+                    "at": _text(paid_at),
+                }
 
 
 def write(folder: Path, number: int) -> None:
-    """Both files of one number: payments first, so that none waits for an order that is not there yet."""
+    """Both files of one number: payments first, so that none waits for an order that is not
+    there yet.
+    """
     _write_whole(folder / "payments" / f"{number:04}.json", payments(number))
     _write_whole(folder / "orders" / f"{number:04}.json", orders(number))
 
@@ -55,7 +63,9 @@ def write_last(folder: Path, number: int) -> None:
 
 
 def last(number: int) -> dict[str, list[dict[str, Any]]]:
-    """An hour later one more order and one more payment, which have nothing to do with each other."""
+    """An hour later one more order and one more payment, which have nothing to do with each
+    other.
+    """
     at = _text(START + timedelta(seconds=number * SECONDS_PER_FILE, hours=1))
     return {
         "payments": [{"order": "nobody's", "paid": 0, "at": at}],
@@ -64,7 +74,9 @@ def last(number: int) -> dict[str, list[dict[str, Any]]]:
 
 
 def _ordered_at(number: int, i: int) -> datetime:
-    return START + timedelta(seconds=number * SECONDS_PER_FILE + i * SECONDS_PER_FILE / ORDERS_PER_FILE)
+    return START + timedelta(
+        seconds=number * SECONDS_PER_FILE + i * SECONDS_PER_FILE / ORDERS_PER_FILE
+    )
 
 
 def _text(at: datetime) -> str:

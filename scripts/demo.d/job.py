@@ -1,10 +1,12 @@
-"""The demo's job: two operators with state in one application, as a user would write it for stateshift.
+"""The demo's job: two operators with state in one application, as a user would write it for
+stateshift.
 
     Windowed counts (demo)        orders per shop and minute of event time
     Orders joined with payments   every order with its payment, or without one once it is too late
 
-`job.checkpoint(name)` is where an operator's state is now: the same code runs before a move and after it. Both write
-each batch to a file named after the batch, so that a batch which runs twice counts once.
+`job.checkpoint(name)` is where an operator's state is now: the same code runs before a move and
+after it. Both write each batch to a file named after the batch, so that a batch which runs twice
+counts once.
 
     job.py --input FOLDER --output FOLDER [--once] [--only counts|joined]
 """
@@ -42,9 +44,15 @@ def main() -> None:
         if options.only not in (None, results.__name__):
             continue
         write = results(spark, options.input).writeStream.outputMode("append").queryName(name)
-        write = write.trigger(availableNow=True) if options.once else write.trigger(processingTime="500 milliseconds")
+        write = (
+            write.trigger(availableNow=True)
+            if options.once
+            else write.trigger(processingTime="500 milliseconds")
+        )
         folder = options.output / results.__name__
-        write = write.option("checkpointLocation", job.checkpoint(name)).foreachBatch(keep_in(folder))
+        write = write.option("checkpointLocation", job.checkpoint(name)).foreachBatch(
+            keep_in(folder)
+        )
         queries.append(write.start())
     job.run(*queries)
 
@@ -62,7 +70,9 @@ def counts(spark: SparkSession, folder: Path) -> DataFrame:
 
 def joined(spark: SparkSession, folder: Path) -> DataFrame:
     """A row per order; `paid` is null where nobody paid within 15 seconds."""
-    orders = read(spark, folder / "orders", "order STRING, shop STRING, amount LONG, at TIMESTAMP").alias("o")
+    orders = read(
+        spark, folder / "orders", "order STRING, shop STRING, amount LONG, at TIMESTAMP"
+    ).alias("o")
     payments = read(spark, folder / "payments", "order STRING, paid LONG, at TIMESTAMP").alias("p")
     in_time = f.expr("o.order = p.order AND p.at BETWEEN o.at AND o.at + INTERVAL 15 SECONDS")
     return orders.join(payments, in_time, "leftOuter").select("o.order", "o.amount", "p.paid")
@@ -70,7 +80,11 @@ def joined(spark: SparkSession, folder: Path) -> DataFrame:
 
 def read(spark: SparkSession, folder: Path, schema: str) -> DataFrame:
     """With a scheme: on a cluster with an HDFS, a path alone would be one of it."""
-    return spark.readStream.schema(schema).json(f"file://{folder.absolute()}").withWatermark("at", "10 seconds")
+    return (
+        spark.readStream.schema(schema)
+        .json(f"file://{folder.absolute()}")
+        .withWatermark("at", "10 seconds")
+    )
 
 
 def keep_in(folder: Path) -> Callable[[DataFrame, int], None]:

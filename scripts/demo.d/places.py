@@ -1,4 +1,6 @@
-"""Where the demo's job lives and goes to: two folders of this machine, or two clusters with an HDFS each."""
+"""Where the demo's job lives and goes to: two folders of this machine, or two clusters with an
+HDFS each.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Folders:
 
     def committed(self) -> int:
         here = self.folder / "here"
-        return sum(any((folder / "commits").glob("[0-9]*")) for folder in here.glob("*") if folder.is_dir())
+        return sum(
+            any((folder / "commits").glob("[0-9]*")) for folder in here.glob("*") if folder.is_dir()
+        )
 
     def ended(self) -> bool:
         return not self._running()
@@ -55,15 +59,21 @@ class Folders:
             os.killpg(pid, signal.SIGKILL)
 
     def _running(self) -> list[int]:
-        """The clusters of the specs keep the process ids of what they started in the demo's folder."""
-        started = [path for path in self.folder.rglob("*.pid") if not path.with_suffix(".exit").exists()]
+        """The clusters of the specs keep the process ids of what they started in the demo's
+        folder.
+        """
+        started = [
+            path for path in self.folder.rglob("*.pid") if not path.with_suffix(".exit").exists()
+        ]
         pids = [int(path.read_text().split()[0]) for path in started if path.read_text().strip()]
         return [pid for pid in pids if _alive(pid)]
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """What `scripts/servers` has started: a job that does not hear the marker goes when its server does."""
+    """What `scripts/servers` has started: a job that does not hear the marker goes when its
+    server does.
+    """
 
     name: str
     first = "configs/examples/cluster-first.json"
@@ -73,7 +83,9 @@ class Clusters:
     def committed(self) -> int:
         from stateshift.storage.opening import open_storage
 
-        paths = [info.path.split("/") for info in open_storage(f"hdfs://hdfs-a/demo/{self.name}").list()]
+        paths = [
+            info.path.split("/") for info in open_storage(f"hdfs://hdfs-a/demo/{self.name}").list()
+        ]
         return len({path[0] for path in paths if path[1:2] == ["commits"]})
 
     def ended(self) -> bool:

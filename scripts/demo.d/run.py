@@ -1,13 +1,15 @@
-"""The demo, told while it happens: a job with state runs, moves while its data keeps coming, and counts on.
+"""The demo, told while it happens: a job with state runs, moves while its data keeps coming, and
+counts on.
 
     1  the job is started where it lives, and gets ten seconds of data
     2  `stateshift plan`   what a move would do
-    3  `stateshift apply`  stops the job, moves its state, starts it on the target; data keeps coming
+    3  `stateshift apply`  stops the job, moves its state, starts it on the target; data keeps
+                           coming
     4  the rest of the data; then the same data once more, through a job that was never moved
     5  both results, side by side
 
-With `--cluster` the job goes from one standalone Spark to another, its state from one HDFS to another. Ends with 0 if
-both results are equal, and with 1 if they are not.
+With `--cluster` the job goes from one standalone Spark to another, its state from one HDFS to
+another. Ends with 0 if both results are equal, and with 1 if they are not.
 """
 
 from __future__ import annotations
@@ -40,7 +42,11 @@ Records = list[dict[str, Any]]
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--keep", action="store_true", help="leave the folder for a look")
-    parser.add_argument("--cluster", action="store_true", help="between the clusters that scripts/servers has started")
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="between the clusters that scripts/servers has started",
+    )
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="stateshift-demo-"))
     os.environ |= {"DEMO_DIR": str(folder), "DEMO_NAME": folder.name}
@@ -62,7 +68,9 @@ def demo(folder: Path, places: Places) -> bool:
     print("A running Spark job moves to another place, and its counts do not notice.")
 
     def wait_until(done: Callable[[], bool], otherwise: str | None) -> None:
-        """Wait for it; where it does not come, say `otherwise` and end, or go on where that is left out."""
+        """Wait for it; where it does not come, say `otherwise` and end, or go on where that is
+        left out.
+        """
         began = time.monotonic()
         while not done():
             waited = time.monotonic() - began
@@ -74,11 +82,20 @@ def demo(folder: Path, places: Places) -> bool:
             time.sleep(0.1)
 
     with Orders(folder / "input") as orders:
-        title("1", f"A job with two stateful operators starts, and gets {SECONDS_OF_DATA:.0f} seconds of data.")
+        title(
+            "1",
+            (
+                f"A job with two stateful operators starts, and gets {SECONDS_OF_DATA:.0f} "
+                "seconds of data."
+            ),
+        )
         stateshift("apply", places.first, "--yes", "--workdir", str(folder / "runs" / "first"))
         wait_until(lambda: places.committed() >= 2, "the job has not committed a batch")
         time.sleep(SECONDS_OF_DATA)
-        say(f"{orders.written * data.ORDERS_PER_FILE} orders so far; the job is running and has open windows")
+        say(
+            f"{orders.written * data.ORDERS_PER_FILE} orders so far; the job is running "
+            "and has open windows"
+        )
 
         title("2", "What would a move do? Nothing changes yet.")
         stateshift("plan", places.move)
@@ -101,7 +118,9 @@ def demo(folder: Path, places: Places) -> bool:
 
 
 class Orders:
-    """Writes the data's files, one after the other, as long as the block lasts, and then the rest."""
+    """Writes the data's files, one after the other, as long as the block lasts, and then the
+    rest.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.written = folder, 0
@@ -135,7 +154,9 @@ def stateshift(*arguments: str) -> None:
     """The command line, as a user types it; what it says is shown."""
     print(f"\n    $ stateshift {' '.join(arguments)}", flush=True)
     command = [sys.executable, "-m", "stateshift", *arguments]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             print(f"    {line.rstrip()}", flush=True)
@@ -144,23 +165,44 @@ def stateshift(*arguments: str) -> None:
 
 
 def run_unmoved(folder: Path) -> None:
-    """The same application over the same input, all at once, with a checkpoint and an output of its own."""
-    environment = {**os.environ, "STATESHIFT_JOB": "demo", "STATESHIFT_CHECKPOINT": str(folder / "never-moved")}
+    """The same application over the same input, all at once, with a checkpoint and an output of
+    its own.
+    """
+    environment = {
+        **os.environ,
+        "STATESHIFT_JOB": "demo",
+        "STATESHIFT_CHECKPOINT": str(folder / "never-moved"),
+    }
     places = ["--input", str(folder / "input"), "--output", str(folder / "unmoved"), "--once"]
     submit = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]"]
-    command = [*submit, "--conf", "spark.ui.enabled=false", str(ROOT / "scripts" / "demo.d" / "job.py"), *places]
+    command = [
+        *submit,
+        "--conf",
+        "spark.ui.enabled=false",
+        str(ROOT / "scripts" / "demo.d" / "job.py"),
+        *places,
+    ]
     log = folder / "unmoved.log"
     with log.open("w") as out:
-        ended = subprocess.run(command, env=environment, stdout=out, stderr=subprocess.STDOUT, check=False)
+        ended = subprocess.run(
+            command, env=environment, stdout=out, stderr=subprocess.STDOUT, check=False
+        )
     if ended.returncode:
         raise SystemExit(f"the job that is never moved failed:\n{tail(log)}")
-    say(f"the job that is never moved has counted {len(results(folder / 'unmoved')['joined'])} orders")
+    say(
+        "the job that is never moved has counted "
+        f"{len(results(folder / 'unmoved')['joined'])} orders"
+    )
 
 
 def results(folder: Path) -> dict[str, Records]:
     """What the sink holds, over all batches."""
     return {
-        name: [json.loads(line) for path in sorted((folder / name).glob("*.json")) for line in path.open()]
+        name: [
+            json.loads(line)
+            for path in sorted((folder / name).glob("*.json"))
+            for line in path.open()
+        ]
         for name in ("counts", "joined")
     }
 
@@ -171,7 +213,10 @@ def side_by_side(unmoved: dict[str, Records], moved: dict[str, Records]) -> bool
     for minute in sorted(left.keys() | right.keys()):
         row(minute[11:16], told(left.get(minute)), told(right.get(minute)))
     for name, wanted in (("paid", True), ("not paid", False)):
-        counts = [sum((r["paid"] is not None) == wanted for r in both["joined"]) for both in (unmoved, moved)]
+        counts = [
+            sum((r["paid"] is not None) == wanted for r in both["joined"])
+            for both in (unmoved, moved)
+        ]
         row(name, f"{counts[0]} orders", f"{counts[1]} orders")
     same = {name: as_bag(unmoved[name]) == as_bag(moved[name]) for name in unmoved}
     say(f"record by record: counts {word(same['counts'])}, joined orders {word(same['joined'])}")

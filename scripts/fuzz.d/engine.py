@@ -1,13 +1,16 @@
-"""One format, fuzzed by libFuzzer under atheris until its CPU time is used up: the process that `main` starts.
+"""One format, fuzzed by libFuzzer under atheris until its CPU time is used up: the process that
+`main` starts.
 
     engine.py FORMAT FOLDER SECONDS
 
-    FOLDER/corpus/     inputs that reach code no other does
-    FOLDER/broken/     <sign>.input, <sign>.txt: the smallest input for each way in which something broke
-    FOLDER/now.json    what this process has done so far, written every few seconds and at its end
+    FOLDER/corpus/   inputs that reach code no other does
+    FOLDER/broken/   <sign>.input, <sign>.txt: the smallest input for each way in which something
+                     broke
+    FOLDER/now.json  what this process has done so far, written every few seconds and at its end
 
-An input that breaks something does not stop it. Hangs, crashes of native code and the kernel's killer do: libFuzzer
-leaves the input as an artifact in FOLDER, and `main` goes on with a new process.
+An input that breaks something does not stop it. Hangs, crashes of native code and the kernel's
+killer do: libFuzzer leaves the input as an artifact in FOLDER, and `main` goes on with a new
+process.
 """
 
 from __future__ import annotations
@@ -84,8 +87,12 @@ class Engine:
         temporary.replace(place)
 
     def _keep(self, data: bytes, error: Exception) -> None:
-        """The smallest input of each sign: the kind of the error, and the line of ours that it came from."""
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if "/stateshift/" in f.filename]
+        """The smallest input of each sign: the kind of the error, and the line of ours that it
+        came from.
+        """
+        frames = [
+            f for f in traceback.extract_tb(error.__traceback__) if "/stateshift/" in f.filename
+        ]
         said = re.sub(r"-?[0-9]+", "N", str(error).partition(":")[0])[:60]
         last = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else said
         sign = hashlib.sha1(f"{type(error).__name__} {last}".encode()).hexdigest()[:12]

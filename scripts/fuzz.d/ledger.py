@@ -1,10 +1,12 @@
-"""What was fuzzed, for how long, on which code: one file per format beside its corpus, and the table made of all.
+"""What was fuzzed, for how long, on which code: one file per format beside its corpus, and the
+table made of all.
 
-    Session   one process: the commit, the sign of the code it ran on, CPU seconds, executions, edges reached before and
-              after, what broke, slowest input, largest growth and peak of memory
+    Session  one process: the commit, the sign of the code it ran on, CPU seconds, executions, edges
+             reached before and
+             after, what broke, slowest input, largest growth and peak of memory
 
-Minutes count for the code they were spent on: `sign` is over the sources a target names, so that a decoder that was
-rewritten has none.
+Minutes count for the code they were spent on: `sign` is over the sources a target names, so that a
+decoder that was rewritten has none.
 """
 
 from __future__ import annotations
@@ -45,7 +47,11 @@ def sign_of(target: Target) -> str:
 
 def read(folder: Path) -> list[Session]:
     place = folder / "sessions.jsonl"
-    return [Session(**json.loads(line)) for line in place.read_text().splitlines()] if place.exists() else []
+    return (
+        [Session(**json.loads(line)) for line in place.read_text().splitlines()]
+        if place.exists()
+        else []
+    )
 
 
 def add(folder: Path, session: Session) -> None:
@@ -76,9 +82,17 @@ instrumented code.
 
 
 def table(targets: Iterable[Target], top: Path, before: str = "") -> str:
-    """`before` is the page as it was: what was run on another machine stands there, and nowhere else."""
-    rows = {line.split("|")[1].strip(): f"{line}\n" for line in before.splitlines() if line.startswith("| ")}
-    return HEAD + "".join(_row(target, read(top / target.name), rows.get(target.name)) for target in targets)
+    """`before` is the page as it was: what was run on another machine stands there, and nowhere
+    else.
+    """
+    rows = {
+        line.split("|")[1].strip(): f"{line}\n"
+        for line in before.splitlines()
+        if line.startswith("| ")
+    }
+    return HEAD + "".join(
+        _row(target, read(top / target.name), rows.get(target.name)) for target in targets
+    )
 
 
 def _row(target: Target, sessions: list[Session], before: str | None) -> str:

@@ -1,4 +1,6 @@
-"""The command `scripts/fuzz`: starts one process per format, keeps its time, and tells what came of it."""
+"""The command `scripts/fuzz`: starts one process per format, keeps its time, and tells what came
+of it.
+"""
 
 from __future__ import annotations
 
@@ -48,15 +50,29 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    parser = argparse.ArgumentParser("scripts/fuzz", description="Fuzz the readers of formats, guided by coverage.")
+    parser = argparse.ArgumentParser(
+        "scripts/fuzz", description="Fuzz the readers of formats, guided by coverage."
+    )
     parser.add_argument("formats", nargs="*", metavar="FORMAT", help="which ones (see --list)")
-    parser.add_argument("--minutes", type=float, default=10.0, help="CPU-minutes for each format (default: 10)")
-    parser.add_argument("--all", action="store_true", help="all formats that have had fewer minutes on this code")
-    parser.add_argument("--list", action="store_true", help="the formats, and how long each was fuzzed")
-    parser.add_argument("--again", action="store_true", help="run what broke something; what no longer does is kept")
-    parser.add_argument("--table", action="store_true", help=f"write {PAGE.relative_to(ROOT)} from what was run")
+    parser.add_argument(
+        "--minutes", type=float, default=10.0, help="CPU-minutes for each format (default: 10)"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="all formats that have had fewer minutes on this code"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="the formats, and how long each was fuzzed"
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="run what broke something; what no longer does is kept"
+    )
+    parser.add_argument(
+        "--table", action="store_true", help=f"write {PAGE.relative_to(ROOT)} from what was run"
+    )
     place = os.environ.get("STATESHIFT_FUZZ_DIR") or str(cache / "stateshift-fuzz")
-    parser.add_argument("--corpus", default=place, help="where inputs are kept (default: %(default)s)")
+    parser.add_argument(
+        "--corpus", default=place, help="where inputs are kept (default: %(default)s)"
+    )
     return parser.parse_args()
 
 
@@ -84,7 +100,10 @@ def _fuzz_all(targets: list[Target], top: Path, seconds: float, going_on: bool) 
                 return 1  # it did not even start
         broken += len(list((folder / "broken").glob("*.input"))) if folder.exists() else 0
     if broken:
-        print(f"{broken} inputs break something: see the folders `broken`; scripts/fuzz --again runs them once more")
+        print(
+            f"{broken} inputs break something: see the folders `broken`; scripts/fuzz "
+            "--again runs them once more"
+        )
     return int(broken > 0)
 
 
@@ -93,7 +112,13 @@ def _session(target: Target, folder: Path, seconds: float) -> ledger.Session:
     _prepare(target, folder)
     (folder / "now.json").unlink(missing_ok=True)
     code = _commit(), ledger.sign_of(target)  # as it is now: somebody may be mending it meanwhile
-    command = [sys.executable, str(Path(__file__).with_name("engine.py")), target.name, str(folder), str(seconds)]
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name("engine.py")),
+        target.name,
+        str(folder),
+        str(seconds),
+    ]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
         try:
@@ -112,7 +137,10 @@ def _prepare(target: Target, folder: Path) -> None:
     for name in ("corpus", "broken"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     kept = FOUND / target.name
-    seeds = [*target.seeds(), *(path.read_bytes() for path in sorted(kept.glob("*")) if kept.exists())]
+    seeds = [
+        *target.seeds(),
+        *(path.read_bytes() for path in sorted(kept.glob("*")) if kept.exists()),
+    ]
     for seed in seeds:
         place = folder / "corpus" / sha1(seed).hexdigest()
         if not place.exists():
@@ -123,7 +151,9 @@ def _recorded(folder: Path, of: tuple[str, str], code: int | None) -> ledger.Ses
     place = folder / "now.json"
     now = json.loads(place.read_text()) if place.exists() else {}
     told = EDGES.findall((folder / "log").read_text(errors="replace"))
-    artifacts = [path for kind in ("crash", "timeout", "oom", "leak") for path in folder.glob(f"{kind}-*")]
+    artifacts = [
+        path for kind in ("crash", "timeout", "oom", "leak") for path in folder.glob(f"{kind}-*")
+    ]
     for path in artifacts:  # ended by libFuzzer: kept beside the others
         path.replace(folder / "broken" / f"{path.name}.input")
     session = ledger.Session(
@@ -131,12 +161,23 @@ def _recorded(folder: Path, of: tuple[str, str], code: int | None) -> ledger.Ses
         sign=of[1],
         **{
             key: now.get(key, 0)
-            for key in ("cpu_seconds", "executions", "broken", "slowest_ms", "largest_growth_mib", "peak_mib")
+            for key in (
+                "cpu_seconds",
+                "executions",
+                "broken",
+                "slowest_ms",
+                "largest_growth_mib",
+                "peak_mib",
+            )
         },
         edges_before=int(told[0][0]) if told else 0,
         edges_after=int(told[-1][0]) if told else 0,
         inputs=int(told[-1][1]) if told else 0,
-        ended="time" if code == 0 else artifacts[0].name.split("-")[0] if artifacts else f"exit {code}",
+        ended="time"
+        if code == 0
+        else artifacts[0].name.split("-")[0]
+        if artifacts
+        else f"exit {code}",
     )
     ledger.add(folder, session)
     return session
@@ -144,21 +185,29 @@ def _recorded(folder: Path, of: tuple[str, str], code: int | None) -> ledger.Ses
 
 def _commit() -> str:
     command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 def _tell(target: Target, folder: Path, session: ledger.Session) -> None:
     signs = [path.with_suffix(".txt") for path in sorted((folder / "broken").glob("*.input"))]
     print(
-        f"{target.name}: {session.cpu_seconds / 60:.1f} CPU-minutes, {session.executions:,} executions, edges "
+        f"{target.name}: {session.cpu_seconds / 60:.1f} CPU-minutes, "
+        f"{session.executions:,} executions, edges "
         f"{session.edges_before:,} -> {session.edges_after:,}, {session.inputs:,} inputs; slowest "
-        f"{session.slowest_ms} ms, peak {session.peak_mib} MiB; {session.broken} broke something, in {len(signs)} ways",
+        f"{session.slowest_ms} ms, peak {session.peak_mib} MiB; {session.broken} broke "
+        f"something, in {len(signs)} ways",
         flush=True,
     )
     if session.ended != "time":
         print(f"  ended by {session.ended}; the end of {folder / 'log'} tells more", flush=True)
     for path in signs:
-        what = path.read_text().splitlines()[0] if path.exists() else "a hang, or a crash of native code"
+        what = (
+            path.read_text().splitlines()[0]
+            if path.exists()
+            else "a hang, or a crash of native code"
+        )
         print(f"  {path.with_suffix('.input')}: {what}", flush=True)
 
 
@@ -172,7 +221,10 @@ def _again(target: Target, folder: Path) -> int:
             affordable(target.run, path.read_bytes())
         except Exception as error:
             still += 1
-            print(f"{target.name}: {path} ({path.stat().st_size} bytes): {type(error).__name__}: {str(error)[:200]}")
+            print(
+                f"{target.name}: {path} ({path.stat().st_size} bytes): "
+                f"{type(error).__name__}: {str(error)[:200]}"
+            )
         else:
             kept = FOUND / target.name / path.stem
             kept.parent.mkdir(parents=True, exist_ok=True)

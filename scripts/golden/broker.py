@@ -1,8 +1,9 @@
-"""A real Kafka broker for the golden cases, on this machine, for as long as it takes: fetched by Maven, in KRaft mode.
+"""A real Kafka broker for the golden cases, on this machine, for as long as it takes: fetched by
+Maven, in KRaft mode.
 
-    available()    whether Maven has a connector for this Spark's minor version
-    jars()         the connector, for Spark's class path; fetched when it is first asked for
-    stream(spark)  starts the broker, gives it two topics of events, and reads both as a stream
+available()    whether Maven has a connector for this Spark's minor version
+jars()         the connector, for Spark's class path; fetched when it is first asked for
+stream(spark)  starts the broker, gives it two topics of events, and reads both as a stream
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ def jars() -> list[str]:
     scala, version, client = CONNECTORS[_minor()]
     names = ("spark-sql-kafka-0-10", "spark-token-provider-kafka-0-10")
     artifacts = [f"org.apache.spark:{name}_{scala}:{version}" for name in names]
-    artifacts += [f"org.apache.kafka:kafka-clients:{client}", "org.apache.commons:commons-pool2:2.12.0"]
+    artifacts += [
+        f"org.apache.kafka:kafka-clients:{client}",
+        "org.apache.commons:commons-pool2:2.12.0",
+    ]
     return _fetched(PLACE / f"connector-{version}", artifacts, alone=True)
 
 
@@ -57,7 +61,9 @@ def _minor() -> str:
 
 
 def _fetched(place: Path, artifacts: list[str], alone: bool = False) -> list[str]:
-    """The artifacts' jars; `alone` without what they depend on (Spark's own poms name repositories of their own)."""
+    """The artifacts' jars; `alone` without what they depend on (Spark's own poms name
+    repositories of their own).
+    """
     if not place.is_dir():
         exclusion = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
         dependencies = "".join(
@@ -68,11 +74,16 @@ def _fetched(place: Path, artifacts: list[str], alone: bool = False) -> list[str
         place.parent.mkdir(parents=True, exist_ok=True)
         pom = place.with_suffix(".xml")
         pom.write_text(
-            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>golden'
+            "<project "
+            'xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>golden'
             "</groupId><artifactId>golden</artifactId><version>1</version><dependencies>"
             f"{dependencies}</dependencies></project>"
         )
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={place}", "-DincludeScope=runtime"]
+        goal = [
+            "dependency:copy-dependencies",
+            f"-DoutputDirectory={place}",
+            "-DincludeScope=runtime",
+        ]
         subprocess.run(["mvn", "-q", "-f", str(pom), *goal], check=True)
     return [str(path) for path in sorted(place.glob("*.jar"))]
 
@@ -85,16 +96,27 @@ def _broker() -> str:
     properties.write_text(PROPERTIES.format(port=ports[0], controller=ports[1], data=data))
     java = ["java", "-Xmx512m", "-cp", ":".join(_fetched(PLACE / "server", SERVER))]
     subprocess.run(
-        [*java, "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(properties)],
-        check=True, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+        [
+            *java,
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            "AAAAAAAAAAAAAAAAAAAAAQ",
+            "-c",
+            str(properties),
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     with (PLACE / "server.log").open("w") as log:
         server = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=log, stderr=log)
     atexit.register(server.kill)
     until = time.monotonic() + 60
     while not _answers(ports[0]):
         if server.poll() is not None or time.monotonic() > until:
-            raise RuntimeError(f"the broker does not answer: {(PLACE / 'server.log').read_text()[-2000:]}")
+            raise RuntimeError(
+                f"the broker does not answer: {(PLACE / 'server.log').read_text()[-2000:]}"
+            )
         time.sleep(0.3)
     return f"localhost:{ports[0]}"
 
@@ -102,14 +124,19 @@ def _broker() -> str:
 def _publish(spark: SparkSession, servers: str) -> None:
     """Sixty events, a quarter of them in the smaller topic, through the JVM that Spark runs in."""
     jvm = spark._jvm
-    admin = jvm.org.apache.kafka.clients.admin.Admin.create(jvm.java.util.Map.of("bootstrap.servers", servers))
+    admin = jvm.org.apache.kafka.clients.admin.Admin.create(
+        jvm.java.util.Map.of("bootstrap.servers", servers)
+    )
     topics = jvm.java.util.ArrayList()
     for name, partitions in TOPICS.items():
         topics.add(jvm.org.apache.kafka.clients.admin.NewTopic(name, partitions, 1))
     admin.createTopics(topics).all().get()
     admin.close()
     first, second = TOPICS
-    events = [(second if n % 4 == 0 else first, f"w{n * n % 6}".encode(), f"{n}".encode()) for n in range(60)]
+    events = [
+        (second if n % 4 == 0 else first, f"w{n * n % 6}".encode(), f"{n}".encode())
+        for n in range(60)
+    ]
     frame = spark.createDataFrame(events, "topic STRING, key BINARY, value BINARY").coalesce(1)
     frame.write.format("kafka").option("kafka.bootstrap.servers", servers).save()
 

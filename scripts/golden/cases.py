@@ -1,5 +1,6 @@
-"""The golden cases: which query with which settings, from which Spark on, and what of its state Spark's reader shows.
-See make.py."""
+"""The golden cases: which query with which settings, from which Spark on, and what of its state
+Spark's reader shows. See make.py.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 
 PREFIX = "spark.sql.streaming."
 STATE = f"{PREFIX}stateStore."
-ROCKSDB = {f"{STATE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
+ROCKSDB = {
+    f"{STATE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+}
 CHANGELOG = {**ROCKSDB, f"{STATE}rocksdb.changelogCheckpointing.enabled": "true"}
 LATEST = CHANGELOG if VERSION >= (3, 5) else ROCKSDB
 FEW_ZIPS = {f"{STATE}minDeltasForSnapshot": "10"}  # where there are changelogs instead
@@ -24,7 +27,10 @@ CHECKSUM = {f"{STATE}rowChecksum.enabled": "true"}
 GROUPS = f"{PREFIX}flatMapGroupsWithState.stateFormatVersion"
 JOIN, AGGREGATION = f"{PREFIX}join.stateFormatVersion", f"{PREFIX}aggregation.stateFormatVersion"
 
-MONTHS = "struct(CAST(EXTRACT(YEAR FROM key.months) * 12 + EXTRACT(MONTH FROM key.months) AS INT) AS months, key.span)"
+MONTHS = (
+    "struct(CAST(EXTRACT(YEAR FROM key.months) * 12 + EXTRACT(MONTH FROM key.months) AS "
+    "INT) AS months, key.span)"
+)
 # Python has no calendar intervals: (months, days, microseconds).
 CALENDAR = """struct(IF(value.first IS NULL, NULL, struct(
   CAST(EXTRACT(YEAR FROM value.first) * 12 + EXTRACT(MONTH FROM value.first) AS INT) AS months,
@@ -32,11 +38,14 @@ CALENDAR = """struct(IF(value.first IS NULL, NULL, struct(
   CAST((EXTRACT(HOUR FROM value.first) * 3600 + EXTRACT(MINUTE FROM value.first) * 60
     + EXTRACT(SECOND FROM value.first)) * 1000000 AS BIGINT) AS microseconds)) AS first, value.valueSet, value.count)"""
 DEFAULT = [("0", "default")]
-# Spark 3.3.0 and before lists all input columns as those of a dropDuplicates' values, which are one null (SPARK-39650).
+# Spark 3.3.0 and before lists all input columns as those of a dropDuplicates' values, which are one
+# null (SPARK-39650).
 OLD_DEDUP = ("3.2.1", "3.3.0")
 NO_CHECK = {f"{STATE}formatValidation.enabled": "false"}
 JOIN_STORES = [
-    ("0", f"{side}-{store}") for side in ("left", "right") for store in ("keyToNumValues", "keyWithIndexToValue")
+    ("0", f"{side}-{store}")
+    for side in ("left", "right")
+    for store in ("keyToNumValues", "keyWithIndexToValue")
 ]
 JOIN_4_STORES = [("0", f"{side}-keyWithTsToValues") for side in ("left", "right")]
 VARIABLES = {"count": "value", "seen": "list", "largest": "map"}
@@ -50,10 +59,11 @@ if VERSION < (3, 4):
 
 @dataclass(frozen=True)
 class Case:
-    """`since` is the first Spark that has it, `until` the last, `not_with` those that are spared a large image; `stops`
-    a query that has no end of its own, after so many commits; `only` are whole versions, which have no other
-    cases; `then` goes on from there with the last of the input;
-    `key` and `value` are those of the reader, as far as Python has their types."""
+    """`since` is the first Spark that has it, `until` the last, `not_with` those that are spared a
+    large image; `stops` a query that has no end of its own, after so many commits; `only` are whole
+    versions, which have no other cases; `then` goes on from there with the last of the input; `key`
+    and `value` are those of the reader, as far as Python has their types.
+    """
 
     query: Callable[[SparkSession, DataFrame], DataFrame]
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -78,11 +88,27 @@ class Case:
 MIDDLE = ((4, 1), (4, 2))  # versions whose other cases show as much
 # With the newest version these have more shards and batches: the others are kept small.
 LARGE = frozenset(
-    ("window-hdfs", "window-rocksdb", "window-rocksdb-changelog", "window-rocksdb-format2", "join-hdfs",
-     "join-hdfs-checksum", "join-rocksdb-v3", "join-rocksdb-v4", "join-rocksdb-v3-checksum", "join-rocksdb-v4-checksum",
-     "dedup-zstd", "dedup-snappy", "dedup-lzf", "dedup-checksum", "dedup-rocksdb-checksum", "types", "collected",
-     "files")
-)  # fmt: skip
+    (
+        "window-hdfs",
+        "window-rocksdb",
+        "window-rocksdb-changelog",
+        "window-rocksdb-format2",
+        "join-hdfs",
+        "join-hdfs-checksum",
+        "join-rocksdb-v3",
+        "join-rocksdb-v4",
+        "join-rocksdb-v3-checksum",
+        "join-rocksdb-v4-checksum",
+        "dedup-zstd",
+        "dedup-snappy",
+        "dedup-lzf",
+        "dedup-checksum",
+        "dedup-rocksdb-checksum",
+        "types",
+        "collected",
+        "files",
+    )
+)
 TIMED_AVRO = Case(
     q.tws_event,
     {**CHANGELOG, **FEW_ZIPS, **AVRO},
@@ -96,7 +122,11 @@ TIMED_AVRO = Case(
 CASES = {
     **{
         f"dedup-old-{name}": Case(
-            query, {**conf, **NO_CHECK}, since=(3, 2), value="struct(CAST(NULL AS STRING) AS n)", only=OLD_DEDUP
+            query,
+            {**conf, **NO_CHECK},
+            since=(3, 2),
+            value="struct(CAST(NULL AS STRING) AS n)",
+            only=OLD_DEDUP,
         )
         for name, (query, conf) in {
             "hdfs": (q.deduplicated, {}),
@@ -111,53 +141,90 @@ CASES = {
     "window-hdfs-v1": Case(q.windowed, {AGGREGATION: "1"}, not_with=((4, 1),)),
     "window-rocksdb": Case(q.windowed, ROCKSDB, not_with=MIDDLE),
     "window-rocksdb-changelog": Case(q.windowed, CHANGELOG, since=(3, 5)),
-    "window-rocksdb-format2": Case(q.windowed, {**CHANGELOG, **FORMAT_2}, since=(4, 0), not_with=MIDDLE),
+    "window-rocksdb-format2": Case(
+        q.windowed, {**CHANGELOG, **FORMAT_2}, since=(4, 0), not_with=MIDDLE
+    ),
     "join-hdfs": Case(q.joined, {}, JOIN_STORES),
     "join-hdfs-v1": Case(q.matched, {JOIN: "1"}, JOIN_STORES, until=(4, 0)),
     "join-rocksdb": Case(q.evicting, {**LATEST, **FEW_ZIPS}, JOIN_STORES, not_with=((3, 4),)),
     "join-hdfs-checksum": Case(q.evicting, CHECKSUM, JOIN_STORES, (4, 3)),
     "join-rocksdb-v3": Case(q.joined, {**CHANGELOG, JOIN: "3"}, JOIN_STORES, (4, 1)),
     "join-rocksdb-v4": Case(q.joined, {**CHANGELOG, JOIN: "4"}, JOIN_4_STORES, (4, 3)),
-    "join-rocksdb-v3-checksum": Case(q.evicting, {**CHANGELOG, **CHECKSUM, JOIN: "3"}, JOIN_STORES, (4, 3)),
-    "join-rocksdb-v4-checksum": Case(q.evicting, {**CHANGELOG, **CHECKSUM, JOIN: "4"}, JOIN_4_STORES, (4, 3)),
+    "join-rocksdb-v3-checksum": Case(
+        q.evicting, {**CHANGELOG, **CHECKSUM, JOIN: "3"}, JOIN_STORES, (4, 3)
+    ),
+    "join-rocksdb-v4-checksum": Case(
+        q.evicting, {**CHANGELOG, **CHECKSUM, JOIN: "4"}, JOIN_4_STORES, (4, 3)
+    ),
     "session-hdfs": Case(q.sessions),
     "session-rocksdb": Case(q.sessions, {**LATEST, **FEW_ZIPS}),
     "dedup-zstd": Case(q.deduplicated, {f"{STATE}compression.codec": "zstd"}),
-    "dedup-snappy": Case(q.deduplicated, {f"{STATE}compression.codec": "snappy"}, not_with=((4, 1),)),
+    "dedup-snappy": Case(
+        q.deduplicated, {f"{STATE}compression.codec": "snappy"}, not_with=((4, 1),)
+    ),
     "dedup-lzf": Case(q.deduplicated, {f"{STATE}compression.codec": "lzf"}, not_with=((4, 1),)),
     "dedup-checksum": Case(q.deduplicated, CHECKSUM, since=(4, 3)),
     "dedup-rocksdb-checksum": Case(q.deduplicated, {**CHANGELOG, **CHECKSUM}, since=(4, 3)),
     "dedup-offsets2": Case(
         q.deduplicated,
-        {f"{PREFIX}offsetLog.formatVersion": "2", f"{PREFIX}queryEvolution.enableSourceEvolution": "true"},
+        {
+            f"{PREFIX}offsetLog.formatVersion": "2",
+            f"{PREFIX}queryEvolution.enableSourceEvolution": "true",
+        },
         since=(4, 2),
     ),
     "within-hdfs": Case(q.deduplicated_within, since=(3, 5)),
     "pandas-hdfs": Case(q.pandas_state, since=(3, 4), mode="update"),
-    "pandas-rocksdb": Case(q.pandas_state, LATEST, since=(3, 5), mode="update", not_with=((4, 0), *MIDDLE)),
+    "pandas-rocksdb": Case(
+        q.pandas_state, LATEST, since=(3, 5), mode="update", not_with=((4, 0), *MIDDLE)
+    ),
     "within-rocksdb": Case(q.deduplicated_within, LATEST, since=(3, 5), not_with=((4, 0), *MIDDLE)),
     "groups-hdfs": Case(q.grouped),
-    # Its schema calls the timeout an integer, and its rows hold a long: Spark's reader takes that for damage unless
-    # it is told not to look, and then shows the lower half.
+    # Its schema calls the timeout an integer, and its rows hold a long: Spark's reader takes that
+    # for damage unless it is told not to look, and then shows the lower half.
     "groups-hdfs-v1": Case(
-        q.grouped, {GROUPS: "1", f"{STATE}formatValidation.enabled": "false"}, not_with=((3, 4), (4, 0), *MIDDLE)
+        q.grouped,
+        {GROUPS: "1", f"{STATE}formatValidation.enabled": "false"},
+        not_with=((3, 4), (4, 0), *MIDDLE),
     ),
-    "groups-rocksdb": Case(q.grouped_one_by_one, LATEST, mode="update", stops=3, not_with=((3, 4), *MIDDLE)),
+    "groups-rocksdb": Case(
+        q.grouped_one_by_one, LATEST, mode="update", stops=3, not_with=((3, 4), *MIDDLE)
+    ),
     "limit-rocksdb": Case(q.limited, LATEST),
     "total-hdfs": Case(q.total, mode="update"),
     "total-rocksdb": Case(q.total, LATEST, mode="update", not_with=((3, 3),)),
     "chained-rocksdb": Case(
-        q.chained, {**CHANGELOG, **FEW_ZIPS}, [(str(number), "default") for number in range(3)], (4, 0)
+        q.chained,
+        {**CHANGELOG, **FEW_ZIPS},
+        [(str(number), "default") for number in range(3)],
+        (4, 0),
     ),
-    "tws-timers": Case(q.tws_event, CHANGELOG, [], (4, 0), "update", 0, {**VARIABLES, "": "timers"}),
+    "tws-timers": Case(
+        q.tws_event, CHANGELOG, [], (4, 0), "update", 0, {**VARIABLES, "": "timers"}
+    ),
     "tws-ttl": Case(q.tws_ttl, {**CHANGELOG, **FEW_ZIPS}, [], (4, 0), "update", 3, VARIABLES),
     "tws-format2": Case(
-        q.tws_event, {**CHANGELOG, **FORMAT_2, **FEW_ZIPS}, [], (4, 1), "update", 0, {**VARIABLES, "": "timers"}
+        q.tws_event,
+        {**CHANGELOG, **FORMAT_2, **FEW_ZIPS},
+        [],
+        (4, 1),
+        "update",
+        0,
+        {**VARIABLES, "": "timers"},
     ),
-    "tws-rows": Case(q.tws_rows, CHANGELOG, [], (4, 1), "update", 0, {**VARIABLES, "": "timers"}, not_with=MIDDLE),
+    "tws-rows": Case(
+        q.tws_rows, CHANGELOG, [], (4, 1), "update", 0, {**VARIABLES, "": "timers"}, not_with=MIDDLE
+    ),
     "tws-avro": TIMED_AVRO,
     "tws-avro-ttl": Case(
-        q.tws_ttl, {**CHANGELOG, **FEW_ZIPS, **AVRO}, [], (4, 0), "update", 3, VARIABLES, not_with=MIDDLE
+        q.tws_ttl,
+        {**CHANGELOG, **FEW_ZIPS, **AVRO},
+        [],
+        (4, 0),
+        "update",
+        3,
+        VARIABLES,
+        not_with=MIDDLE,
     ),
     "tws-avro-evolved": replace(TIMED_AVRO, then=q.tws_evolved),
     "tws-avro-types": Case(
@@ -184,14 +251,19 @@ CASES = {
     "micro-rate": Case(q.micro_rates, mode="update", stops=3, not_with=((3, 4), (4, 0), *MIDDLE)),
     "custom": Case(q.numbered, since=(4, 0), mode="update", stops=3, not_with=MIDDLE),
     "kafka": Case(q.from_kafka, mode="update", stops=3, since=(3, 5)),
-    "calendar": Case(q.calendars, mode="update", not_with=((3, 3), (3, 4), (4, 0), *MIDDLE), value=CALENDAR),
+    "calendar": Case(
+        q.calendars, mode="update", not_with=((3, 3), (3, 4), (4, 0), *MIDDLE), value=CALENDAR
+    ),
     "rate": Case(q.rates, mode="update", stops=2),
     "types": Case(q.all_types),
     "collected": Case(q.collected, mode="update"),
     "exotic": Case(q.exotic, since=(4, 0), mode="update", key=MONTHS),
     "files": Case(q.copied, {}, []),
     "files-commits3": Case(
-        q.copied, {f"{PREFIX}queryEvolution.enableSinkEvolution": "true", **FORMAT_2}, [], since=(4, 3)
+        q.copied,
+        {f"{PREFIX}queryEvolution.enableSinkEvolution": "true", **FORMAT_2},
+        [],
+        since=(4, 3),
     ),
 }
 

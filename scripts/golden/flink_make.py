@@ -2,7 +2,8 @@
 
     python scripts/golden/flink_make.py [VERSION [PREFIX...]]
 
-    tests/golden/flink-<version>/<case>/image/       as Flink left it: a savepoint's folder, or a job's folder of
+    tests/golden/flink-<version>/<case>/image/       as Flink left it: a savepoint's folder, or a
+                                                     job's folder of
                                                      checkpoints, and the changelog's files
                                        /told.json
       {"flink": "2.3.0", "case": {...}, "arguments": [...],
@@ -13,8 +14,9 @@
        "metadata": what Flink reads in _metadata (tests/flink/jobs/Metadata.java says how it looks),
        "numbers": 60, so many were counted, "held": {OPERATOR: {STATE: {KEY: VALUE}}}, from the job's own output}
 
-`held` is of the operators whose uids are its keys; keys and values are as Java prints them. It is missing where the
-image was taken in flight or is of SQL. A timer's key is in KEY, its time in STATE; a window's start, too.
+`held` is of the operators whose uids are its keys; keys and values are as Java prints them. It is
+missing where the image was taken in flight or is of SQL. A timer's key is in KEY, its time in
+STATE; a window's start, too.
 """
 
 from __future__ import annotations
@@ -39,8 +41,20 @@ GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
 CLUSTER = f"{WORK}-cluster"  # is in the options of each RocksDB
 MINUTE = 60_000
 KEYS = {"jobs.Count": 10, KINDS: 6, SQL: 5}
-KINDS_UIDS = ("numbers", "values", "collections", "timers", "ttl", "windows", "lists", "sessions", "tens", "rules",
-              "shares", "lines")  # fmt: skip
+KINDS_UIDS = (
+    "numbers",
+    "values",
+    "collections",
+    "timers",
+    "ttl",
+    "windows",
+    "lists",
+    "sessions",
+    "tens",
+    "rules",
+    "shares",
+    "lines",
+)
 
 
 def main(arguments: list[str]) -> None:
@@ -86,7 +100,12 @@ def make(cluster: Cluster, version: str, name: str) -> None:
     else:
         until(lambda: done(case, cluster, work / "out", job))
     told = taken(cluster, case, job, work)
-    told |= {"flink": version, "case": asdict(case), "arguments": list(arguments), "uids": uids(case)}
+    told |= {
+        "flink": version,
+        "case": asdict(case),
+        "arguments": list(arguments),
+        "uids": uids(case),
+    }
     told["metadata"] = read(cluster.lib, work / told["image"])
     if not case.in_flight and case.job != SQL:
         told |= {"numbers": case.numbers, "held": held(case, work / "out")}
@@ -95,24 +114,44 @@ def make(cluster: Cluster, version: str, name: str) -> None:
 
 def words(case: Case, work: Path) -> tuple[str, ...]:
     checkpoints = (work / "image" / "checkpoints").as_uri()
-    conf = {"state.backend.type": case.backend, "state.backend": case.backend, **case.conf,
-            "execution.checkpointing.dir": checkpoints, "state.checkpoints.dir": checkpoints,
-            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}  # fmt: skip
-    told = {"output": str(work / "out"), "keys": KEYS[case.job], "per-second": 100,
-            "max-parallelism": case.max_parallelism,
-            **({} if case.in_flight else {"hold": case.numbers}),
-            **({"last": case.numbers - 1} if "--finishing" in case.words else {}),
-            **({"checkpoint-ms": 500} if case.image == "checkpoint" or "--finishing" in case.words else {}),
-            **{f"flink.{key}": value for key, value in conf.items()}}  # fmt: skip
-    return (*(word for key, value in told.items() for word in (f"--{key}", str(value))), *case.words)
+    conf = {
+        "state.backend.type": case.backend,
+        "state.backend": case.backend,
+        **case.conf,
+        "execution.checkpointing.dir": checkpoints,
+        "state.checkpoints.dir": checkpoints,
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+    }
+    told = {
+        "output": str(work / "out"),
+        "keys": KEYS[case.job],
+        "per-second": 100,
+        "max-parallelism": case.max_parallelism,
+        **({} if case.in_flight else {"hold": case.numbers}),
+        **({"last": case.numbers - 1} if "--finishing" in case.words else {}),
+        **(
+            {"checkpoint-ms": 500}
+            if case.image == "checkpoint" or "--finishing" in case.words
+            else {}
+        ),
+        **{f"flink.{key}": value for key, value in conf.items()},
+    }
+    return (
+        *(word for key, value in told.items() for word in (f"--{key}", str(value))),
+        *case.words,
+    )
 
 
 def done(case: Case, cluster: Cluster, output: Path, job: str) -> bool:
     """Whether all numbers have come to where they go, and time after the last one."""
     if case.job == "jobs.Count":
         counters = counted(case)
-        finished = [one for one in cluster.ask(f"/jobs/{job}")["vertices"] if one["status"] == "FINISHED"]
-        if "--finishing" in case.words and len(finished) < 2:  # the source, and count and lines in a chain
+        finished = [
+            one for one in cluster.ask(f"/jobs/{job}")["vertices"] if one["status"] == "FINISHED"
+        ]
+        if (
+            "--finishing" in case.words and len(finished) < 2
+        ):  # the source, and count and lines in a chain
             return False
         return all(len(lines(output / one)) >= case.numbers for one in counters)
     if case.job == SQL:
@@ -121,7 +160,11 @@ def done(case: Case, cluster: Cluster, output: Path, job: str) -> bool:
 
 
 def counted(case: Case) -> list[str]:
-    return case.words[case.words.index("--counters") + 1].split(",") if "--counters" in case.words else ["orders"]
+    return (
+        case.words[case.words.index("--counters") + 1].split(",")
+        if "--counters" in case.words
+        else ["orders"]
+    )
 
 
 def passed(cluster: Cluster, job: str) -> int:
@@ -131,8 +174,10 @@ def passed(cluster: Cluster, job: str) -> int:
 
 
 def taken(cluster: Cluster, case: Case, job: str, work: Path) -> dict[str, Any]:
-    vertices = [{key: one.get(key) for key in ("id", "name", "parallelism", "maxParallelism")}
-                for one in cluster.ask(f"/jobs/{job}")["vertices"]]  # fmt: skip
+    vertices = [
+        {key: one.get(key) for key in ("id", "name", "parallelism", "maxParallelism")}
+        for one in cluster.ask(f"/jobs/{job}")["vertices"]
+    ]
     if case.image == "checkpoint":
         completed = cluster.ask(f"/jobs/{job}/checkpoints")["counts"]["completed"]
         cluster.checkpointed(job, after=0 if case.in_flight else completed + 2)
@@ -147,8 +192,12 @@ def taken(cluster: Cluster, case: Case, job: str, work: Path) -> dict[str, Any]:
         kind = "NATIVE" if case.image == "native" else "CANONICAL"
         place = cluster.stopped(job, work / "image", kind, drain=case.image == "drained")
         latest = latest_of(cluster, job, "savepoint")
-    return {"job": job, "image": str(place.relative_to(work)), "vertices": vertices,
-            "checkpoint": {key: latest[key] for key in ("id", "state_size")}}  # fmt: skip
+    return {
+        "job": job,
+        "image": str(place.relative_to(work)),
+        "vertices": vertices,
+        "checkpoint": {key: latest[key] for key in ("id", "state_size")},
+    }
 
 
 def latest_of(cluster: Cluster, job: str, kind: str) -> dict[str, Any]:
@@ -158,13 +207,25 @@ def latest_of(cluster: Cluster, job: str, kind: str) -> dict[str, Any]:
 
 def uids(case: Case) -> dict[str, str]:
     if case.job == KINDS:
-        only = case.words[case.words.index("--only") + 1].split(",") if "--only" in case.words else KINDS_UIDS
+        only = (
+            case.words[case.words.index("--only") + 1].split(",")
+            if "--only" in case.words
+            else KINDS_UIDS
+        )
         return {uid: uid for uid in KINDS_UIDS if uid in (*only, "numbers", "lines")}
     if case.job == SQL:
-        return {} if "--plan" in case.words else {"numbers": "numbers", "told": "Map", "lines": "Process"}
+        return (
+            {}
+            if "--plan" in case.words
+            else {"numbers": "numbers", "told": "Map", "lines": "Process"}
+        )
     if "--uids" in case.words:
         return {}
-    return {f"{name}-{part}": f"{name} {part}" for name in counted(case) for part in ("source", "count", "lines")}
+    return {
+        f"{name}-{part}": f"{name} {part}"
+        for name in counted(case)
+        for part in ("source", "count", "lines")
+    }
 
 
 def read(lib: Path, place: Path) -> Any:
@@ -176,8 +237,12 @@ def read(lib: Path, place: Path) -> Any:
 def held(case: Case, output: Path) -> dict[str, dict[str, dict[str, Any]]]:
     """What each state of each key holds: what was told of it last. See above."""
     if case.job == "jobs.Count":
-        return {f"{name}-count": {"count": {line.key: line.count for line in sorted(lines(output / name))}}
-                for name in counted(case)}  # fmt: skip
+        return {
+            f"{name}-count": {
+                "count": {line.key: line.count for line in sorted(lines(output / name))}
+            }
+            for name in counted(case)
+        }
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for operator, state, key, value in changes(output):
         if state.startswith("event") and value == "fired":
@@ -191,8 +256,9 @@ def held(case: Case, output: Path) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def windows(case: Case) -> Iterator[tuple[str, str, str, Any]]:
-    """Those that are open when second `numbers` - 1 has passed, of one hour, one minute, and the sessions' gap of one:
-    a key's numbers are so close that it has one session, and that is open."""
+    """Those that are open when second `numbers` - 1 has passed, of one hour, one minute, and the
+    sessions' gap of one: a key's numbers are so close that it has one session, and that is open.
+    """
     for rest in range(KEYS[KINDS]) if "--only" not in case.words else ():
         whole = rest if rest % 2 == 0 else -rest * 4_294_967_311
         key = f"(key-{rest}{('', 'é', '☃', '𝄞', 'x')[rest % 5]},{whole})"  # as Keys.java has them

@@ -1,21 +1,26 @@
 #!/usr/bin/env python
-"""Make the golden checkpoints: small images written by a real Spark, with what Spark itself reads in them.
+"""Make the golden checkpoints: small images written by a real Spark, with what Spark itself reads
+in them.
 
-    python scripts/golden/make.py [--missing] [CASE...]     with the pyspark of the Python that runs this
-    python scripts/golden/make.py --read SPARK              add what this Spark reads in the images of an older one
+    python scripts/golden/make.py [--missing] [CASE...]  with the pyspark of the Python that runs
+                                                         this
+    python scripts/golden/make.py --read SPARK           add what this Spark reads in the images of
+                                                         an older one
 
     tests/golden/spark-<version>/<case>/checkpoint/   as Spark left it, Hadoop's .crc files removed
-                                        out/          what the file sink wrote, only in the case that has one
+                                        out/          what the file sink wrote, only in the case
+                                                      that has one
                                         expected.json
       {"spark": "4.3.0", "epoch": 4, "shards": 3,
        "stores": [{"operator": "0", "store": "default", "rows": [[shard, key, value], ...]},      Spark's own reading
                   {"operator": "0", "variable": "seen", "kind": "list", "rows": ...}],            of transformWithState
        "output": [[batch, [row, ...]], ...], "read_by": "4.3.0"}                      before 4.0, see below
 
-Plain values: a struct is a list, a map a sorted list of pairs, dates are days and times microseconds since 1970, binary
-is hex, decimals are text. Spark versions before 4.0 have no reader of state, and 4.0's does not read checkpoint format
-2: their `expected.json` holds the query's output, and what a later Spark reads in a copy with the operator metadata it
-looks for. Everything is written below one neutral directory, which ends up in the images.
+Plain values: a struct is a list, a map a sorted list of pairs, dates are days and times
+microseconds since 1970, binary is hex, decimals are text. Spark versions before 4.0 have no reader
+of state, and 4.0's does not read checkpoint format 2: their `expected.json` holds the query's
+output, and what a later Spark reads in a copy with the operator metadata it looks for. Everything
+is written below one neutral directory, which ends up in the images.
 """
 
 from __future__ import annotations
@@ -36,7 +41,9 @@ from typing import Any
 
 os.environ["TZ"] = "UTC"
 time.tzset()
-os.environ["PYTHONPATH"] = str(Path(__file__).resolve().parent)  # Python workers look for `queries` and `processors`
+os.environ["PYTHONPATH"] = str(
+    Path(__file__).resolve().parent
+)  # Python workers look for `queries` and `processors`
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 import broker  # noqa: E402
@@ -65,7 +72,9 @@ def main(arguments: list[str]) -> None:
 def wanted(arguments: list[str]) -> list[str]:
     """The cases to make."""
     names = [name for name in arguments if not name.startswith("--")] or list(CASES)
-    there = {path.parent.name for path in GOLDEN.glob(f"spark-{pyspark.__version__}/*/expected.json")}
+    there = {
+        path.parent.name for path in GOLDEN.glob(f"spark-{pyspark.__version__}/*/expected.json")
+    }
     done = there if "--missing" in arguments else set()
     fit = [name for name in names if CASES[name].fits(VERSION) and name not in done]
     return [name for name in fit if name != "kafka" or broker.available()]
@@ -75,14 +84,20 @@ def unread(version: str) -> list[Path]:
     """What an older Spark wrote and could not read."""
     places = sorted(GOLDEN.glob(f"spark-{version}/*/expected.json"))
     held = {place: json.loads(place.read_text()) for place in places}
-    return [place for place, expected in held.items() if "output" in expected and "read_by" not in expected]
+    return [
+        place
+        for place, expected in held.items()
+        if "output" in expected and "read_by" not in expected
+    ]
 
 
 def session(jars: list[str]) -> SparkSession:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.session.timeZone", "UTC")
     builder = builder.config("spark.driver.extraClassPath", ":".join((compiled(), *jars)))
-    builder = builder.config(f"{STATE}maintenanceInterval", "100ms").config(f"{STATE}minDeltasForSnapshot", "2")
+    builder = builder.config(f"{STATE}maintenanceInterval", "100ms").config(
+        f"{STATE}minDeltasForSnapshot", "2"
+    )
     builder = builder.config(f"{PREFIX}fileSource.log.compactInterval", "3")
     builder = builder.config(f"{PREFIX}fileSink.log.compactInterval", "3")
     spark = builder.config("spark.driver.host", "localhost").getOrCreate()
@@ -135,7 +150,8 @@ def write_inputs(name: str, inputs: Path) -> None:
         lines = []
         for i in range(12):
             number = batch * 12 + i
-            # Join format 4 keeps a list per key and time: let its lists have items, from several batches.
+            # Join format 4 keeps a list per key and time: let its lists have items, from several
+            # batches.
             seconds = number // 18 * 18 * 7 if name.startswith("join-rocksdb-v4") else number * 7
             at = datetime.datetime(2026, 1, 1) + datetime.timedelta(seconds=seconds)
             event = {"id": number, "at": at.isoformat() + "Z", "word": words[number * number % 6]}
@@ -148,11 +164,24 @@ def write_inputs(name: str, inputs: Path) -> None:
 def write_types(inputs: Path) -> None:
     """Rows of every type a state key may have: ordinary, empty, null, smallest and largest."""
     full = {
-        "b": True, "i8": -128, "i16": 32767, "i32": -(2**31), "i64": 2**63 - 1, "f32": -0.0, "f64": 1e300,
-        "d": "1969-12-31", "t": "2026-01-01T00:00:00.123456Z", "n": "1900-02-03T04:05:06.5",
-        "small": 12345678.90, "large": "123456789012345678901234.56789", "s": "ünïcode ☃", "raw": "AAEC/w==",
-        "list": ["a", None, "abc"], "nested": {"x": 1, "y": "z"}, "shorts": [1, None, -3],
-    }  # fmt: skip
+        "b": True,
+        "i8": -128,
+        "i16": 32767,
+        "i32": -(2**31),
+        "i64": 2**63 - 1,
+        "f32": -0.0,
+        "f64": 1e300,
+        "d": "1969-12-31",
+        "t": "2026-01-01T00:00:00.123456Z",
+        "n": "1900-02-03T04:05:06.5",
+        "small": 12345678.90,
+        "large": "123456789012345678901234.56789",
+        "s": "ünïcode ☃",
+        "raw": "AAEC/w==",
+        "list": ["a", None, "abc"],
+        "nested": {"x": 1, "y": "z"},
+        "shorts": [1, None, -3],
+    }
     empty = {
         **full,
         "s": "",
@@ -165,7 +194,9 @@ def write_types(inputs: Path) -> None:
     rows = [full, empty, {}, *({**full, "i32": i, "s": "s" * i} for i in range(20))]
     rows += [{key: value for key, value in full.items() if key != missing} for missing in full]
     for batch in range(2):
-        (inputs / f"f{batch}.json").write_text("\n".join(json.dumps(row) for row in rows[batch::2]) + "\n")
+        (inputs / f"f{batch}.json").write_text(
+            "\n".join(json.dumps(row) for row in rows[batch::2]) + "\n"
+        )
 
 
 def run(spark: SparkSession, name: str, case: Case, inputs: Path) -> list[Any]:
@@ -180,7 +211,9 @@ def run(spark: SparkSession, name: str, case: Case, inputs: Path) -> list[Any]:
 
 
 def started(spark: SparkSession, name: str, case: Case, inputs: Path) -> list[Any]:
-    reader = spark.readStream.schema(TYPES if name.endswith("types") else q.EVENTS).option("maxFilesPerTrigger", 1)
+    reader = spark.readStream.schema(TYPES if name.endswith("types") else q.EVENTS).option(
+        "maxFilesPerTrigger", 1
+    )
     if name == "dedup-offsets2":
         reader = reader.name("events")
     writer = case.query(spark, reader.json(str(inputs))).writeStream.outputMode(case.mode)
@@ -209,9 +242,16 @@ def started(spark: SparkSession, name: str, case: Case, inputs: Path) -> list[An
         return output
     if not case.stops:
         writer.trigger(availableNow=True).start().awaitTermination()
-        return output if name != "memory" else [[0, sorted(map(plain, spark.table("kept").collect()), key=repr)]]
+        return (
+            output
+            if name != "memory"
+            else [[0, sorted(map(plain, spark.table("kept").collect()), key=repr)]]
+        )
     query = writer.trigger(processingTime="3 seconds").start()
-    while query.isActive and len(list((WORK / name / "checkpoint" / "commits").glob("[0-9]*"))) < case.stops:
+    while (
+        query.isActive
+        and len(list((WORK / name / "checkpoint" / "commits").glob("[0-9]*"))) < case.stops
+    ):
         time.sleep(0.05)
     query.stop()
     if query.exception():
@@ -219,8 +259,12 @@ def started(spark: SparkSession, name: str, case: Case, inputs: Path) -> list[An
     return output
 
 
-def read_back(spark: SparkSession, checkpoint: Path, case: Case, output: list[Any]) -> dict[str, Any]:
-    epoch = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
+def read_back(
+    spark: SparkSession, checkpoint: Path, case: Case, output: list[Any]
+) -> dict[str, Any]:
+    epoch = max(
+        int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit()
+    )
     if VERSION < (4, 0) or (VERSION < (4, 1) and FORMAT_2.items() <= case.conf.items()):
         return {"epoch": epoch, "output": output}
     expected: dict[str, Any] = {"epoch": epoch, "stores": read_stores(spark, checkpoint, case)}
@@ -230,7 +274,11 @@ def read_back(spark: SparkSession, checkpoint: Path, case: Case, output: list[An
 
 
 def state(spark: SparkSession, checkpoint: Path, operator: str = "0") -> Any:
-    return spark.read.format("statestore").option("path", str(checkpoint)).option("operatorId", operator)
+    return (
+        spark.read.format("statestore")
+        .option("path", str(checkpoint))
+        .option("operatorId", operator)
+    )
 
 
 def read_stores(spark: SparkSession, checkpoint: Path, case: Case) -> list[dict[str, Any]]:
@@ -238,18 +286,35 @@ def read_stores(spark: SparkSession, checkpoint: Path, case: Case) -> list[dict[
     for operator, store in case.stores:
         frame = state(spark, checkpoint, operator).option("storeName", store).load()
         frame = frame.selectExpr("partition_id", f"{case.key} AS key", f"{case.value} AS value")
-        rows = [[row["partition_id"], plain(row["key"]), plain(row["value"])] for row in frame.collect()]
+        rows = [
+            [row["partition_id"], plain(row["key"]), plain(row["value"])] for row in frame.collect()
+        ]
         stores.append({"operator": operator, "store": store, "rows": sorted(rows, key=repr)})
     return stores
 
 
-def read_variable(spark: SparkSession, checkpoint: Path, variable: str, kind: str) -> dict[str, Any]:
-    """A state variable as [shard, key, value]: a list state's value is a list, a map state's are pairs; timers have
-    their time instead."""
+def read_variable(
+    spark: SparkSession, checkpoint: Path, variable: str, kind: str
+) -> dict[str, Any]:
+    """A state variable as [shard, key, value]: a list state's value is a list, a map state's are
+    pairs; timers have their time instead.
+    """
     reader = state(spark, checkpoint).option("flattenCollectionTypes", "false")
-    reader = reader.option("stateVarName", variable) if variable else reader.option("readRegisteredTimers", "true")
-    column = {"value": "value", "list": "list_value", "map": "map_value", "timers": "expiration_timestamp_ms"}[kind]
-    rows = [[row["partition_id"], plain(row["key"]), plain(row[column])] for row in reader.load().collect()]
+    reader = (
+        reader.option("stateVarName", variable)
+        if variable
+        else reader.option("readRegisteredTimers", "true")
+    )
+    column = {
+        "value": "value",
+        "list": "list_value",
+        "map": "map_value",
+        "timers": "expiration_timestamp_ms",
+    }[kind]
+    rows = [
+        [row["partition_id"], plain(row["key"]), plain(row[column])]
+        for row in reader.load().collect()
+    ]
     return {"operator": "0", "variable": variable, "kind": kind, "rows": sorted(rows, key=repr)}
 
 
@@ -264,15 +329,23 @@ def read_later(spark: SparkSession, place: Path) -> None:
         names.setdefault(operator, []).append(store)
     for operator, stores in names.items():
         prefix = 2 if case.query is q.sessions else 0
-        info = [{"storeName": s, "numColsPrefixKey": prefix, "numPartitions": expected["shards"]} for s in stores]
-        what = {"operatorInfo": {"operatorId": int(operator), "operatorName": "any"}, "stateStoreInfo": info}
+        info = [
+            {"storeName": s, "numColsPrefixKey": prefix, "numPartitions": expected["shards"]}
+            for s in stores
+        ]
+        what = {
+            "operatorInfo": {"operatorId": int(operator), "operatorName": "any"},
+            "stateStoreInfo": info,
+        }
         metadata = copy / "state" / operator / "_metadata" / "metadata"
         metadata.parent.mkdir(exist_ok=True)
         metadata.write_text("v1\n" + json.dumps(what, separators=(",", ":")))
     with configured(spark, case.conf):
         expected |= {"stores": read_stores(spark, copy, case), "read_by": pyspark.__version__}
     place.write_text(json.dumps(expected, indent=None, ensure_ascii=False) + "\n")
-    print(f"{place.parent.name}: {sum(len(store['rows']) for store in expected['stores'])} rows read")
+    print(
+        f"{place.parent.name}: {sum(len(store['rows']) for store in expected['stores'])} rows read"
+    )
 
 
 def plain(value: Any) -> Any:
@@ -305,7 +378,9 @@ def keep(name: str, expected: dict[str, Any]) -> None:
     shutil.copytree(WORK / name / "checkpoint", place / "checkpoint", ignore=hidden)
     if name.startswith("files"):
         shutil.copytree(WORK / name / "out", place / "out", ignore=hidden)
-    (place / "expected.json").write_text(json.dumps(expected, indent=None, ensure_ascii=False) + "\n")
+    (place / "expected.json").write_text(
+        json.dumps(expected, indent=None, ensure_ascii=False) + "\n"
+    )
     size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
     print(f"{name}: {size} bytes", flush=True)
 

@@ -1,4 +1,6 @@
-"""Write the input of `scripts/golden/old`: files of twelve events each. old_inputs.py FOLDER COUNT [FIRST]"""
+"""Write the input of `scripts/golden/old`: files of twelve events each. old_inputs.py FOLDER
+COUNT [FIRST]
+"""
 
 from __future__ import annotations
 

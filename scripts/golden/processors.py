@@ -1,5 +1,7 @@
-"""Stateful processors of the golden cases (transformWithState, Spark 4.0 and later): a value, a list and a map state,
-with timers or with a time to live. A module of its own, so that Python workers find it."""
+"""Stateful processors of the golden cases (transformWithState, Spark 4.0 and later): a value, a
+list and a map state, with timers or with a time to live. A module of its own, so that Python
+workers find it.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from pyspark.sql.streaming import StatefulProcessor
 
 
 class Remembering(StatefulProcessor):
-    """Counts rows, lists their ids, and keeps the largest amount by the id's rest; forgets the list of a round count
-    and takes a key out of the map now and then, so that there are deletes."""
+    """Counts rows, lists their ids, and keeps the largest amount by the id's rest; forgets the list
+    of a round count and takes a key out of the map now and then, so that there are deletes.
+    """
 
     ttl_ms: int | None = None
 
@@ -22,14 +25,18 @@ class Remembering(StatefulProcessor):
         self.handle = handle
         self.count = handle.getValueState("count", "n LONG, word STRING", self.ttl_ms)
         self.seen = handle.getListState("seen", "id LONG, amount DOUBLE", self.ttl_ms)
-        self.largest = handle.getMapState("largest", "rest INT, word STRING", "amount DOUBLE", self.ttl_ms)
+        self.largest = handle.getMapState(
+            "largest", "rest INT, word STRING", "amount DOUBLE", self.ttl_ms
+        )
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
         n = self.count.get()[0] if self.count.exists() else 0
         for frame in rows:
             for row in frame.itertuples():
                 n += 1
-                self.seen.appendValue((int(row.id), None if pandas.isna(row.amount) else float(row.amount)))
+                self.seen.appendValue(
+                    (int(row.id), None if pandas.isna(row.amount) else float(row.amount))
+                )
                 rest = (int(row.id) % 3, key[0])
                 if row.id % 11 == 0 and self.largest.exists() and self.largest.containsKey(rest):
                     self.largest.removeKey(rest)
@@ -54,7 +61,9 @@ class Timed(Remembering):
     def remember(self, n: int, times: Any) -> None:
         self.handle.registerTimer(times.getCurrentWatermarkInMs() + 3_600_000 * n)
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
+    def handleExpiredTimer(
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> Iterator[Any]:
         self.count.clear()
         yield pandas.DataFrame({"word": [key[0]], "n": [0]})
 
@@ -73,19 +82,27 @@ class ByRow(Timed):
         self.remember(n, timerValues)
         yield Row(word=key[0], n=n)
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
+    def handleExpiredTimer(
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> Iterator[Any]:
         self.count.clear()
         yield Row(word=key[0], n=0)
 
 
 class Evolved(Timed):
-    """The same after its values got other columns: wider, in another order, new ones between them."""
+    """The same after its values got other columns: wider, in another order, new ones between
+    them.
+    """
 
     def init(self, handle: Any) -> None:
         self.handle = handle
         self.count = handle.getValueState("count", "word STRING, note STRING, n DOUBLE", None)
-        self.seen = handle.getListState("seen", "amount DOUBLE, id LONG, place STRUCT<x: INT>", None)
-        self.largest = handle.getMapState("largest", "rest INT, word STRING", "times INT, amount DOUBLE", None)
+        self.seen = handle.getListState(
+            "seen", "amount DOUBLE, id LONG, place STRUCT<x: INT>", None
+        )
+        self.largest = handle.getMapState(
+            "largest", "rest INT, word STRING", "times INT, amount DOUBLE", None
+        )
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
         n = self.count.get()[2] if self.count.exists() else 0
@@ -107,10 +124,15 @@ class Typed(StatefulProcessor):
         self.columns = columns
 
     def init(self, handle: Any) -> None:
-        nested = "m MAP<STRING, ARRAY<INT>>, deep ARRAY<STRUCT<x: INT, y: MAP<STRING, DATE>>>, nothing VOID"
+        nested = (
+            "m MAP<STRING, ARRAY<INT>>, deep ARRAY<STRUCT<x: INT, y: MAP<STRING, DATE>>>, "
+            "nothing VOID"
+        )
         self.last = handle.getValueState("last", f"{self.columns}, {nested}")
         self.every = handle.getListState("every", self.columns)
-        self.by = handle.getMapState("by", "d DATE, large DECIMAL(30,5), s STRING, t TIMESTAMP", "f32 FLOAT, n LONG")
+        self.by = handle.getMapState(
+            "by", "d DATE, large DECIMAL(30,5), s STRING, t TIMESTAMP", "f32 FLOAT, n LONG"
+        )
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
         n = 0
@@ -119,7 +141,9 @@ class Typed(StatefulProcessor):
             values = tuple(row)
             day = row.d or datetime.date(2026, 1, 1)
             deep = [(1, {"a": day, "": day}), None, (None, {}), (2, None)]
-            self.last.update((*values, {row.s or "": [1, -1], "none": [], "null": None}, deep, None))
+            self.last.update(
+                (*values, {row.s or "": [1, -1], "none": [], "null": None}, deep, None)
+            )
             self.every.appendValue(values)
             self.by.updateValue((row.d, row.large, row.s, row.t), (row.f32, n))
         yield Row(n=n)

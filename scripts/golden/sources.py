@@ -1,5 +1,6 @@
-"""A source of our own for the golden cases, whose offsets look like no other's: nested, with lists, text and nulls.
-Spark keeps them as they are. A module of its own, so that Python workers find it."""
+"""A source of our own for the golden cases, whose offsets look like no other's: nested, with lists,
+text and nulls. Spark keeps them as they are. A module of its own, so that Python workers find it.
+"""
 
 from __future__ import annotations
 

@@ -1,16 +1,21 @@
 #!/usr/bin/env python
-"""Make the golden tables: what real Delta, Iceberg and file sinks keep of a streaming job's batches, and the job's
-checkpoints beside them.
+"""Make the golden tables: what real Delta, Iceberg and file sinks keep of a streaming job's
+batches, and the job's checkpoints beside them.
 
-    STATESHIFT_SPARKS/4.0.5/bin/python scripts/golden/tables.py      Delta 4.0.1 and Iceberg 1.10.0, fetched by Maven
+    STATESHIFT_SPARKS/4.0.5/bin/python scripts/golden/tables.py  Delta 4.0.1 and Iceberg 1.10.0,
+    fetched by Maven
 
     tests/golden/tables/delta/checkpoint/             a job over a table with column mapping
-                        delta/later/tracking/         its schema log after a column of the table was renamed
-                        delta/sink/_delta_log/        where it writes to; with a checkpoint in Parquet
-                        delta/parts/, delta/v2/       by foreachBatch with txnAppId: checkpoints in parts, and V2
+                        delta/later/tracking/         its schema log after a column of the table was
+                                                      renamed
+                        delta/sink/_delta_log/        where it writes to; with a checkpoint in
+                                                      Parquet
+                        delta/parts/, delta/v2/       by foreachBatch with txnAppId: checkpoints in
+                                                      parts, and V2
                         iceberg/source/, iceberg/sink/, iceberg/checkpoint/      metadata in JSON only
                         file/out/_spark_metadata/, file/checkpoint/
-                        expected.json                 ids, batches and versions, as the engines themselves tell them
+                        expected.json                 ids, batches and versions, as the engines
+                                                      themselves tell them
 
 Hadoop's .crc files, data files and Avro are left out: nobody reads them here.
 """
@@ -35,10 +40,16 @@ from pyspark.sql import DataFrame, SparkSession  # noqa: E402
 WORK = Path("/tmp/stateshift-golden/tables")
 JARS = Path("/tmp/stateshift-golden/table-jars")
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden" / "tables"
-ALONE = ["io.delta:delta-spark_2.13:4.0.1", "io.delta:delta-storage:4.0.1", "org.antlr:antlr4-runtime:4.13.1",
-         "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"]  # fmt: skip
+ALONE = [
+    "io.delta:delta-spark_2.13:4.0.1",
+    "io.delta:delta-storage:4.0.1",
+    "org.antlr:antlr4-runtime:4.13.1",
+    "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",
+]
 DELTA = "org.apache.spark.sql.delta"
-MAPPING = "'delta.columnMapping.mode'='name','delta.minReaderVersion'='2','delta.minWriterVersion'='5'"
+MAPPING = (
+    "'delta.columnMapping.mode'='name','delta.minReaderVersion'='2','delta.minWriterVersion'='5'"
+)
 
 
 def main() -> None:
@@ -56,12 +67,16 @@ def session() -> SparkSession:
     extensions = "io.delta.sql.DeltaSparkSessionExtension,"
     extensions += "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.jars", ",".join(jars)).config("spark.sql.extensions", extensions)
+    builder = builder.config("spark.jars", ",".join(jars)).config(
+        "spark.sql.extensions", extensions
+    )
     builder = builder.config("spark.sql.catalog.spark_catalog", f"{DELTA}.catalog.DeltaCatalog")
     builder = builder.config("spark.sql.catalog.ice", "org.apache.iceberg.spark.SparkCatalog")
     builder = builder.config("spark.sql.catalog.ice.type", "hadoop")
     builder = builder.config("spark.sql.catalog.ice.warehouse", str(WORK / "iceberg"))
-    builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.driver.host", "localhost")
+    builder = builder.config("spark.sql.shuffle.partitions", "2").config(
+        "spark.driver.host", "localhost"
+    )
     builder = builder.config("spark.sql.warehouse.dir", str(WORK / "warehouse"))
     spark = builder.config("spark.databricks.delta.snapshotPartitions", "2").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -73,12 +88,21 @@ def words(spark: SparkSession, count: int, first: int) -> DataFrame:
 
 
 def delta(spark: SparkSession) -> dict[str, Any]:
-    """A job over a Delta table, five batches long, and a function of foreachBatch that writes to two tables."""
-    source, sink, parts, v2 = (str(WORK / "delta" / name) for name in ("source", "sink", "parts", "v2"))
-    spark.sql(f"CREATE TABLE delta.`{source}` (id BIGINT, word STRING) USING delta TBLPROPERTIES ({MAPPING})")
+    """A job over a Delta table, five batches long, and a function of foreachBatch that writes to
+    two tables.
+    """
+    source, sink, parts, v2 = (
+        str(WORK / "delta" / name) for name in ("source", "sink", "parts", "v2")
+    )
+    spark.sql(
+        f"CREATE TABLE delta.`{source}` (id BIGINT, word STRING) USING delta TBLPROPERTIES "
+        f"({MAPPING})"
+    )
     for table, policy in ((sink, "classic"), (parts, "classic"), (v2, "v2")):
-        spark.sql(f"CREATE TABLE delta.`{table}` (word STRING, n BIGINT) USING delta TBLPROPERTIES "
-                  f"('delta.checkpointPolicy'='{policy}', 'delta.checkpointInterval'='3')")  # fmt: skip
+        spark.sql(
+            f"CREATE TABLE delta.`{table}` (word STRING, n BIGINT) USING delta TBLPROPERTIES "
+            f"('delta.checkpointPolicy'='{policy}', 'delta.checkpointInterval'='3')"
+        )
     checkpoint = WORK / "delta" / "checkpoint"
     query = ""
     for number in range(5):
@@ -89,7 +113,9 @@ def delta(spark: SparkSession) -> dict[str, Any]:
     spark.conf.set("spark.databricks.delta.checkpoint.partSize", "4")
     foreach(spark, source, both)
     spark.conf.unset("spark.databricks.delta.checkpoint.partSize")
-    last["function"] = {name: versions(spark, str(WORK / "delta" / name), "orders") for name in ("parts", "v2")}
+    last["function"] = {
+        name: versions(spark, str(WORK / "delta" / name), "orders") for name in ("parts", "v2")
+    }
     shutil.copytree(checkpoint, WORK / "kept")
     spark.sql(f"ALTER TABLE delta.`{source}` RENAME COLUMN word TO term")
     append(spark, source, 5)
@@ -107,9 +133,14 @@ def append(spark: SparkSession, table: str, number: int) -> None:
 
 
 def counted(spark: SparkSession, source: str, sink: str, checkpoint: Path) -> str:
-    """One run of the job: whatever is new, in one batch. Returns the query's id. Its columns have the names that the
-    schema log has last."""
-    stream = spark.readStream.format("delta").option("schemaTrackingLocation", f"{checkpoint}/tracking").load(source)
+    """One run of the job: whatever is new, in one batch. Returns the query's id. Its columns have
+    the names that the schema log has last.
+    """
+    stream = (
+        spark.readStream.format("delta")
+        .option("schemaTrackingLocation", f"{checkpoint}/tracking")
+        .load(source)
+    )
     counts = stream.groupBy(stream.columns[1]).count().toDF("word", "n")
     writer = counts.writeStream.outputMode("complete").option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).format("delta").start(sink)
@@ -135,9 +166,14 @@ def evolved(spark: SparkSession, source: str, sink: str, checkpoint: Path) -> li
 
 def versions(spark: SparkSession, table: str, app_id: str) -> dict[str, int]:
     """Batch -> version of the table, read off the log by Spark."""
-    log = spark.read.json(f"{table}/_delta_log/*.json").selectExpr("txn", "_metadata.file_name AS file")
+    log = spark.read.json(f"{table}/_delta_log/*.json").selectExpr(
+        "txn", "_metadata.file_name AS file"
+    )
     rows = log.where(f"txn.appId = '{app_id}'").selectExpr("txn.version AS batch", "file").collect()
-    return {str(row.batch): int(row.file.partition(".")[0]) for row in sorted(rows, key=lambda row: row.batch)}
+    return {
+        str(row.batch): int(row.file.partition(".")[0])
+        for row in sorted(rows, key=lambda row: row.batch)
+    }
 
 
 def both_tables(parts: str, v2: str) -> Callable[[DataFrame, int], None]:
@@ -151,8 +187,16 @@ def both_tables(parts: str, v2: str) -> Callable[[DataFrame, int], None]:
 
 def foreach(spark: SparkSession, source: str, write: Callable[[DataFrame, int], None]) -> None:
     checkpoint = WORK / "delta" / "function"
-    stream = spark.readStream.format("delta").option("schemaTrackingLocation", f"{checkpoint}/tracking")
-    counts = stream.option("maxFilesPerTrigger", 1).load(source).groupBy("word").count().toDF("word", "n")
+    stream = spark.readStream.format("delta").option(
+        "schemaTrackingLocation", f"{checkpoint}/tracking"
+    )
+    counts = (
+        stream.option("maxFilesPerTrigger", 1)
+        .load(source)
+        .groupBy("word")
+        .count()
+        .toDF("word", "n")
+    )
     writer = counts.writeStream.outputMode("complete").option("checkpointLocation", str(checkpoint))
     writer.trigger(availableNow=True).foreachBatch(write).start().awaitTermination()
 
@@ -164,16 +208,27 @@ def iceberg(spark: SparkSession) -> dict[str, Any]:
     query = ""
     for number in range(3):
         words(spark, 6, number * 6).coalesce(1).writeTo("ice.db.source").append()
-        stream = spark.readStream.format("iceberg").load("ice.db.source").groupBy("word").count().toDF("word", "n")
+        stream = (
+            spark.readStream.format("iceberg")
+            .load("ice.db.source")
+            .groupBy("word")
+            .count()
+            .toDF("word", "n")
+        )
         writer = stream.writeStream.outputMode("complete")
         writer = writer.option("checkpointLocation", str(WORK / "iceberg" / "checkpoint"))
         running = writer.trigger(availableNow=True).toTable("ice.db.sink")
         running.awaitTermination()
         query = str(running.id)
     told = spark.sql("SELECT snapshot_id, summary FROM ice.db.sink.snapshots").collect()
-    found = {row.summary["spark.sql.streaming.epochId"]: row.snapshot_id for row in told
-             if row.summary.get("spark.sql.streaming.queryId") == query}  # fmt: skip
-    source = spark.sql("SELECT snapshot_id FROM ice.db.source.snapshots ORDER BY committed_at DESC").first()
+    found = {
+        row.summary["spark.sql.streaming.epochId"]: row.snapshot_id
+        for row in told
+        if row.summary.get("spark.sql.streaming.queryId") == query
+    }
+    source = spark.sql(
+        "SELECT snapshot_id FROM ice.db.source.snapshots ORDER BY committed_at DESC"
+    ).first()
     return {"query": query, "versions": found, "source": source.snapshot_id}
 
 
@@ -187,7 +242,11 @@ def files(spark: SparkSession) -> dict[str, Any]:
         (source / f"{number}.json").write_text(json.dumps({"id": number}) + "\n")
         stream = spark.readStream.schema("id BIGINT").json(str(source))
         writer = stream.writeStream.format("json").option("path", str(WORK / "file" / "out"))
-        running = writer.option("checkpointLocation", str(WORK / "file" / "checkpoint")).trigger(once=True).start()
+        running = (
+            writer.option("checkpointLocation", str(WORK / "file" / "checkpoint"))
+            .trigger(once=True)
+            .start()
+        )
         running.awaitTermination()
         query = str(running.id)
     return {"query": query, "last": 3}
@@ -199,7 +258,11 @@ def keep() -> None:
     wanted = [
         *("delta/checkpoint/**/*", "delta/later/tracking/**/*"),
         *("delta/sink/_delta_log/*", "delta/parts/_delta_log/*", "delta/v2/_delta_log/*"),
-        *("iceberg/db/*/metadata/*.json", "iceberg/db/*/metadata/*.text", "iceberg/checkpoint/**/*"),
+        *(
+            "iceberg/db/*/metadata/*.json",
+            "iceberg/db/*/metadata/*.text",
+            "iceberg/checkpoint/**/*",
+        ),
         *("file/out/_spark_metadata/*", "file/checkpoint/**/*", "expected.json"),
     ]
     for pattern in wanted:

@@ -1,6 +1,7 @@
-"""Says what pip-audit found in one list of packages; the exit code is 1 where a package has a known hole.
+"""Says what pip-audit found in one list of packages; the exit code is 1 where a package has a known
+hole.
 
-    python audited.py LIST FILE     FILE is pip-audit's JSON; it may be missing where nobody answered
+python audited.py LIST FILE     FILE is pip-audit's JSON; it may be missing where nobody answered
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ def main(name: str, file: Path) -> int:
         for hole in package["vulns"]:
             holes += 1
             mended = ", ".join(hole["fix_versions"]) or "no version yet"
-            print(f"{name}: {package['name']} {package['version']}: {hole['id']}, mended in {mended}")
+            print(
+                f"{name}: {package['name']} {package['version']}: {hole['id']}, mended in {mended}"
+            )
     print(f"{name}: {len(asked)} of {len(packages)} packages asked for, {holes} known holes")
     return 1 if holes else 0
 

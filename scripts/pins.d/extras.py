@@ -1,7 +1,7 @@
 """What scripts/pins needs to know of pyproject.toml and of a downloaded file.
 
-    python extras.py EXTRA                 the requirements of that extra, one a line
-    python extras.py --file NAME==V FILE   the requirement with the file's digest
+python extras.py EXTRA                 the requirements of that extra, one a line
+python extras.py --file NAME==V FILE   the requirement with the file's digest
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python blocks.py            compare; exit 1 and a diff where a block differs
     python blocks.py --write    put in what the commands print now
 
-The blocks run in their order, in one new folder that holds a checkpoint written by a real Spark (`orders`). What
-differs from run to run (times, rates, names of runs, fingerprints) is compared by its shape only. Where there is no
-Java, a block that starts a Spark is left as it is.
+The blocks run in their order, in one new folder that holds a checkpoint written by a real Spark
+(`orders`). What differs from run to run (times, rates, names of runs, fingerprints) is compared by
+its shape only. Where there is no Java, a block that starts a Spark is left as it is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ HOME = "/srv/streams"  # what the folder is called on the page
 
 _BLOCK = re.compile(r"(?<=```console\n)(.*?)(?=```)", re.DOTALL)
 _SHAPES = (
-    # A phase that takes a while says how far it is, and how long it took: a busy machine prints these lines, too.
+    # A phase that takes a while says how far it is, and how long it took: a busy machine prints
+    # these lines, too.
     (re.compile(r"^\S+: \w+: [\d,]+ of [\d,]+ .* left\n", re.MULTILINE), ""),
     (re.compile(r"^\S+: \w+ took .*\n", re.MULTILINE), ""),
     (re.compile(r"\(Spark [\d.]+, Python [\d.]+\)"), "(Spark N, Python N)"),
@@ -60,7 +61,11 @@ def main(arguments: list[str]) -> int:
         README.write_text(fresh, encoding="utf-8")
         return 0
     differences = list(compare(page, fresh))
-    print("\n".join(differences) if differences else "every block of the README is what its commands print")
+    print(
+        "\n".join(differences)
+        if differences
+        else "every block of the README is what its commands print"
+    )
     return 1 if differences else 0
 
 
@@ -72,7 +77,9 @@ def rewritten(page: str, folder: Path) -> str:
     shutil.copytree(savepoint, folder / "savepoint")
     shutil.copy(ROOT / "configs" / "examples" / "payment-fraud.dataflow.json", folder)
     (folder / "move.json").write_text(json.dumps(SPEC, indent=2) + "\n")
-    return _BLOCK.sub(lambda block: "".join(run(block[1], folder)) if can_run(block[1]) else block[1], page)
+    return _BLOCK.sub(
+        lambda block: "".join(run(block[1], folder)) if can_run(block[1]) else block[1], page
+    )
 
 
 def can_run(block: str) -> bool:
@@ -88,7 +95,13 @@ def _age(checkpoint: Path) -> None:
 
 def run(block: str, folder: Path) -> Iterator[str]:
     """Each `$ ` line of a block, and behind it what it prints."""
-    environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100", "PYTHONPATH": str(ROOT), "CI": "1"}
+    environment = {
+        **os.environ,
+        "NO_COLOR": "1",
+        "COLUMNS": "100",
+        "PYTHONPATH": str(ROOT),
+        "CI": "1",
+    }
     environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     environment.pop("FORCE_COLOR", None)
     binary = folder / ".bin"
@@ -98,13 +111,25 @@ def run(block: str, folder: Path) -> Iterator[str]:
     environment["PATH"] = f"{binary}:{environment['PATH']}"
     for command in (line[2:] for line in block.splitlines() if line.startswith("$ ")):
         done = subprocess.run(
-            command, shell=True, cwd=folder, env=environment, text=True, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=300,
-        )  # fmt: skip
-        told = "".join(f"{line.rstrip()}\n" for line in done.stdout.replace(str(folder), HOME).splitlines())
+            command,
+            shell=True,
+            cwd=folder,
+            env=environment,
+            text=True,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+        )
+        told = "".join(
+            f"{line.rstrip()}\n" for line in done.stdout.replace(str(folder), HOME).splitlines()
+        )
         yield f"$ {command}\n{told}"
         if command.startswith("rm "):  # the one block that does damage: mended behind it
-            shutil.copytree(GOLDEN / "window-hdfs" / "checkpoint", folder / "orders", dirs_exist_ok=True)
+            shutil.copytree(
+                GOLDEN / "window-hdfs" / "checkpoint", folder / "orders", dirs_exist_ok=True
+            )
             _age(folder / "orders")
 
 
@@ -112,7 +137,9 @@ def compare(page: str, fresh: str) -> Iterator[str]:
     """A diff of every block that differs in more than the numbers that always do."""
     for old, new in zip(_BLOCK.findall(page), _BLOCK.findall(fresh), strict=True):
         before, after = shape(old).splitlines(), shape(new).splitlines()
-        yield from difflib.unified_diff(before, after, "README.md", "what is printed", lineterm="", n=1)
+        yield from difflib.unified_diff(
+            before, after, "README.md", "what is printed", lineterm="", n=1
+        )
 
 
 def shape(block: str) -> str:

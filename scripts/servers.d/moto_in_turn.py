@@ -1,8 +1,8 @@
 """moto's server, with the writes one after the other: moto_in_turn.py HOST PORT.
 
-moto looks whether a condition holds and writes then, with nothing between other threads and that: of eight that create
-one object by `If-None-Match: *` at once, two may win (seen once, on a busy machine). S3 lets one win. Run by the Python
-of the extra `servers`.
+moto looks whether a condition holds and writes then, with nothing between other threads and that:
+of eight that create one object by `If-None-Match: *` at once, two may win (seen once, on a busy
+machine). S3 lets one win. Run by the Python of the extra `servers`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,20 @@ from collections.abc import Iterable
 from io import BytesIO
 from typing import Any
 
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
 from werkzeug.serving import run_simple
 
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class InTurn:
-    """A body is read before it is the request's turn: a client that sends slowly, or stops, keeps nobody waiting."""
+    """A body is read before it is the request's turn: a client that sends slowly, or stops,
+    keeps nobody waiting.
+    """
 
     def __init__(self, application: Any) -> None:
         self._application = application

@@ -2,12 +2,13 @@
 
     python scripts/test.d/running.py [arguments of pytest]
 
-A test that is marked `servers` or `spark` and fails is run once more, alone, at the end. If all that failed
-are such tests and all pass then, the run passes, and its last lines name them as flaky. Both outputs are kept,
-in build/flaky. No other test is repeated, and nothing is where more failed than hiccups explain.
+A test that is marked `servers` or `spark` and fails is run once more, alone, at the end. If all
+that failed are such tests and all pass then, the run passes, and its last lines name them as flaky.
+Both outputs are kept, in build/flaky. No other test is repeated, and nothing is where more failed
+than hiccups explain.
 
-With --full the run goes on where it was interrupted: what has passed with this very code is not run again, and
-tests/full.md tells what came of it, file by file.
+With --full the run goes on where it was interrupted: what has passed with this very code is not run
+again, and tests/full.md tells what came of it, file by file.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ def main(arguments: Sequence[str], root: Path) -> int:
     first = run_pytest([*arguments], ledger)
     second = None
     if may_be_repeated(first):
-        print(f"\nrun once more, alone: {tests_in(len(first.failures))} of a real engine that failed", flush=True)
+        print(
+            f"\nrun once more, alone: {tests_in(len(first.failures))} of a real engine that failed",
+            flush=True,
+        )
         tests = [failure.test for failure in first.failures]
         again = [FULL, *tests] if full else tests
         second = run_pytest(["-q", "-p", "no:xdist", *again], ledger)
@@ -69,7 +73,9 @@ def run_pytest(arguments: Sequence[str], ledger: Path | None) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         outcomes = Path(folder) / "outcomes"
         counts = Path(folder) / "counts"
-        environment = dict(os.environ, STATESHIFT_OUTCOMES=str(outcomes), STATESHIFT_COUNTS=str(counts))
+        environment = dict(
+            os.environ, STATESHIFT_OUTCOMES=str(outcomes), STATESHIFT_COUNTS=str(counts)
+        )
         if ledger is not None:
             environment["STATESHIFT_LEDGER"] = str(ledger)
         command = [sys.executable, "-m", "pytest", *arguments]
@@ -96,7 +102,9 @@ def read_failures(file: Path) -> tuple[Failure, ...]:
 
 
 def may_be_repeated(result: Result) -> bool:
-    """Whether everything that failed stands on a real engine, and is little enough to be a hiccup."""
+    """Whether everything that failed stands on a real engine, and is little enough to be a
+    hiccup.
+    """
     tests_failed = result.exit_code == 1
     few = 0 < len(result.failures) <= REPEATED_MAX
     return tests_failed and few and all(failure.repeatable for failure in result.failures)
@@ -117,7 +125,9 @@ def report(root: Path, first: Result, second: Result | None) -> int:
         counts["failed"] = len(first.failures) - len(flaky)
         exit_code = 0 if len(flaky) == len(first.failures) else 1
         for failure in flaky:
-            lines.append(f"flaky: {failure.test} failed, then passed alone{note_of_list(root, failure.test)}")
+            lines.append(
+                f"flaky: {failure.test} failed, then passed alone{note_of_list(root, failure.test)}"
+            )
         lines.append(f"both outputs of each are kept: {flaky_folder(root).relative_to(root)}")
     lines.append(", ".join(f"{count} {word}" for word, count in counts.items()))
     say_last("\n".join(lines) + "\n")
@@ -125,7 +135,9 @@ def report(root: Path, first: Result, second: Result | None) -> int:
 
 
 def say_last(text: str) -> None:
-    """Hand the last lines to the script around us, which has more to print before them; else print them."""
+    """Hand the last lines to the script around us, which has more to print before them; else
+    print them.
+    """
     file = os.environ.get("STATESHIFT_LAST_LINES")
     if file:
         Path(file).write_text(text, "utf-8")
@@ -134,7 +146,9 @@ def say_last(text: str) -> None:
 
 
 def note_of_list(root: Path, test: str) -> str:
-    """Return what is to be done about a flaky test: tests/flaky.md is worked off, so that a new one is a defect."""
+    """Return what is to be done about a flaky test: tests/flaky.md is worked off, so that a new
+    one is a defect.
+    """
     listed = root / "tests" / "flaky.md"
     known = listed.exists() and f"`{test}`" in listed.read_text("utf-8")
     return " (in tests/flaky.md)" if known else " (not in tests/flaky.md: find the cause)"
@@ -185,7 +199,9 @@ def close_ledger(ledger: Path) -> None:
 
 
 def digest_of_code(root: Path) -> str:
-    """Return what stands for every file that a test's result hangs on; pages that tests write do not count."""
+    """Return what stands for every file that a test's result hangs on; pages that tests write do
+    not count.
+    """
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     names = subprocess.run(listed, cwd=root, capture_output=True, check=True).stdout.split(b"\0")
     digest = hashlib.sha256()
@@ -209,7 +225,10 @@ def write_table(root: Path, ledger: Path, last: Result) -> None:
     lines = [
         "# What came of the full run",
         "",
-        "`./scripts/test --full` writes this page: every test, the slow ones among them, on real engines and servers.",
+        (
+            "`./scripts/test --full` writes this page: every test, the slow ones among them, "
+            "on real engines and servers."
+        ),
         f"Last run: {time.strftime('%Y-%m-%d', time.gmtime())}, "
         f"{sum(passed.values())} passed, {sum(failed.values())} failed.",
         "",

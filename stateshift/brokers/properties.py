@@ -1,4 +1,5 @@
-"""A file of client properties, as Java's clients and librdkafka's have them, in the words of `kafka-python`. Pure.
+"""A file of client properties, as Java's clients and librdkafka's have them, in the words of
+`kafka-python`. Pure.
 
     security.protocol=SASL_SSL                     security_protocol
     sasl.mechanism=SCRAM-SHA-512                   sasl_mechanism
@@ -6,8 +7,9 @@
     sasl.username, sasl.password                   likewise, as librdkafka spells them
     ssl.ca.location, ssl.certificate.location, ssl.key.location, ssl.key.password    PEM files
 
-What has nothing to do with how to connect is passed over. What has, and is not known here, is refused by its name: a
-connection without it would fail for a reason that nobody could see. Values are never told.
+What has nothing to do with how to connect is passed over. What has, and is not known here, is
+refused by its name: a connection without it would fail for a reason that nobody could see. Values
+are never told.
 """
 
 from __future__ import annotations
@@ -47,13 +49,17 @@ def client_options(text: str, path: str) -> dict[str, Any]:
             options[_WORDS[name]] = value
         elif name.startswith(_OF_CONNECTING):
             known = ", ".join((*_WORDS, "sasl.jaas.config"))
-            raise PlanError(f"{path}: the property {name} is not one that can be used here", hint=f"known are {known}; "
-                            "keys and certificates are PEM files")  # fmt: skip
+            raise PlanError(
+                f"{path}: the property {name} is not one that can be used here",
+                hint=f"known are {known}; keys and certificates are PEM files",
+            )
     return options
 
 
 def properties(text: str) -> dict[str, str]:
-    """Names and values of Java's format: comments begin with # or !, a backslash at its end continues a line."""
+    """Names and values of Java's format: comments begin with # or !, a backslash at its end
+    continues a line.
+    """
     joined = re.sub(r"\\\r?\n[ \t]*", "", text)
     lines = (line.strip() for line in joined.splitlines())
     found = (_LINE.match(line) for line in lines if line and line[0] not in "#!")

@@ -7,7 +7,8 @@
     cutover, pause, throttle
                 ask something of a run at work, through its workdir (`steer`)
     compact, repartition, rewind, fork, convert, rename, split, merge, evolve, gather, repair
-                one-job shortcuts: each writes a spec (`shortcut`) and runs it through plan and apply
+                one-job shortcuts: each writes a spec (`shortcut`) and runs it through plan and
+                apply
     render_*    values to blocks of text; as_json: values to documents. Pure
     terminal    where it is said; failing: how errors are said; progress: how long work is watched
 
@@ -27,7 +28,9 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None, doors: Doors | None = None) -> int | None:
-    """Run one command. `doors` are how the outside world is reached, where it is not the real one."""
+    """Run one command. `doors` are how the outside world is reached, where it is not the real
+    one.
+    """
     from stateshift.cli.entry import enter
 
     return enter(argv, doors)

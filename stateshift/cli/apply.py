@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, FleetOf, Jobs, Json, Parallel, Throttle, Verbose, Workdirs, Yes, epilog
+from stateshift.cli.options import (
+    WORKDIRS,
+    FleetOf,
+    Jobs,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    Yes,
+    epilog,
+)
 from stateshift.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -23,20 +34,35 @@ EPILOG = epilog(
     "stateshift apply orders.json\nstateshift apply orders.plan --yes --json > report.json\n"
     "stateshift apply orders.plan --fleet spark://master:7077\n"
     "stateshift apply orders.json --continuous --yes",
-    2, 3, 4, 5, 6, 7, 8, 130,
-    e0="the job goes on at its target", e4="refused, or the plan is stale: nothing was changed, or it was taken back",
-    e8="the target or the workdir is held by another run", e130="interrupted: `stateshift resume WORKDIR` goes on",
-)  # fmt: skip
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    130,
+    e0="the job goes on at its target",
+    e4="refused, or the plan is stale: nothing was changed, or it was taken back",
+    e8="the target or the workdir is held by another run",
+    e130="interrupted: `stateshift resume WORKDIR` goes on",
+)
 
 
 def command(
     context: typer.Context,
     spec: Annotated[
-        str, typer.Argument(metavar="SPEC|FILE", help="The spec, or a plan saved by `stateshift plan -o`.")
+        str,
+        typer.Argument(
+            metavar="SPEC|FILE", help="The spec, or a plan saved by `stateshift plan -o`."
+        ),
     ],
     yes: Yes = False,
     workdir: Annotated[
-        str | None, typer.Option("--workdir", metavar="D", help="Keep journal and report here, not in WORKDIRS/<run>.")
+        str | None,
+        typer.Option(
+            "--workdir", metavar="D", help="Keep journal and report here, not in WORKDIRS/<run>."
+        ),
     ] = None,
     job: Jobs = None,
     parallel: Parallel = None,
@@ -44,8 +70,11 @@ def command(
     fleet: FleetOf = None,
     continuous: Annotated[
         bool,
-        typer.Option("--continuous", help="Never stop the jobs: keep images of them at their targets that can be "
-                     "started from, until this is ended, or `stateshift cutover` is said."),
+        typer.Option(
+            "--continuous",
+            help="Never stop the jobs: keep images of them at their targets that can be "
+            "started from, until this is ended, or `stateshift cutover` is said.",
+        ),
     ] = False,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
@@ -53,8 +82,9 @@ def command(
 ) -> int | None:
     """Carry out a spec or a saved plan, and report.
 
-    Asks first at a terminal, needs --yes elsewhere. Ctrl-C finishes the current write; what was done is written down,
-    and `stateshift resume` goes on."""
+    Asks first at a terminal, needs --yes elsewhere. Ctrl-C finishes the current write; what was
+    done is written down, and `stateshift resume` goes on.
+    """
     from dataclasses import replace
 
     from stateshift import migration
@@ -64,7 +94,9 @@ def command(
 
     terminal = Terminal.of(context, json, verbose)
     asked, only = request.read(spec), job or []
-    wanted = request.overridden(asked.spec if isinstance(asked, migration.Proposal) else asked, parallel, throttle)
+    wanted = request.overridden(
+        asked.spec if isinstance(asked, migration.Proposal) else asked, parallel, throttle
+    )
     if continuous:
         wanted = request.kept_fresh(wanted, only)
         asked = wanted  # what was saved stops its jobs
@@ -73,7 +105,9 @@ def command(
         confirm(terminal, "", yes)  # before the reading, which may take a while
     if isinstance(asked, migration.Proposal):
         asked = replace(asked.of_jobs(only), spec=wanted)
-    jobs = asked.jobs() if isinstance(asked, migration.Proposal) else migration.jobs_of(wanted, only)
+    jobs = (
+        asked.jobs() if isinstance(asked, migration.Proposal) else migration.jobs_of(wanted, only)
+    )
     run = run_name([one.name for one in jobs], time.time(), os.urandom(2))
     place = Workdir(workdir or os.path.join(workdirs, run))
     refuse_another(place)
@@ -81,7 +115,11 @@ def command(
         proposed = asked
     else:
         proposed = migration.propose(wanted, terminal.doors(), place, only)
-    terminal.talk(render_plan.brief(proposed) if yes and not verbose else render_plan.proposal(proposed, verbose))
+    terminal.talk(
+        render_plan.brief(proposed)
+        if yes and not verbose
+        else render_plan.proposal(proposed, verbose)
+    )
     refuse_refused(proposed)
     confirm(terminal, "carry this out?", yes)
 
@@ -100,15 +138,22 @@ def refuse_no_master(fleet: str | None) -> None:
 
 
 def run_name(jobs: list[str], now: float, random: bytes) -> str:
-    """`20260301-120000-orders-1f3a`: when (UTC), what, and four digits so that two at once differ."""
+    """`20260301-120000-orders-1f3a`: when (UTC), what, and four digits so that two at once
+    differ.
+    """
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
-    slug = re.sub(r"[^a-z0-9]+", "-", (jobs[0] if jobs else "").lower()).strip("-")[:32].strip("-") or "run"
+    slug = (
+        re.sub(r"[^a-z0-9]+", "-", (jobs[0] if jobs else "").lower()).strip("-")[:32].strip("-")
+        or "run"
+    )
     return f"{stamp}-{slug}-{random.hex()}"
 
 
 def refuse_refused(proposed: Proposal, typed: bool = False) -> None:
-    """What was just shown cannot be carried out: say so without saying it all again. Of a job that was `typed`, hints
-    that speak of a spec are of no use: what can be waived is waived on the command line."""
+    """What was just shown cannot be carried out: say so without saying it all again. Of a job that
+    was `typed`, hints that speak of a spec are of no use: what can be waived is waived on the
+    command line.
+    """
     from stateshift.cli import as_json
     from stateshift.cli.units import many
     from stateshift.errors import PlanError
@@ -120,7 +165,10 @@ def refuse_refused(proposed: Proposal, typed: bool = False) -> None:
             names = dict.fromkeys(one.waive for one in refusals)
             hint = "to waive it: " + " ".join(f"--waive {name}" for name in names)
         raise PlanError(
-            f"{many(len(refusals), 'finding refuses', 'findings refuse')} this plan; nothing was done",
+            (
+                f"{many(len(refusals), 'finding refuses', 'findings refuse')} this plan; "
+                "nothing was done"
+            ),
             hint=hint,
             findings=[as_json.finding(one) for one in refusals],
         )
@@ -139,5 +187,6 @@ def refuse_another(place: Workdir) -> None:
         over = "is finished" if state == "finished" else "was rolled back"
         raise JournalError(f"{path} is the workdir of a run that {over}", hint=another)
     raise JournalError(
-        f"{path} is the workdir of a run already", hint=f"stateshift resume {shlex.quote(path)}; or {another}"
+        f"{path} is the workdir of a run already",
+        hint=f"stateshift resume {shlex.quote(path)}; or {another}",
     )

@@ -1,8 +1,8 @@
 """The JSON documents of errors, images and judgements: values in, plain dictionaries out. Pure.
 
-Those of plans and runs are in `as_json_run`.
-Names and shapes are a promise to CI steps and cron lines: keys are added freely, and changed only with a reason.
-Locations and messages come without the credentials that somebody may have put into them.
+Those of plans and runs are in `as_json_run`. Names and shapes are a promise to CI steps and cron
+lines: keys are added freely, and changed only with a reason. Locations and messages come without
+the credentials that somebody may have put into them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ if TYPE_CHECKING:
     from stateshift.look import Differences, Judgement, Look, ShownEntry
     from stateshift.survey import Endpoint, Finding, Image, Operator, Survey
 
-# Files below each of these many bytes are counted: what 6.2.3 of INFORE's D5.2 found to dominate a move.
+# Files below each of these many bytes are counted: what 6.2.3 of INFORE's D5.2 found to dominate a
+# move.
 IMAGE_DETAILS = ("layout", "drained", "metadata_version", "masters", "unaligned")
 
 SMALL = (4 * 1024, 64 * 1024, 1024 * 1024)
 
 
 def error(caught: StateshiftError) -> dict[str, Any]:
-    """Every error has `error`, `message`, `hint` and `exit_code`; where it happened, as far as it is known, too."""
+    """Every error has `error`, `message`, `hint` and `exit_code`; where it happened, as far as
+    it is known, too.
+    """
     return {key: _redacted(value) for key, value in caught.as_json().items()}
 
 
@@ -39,7 +42,7 @@ def finding(found: Finding) -> dict[str, Any]:
     }
 
 
-# ---- inspect, verify --------------------------------------------------------------------------------------------
+# ---- inspect, verify -----------------------------------------------------------------------------
 
 
 def look(seen: Look, location: str) -> dict[str, Any]:
@@ -110,7 +113,10 @@ def needed_files(found: Survey) -> frozenset[str]:
 
 def file_rows(found: Survey) -> list[dict[str, Any]]:
     needed = needed_files(found)
-    return [{"path": f.path, "bytes": f.size, "modified": f.modified, "needed": f.path in needed} for f in found.files]
+    return [
+        {"path": f.path, "bytes": f.size, "modified": f.modified, "needed": f.path in needed}
+        for f in found.files
+    ]
 
 
 def operator(found: Operator, of: Image) -> dict[str, Any]:
@@ -145,11 +151,15 @@ def image(found: Image) -> dict[str, Any]:
 
 
 def endpoint(found: Endpoint) -> dict[str, Any]:
-    """`details` is what is known of it, by kind: how far a source was read, which batches a sink has."""
+    """`details` is what is known of it, by kind: how far a source was read, which batches a sink
+    has.
+    """
     details = dict(found.details)
     offsets = details.get("offsets")
     if offsets is not None:
-        details["offsets"] = {topic: {str(part): at for part, at in parts.items()} for topic, parts in offsets.items()}
+        details["offsets"] = {
+            topic: {str(part): at for part, at in parts.items()} for topic, parts in offsets.items()
+        }
         details["sum"] = {topic: sum(parts.values()) for topic, parts in offsets.items()}
     return {
         "role": found.role,
@@ -177,43 +187,72 @@ def judgement(found: Judgement) -> dict[str, Any]:
         "epoch": found.epoch,
         "epochs": list(found.epochs),
         "findings": [finding(f) for f in found.findings],
-        "images": [{"path": i.path, "name": i.name, "epoch": i.epoch, "epochs": list(i.epochs)} for i in found.images],
+        "images": [
+            {"path": i.path, "name": i.name, "epoch": i.epoch, "epochs": list(i.epochs)}
+            for i in found.images
+        ],
     }
 
 
-# ---- diff -------------------------------------------------------------------------------------------------------
+# ---- diff ----------------------------------------------------------------------------------------
 
 
 def differences(found: Differences) -> dict[str, Any]:
-    """Counts per operator, and within it per store. `equal` is null where something could not be compared, and all else
-    is equal; `reason` says what."""
+    """Counts per operator, and within it per store. `equal` is null where something could not be
+    compared, and all else is equal; `reason` says what.
+    """
     return {
         "equal": None if found.different is None else not found.different,
         "same": compared(found.same),
-        "reason": "; ".join(f"{operator}, {store}: {why}" for operator, store, why in found.incomparable) or None,
+        "reason": "; ".join(
+            f"{operator}, {store}: {why}" for operator, store, why in found.incomparable
+        )
+        or None,
         "epochs": list(found.epochs),
-        "operators": [_operator_differences(found, name) for name in dict.fromkeys(s.operator for s in found.stores)],
+        "operators": [
+            _operator_differences(found, name)
+            for name in dict.fromkeys(s.operator for s in found.stores)
+        ],
         "incomparable": [
-            {"operator": operator, "store": store, "message": why} for operator, store, why in found.incomparable
+            {"operator": operator, "store": store, "message": why}
+            for operator, store, why in found.incomparable
         ],
         "differences": [
-            {"operator": d.operator, "store": d.store, "change": d.change, "key": d.key, "before": d.before,
-             "after": d.after}
+            {
+                "operator": d.operator,
+                "store": d.store,
+                "change": d.change,
+                "key": d.key,
+                "before": d.before,
+                "after": d.after,
+            }
             for d in found.shown
         ],
-    }  # fmt: skip
+    }
 
 
 def compared(counts: Mapping[str, int]) -> dict[str, int]:
-    """What was compared and is the same: entries, files that were compared whole, key groups that were."""
+    """What was compared and is the same: entries, files that were compared whole, key groups
+    that were.
+    """
     return {unit: counts.get(unit, 0) for unit in ("entries", "files", "key_groups")}
 
 
 def _operator_differences(found: Differences, name: str) -> dict[str, Any]:
     own = [store for store in found.stores if store.operator == name]
-    sums = {word: sum(getattr(store, word) for store in own) for word in ("added", "removed", "changed", "same")}
+    sums = {
+        word: sum(getattr(store, word) for store in own)
+        for word in ("added", "removed", "changed", "same")
+    }
     stores = [
-        {"name": s.store, "unit": s.unit, "added": s.added, "removed": s.removed, "changed": s.changed, "same": s.same}
+        {
+            "name": s.store,
+            "unit": s.unit,
+            "added": s.added,
+            "removed": s.removed,
+            "changed": s.changed,
+            "same": s.same,
+        }
         for s in own
     ]
     return {"id": name, **sums, "stores": stores}

@@ -18,30 +18,45 @@ if TYPE_CHECKING:
     from stateshift.report import FailureReport, JobReport, PhaseReport, Report
     from stateshift.steering import Live
 
-# ---- plan -------------------------------------------------------------------------------------------------------
+# ---- plan ----------------------------------------------------------------------------------------
 
 
 def proposal(proposed: Proposal, verbose: bool = False) -> dict[str, Any]:
     """All plans as one list of phases in the order they run, and each plan by itself."""
     return {
         "fingerprint": proposed.fingerprint,
-        "phases": [{**phase(p, verbose), "job": plan.job} for plan in proposed.plans for p in plan.phases],
+        "phases": [
+            {**phase(p, verbose), "job": plan.job} for plan in proposed.plans for p in plan.phases
+        ],
         "estimate": estimate(proposed),
         "waves": [list(wave) for wave in waves(proposed)],
         "cuts": cuts(proposed),
-        "findings": [{**as_json.finding(f), "job": plan.job} for plan in proposed.plans for f in plan.findings],
+        "findings": [
+            {**as_json.finding(f), "job": plan.job}
+            for plan in proposed.plans
+            for f in plan.findings
+        ],
         "plans": [one_plan(plan) for plan in proposed.plans],
     }
 
 
 def phase(planned: Phase, verbose: bool = False) -> dict[str, Any]:
     counted = {
-        "name": planned.name, "steps": len(planned.steps), "files": planned.files, "bytes": planned.bytes,
-    }  # fmt: skip
+        "name": planned.name,
+        "steps": len(planned.steps),
+        "files": planned.files,
+        "bytes": planned.bytes,
+    }
     if not verbose:
         return counted
     details = [
-        {"name": s.name, "kind": s.kind, "does": redact(s.describe()), "files": s.files, "bytes": s.bytes}
+        {
+            "name": s.name,
+            "kind": s.kind,
+            "does": redact(s.describe()),
+            "files": s.files,
+            "bytes": s.bytes,
+        }
         for s in planned.steps
     ]
     return {**counted, "details": details}
@@ -69,33 +84,54 @@ def waves(proposed: Proposal) -> list[tuple[str, ...]]:
     from stateshift import migration
 
     planned = {plan.job for plan in proposed.plans}
-    named = (tuple(job.name for job in wave if job.name in planned) for wave in migration.waves(proposed.spec))
+    named = (
+        tuple(job.name for job in wave if job.name in planned)
+        for wave in migration.waves(proposed.spec)
+    )
     return [wave for wave in named if wave]
 
 
 def cuts(proposed: Proposal) -> list[dict[str, Any]]:
-    """Which of the jobs are stopped at one cut, by the spec's dataflow; `stops` are those that the run itself stops,
-    `blind` those that are stopped whether they have read what the others wrote or not: nobody can ask them, or they
-    feed each other (`ring`)."""
+    """Which of the jobs are stopped at one cut, by the spec's dataflow; `stops` are those that the
+    run itself stops, `blind` those that are stopped whether they have read what the others wrote or
+    not: nobody can ask them, or they feed each other (`ring`).
+    """
     from stateshift import migration
 
     spec = proposed.spec
     stops = [plan.job for plan in proposed.plans if plan.purpose == "halt"]
     return [
-        {"jobs": list(cut.jobs), "order": [list(part) for part in cut.order], "ring": list(cut.ring),
-         "joints": [list(ends) for ends in cut.joints], "between": list(cut.between),
-         "stops": [name for name in cut.jobs if name in stops],
-         "blind": [job.name for job in spec.jobs if job.name in stops and job.name not in cut.ring
-                   and any(job.name in part for part in cut.order[1:]) and not migration.reads_out(spec, job)]}
+        {
+            "jobs": list(cut.jobs),
+            "order": [list(part) for part in cut.order],
+            "ring": list(cut.ring),
+            "joints": [list(ends) for ends in cut.joints],
+            "between": list(cut.between),
+            "stops": [name for name in cut.jobs if name in stops],
+            "blind": [
+                job.name
+                for job in spec.jobs
+                if job.name in stops
+                and job.name not in cut.ring
+                and any(job.name in part for part in cut.order[1:])
+                and not migration.reads_out(spec, job)
+            ],
+        }
         for cut in migration.cuts_of(spec, [plan.job for plan in proposed.plans])
-    ]  # fmt: skip
+    ]
 
 
 def estimate(proposed: Proposal) -> dict[str, Any] | None:
-    """Waves follow each other, and a job is down while its own is under way. None where no plan has steps."""
+    """Waves follow each other, and a job is down while its own is under way. None where no plan
+    has steps.
+    """
     seconds, down, basis = 0.0, [0.0], None
     for wave in waves(proposed):
-        told = [plan.estimate for plan in proposed.plans if plan.job in wave and plan.estimate and plan.phases]
+        told = [
+            plan.estimate
+            for plan in proposed.plans
+            if plan.job in wave and plan.estimate and plan.phases
+        ]
         seconds += sum(one.seconds for one in told)
         down.append(sum(one.downtime_seconds for one in told))
         basis = next((one.basis for one in told), basis)
@@ -104,7 +140,7 @@ def estimate(proposed: Proposal) -> dict[str, Any] | None:
     return {"seconds": round(seconds, 2), "downtime_seconds": round(max(down), 2), "basis": basis}
 
 
-# ---- runs -------------------------------------------------------------------------------------------------------
+# ---- runs ----------------------------------------------------------------------------------------
 
 
 def run(told: Report, workdir: str, held: bool = False) -> dict[str, Any]:
@@ -144,7 +180,9 @@ def status(
 
 
 def at_work(live: Live | None) -> dict[str, Any] | None:
-    """What the process at work is at, and what is still to be brought of each job that it follows."""
+    """What the process at work is at, and what is still to be brought of each job that it
+    follows.
+    """
     if live is None:
         return None
     told = plain.to_plain(live)
@@ -165,13 +203,17 @@ def _failure(failed: FailureReport | None) -> dict[str, Any] | None:
 
 
 def shown_state(state: str, held: bool) -> str:
-    """A run that its journal leaves at work, and no process works on, was killed: it is to be resumed."""
+    """A run that its journal leaves at work, and no process works on, was killed: it is to be
+    resumed.
+    """
     return "interrupted" if state == "running" and not held else state
 
 
 def verdict(found: Verdict, report: Report, workdir: str) -> dict[str, Any]:
-    """`verify WORKDIR`, in the words of `verify LOCATION`; a finding here is a step whose evidence does not hold. A job
-    can restart from what a run has finished, at the epoch it was brought at; `epochs` has those of several jobs."""
+    """`verify WORKDIR`, in the words of `verify LOCATION`; a finding here is a step whose evidence
+    does not hold. A job can restart from what a run has finished, at the epoch it was brought at;
+    `epochs` has those of several jobs.
+    """
     broken = [
         {
             "level": "refuse",
@@ -184,7 +226,10 @@ def verdict(found: Verdict, report: Report, workdir: str) -> dict[str, Any]:
         }
         for b in found.broken
     ]
-    notes = [{"level": "note", "message": redact(n), "path": None, "offset": None, "hint": None} for n in found.notes]
+    notes = [
+        {"level": "note", "message": redact(n), "path": None, "offset": None, "hint": None}
+        for n in found.notes
+    ]
     return {
         "holds": not found.broken,
         "restartable": found.finished and not found.broken,

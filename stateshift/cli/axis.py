@@ -1,4 +1,6 @@
-"""The axis of time below a picture: from when to when, in which unit, and where its ticks are. Pure."""
+"""The axis of time below a picture: from when to when, in which unit, and where its ticks are.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,20 @@ from dataclasses import dataclass
 from stateshift.report import JobReport, Report
 
 TICKS_MAX = 6
-UNITS = (("days", 86400.0, 3 * 86400.0), ("hours", 3600.0, 3 * 3600.0), ("minutes", 60.0, 180.0), ("seconds", 1.0, 0.0))
+UNITS = (
+    ("days", 86400.0, 3 * 86400.0),
+    ("hours", 3600.0, 3 * 3600.0),
+    ("minutes", 60.0, 180.0),
+    ("seconds", 1.0, 0.0),
+)
 STEPS = {"days": (1, 2, 5), "hours": (1, 2, 3, 6, 12), "minutes": (1, 2, 5, 10, 15, 30)}
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """`start`, `end` and `zero` are in seconds since the run began; what is written at the ticks counts from `zero`."""
+    """`start`, `end` and `zero` are in seconds since the run began; what is written at the ticks
+    counts from `zero`.
+    """
 
     start: float
     end: float
@@ -28,7 +37,9 @@ class Axis:
 
     @property
     def unit(self) -> tuple[str, float]:
-        return next((name, seconds) for name, seconds, least in UNITS if self.end - self.start >= least)
+        return next(
+            (name, seconds) for name, seconds, least in UNITS if self.end - self.start >= least
+        )
 
     def ticks(self) -> Iterator[tuple[float, str]]:
         """Where, and what is written there, in the axis' unit."""

@@ -1,4 +1,6 @@
-"""`stateshift convert`: another state store provider, codec or checkpoint format, or another version of Flink."""
+"""`stateshift convert`: another state store provider, codec or checkpoint format, or another
+version of Flink.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,27 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
-from stateshift.cli.shortcut import Asked, Fork, Source, To, Waive, WorkdirHere, carry, ending, one_job
+from stateshift.cli.options import (
+    WORKDIRS,
+    FleetOf,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    Yes,
+)
+from stateshift.cli.shortcut import (
+    Asked,
+    Fork,
+    Source,
+    To,
+    Waive,
+    WorkdirHere,
+    carry,
+    ending,
+    one_job,
+)
 from stateshift.cli.terminal import Terminal
 
 EPILOG = ending(
@@ -20,13 +41,23 @@ def command(
     context: typer.Context,
     source: Source,
     to: To,
-    provider: Annotated[str | None, typer.Option("--provider", metavar="P", help="hdfs-backed or rocksdb.")] = None,
-    codec: Annotated[str | None, typer.Option("--codec", metavar="C", help="lz4, zstd, snappy or lzf.")] = None,
+    provider: Annotated[
+        str | None, typer.Option("--provider", metavar="P", help="hdfs-backed or rocksdb.")
+    ] = None,
+    codec: Annotated[
+        str | None, typer.Option("--codec", metavar="C", help="lz4, zstd, snappy or lzf.")
+    ] = None,
     checkpoint_format: Annotated[
-        str | None, typer.Option("--checkpoint-format", metavar="V", help="v1, for a Spark that knows no other.")
+        str | None,
+        typer.Option(
+            "--checkpoint-format", metavar="V", help="v1, for a Spark that knows no other."
+        ),
     ] = None,
     flink: Annotated[
-        str | None, typer.Option("--flink", metavar="V", help="Of a savepoint: the Flink that is to read it, as 1.20.")
+        str | None,
+        typer.Option(
+            "--flink", metavar="V", help="Of a savepoint: the Flink that is to read it, as 1.20."
+        ),
     ] = None,
     waive: Waive = None,
     fork: Fork = False,
@@ -41,10 +72,18 @@ def command(
 ) -> int:
     """Write state for another provider, codec or format.
 
-    The checkpoint says what it is kept in: the job needs no other configuration. A savepoint's metadata is written for
-    another Flink with --flink."""
-    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
-    wanted = {"provider": provider, "codec": codec, "checkpoint_format": checkpoint_format, "flink": flink}
+    The checkpoint says what it is kept in: the job needs no other configuration. A savepoint's
+    metadata is written for another Flink with --flink.
+    """
+    asked = Asked(
+        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
+    )
+    wanted = {
+        "provider": provider,
+        "codec": codec,
+        "checkpoint_format": checkpoint_format,
+        "flink": flink,
+    }
     given = {key: value for key, value in wanted.items() if value is not None}
     job = one_job(source, to, [{"kind": "convert", **given}], waive, fork)
     return carry(asked, [job])

@@ -1,4 +1,5 @@
-"""What changed over the time of a run, as curves below each other: bytes brought, and what was left to bring. Pure.
+"""What changed over the time of a run, as curves below each other: bytes brought, and what was left
+to bring. Pure.
 
 A curve has as many points as can be told apart, however many rounds there were.
 """
@@ -22,7 +23,9 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """`points` are percents of the axis' length, and values; the highest value reaches the panel's top."""
+    """`points` are percents of the axis' length, and values; the highest value reaches the
+    panel's top.
+    """
 
     title: str
     kind: str
@@ -33,7 +36,12 @@ class Curve:
 def curves(job: JobReport, axis: Axis) -> Iterator[Curve]:
     brought = _added_up(job)
     if brought and brought[-1][1]:
-        yield Curve("bytes brought, added up", "brought", _placed([*brought, (axis.end, brought[-1][1])], axis), size)
+        yield Curve(
+            "bytes brought, added up",
+            "brought",
+            _placed([*brought, (axis.end, brought[-1][1])], axis),
+            size,
+        )
     bytes_left = _steps(job, lambda one: one.left_bytes, axis)
     if bytes_left:
         yield Curve("left to bring, after each round", "left", bytes_left, size)
@@ -44,7 +52,10 @@ def curves(job: JobReport, axis: Axis) -> Iterator[Curve]:
 
 def _added_up(job: JobReport) -> list[Point]:
     """Evenly within each round and phase."""
-    moved: list[RoundReport | PhaseReport] = [*job.rounds, *(p for p in job.phases if p.name in BROUGHT)]
+    moved: list[RoundReport | PhaseReport] = [
+        *job.rounds,
+        *(p for p in job.phases if p.name in BROUGHT),
+    ]
     changes = []
     for one in moved:
         seconds = max(one.seconds, 0.001)
@@ -58,9 +69,15 @@ def _added_up(job: JobReport) -> list[Point]:
     return found
 
 
-def _steps(job: JobReport, left_of: Callable[[RoundReport], float | None], axis: Axis) -> tuple[Point, ...]:
-    """What a round has left stays until the next one's end; the last of it, until it was brought with the job down."""
-    known = [(one.start + one.seconds, left) for one in job.rounds if (left := left_of(one)) is not None]
+def _steps(
+    job: JobReport, left_of: Callable[[RoundReport], float | None], axis: Axis
+) -> tuple[Point, ...]:
+    """What a round has left stays until the next one's end; the last of it, until it was brought
+    with the job down.
+    """
+    known = [
+        (one.start + one.seconds, left) for one in job.rounds if (left := left_of(one)) is not None
+    ]
     if not known:
         return ()
     copies = [p.start + p.seconds for p in job.phases if p.name == "copy" and p.done == p.steps]
@@ -72,7 +89,9 @@ def _steps(job: JobReport, left_of: Callable[[RoundReport], float | None], axis:
 
 
 def _placed(points: Iterable[Point], axis: Axis) -> tuple[Point, ...]:
-    """On the axis, and of those that nobody could tell apart the first, the lowest, the highest and the last."""
+    """On the axis, and of those that nobody could tell apart the first, the lowest, the highest
+    and the last.
+    """
     placed = [(axis.at(at), value) for at, value in points]
     found: list[Point] = []
     for _, group in groupby(placed, lambda point: int(point[0] / FINEST)):
@@ -84,7 +103,9 @@ def _placed(points: Iterable[Point], axis: Axis) -> tuple[Point, ...]:
 
 def panel(curve: Curve, top: float) -> str:
     highest = max(value for _, value in curve.points)
-    scaled = [f"{at:.2f},{PANEL * (1 - value / (highest or 1.0)):.1f}" for at, value in curve.points]
+    scaled = [
+        f"{at:.2f},{PANEL * (1 - value / (highest or 1.0)):.1f}" for at, value in curve.points
+    ]
     first, last = (f"{curve.points[n][0]:.2f},{PANEL}" for n in (0, -1))
     drawn = (
         tag("polygon", points=" ".join((first, *scaled, last)), class_=f"area {curve.kind}"),
@@ -97,6 +118,14 @@ def panel(curve: Curve, top: float) -> str:
         tag("text", said(curve.title), x="0%", y=top - 9, class_="title"),
         tag("text", curve.told(highest), x=-8, y=top + 5, class_="end small"),
         tag("text", "0", x=-8, y=bottom + 3, class_="end small"),
-        tag("svg", *drawn, x="0", y=top, width="100%", height=PANEL, viewBox=f"0 0 100 {PANEL}",
-            preserveAspectRatio="none"),
-    )  # fmt: skip
+        tag(
+            "svg",
+            *drawn,
+            x="0",
+            y=top,
+            width="100%",
+            height=PANEL,
+            viewBox=f"0 0 100 {PANEL}",
+            preserveAspectRatio="none",
+        ),
+    )

@@ -12,10 +12,17 @@ from stateshift.cli.terminal import Terminal
 EPILOG = epilog(
     "stateshift diff hdfs://old:8020/checkpoints/orders s3://new/checkpoints/orders\n"
     "stateshift diff orders moved/orders --show 5",
-    2, 3, 4, 5, 6, 7,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
     e0="both hold the same entries",
-    e4="no image, or they hold what cannot be compared", e5="they differ", e7="the fleet failed",
-)  # fmt: skip
+    e4="no image, or they hold what cannot be compared",
+    e5="they differ",
+    e7="the fleet failed",
+)
 
 
 def command(
@@ -23,7 +30,8 @@ def command(
     a: Annotated[str, typer.Argument(metavar="A", help="An image: a URL or a local path.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
     show: Annotated[
-        int, typer.Option("--show", metavar="N", min=0, help="Show so many differences of each store.")
+        int,
+        typer.Option("--show", metavar="N", min=0, help="Show so many differences of each store."),
     ] = 0,
     fleet: FleetOf = None,
     json: Json = False,
@@ -31,8 +39,10 @@ def command(
 ) -> int | None:
     """Two images compared, entry by entry.
 
-    Added is what only B has, removed what only A has. Numbers of shards, files, codecs and state store providers
-    make no difference: two images are equal when their entries are. A fleet may read them."""
+    Added is what only B has, removed what only A has. Numbers of shards, files, codecs and state
+    store providers make no difference: two images are equal when their entries are. A fleet may
+    read them.
+    """
     from stateshift import look
     from stateshift.cli import as_json, render_diff
     from stateshift.cli.manned import manned

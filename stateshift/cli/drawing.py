@@ -8,8 +8,9 @@
                  left to bring, and the downtime for it            what each round left, as steps
                the downtime is a band through all of it, what somebody steered a line
 
-Across, places are percents of a width that the page decides; down, they are pixels. So text keeps its size on every
-screen. However many rounds there were, what is drawn is bounded: bars that nobody could tell apart become one.
+Across, places are percents of a width that the page decides; down, they are pixels. So text keeps
+its size on every screen. However many rounds there were, what is drawn is bounded: bars that nobody
+could tell apart become one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from stateshift.report import JobReport, PhaseReport, RoundReport, SteeredReport
 
 LANE, BAR, ROW, BELOW = 24, 14, 18, 40
 TITLE = 34  # above a panel
-# In percents of the width: what is narrower is drawn together with its neighbours, and where a text finds room.
+# In percents of the width: what is narrower is drawn together with its neighbours, and where a text
+# finds room.
 FINEST, ROOM_FOR_NUMBER, ROOM_FOR_SPAN, ROOM_FOR_MARK = 0.5, 5.0, 27.0, 6.0
 THINNEST = 0.15  # what happened is never invisible
 SMALL = 0.25  # of the run's time: a downtime that is looked at closer
@@ -35,7 +37,7 @@ Stretch = tuple[float, float]
 T = TypeVar("T")
 
 
-# ---- pictures ---------------------------------------------------------------------------------------------------
+# ---- pictures ------------------------------------------------------------------------------------
 
 
 def strip(job: JobReport, axis: Axis) -> str:
@@ -47,7 +49,14 @@ def strip(job: JobReport, axis: Axis) -> str:
     down = _down(job, axis)
     if down is not None:
         bars.append(_bar(axis, *down, 2, "bar down", _down_told(job)))
-    return tag("svg", *bars, class_="strip", height=BAR + 4, role="img", aria_label=f"when {job.job} was moved")
+    return tag(
+        "svg",
+        *bars,
+        class_="strip",
+        height=BAR + 4,
+        role="img",
+        aria_label=f"when {job.job} was moved",
+    )
 
 
 def picture(job: JobReport, axis: Axis, steered: Sequence[SteeredReport] = ()) -> str:
@@ -61,11 +70,18 @@ def closer(job: JobReport, axis: Axis, steered: Sequence[SteeredReport] = ()) ->
     if down is None or down[1] - down[0] > SMALL * (axis.end - axis.start):
         return None
     margin = max((down[1] - down[0]) / 10, 0.01)
-    near = Axis(max(axis.start, down[0] - margin), min(axis.end, down[1] + margin), down[0], "since the job was down")
+    near = Axis(
+        max(axis.start, down[0] - margin),
+        min(axis.end, down[1] + margin),
+        down[0],
+        "since the job was down",
+    )
     return _drawn(job, near, steered, []) if near.end > near.start else None
 
 
-def _drawn(job: JobReport, axis: Axis, steered: Sequence[SteeredReport], below: Sequence[Curve]) -> str:
+def _drawn(
+    job: JobReport, axis: Axis, steered: Sequence[SteeredReport], below: Sequence[Curve]
+) -> str:
     marks = [(n, one) for n, one in enumerate(steered, 1) if axis.start <= one.start <= axis.end]
     top = 6 + ROW * (bool(marks) + (_down(job, axis) is not None))
     lanes = list(_lanes(job, axis, top))
@@ -78,7 +94,10 @@ def _drawn(job: JobReport, axis: Axis, steered: Sequence[SteeredReport], below: 
         *(panel(curve, lanes_end + TITLE + n * (TITLE + PANEL)) for n, curve in enumerate(below)),
         *_marks(marks, axis, top, bottom),
     )
-    label = f"{job.job}: when its phases were at work, what they brought, and when it was down, as in the tables"
+    label = (
+        f"{job.job}: when its phases were at work, what they brought, and when it was down, "
+        "as in the tables"
+    )
     return tag("svg", *parts, class_="picture", height=bottom + BELOW, role="img", aria_label=label)
 
 
@@ -96,35 +115,60 @@ def _band(job: JobReport, axis: Axis, bottom: float) -> Iterator[str]:
         return
     start, end = (axis.at(seconds) for seconds in down)
     right = (start + end) / 2 > 50
-    yield tag("rect", x=percent(start), y=ROW, width=percent(end - start), height=bottom - ROW, class_="band")
-    yield tag("text", _down_told(job), x=percent(end if right else start), y=ROW - 5,
-              class_="alarm end" if right else "alarm")  # fmt: skip
+    yield tag(
+        "rect",
+        x=percent(start),
+        y=ROW,
+        width=percent(end - start),
+        height=bottom - ROW,
+        class_="band",
+    )
+    yield tag(
+        "text",
+        _down_told(job),
+        x=percent(end if right else start),
+        y=ROW - 5,
+        class_="alarm end" if right else "alarm",
+    )
 
 
 def _down(job: JobReport, axis: Axis) -> tuple[float, float] | None:
     """From when to when, as far as the run knows."""
     if job.downtime_start is None:
         return None
-    return job.downtime_start, axis.end if job.downtime_seconds is None else job.downtime_start + job.downtime_seconds
+    return (
+        job.downtime_start,
+        axis.end if job.downtime_seconds is None else job.downtime_start + job.downtime_seconds,
+    )
 
 
 def _down_told(job: JobReport) -> str:
-    return "down since then" if job.downtime_seconds is None else f"down for {span(job.downtime_seconds)}"
+    return (
+        "down since then"
+        if job.downtime_seconds is None
+        else f"down for {span(job.downtime_seconds)}"
+    )
 
 
-def _marks(marks: list[tuple[int, SteeredReport]], axis: Axis, top: float, bottom: float) -> Iterator[str]:
+def _marks(
+    marks: list[tuple[int, SteeredReport]], axis: Axis, top: float, bottom: float
+) -> Iterator[str]:
     """A line where somebody steered, with its number in the table."""
     for group in _neighbours(marks, axis, lambda mark: (mark[1].start, mark[1].start), FINEST):
         at = percent(axis.at(group[0][1].start))
-        told = said("; ".join(f"{span(one.start)}: {one.what} {one.value}".strip() for _, one in group[:9]))
+        told = said(
+            "; ".join(f"{span(one.start)}: {one.what} {one.value}".strip() for _, one in group[:9])
+        )
         yield tag("line", tag("title", told), x1=at, x2=at, y1=top - 4, y2=bottom, class_="mark")
-    for group in _neighbours(marks, axis, lambda mark: (mark[1].start, mark[1].start), ROOM_FOR_MARK):
+    for group in _neighbours(
+        marks, axis, lambda mark: (mark[1].start, mark[1].start), ROOM_FOR_MARK
+    ):
         (first, one), (last, _) = group[0], group[-1]
         told = str(first) if first == last else f"{first}–{last}"
         yield tag("text", told, x=percent(axis.at(one.start)), y=top - 8, class_="mid steer")
 
 
-# ---- lanes ------------------------------------------------------------------------------------------------------
+# ---- lanes ---------------------------------------------------------------------------------------
 
 
 def _lanes(job: JobReport, axis: Axis, top: float) -> Iterator[str]:
@@ -148,7 +192,9 @@ def _lane(name: str, top: float, drawn: Iterable[str]) -> str:
 
 
 def _round_bars(rounds: Sequence[RoundReport], undone: bool, axis: Axis, y: float) -> Iterator[str]:
-    for group in _neighbours(rounds, axis, lambda one: (one.start, one.start + one.seconds), FINEST):
+    for group in _neighbours(
+        rounds, axis, lambda one: (one.start, one.start + one.seconds), FINEST
+    ):
         first, last = group[0], group[-1]
         end = last.start + last.seconds
         files, count = sum(one.files for one in group), sum(one.bytes for one in group)
@@ -158,8 +204,13 @@ def _round_bars(rounds: Sequence[RoundReport], undone: bool, axis: Axis, y: floa
         yield _bar(axis, first.start, end, y, kind, told)
         if first is last and axis.at(end) - axis.at(first.start) >= ROOM_FOR_NUMBER:
             middle = (axis.at(end) + axis.at(first.start)) / 2
-            yield tag("text", str(first.number), x=percent(middle), y=y + 11,
-                      class_="mid" if undone else "mid inside")  # fmt: skip
+            yield tag(
+                "text",
+                str(first.number),
+                x=percent(middle),
+                y=y + 11,
+                class_="mid" if undone else "mid inside",
+            )
 
 
 def _phase_bar(phase: PhaseReport, undone: bool, axis: Axis, y: float) -> Iterator[str]:
@@ -174,7 +225,9 @@ def _phase_bar(phase: PhaseReport, undone: bool, axis: Axis, y: float) -> Iterat
         place, where = left, "end before"
     else:
         place, where = right, "end before inside" if kind == "bar" else "end before"
-    words = "undone" if undone else span(phase.seconds) if whole else f"{phase.done} of {phase.steps}"
+    words = (
+        "undone" if undone else span(phase.seconds) if whole else f"{phase.done} of {phase.steps}"
+    )
     yield tag("text", words, x=percent(place), y=y + 11, class_=where)
 
 
@@ -185,11 +238,20 @@ def _when(start: float, end: float) -> str:
 def _bar(axis: Axis, start: float, end: float, y: float, kind: str, told: str) -> str:
     left, right = axis.at(start), axis.at(end)
     width = max(THINNEST, right - left)
-    return tag("rect", tag("title", said(told)), x=percent(min(left, 100 - width)), y=y, width=percent(width),
-               height=BAR, class_=kind)  # fmt: skip
+    return tag(
+        "rect",
+        tag("title", said(told)),
+        x=percent(min(left, 100 - width)),
+        y=y,
+        width=percent(width),
+        height=BAR,
+        class_=kind,
+    )
 
 
-def _neighbours(ones: Iterable[T], axis: Axis, stretch: Callable[[T], Stretch], least: float) -> Iterator[list[T]]:
+def _neighbours(
+    ones: Iterable[T], axis: Axis, stretch: Callable[[T], Stretch], least: float
+) -> Iterator[list[T]]:
     """Those that lie within a part of the axis that is narrower than `least`, together."""
     group: list[T] = []
     for one in ones:

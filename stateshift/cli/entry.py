@@ -1,4 +1,6 @@
-"""From argv to an exit code: settings, the commands, and what is left to be said when one of them fails."""
+"""From argv to an exit code: settings, the commands, and what is left to be said when one of
+them fails.
+"""
 
 from __future__ import annotations
 
@@ -50,14 +52,38 @@ if TYPE_CHECKING:
     from stateshift.migration import Doors
 
 _MODULES = (
-    inspect, verify, export, diff, plan, apply, resume, rollback, status, runs,
-    cutover, pause, throttle,
-    compact, repartition, rewind, fork, convert, rename, split, merge, evolve, gather, repair,
-    reconfigure, uid, schema,
-)  # fmt: skip
+    inspect,
+    verify,
+    export,
+    diff,
+    plan,
+    apply,
+    resume,
+    rollback,
+    status,
+    runs,
+    cutover,
+    pause,
+    throttle,
+    compact,
+    repartition,
+    rewind,
+    fork,
+    convert,
+    rename,
+    split,
+    merge,
+    evolve,
+    gather,
+    repair,
+    reconfigure,
+    uid,
+    schema,
+)
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
 
-# The error of an argument that does not fit; which package it comes from depends on typer's version.
+# The error of an argument that does not fit; which package it comes from depends on typer's
+# version.
 Usage: Any = typer.BadParameter.__mro__[2]
 
 EPILOG = """\b
@@ -84,25 +110,34 @@ Exit codes: 0 done, 1 a bug of ours, 2 request, 3 format, 4 plan, 5 verify,
 
 
 def enter(argv: Sequence[str] | None, doors: Doors | None) -> int | None:
-    """Run the command that `argv` names; everything it raises has become text and an exit code on return."""
-    # A listing makes tens of thousands of small values at once, none of them garbage: collecting every seven hundred
-    # costs a fifth of an inspection.
+    """Run the command that `argv` names; everything it raises has become text and an exit code
+    on return.
+    """
+    # A listing makes tens of thousands of small values at once, none of them garbage: collecting
+    # every seven hundred costs a fifth of an inspection.
     gc.set_threshold(50_000, 20, 20)
     arguments = list(sys.argv[1:] if argv is None else argv)
     terminal = Terminal(doors, json="--json" in arguments, arguments=tuple(arguments))
     try:
         with _sigterm_is_ctrl_c():
             answer = _app(arguments)(
-                args=arguments, prog_name="stateshift", standalone_mode=False, obj=terminal,
+                args=arguments,
+                prog_name="stateshift",
+                standalone_mode=False,
+                obj=terminal,
                 default_map=_defaults(arguments),
-            )  # fmt: skip
+            )
     except Usage as error:
         return _refused(error, terminal)
     except BrokenPipeError:
-        # Nobody reads any more (`… | head`). Python would complain once more when it flushes at exit.
+        # Nobody reads any more (`… | head`). Python would complain once more when it flushes at
+        # exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except (Exception, KeyboardInterrupt) as error:  # before a command began; commands tell their own
+    except (
+        Exception,
+        KeyboardInterrupt,
+    ) as error:  # before a command began; commands tell their own
         from stateshift.cli.failing import tell
 
         return tell(error, terminal)
@@ -110,11 +145,17 @@ def enter(argv: Sequence[str] | None, doors: Doors | None) -> int | None:
 
 
 def _app(arguments: Sequence[str]) -> typer.Typer:
-    # Help is plain text, the same at a terminal and in a pipe: it is printed before a coloured one is imported.
-    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True,
-                      context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100})  # fmt: skip
+    # Help is plain text, the same at a terminal and in a pipe: it is printed before a coloured one
+    # is imported.
+    app = typer.Typer(
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
+    )
     app.callback(epilog=EPILOG)(_top)
-    # Options are put together anew by each process: where it is clear which command is meant, only its own.
+    # Options are put together anew by each process: where it is clear which command is meant, only
+    # its own.
     for name in (arguments[0],) if arguments and arguments[0] in COMMANDS else COMMANDS:
         module = COMMANDS[name]
         app.command(name, epilog=module.EPILOG)(_told(module.command))
@@ -128,9 +169,13 @@ def _version(wanted: bool) -> None:
 
 
 def _top(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")
+    ] = False,
 ) -> None:
-    """Move the state of running streaming jobs between clusters: planned, verified, resumable, reversible."""
+    """Move the state of running streaming jobs between clusters: planned, verified, resumable,
+    reversible.
+    """
 
 
 def _told(command: Callable[..., int | None]) -> Callable[..., int | None]:
@@ -173,9 +218,13 @@ def _bound_memory(text: str | None) -> None:
     try:
         size = bounds.DEFAULT if text is None else bytes_of(text)
         if size < bounds.LEAST:
-            raise ValueError(f"{text!r} is less than the {bounds.LEAST >> 20} MiB that we need ourselves")
+            raise ValueError(
+                f"{text!r} is less than the {bounds.LEAST >> 20} MiB that we need ourselves"
+            )
     except ValueError as error:
-        raise SpecError((Complaint("STATESHIFT_MEMORY", str(error)),), hint="STATESHIFT_MEMORY=1GiB") from None
+        raise SpecError(
+            (Complaint("STATESHIFT_MEMORY", str(error)),), hint="STATESHIFT_MEMORY=1GiB"
+        ) from None
     bounds.set_total(size)
 
 
@@ -189,7 +238,9 @@ def _refused(error: Any, terminal: Terminal) -> int:
 
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "stateshift"
-    return tell(SpecError((Complaint(command, error.format_message()),), hint=f"{command} --help"), terminal)
+    return tell(
+        SpecError((Complaint(command, error.format_message()),), hint=f"{command} --help"), terminal
+    )
 
 
 @contextmanager

@@ -7,13 +7,34 @@ from typing import Annotated, Any
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
-from stateshift.cli.shortcut import Asked, Fork, Source, To, Waive, WorkdirHere, carry, ending, one_job, pairs
+from stateshift.cli.options import (
+    WORKDIRS,
+    FleetOf,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    Yes,
+)
+from stateshift.cli.shortcut import (
+    Asked,
+    Fork,
+    Source,
+    To,
+    Waive,
+    WorkdirHere,
+    carry,
+    ending,
+    one_job,
+    pairs,
+)
 from stateshift.cli.terminal import Terminal
 
 EPILOG = ending(
     "stateshift evolve /data/orders --to /data/orders-2 --add max:integer --widen total=long\n"
-    "stateshift evolve /data/orders --to /data/orders-2 --operator 1 --add last:string=none@count --drop spare"
+    "stateshift evolve /data/orders --to /data/orders-2 --operator 1 --add "
+    "last:string=none@count --drop spare"
 )
 
 
@@ -21,36 +42,53 @@ def command(
     context: typer.Context,
     source: Source,
     to: To,
-    operator: Annotated[str, typer.Option("--operator", metavar="ID", help="The stateful operator.")] = "0",
+    operator: Annotated[
+        str, typer.Option("--operator", metavar="ID", help="The stateful operator.")
+    ] = "0",
     store: Annotated[
         list[str] | None,
         typer.Option(
-            "--store", metavar="NAME", help="Its store, as `inspect --entries` calls it; several times. [default]"
+            "--store",
+            metavar="NAME",
+            help="Its store, as `inspect --entries` calls it; several times. [default]",
         ),
     ] = None,
     add: Annotated[
         list[str] | None,
-        typer.Option("--add", metavar="NAME:TYPE[=DEFAULT][@AFTER]", help="A column more, null where nothing is said."),
+        typer.Option(
+            "--add",
+            metavar="NAME:TYPE[=DEFAULT][@AFTER]",
+            help="A column more, null where nothing is said.",
+        ),
     ] = None,
     widen: Annotated[
-        list[str] | None, typer.Option("--widen", metavar="NAME=TYPE", help="A wider type, such as long for integer.")
+        list[str] | None,
+        typer.Option(
+            "--widen", metavar="NAME=TYPE", help="A wider type, such as long for integer."
+        ),
     ] = None,
     rename: Annotated[
-        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="Another name for a column.")
+        list[str] | None,
+        typer.Option("--rename", metavar="OLD=NEW", help="Another name for a column."),
     ] = None,
-    drop: Annotated[list[str] | None, typer.Option("--drop", metavar="NAME", help="A column less.")] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option("--drop", metavar="NAME", help="A column less.")
+    ] = None,
     nullable: Annotated[
         list[str] | None,
         typer.Option("--nullable", metavar="NAME", help="It may be null from now on; * for all."),
     ] = None,
     widen_key: Annotated[
-        list[str] | None, typer.Option("--widen-key", metavar="NAME=TYPE", help="The same for a column of the key.")
+        list[str] | None,
+        typer.Option("--widen-key", metavar="NAME=TYPE", help="The same for a column of the key."),
     ] = None,
     rename_key: Annotated[
-        list[str] | None, typer.Option("--rename-key", metavar="OLD=NEW", help="The same for a column of the key.")
+        list[str] | None,
+        typer.Option("--rename-key", metavar="OLD=NEW", help="The same for a column of the key."),
     ] = None,
     nullable_key: Annotated[
-        list[str] | None, typer.Option("--nullable-key", metavar="NAME", help="The same for a column of the key.")
+        list[str] | None,
+        typer.Option("--nullable-key", metavar="NAME", help="The same for a column of the key."),
     ] = None,
     waive: Waive = None,
     fork: Fork = False,
@@ -65,10 +103,14 @@ def command(
 ) -> int:
     """Change the columns of a state, where Spark refuses to.
 
-    For a job whose query has an aggregate more, a wider column, or one less; or for another Spark, which takes a column
-    for one that may be null that the last one took for one that may not. What is added holds its default for every
-    key that is there already. Columns inside of a struct are written with dots."""
-    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
+    For a job whose query has an aggregate more, a wider column, or one less; or for another Spark,
+    which takes a column for one that may be null that the last one took for one that may not. What
+    is added holds its default for every key that is there already. Columns inside of a struct are
+    written with dots.
+    """
+    asked = Asked(
+        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
+    )
     wanted: dict[str, Any] = {
         "add": [column_of(text) for text in add or ()],
         "widen": pairs("--widen", "NAME=…", widen),
@@ -85,8 +127,9 @@ def command(
 
 
 def column_of(text: str) -> dict[str, Any]:
-    """NAME:TYPE[=DEFAULT][@AFTER]; a default is JSON, or else the text itself: of a string, a number is one, too. In
-    quotes it may hold an @."""
+    """NAME:TYPE[=DEFAULT][@AFTER]; a default is JSON, or else the text itself: of a string, a
+    number is one, too. In quotes it may hold an @.
+    """
     name, colon, rest = text.partition(":")
     rest, at, after = rest.partition("@") if "=" not in rest else _last(rest, "@")
     if rest.count('"') % 2:  # that @ was inside of the quotes

@@ -1,10 +1,12 @@
-"""Errors become text here and nowhere else: `error: fact`, `hint: way out`, and the exit code of their class.
+"""Errors become text here and nowhere else: `error: fact`, `hint: way out`, and the exit code of
+their class.
 
-    StateshiftError    its own exit code; a SpecError lists every complaint
-    MemoryError        3, as TooLarge: what is read is larger than this machine, or its limits, can hold
-    OSError            6, as a StorageError: a disk that is full, a file that may not be written
-    Ctrl-C             130
-    anything else      1, a bug of ours: the traceback is kept in a file
+    StateshiftError  its own exit code; a SpecError lists every complaint
+    MemoryError      3, as TooLarge: what is read is larger than this machine, or its limits, can
+                     hold
+    OSError          6, as a StorageError: a disk that is full, a file that may not be written
+    Ctrl-C           130
+    anything else    1, a bug of ours: the traceback is kept in a file
 
 With `--json` the same is one document on stdout.
 """
@@ -17,15 +19,28 @@ from typing import Any
 from stateshift.cli import as_json
 from stateshift.cli.terminal import Terminal
 from stateshift.cli.text import Block, Line
-from stateshift.errors import Complaint, Interrupted, PlanError, SpecError, StateshiftError, StorageError, TooLarge
+from stateshift.errors import (
+    Complaint,
+    Interrupted,
+    PlanError,
+    SpecError,
+    StateshiftError,
+    StorageError,
+    TooLarge,
+)
 from stateshift.storage.locations import redact
 
 LONGEST = 80
-_MEMORY = "a smaller bound refuses earlier, and by name: STATESHIFT_MEMORY=256MiB; --parallel 1 takes less at once"
+_MEMORY = (
+    "a smaller bound refuses earlier, and by name: STATESHIFT_MEMORY=256MiB; --parallel "
+    "1 takes less at once"
+)
 
 
 def tell(caught: BaseException, terminal: Terminal, document: dict[str, Any] | None = None) -> int:
-    """Say what went wrong; the exit code. `document` takes the place of the plain error's where more is known."""
+    """Say what went wrong; the exit code. `document` takes the place of the plain error's where
+    more is known.
+    """
     error = ours(caught)
     if error is None:
         error = _bug(caught)
@@ -36,7 +51,9 @@ def tell(caught: BaseException, terminal: Terminal, document: dict[str, Any] | N
 
 
 def _document(terminal: Terminal, document: dict[str, Any]) -> None:
-    """The error's document; where stdout itself is what failed (a full disk), stderr and the exit code have to do."""
+    """The error's document; where stdout itself is what failed (a full disk), stderr and the
+    exit code have to do.
+    """
     try:
         terminal.document(document)
     except BrokenPipeError:
@@ -55,7 +72,9 @@ def ours(caught: BaseException) -> StateshiftError | None:
         case KeyboardInterrupt():
             return Interrupted("interrupted; nothing was changed")
         case OSError() if caught.filename is not None:
-            return StorageError(f"{caught.strerror or caught}: {caught.filename}", location=str(caught.filename))
+            return StorageError(
+                f"{caught.strerror or caught}: {caught.filename}", location=str(caught.filename)
+            )
         case OSError() if caught.errno is not None:
             return StorageError(caught.strerror or str(caught))
     return None
@@ -64,10 +83,15 @@ def ours(caught: BaseException) -> StateshiftError | None:
 def described(error: StateshiftError) -> Iterator[Block]:
     """The error as it is shown on stderr."""
     if isinstance(error, SpecError) and len(error.complaints) > 1:
-        yield Line(f"error: {_file(error)}the request is not valid, for {len(error.complaints)} reasons", "bad")
+        yield Line(
+            f"error: {_file(error)}the request is not valid, for {len(error.complaints)} reasons",
+            "bad",
+        )
         yield from (Line(_complaint(complaint), indent=2) for complaint in error.complaints)
     elif isinstance(error, SpecError) and error.complaints:
-        yield Line(f"error: {_file(error)}{_complaint(error.complaints[0], bool(_file(error)))}", "bad")
+        yield Line(
+            f"error: {_file(error)}{_complaint(error.complaints[0], bool(_file(error)))}", "bad"
+        )
     else:
         yield Line(f"error: {_file(error)}{redact(str(error))}", "bad")
     if error.where.get("step"):
@@ -86,16 +110,26 @@ def _complaint(complaint: Complaint, in_file: bool = False) -> str:
     """`pointer: message (found …, expected …)`. What the message says already is not said again."""
     unsaid = complaint.found is not None and f"{complaint.found!r}" not in complaint.message
     found = f"found {_short(complaint.found)}" if unsaid else ""
-    expected = f"expected {complaint.expected}" if complaint.expected and not _pointed_out(complaint) else ""
+    expected = (
+        f"expected {complaint.expected}"
+        if complaint.expected and not _pointed_out(complaint)
+        else ""
+    )
     both = ", ".join(part for part in (found, expected) if part)
     pointer = complaint.pointer or ("" if in_file else "/")
-    return redact((f"{pointer}: " if pointer else "") + complaint.message + (f" ({both})" if both else ""))
+    return redact(
+        (f"{pointer}: " if pointer else "") + complaint.message + (f" ({both})" if both else "")
+    )
 
 
 def _pointed_out(complaint: Complaint) -> bool:
-    """Whether the message names the way out: the key that was meant, instead of all thirty that there are."""
+    """Whether the message names the way out: the key that was meant, instead of all thirty that
+    there are.
+    """
     message = complaint.message
-    unknown = message.startswith("unknown key ") and (", did you mean " in message or ", which belongs " in message)
+    unknown = message.startswith("unknown key ") and (
+        ", did you mean " in message or ", which belongs " in message
+    )
     return unknown or (complaint.expected or "") in message
 
 
@@ -125,7 +159,9 @@ def _keep(caught: BaseException) -> str:
 
     from stateshift import __version__
 
-    versions = f"stateshift {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    versions = (
+        f"stateshift {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    )
     lines = [versions, redact(" ".join(sys.argv)), "", *traceback.format_exception(caught)]
     descriptor, path = tempfile.mkstemp(prefix="stateshift-bug-", suffix=".txt")
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:

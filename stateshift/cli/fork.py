@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
+from stateshift.cli.options import (
+    WORKDIRS,
+    FleetOf,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    Yes,
+)
 from stateshift.cli.shortcut import Asked, Source, To, Waive, WorkdirHere, carry, ending, one_job
 from stateshift.cli.terminal import Terminal
 
@@ -28,5 +37,7 @@ def command(
     """Copy a checkpoint for another job, while its own goes on.
 
     The copy gets a query id of its own, so that idempotent sinks do not take it for the first."""
-    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
+    asked = Asked(
+        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
+    )
     return carry(asked, [one_job(source, to, [], waive, fork=True)])

@@ -26,7 +26,9 @@ def command(
 ) -> int:
     """Bring a Flink image together in one folder.
 
-    A checkpoint names files by their full paths, and shares them with others of its job: an incremental one, one with a
-    changelog, one with merged files. What comes out names only what lies beside it, and can lie anywhere."""
+    A checkpoint names files by their full paths, and shares them with others of its job: an
+    incremental one, one with a changelog, one with merged files. What comes out names only what
+    lies beside it, and can lie anywhere.
+    """
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
     return carry(asked, [one_job(source, to, [], waive, fork=False)], "flink")

@@ -18,26 +18,39 @@ EPILOG = epilog(
     "stateshift inspect s3://bucket/checkpoints/orders\n"
     "stateshift inspect /checkpoints/orders/offsets/79\n"
     "stateshift inspect /checkpoints/orders --entries --limit 5",
-    2, 3, 6,
-)  # fmt: skip
+    2,
+    3,
+    6,
+)
 
 
 def command(
     context: typer.Context,
     location: Location,
-    files: Annotated[bool, typer.Option("--files", help="List all files, and which of them a restart needs.")] = False,
-    entries: Annotated[bool, typer.Option("--entries", help="Show the first entries of every store.")] = False,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Entries shown of each store.")] = 20,
+    files: Annotated[
+        bool, typer.Option("--files", help="List all files, and which of them a restart needs.")
+    ] = False,
+    entries: Annotated[
+        bool, typer.Option("--entries", help="Show the first entries of every store.")
+    ] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="N", min=1, help="Entries shown of each store.")
+    ] = 20,
     uids: Annotated[
-        str | None, typer.Option("--uids", metavar="NAME,…", help="Look for operators with these names; and name them.")
+        str | None,
+        typer.Option(
+            "--uids", metavar="NAME,…", help="Look for operators with these names; and name them."
+        ),
     ] = None,
     json: Json = False,
     verbose: Verbose = False,
 ) -> int | None:
     """What is in an image, a workflow or a single file.
 
-    Tells engine, epochs, operators, stores, what a restart needs and what it does not, absolute paths inside, sources
-    and sinks, and what is wrong. A single file (an offset log, a commit, a delta, a snapshot) is decoded."""
+    Tells engine, epochs, operators, stores, what a restart needs and what it does not, absolute
+    paths inside, sources and sinks, and what is wrong. A single file (an offset log, a commit, a
+    delta, a snapshot) is decoded.
+    """
     from stateshift import look
     from stateshift.cli import as_json, render_survey
 
@@ -71,7 +84,9 @@ def command(
 
 
 def _first(shown: list[ShownEntry], limit: int) -> list[ShownEntry]:
-    """At most `limit` entries of each store: one more was asked for, to know whether there are more."""
+    """At most `limit` entries of each store: one more was asked for, to know whether there are
+    more.
+    """
     counts: dict[tuple[str, str], int] = {}
     kept = []
     for entry in shown:
@@ -83,21 +98,28 @@ def _first(shown: list[ShownEntry], limit: int) -> list[ShownEntry]:
 
 
 def _named(found: Survey, text: str) -> Survey:
-    """An operator that is known by the hash of its uid alone is called by it, where that is one of the names."""
+    """An operator that is known by the hash of its uid alone is called by it, where that is one
+    of the names.
+    """
     from stateshift.formats import uid
 
     names = {uid.flink_operator_id(name): name for name in names_in(text)}
     return replace(
         found,
         images=tuple(
-            replace(image, operators=tuple(replace(o, uid=o.uid or names.get(o.id)) for o in image.operators))
+            replace(
+                image,
+                operators=tuple(replace(o, uid=o.uid or names.get(o.id)) for o in image.operators),
+            )
             for image in found.images
         ),
     )
 
 
 def _names(found: Survey, text: str) -> list[dict[str, Any]]:
-    """Each name, where it would be, and whether it is there: as a directory, or as an operator's id."""
+    """Each name, where it would be, and whether it is there: as a directory, or as an operator's
+    id.
+    """
     from stateshift.formats import uid
 
     directories = {image.path for image in found.images}
@@ -107,7 +129,11 @@ def _names(found: Survey, text: str) -> list[dict[str, Any]]:
         directory = found.names.get(name) or uid.directory_name(name)
         flink = uid.flink_operator_id(name)
         rows.append(
-            {"name": name, "directory": directory, "flink_operator_id": flink,
-             "found": directory in directories or flink in ids}
-        )  # fmt: skip
+            {
+                "name": name,
+                "directory": directory,
+                "flink_operator_id": flink,
+                "found": directory in directories or flink in ids,
+            }
+        )
     return rows

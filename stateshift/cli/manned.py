@@ -1,4 +1,6 @@
-"""A fleet for a command that only looks. What Spark says goes to a file that is kept only if something went wrong."""
+"""A fleet for a command that only looks. What Spark says goes to a file that is kept only if
+something went wrong.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +43,8 @@ def manned(terminal: Terminal, master: str | None, places: Sequence[str]) -> Ite
     handle, log = tempfile.mkstemp(prefix="stateshift-fleet-", suffix=".log")
     os.close(handle)
     absolute = [locations.normal(place, os.getcwd()) for place in places]
-    with mustered(terminal.open_fleet(), master, absolute, Path(log), _Speaking(terminal), threading.Event()) as crew:
+    with mustered(
+        terminal.open_fleet(), master, absolute, Path(log), _Speaking(terminal), threading.Event()
+    ) as crew:
         yield crew
     os.unlink(log)

@@ -1,5 +1,7 @@
-"""What several commands take, said once. The names are those of the environment (`STATESHIFT_…`) and of the settings
-file, too. Registration reads these annotations: nothing heavy may be imported here."""
+"""What several commands take, said once. The names are those of the environment (`STATESHIFT_…`)
+and of the settings file, too. Registration reads these annotations: nothing heavy may be imported
+here.
+"""
 
 from __future__ import annotations
 
@@ -24,33 +26,60 @@ def names_in(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-Json = Annotated[bool, typer.Option("--json", envvar="STATESHIFT_JSON", help="One JSON document on stdout.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where nobody can be asked.")]
-Jobs = Annotated[
-    list[str] | None, typer.Option("--job", metavar="NAME", help="Only this job of the spec; several times.")
+Json = Annotated[
+    bool, typer.Option("--json", envvar="STATESHIFT_JSON", help="One JSON document on stdout.")
 ]
-WorkdirOf = Annotated[str, typer.Argument(metavar="WORKDIR", help="The workdir of a run (see: stateshift runs).")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask; needed where nobody can be asked.")
+]
+Jobs = Annotated[
+    list[str] | None,
+    typer.Option("--job", metavar="NAME", help="Only this job of the spec; several times."),
+]
+WorkdirOf = Annotated[
+    str, typer.Argument(metavar="WORKDIR", help="The workdir of a run (see: stateshift runs).")
+]
 Location = Annotated[str, typer.Argument(metavar="LOCATION", help="A URL or a local path.")]
 Workdirs = Annotated[
     str,
-    typer.Option("--workdirs", metavar="DIR", envvar="STATESHIFT_WORKDIRS", help="Where workdirs are made."),
+    typer.Option(
+        "--workdirs", metavar="DIR", envvar="STATESHIFT_WORKDIRS", help="Where workdirs are made."
+    ),
 ]
 Parallel = Annotated[
     int | None,
-    typer.Option("--parallel", metavar="N", min=1, max=256, envvar="STATESHIFT_PARALLEL",
-                 help="How many steps run at once, whatever the spec says."),
-]  # fmt: skip
+    typer.Option(
+        "--parallel",
+        metavar="N",
+        min=1,
+        max=256,
+        envvar="STATESHIFT_PARALLEL",
+        help="How many steps run at once, whatever the spec says.",
+    ),
+]
 Throttle = Annotated[
     str | None,
-    typer.Option("--throttle", metavar="RATE", envvar="STATESHIFT_THROTTLE", callback=_rate,
-                 help="At most so many bytes a second, read and written (50MB, 64MiB), whatever the spec says."),
-]  # fmt: skip
+    typer.Option(
+        "--throttle",
+        metavar="RATE",
+        envvar="STATESHIFT_THROTTLE",
+        callback=_rate,
+        help=(
+            "At most so many bytes a second, read and written (50MB, 64MiB), whatever the spec "
+            "says."
+        ),
+    ),
+]
 FleetOf = Annotated[
     str | None,
-    typer.Option("--fleet", metavar="MASTER", envvar="STATESHIFT_FLEET",
-                 help="Spread the work over a Spark's executors: local[N], spark://host:port, yarn, k8s://…"),
-]  # fmt: skip
+    typer.Option(
+        "--fleet",
+        metavar="MASTER",
+        envvar="STATESHIFT_FLEET",
+        help="Spread the work over a Spark's executors: local[N], spark://host:port, yarn, k8s://…",
+    ),
+]
 
 WORKDIRS = ".stateshift"
 
@@ -69,8 +98,9 @@ EXITS = {
 
 
 def epilog(example: str, *codes: int, **said: str) -> str:
-    """The end of a command's help: an example to paste, and its exit codes. `said` replaces a code's words (`e5=…`).
-    The \\b keeps the lines as they are."""
+    """The end of a command's help: an example to paste, and its exit codes. `said` replaces a
+    code's words (`e5=…`). The \\b keeps the lines as they are.
+    """
     lines = [f"  {code:<4} {said.get(f'e{code}', EXITS[code])}" for code in (0, *codes)]
     return (
         "\b\nExample:\n"

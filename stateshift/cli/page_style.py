@@ -1,5 +1,6 @@
-"""How a page looks: on a screen in light and in dark, on a narrow one, and on paper. What it means, it says in words as
-well as in colours."""
+"""How a page looks: on a screen in light and in dark, on a narrow one, and on paper. What it means,
+it says in words as well as in colours.
+"""
 
 STYLE = """
 :root { color-scheme: light dark;

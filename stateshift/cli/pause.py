@@ -11,16 +11,21 @@ from stateshift.cli.terminal import Terminal
 
 EPILOG = epilog(
     "stateshift pause .stateshift/20260301-120000-orders-1f3a\n"
-    "stateshift pause .stateshift/20260301-120000-orders-1f3a --off", 2, 4, 8,
+    "stateshift pause .stateshift/20260301-120000-orders-1f3a --off",
+    2,
+    4,
+    8,
     e0="paused behind the write it is in, or going on again",
     e4="the job has been stopped: a pause would keep it down",
-)  # fmt: skip
+)
 
 
 def command(
     context: typer.Context,
     workdir: WorkdirOf,
-    off: Annotated[bool, typer.Option("--off", help="Go on; `stateshift resume WORKDIR` does the same.")] = False,
+    off: Annotated[
+        bool, typer.Option("--off", help="Go on; `stateshift resume WORKDIR` does the same.")
+    ] = False,
     json: Json = False,
     verbose: Verbose = False,
 ) -> int | None:
@@ -39,10 +44,14 @@ def command(
         return None
     where = quote(str(place.path))
     if not place.held:
-        raise PlanError("nobody is at work on it now: there is nothing to pause", hint=f"stateshift status {where}")
+        raise PlanError(
+            "nobody is at work on it now: there is nothing to pause",
+            hint=f"stateshift status {where}",
+        )
     if steer.is_halted(progress, place):
         raise PlanError(
-            f"{steer.STOPPED}: a pause would keep it down", hint=f"stateshift rollback {where} takes the run back"
+            f"{steer.STOPPED}: a pause would keep it down",
+            hint=f"stateshift rollback {where} takes the run back",
         )
     place.steering.pause(True)
     steer.asked(terminal, place, "paused", f"paused; to go on: stateshift pause {where} --off")

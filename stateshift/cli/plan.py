@@ -8,38 +8,63 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, Jobs, Json, Parallel, Throttle, Verbose, Workdirs, epilog
+from stateshift.cli.options import (
+    WORKDIRS,
+    Jobs,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    epilog,
+)
 from stateshift.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from stateshift.migration import Proposal
 
 EPILOG = epilog(
-    "stateshift plan orders.json -o orders.plan", 2, 3, 4, 6, 7,
-    e0="the plan can be carried out", e4="a finding says refuse; the plan is shown",
-)  # fmt: skip
+    "stateshift plan orders.json -o orders.plan",
+    2,
+    3,
+    4,
+    6,
+    7,
+    e0="the plan can be carried out",
+    e4="a finding says refuse; the plan is shown",
+)
 
 
 def command(
     context: typer.Context,
-    spec: Annotated[str, typer.Argument(metavar="SPEC", help="The spec; or a saved plan, to look at it again.")],
+    spec: Annotated[
+        str, typer.Argument(metavar="SPEC", help="The spec; or a saved plan, to look at it again.")
+    ],
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Save the plan for `stateshift apply FILE`.")
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Save the plan for `stateshift apply FILE`."
+        ),
     ] = None,
     job: Jobs = None,
     parallel: Parallel = None,
     throttle: Throttle = None,
     workdirs: Workdirs = WORKDIRS,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Read all that a restart needs to its end, as `verify --deep` and apply do.")
+        bool,
+        typer.Option(
+            "--deep",
+            help="Read all that a restart needs to its end, as `verify --deep` and apply do.",
+        ),
     ] = False,
     json: Json = False,
     verbose: Verbose = False,
 ) -> int | None:
     """What would be done, how long it takes, the risks.
 
-    Shows phases, files, bytes, an estimate of time and downtime, and what to know before. Reads, and changes nothing:
-    `stateshift apply` carries out exactly what is shown here."""
+    Shows phases, files, bytes, an estimate of time and downtime, and what to know before. Reads,
+    and changes nothing: `stateshift apply` carries out exactly what is shown here.
+    """
     from stateshift.cli import as_json_run, render_plan, request
     from stateshift.errors import PlanError
     from stateshift.migration import Proposal, propose
@@ -51,7 +76,9 @@ def command(
     asked, only = request.read(spec), job or []
     if not isinstance(asked, Proposal):
         asked = request.overridden(asked, parallel, throttle)
-        asked = propose(asked, terminal.doors(), Workdir(os.path.join(workdirs, "plan")), only, deep)
+        asked = propose(
+            asked, terminal.doors(), Workdir(os.path.join(workdirs, "plan")), only, deep
+        )
     else:
         asked = asked.of_jobs(only)
     if json:
@@ -77,12 +104,17 @@ def _refuse_output(spec: str, output: str) -> None:
             hint=f"give it another name: -o {shlex.quote(other)}",
         )
     if os.path.isdir(output):
-        raise SpecError((Complaint("-o", f"{output} is a directory, and a plan is a file"),),
-                        hint=f"-o {shlex.quote(os.path.join(output, 'plan.json'))}")  # fmt: skip
+        raise SpecError(
+            (Complaint("-o", f"{output} is a directory, and a plan is a file"),),
+            hint=f"-o {shlex.quote(os.path.join(output, 'plan.json'))}",
+        )
     folder = os.path.dirname(output)
     if folder and not os.path.isdir(folder):
-        raise StorageError(f"-o {output}: the directory {folder} is not there", location=output,
-                           hint=f"mkdir -p {shlex.quote(folder)}")  # fmt: skip
+        raise StorageError(
+            f"-o {output}: the directory {folder} is not there",
+            location=output,
+            hint=f"mkdir -p {shlex.quote(folder)}",
+        )
 
 
 def _same(one: str, other: str) -> bool:

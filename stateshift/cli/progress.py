@@ -45,7 +45,9 @@ class Tally:
 
     @property
     def part(self) -> float:
-        """How much is done, from 0 to 1: by bytes where there are any, and by files, whichever is further behind."""
+        """How much is done, from 0 to 1: by bytes where there are any, and by files, whichever
+        is further behind.
+        """
         parts = [done / whole for done, whole in self._counts if whole]
         return min(1.0, *parts) if parts else 0.0
 
@@ -71,7 +73,11 @@ class Tally:
         left = self.seconds_left(now)
         if left is not None:
             parts.append(f"{span(left)} left")
-        return f"{self.phase}: {', '.join(parts)}" if parts else f"{self.phase}: {span(now - self.began)}"
+        return (
+            f"{self.phase}: {', '.join(parts)}"
+            if parts
+            else f"{self.phase}: {span(now - self.began)}"
+        )
 
 
 class Watch(Protocol):
@@ -92,7 +98,10 @@ class Lines:
     """For logs: nothing is drawn over."""
 
     def __init__(
-        self, write: Callable[[str], None], now: Callable[[], float] = time.monotonic, verbose: bool = False
+        self,
+        write: Callable[[str], None],
+        now: Callable[[], float] = time.monotonic,
+        verbose: bool = False,
     ) -> None:
         self._write, self._now, self._verbose = write, now, verbose
         self._tally: Tally | None = None
@@ -136,13 +145,19 @@ class Lines:
         took = self._now() - self._tally.began
         if took >= SECONDS_BETWEEN_LINES:
             done = _counted(self._tally.files_done, self._tally.bytes_done)
-            self._write(f"{self._tally.job}: {self._tally.phase} took " + (f"{done} in " if done else "") + span(took))
+            self._write(
+                f"{self._tally.job}: {self._tally.phase} took "
+                + (f"{done} in " if done else "")
+                + span(took)
+            )
         self._tally = None
 
 
 def _counted(files: int, bytes: int) -> str:
     """`3 files, 1.5 MiB`: what there is none of is left out."""
-    return ", ".join(filter(None, (many(files, "file") if files else "", size(bytes) if bytes else "")))
+    return ", ".join(
+        filter(None, (many(files, "file") if files else "", size(bytes) if bytes else ""))
+    )
 
 
 class Bar:

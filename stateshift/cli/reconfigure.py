@@ -1,4 +1,6 @@
-"""`stateshift reconfigure`: which operators of a dataflow have to change together, and how long that takes."""
+"""`stateshift reconfigure`: which operators of a dataflow have to change together, and how long
+that takes.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +71,9 @@ Rules (--rule) by which fries spares one-to-many operators:
     "stateshift reconfigure payment-fraud.dataflow.json --targets 'fraud model,apply rules'\n"
     "stateshift reconfigure payment-fraud.dataflow.json --targets 'join features' --explain\n"
     "stateshift reconfigure plan.json --targets Score --dot | dot -Tsvg > change.svg",
-    2, e2="the dataflow is not valid, or does not have such a target",
-)  # fmt: skip
+    2,
+    e2="the dataflow is not valid, or does not have such a target",
+)
 
 T = TypeVar("T", bound=str)
 _SEED = 1
@@ -80,26 +83,41 @@ HINT = "name a file (- is standard input): a dataflow of JSON, or the plan of a 
 
 def command(
     context: typer.Context,
-    dataflow: Annotated[str, typer.Argument(metavar="DATAFLOW", help="A file (or -): JSON, or a running job's plan.")],
+    dataflow: Annotated[
+        str,
+        typer.Argument(metavar="DATAFLOW", help="A file (or -): JSON, or a running job's plan."),
+    ],
     targets: Annotated[
-        list[str], typer.Option("--targets", metavar="A,B", help="Operators that change, by name. May be repeated.")
+        list[str],
+        typer.Option(
+            "--targets", metavar="A,B", help="Operators that change, by name. May be repeated."
+        ),
     ],
     scheduler: Annotated[
         str, typer.Option("--scheduler", metavar="S", help="fries, epoch, multi-version or naive.")
     ] = "fries",
-    rule: Annotated[str, typer.Option("--rule", metavar="R", help="sound, published or none.")] = "sound",
-    explain: Annotated[bool, typer.Option("--explain", help="Say of each operator why it is part of it.")] = False,
-    dot: Annotated[bool, typer.Option("--dot", help="Print a drawing for Graphviz, and nothing else.")] = False,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a drawing for Mermaid, and nothing else.")] = False,
+    rule: Annotated[
+        str, typer.Option("--rule", metavar="R", help="sound, published or none.")
+    ] = "sound",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say of each operator why it is part of it.")
+    ] = False,
+    dot: Annotated[
+        bool, typer.Option("--dot", help="Print a drawing for Graphviz, and nothing else.")
+    ] = False,
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="Print a drawing for Mermaid, and nothing else.")
+    ] = False,
     json: Json = False,
     verbose: Verbose = False,
 ) -> int | None:
     """Which operators must change together.
 
-    Some operators of running jobs get a new function, a new version or another cluster. Shows which of them have to
-    change at one cut, so that no tuple is met by old and new, and which others have to wait with them; what goes on
-    undisturbed; in which order they start again; and how long each scheduler would take. Reads a file and changes
-    nothing."""
+    Some operators of running jobs get a new function, a new version or another cluster. Shows which
+    of them have to change at one cut, so that no tuple is met by old and new, and which others have
+    to wait with them; what goes on undisturbed; in which order they start again; and how long each
+    scheduler would take. Reads a file and changes nothing.
+    """
     from random import Random
 
     from stateshift.cli import render_reconfigure
@@ -151,8 +169,10 @@ def _refuse_both(*documents: bool) -> None:
     from stateshift.errors import Complaint, SpecError
 
     if sum(documents) > 1:
-        raise SpecError((Complaint("--json, --dot, --mermaid", "more than one document at once"),),
-                        hint="leave all but one of them out")  # fmt: skip
+        raise SpecError(
+            (Complaint("--json, --dot, --mermaid", "more than one document at once"),),
+            hint="leave all but one of them out",
+        )
 
 
 def _refuse_none(targets: tuple[str, ...]) -> None:
@@ -169,4 +189,6 @@ def _one_of(flag: str, text: str, choices: tuple[T, ...]) -> T:
         if text.strip().lower() == choice:
             return choice
     told = f"{text!r} is none of {', '.join(choices)}"
-    raise SpecError((Complaint(flag, told, text, f"one of {', '.join(choices)}"),), hint=f"{flag} {choices[0]}")
+    raise SpecError(
+        (Complaint(flag, told, text, f"one of {', '.join(choices)}"),), hint=f"{flag} {choices[0]}"
+    )

@@ -6,8 +6,28 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
-from stateshift.cli.shortcut import Asked, Fork, Source, To, Waive, WorkdirHere, carry, ending, one_job, pairs
+from stateshift.cli.options import (
+    WORKDIRS,
+    FleetOf,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    Yes,
+)
+from stateshift.cli.shortcut import (
+    Asked,
+    Fork,
+    Source,
+    To,
+    Waive,
+    WorkdirHere,
+    carry,
+    ending,
+    one_job,
+    pairs,
+)
 from stateshift.cli.terminal import Terminal
 
 EPILOG = ending("stateshift rename /data/orders --to /data/orders-2 --operator 0=1 --operator 1=0")
@@ -18,16 +38,24 @@ def command(
     source: Source,
     to: To,
     operator: Annotated[
-        list[str] | None, typer.Option("--operator", metavar="OLD=NEW", help="An operator's id, or uid; several times.")
+        list[str] | None,
+        typer.Option(
+            "--operator", metavar="OLD=NEW", help="An operator's id, or uid; several times."
+        ),
     ] = None,
     input: Annotated[
-        list[str] | None, typer.Option("--source", metavar="OLD=NEW", help="A source's index or name; several times.")
+        list[str] | None,
+        typer.Option(
+            "--source", metavar="OLD=NEW", help="A source's index or name; several times."
+        ),
     ] = None,
     drop_operator: Annotated[
-        list[str] | None, typer.Option("--drop-operator", metavar="ID", help="Leave its state behind.")
+        list[str] | None,
+        typer.Option("--drop-operator", metavar="ID", help="Leave its state behind."),
     ] = None,
     drop_source: Annotated[
-        list[str] | None, typer.Option("--drop-source", metavar="ID", help="Leave its offsets behind.")
+        list[str] | None,
+        typer.Option("--drop-source", metavar="ID", help="Leave its offsets behind."),
     ] = None,
     waive: Waive = None,
     fork: Fork = False,
@@ -42,10 +70,16 @@ def command(
 ) -> int:
     """Rename or drop operators and sources.
 
-    So that a changed job finds its state, where Spark numbers its operators and sources otherwise than before, or where
-    an operator of a Flink job has another uid."""
-    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
-    named = {"operators": pairs("--operator", "OLD=NEW", operator), "sources": pairs("--source", "OLD=NEW", input)}
+    So that a changed job finds its state, where Spark numbers its operators and sources otherwise
+    than before, or where an operator of a Flink job has another uid.
+    """
+    asked = Asked(
+        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
+    )
+    named = {
+        "operators": pairs("--operator", "OLD=NEW", operator),
+        "sources": pairs("--source", "OLD=NEW", input),
+    }
     dropped = {"operators": drop_operator, "sources": drop_source}
     changes = [
         {"kind": kind, **{key: value for key, value in keys.items() if value}}

@@ -1,4 +1,6 @@
-"""`diff` for a person: equal or not first, then how many entries of which store differ, then some of them. Pure."""
+"""`diff` for a person: equal or not first, then how many entries of which store differ, then
+some of them. Pure.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,14 @@ def differences(found: Differences, a: str, b: str, verbose: bool = False) -> It
         yield Table(
             ("operator", "store", ">added", ">removed", ">changed", ">same"),
             tuple(
-                (s.operator, s.store, number(s.added), number(s.removed), number(s.changed), number(s.same))
+                (
+                    s.operator,
+                    s.store,
+                    number(s.added),
+                    number(s.removed),
+                    number(s.changed),
+                    number(s.same),
+                )
                 for s in rows
             ),
         )
@@ -51,7 +60,13 @@ def _shown(found: Differences) -> Iterator[Block]:
 
 def _lines(found: Differences) -> Iterator[Block]:
     rows = tuple(
-        (d.operator, d.store, Cell(d.change, _TONES[d.change]), _compact(d.key), _told(d.before, d.after, d.change))
+        (
+            d.operator,
+            d.store,
+            Cell(d.change, _TONES[d.change]),
+            _compact(d.key),
+            _told(d.before, d.after, d.change),
+        )
         for d in found.shown
     )
     yield Table(("operator", "store", "", "key", "value"), rows)
@@ -66,4 +81,8 @@ def _told(before: Any, after: Any, change: str) -> str:
 
 
 def _compact(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+    )

@@ -1,4 +1,6 @@
-"""Sources and sinks for a person: of which kind, how far they were read, which batch a sink has. Pure."""
+"""Sources and sinks for a person: of which kind, how far they were read, which batch a sink has.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ REPLAYABLE = {True: "can be read again", False: "cannot be read again", None: ""
 
 
 def row(end: Endpoint, verbose: bool = False) -> tuple[str | Cell, ...]:
-    """Return one line of a table: which one, its kind, whether it can be read again, and how far it is."""
+    """Return one line of a table: which one, its kind, whether it can be read again, and how far
+    it is.
+    """
     replayable = Cell(REPLAYABLE[end.replayable], "warn" if end.replayable is False else "")
     name = f"{end.role} {end.index}".strip()
     return (name, end.kind, replayable, redact(position(end, verbose)))
@@ -29,7 +33,9 @@ def position(end: Endpoint, verbose: bool = False) -> str:
     if end.role == "sink":
         return _of_sink(end)
     if "offsets" in told:
-        return "; ".join(_of_topic(name, told["offsets"][name], verbose) for name in sorted(told["offsets"]))
+        return "; ".join(
+            _of_topic(name, told["offsets"][name], verbose) for name in sorted(told["offsets"])
+        )
     if end.kind == "delta":
         return _of_delta(told)
     if end.kind in ("iceberg", "paimon"):
@@ -44,12 +50,16 @@ def _of_topic(name: str, partitions: Mapping[Any, int], verbose: bool) -> str:
     total = f"{name} {number(sum(partitions.values()))}"
     if len(partitions) > PARTITIONS_SHOWN and not verbose:
         return f"{total} in {len(partitions)} partitions"
-    each = ", ".join(f"{part}: {at}" for part, at in sorted(partitions.items(), key=lambda pair: int(pair[0])))
+    each = ", ".join(
+        f"{part}: {at}" for part, at in sorted(partitions.items(), key=lambda pair: int(pair[0]))
+    )
     return f"{total} ({each})"
 
 
 def _of_delta(told: Mapping[str, Any]) -> str:
-    """Delta's offset is what is read next: an index below 0 stands before the first file of that version."""
+    """Delta's offset is what is read next: an index below 0 stands before the first file of that
+    version.
+    """
     version, index = told["version"], told["index"]
     table = f"table {told['table_id']}, version {version}"
     if told["starting_snapshot"]:
@@ -67,10 +77,16 @@ def _of_sink(end: Endpoint) -> str:
         words.append("its log cannot be read")
     for batches in told.get("queries", ()):
         last = batches["last_batch"]
-        words.append("no batch of this query" if last is None else f"batches up to {last}{_version(end.kind, batches)}")
+        words.append(
+            "no batch of this query"
+            if last is None
+            else f"batches up to {last}{_version(end.kind, batches)}"
+        )
     return ", ".join(words)
 
 
 def _version(kind: str, batches: Mapping[str, Any]) -> str:
     version = batches.get("version")
-    return "" if version is None else f" ({'snapshot' if kind == 'iceberg' else 'version'} {version})"
+    return (
+        "" if version is None else f" ({'snapshot' if kind == 'iceberg' else 'version'} {version})"
+    )

@@ -1,4 +1,6 @@
-"""Findings as lines: refusals first, each with its hint and the name by which it can be waived. Pure."""
+"""Findings as lines: refusals first, each with its hint and the name by which it can be waived.
+Pure.
+"""
 
 from __future__ import annotations
 

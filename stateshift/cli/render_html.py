@@ -1,4 +1,5 @@
-"""The report as a page that can be sent around: one file, nothing loaded, no script. Values in, text out.
+"""The report as a page that can be sent around: one file, nothing loaded, no script. Values in,
+text out.
 
     head        the jobs, how it ended, and the numbers that everybody asks for
     failure     why it stopped, and the hint
@@ -28,7 +29,16 @@ from stateshift.terms import terms_of
 
 FIRST, LAST = 1, 10  # rows of a long table
 LINES_MAX = 100
-ROUND_HEADS = (">round", ">begun at", ">took", ">files", ">brought", ">files left", ">left", ">downtime for it")
+ROUND_HEADS = (
+    ">round",
+    ">begun at",
+    ">took",
+    ">files",
+    ">brought",
+    ">files left",
+    ">left",
+    ">downtime for it",
+)
 
 
 def page(told: Report) -> str:
@@ -42,7 +52,7 @@ def page(told: Report) -> str:
     return f"<!DOCTYPE html>\n{tag('html', tag('head', *head), tag('body', *body), lang='en')}\n"
 
 
-# ---- the run ----------------------------------------------------------------------------------------------------
+# ---- the run -------------------------------------------------------------------------------------
 
 
 def _head(told: Report) -> Iterator[str]:
@@ -58,14 +68,19 @@ def _tiles(told: Report) -> Iterator[str]:
     yield from _tile("Took", span(told.seconds), *_when(told))
     files, count = sum(job.files for job in told.jobs), sum(job.bytes for job in told.jobs)
     same = same_of(told.jobs)
-    yield from _tile("Moved", size(count), many(files, "file"), *([same] if same else []), *_in_rounds(told))
+    yield from _tile(
+        "Moved", size(count), many(files, "file"), *([same] if same else []), *_in_rounds(told)
+    )
 
 
 def _in_rounds(told: Report) -> Iterator[str]:
     """More than what was moved, where the job has replaced or tidied away some of it by the end."""
     rounds = [one for job in told.jobs for one in job.rounds]
     if rounds:
-        yield f"{size(sum(one.bytes for one in rounds))} brought in {many(len(rounds), 'round')} while running"
+        yield (
+            f"{size(sum(one.bytes for one in rounds))} brought in {many(len(rounds), 'round')} "
+            "while running"
+        )
 
 
 def _tile(label: str, value: str, *lines: str) -> Iterator[str]:
@@ -75,7 +90,9 @@ def _tile(label: str, value: str, *lines: str) -> Iterator[str]:
 
 def _downtime(told: Report) -> tuple[str, ...]:
     """Of a job that is down still; else the longest, and what it would have been."""
-    down = [job for job in told.jobs if job.downtime_start is not None and job.downtime_seconds is None]
+    down = [
+        job for job in told.jobs if job.downtime_start is not None and job.downtime_seconds is None
+    ]
     if down:
         job = min(down, key=lambda job: job.downtime_start or 0.0)
         stopped = f"{job.job} was stopped {_at(told, job.downtime_start or 0.0)}"
@@ -95,14 +112,21 @@ def _downtime(told: Report) -> tuple[str, ...]:
 def _counted(job: JobReport) -> Iterator[str]:
     yield f"counted from the {since(job)}"
     if job.downtime_without_rounds is not None:
-        yield f"about {span(job.downtime_without_rounds)} had all of it been brought with the job down"
+        yield (
+            f"about {span(job.downtime_without_rounds)} had all of it been brought with the "
+            "job down"
+        )
 
 
 def _when(told: Report) -> Iterator[str]:
     began, ended = _moment(told, 0.0), _moment(told, told.seconds)
     if began is not None and ended is not None:
         yield f"from {began:%Y-%m-%d %H:%M:%S}"
-        yield f"to {ended:%Y-%m-%d %H:%M:%S} UTC" if ended.date() != began.date() else f"to {ended:%H:%M:%S} UTC"
+        yield (
+            f"to {ended:%Y-%m-%d %H:%M:%S} UTC"
+            if ended.date() != began.date()
+            else f"to {ended:%H:%M:%S} UTC"
+        )
 
 
 def _at(told: Report, seconds: float) -> str:
@@ -150,11 +174,14 @@ def _left(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _foot() -> str:
-    words = "Times are counted from the begin of the run. The same numbers for programs: report.json, beside this file."
+    words = (
+        "Times are counted from the begin of the run. The same numbers for programs: "
+        "report.json, beside this file."
+    )
     return tag("footer", tag("p", said(f"{words} Written by stateshift {__version__}.")))
 
 
-# ---- jobs -------------------------------------------------------------------------------------------------------
+# ---- jobs ----------------------------------------------------------------------------------------
 
 
 def _jobs(told: Report) -> Iterator[str]:
@@ -170,7 +197,13 @@ def _jobs(told: Report) -> Iterator[str]:
 def _overview(told: Report) -> str:
     axis = axis_of(told)
     rows = [
-        (job.job, Cell(job.state, TONES.get(job.state, "warn")), number(job.files), size(job.bytes), _down(job))
+        (
+            job.job,
+            Cell(job.state, TONES.get(job.state, "warn")),
+            number(job.files),
+            size(job.bytes),
+            _down(job),
+        )
         for job in told.jobs
     ]
     heads = ("job", "state", ">files", ">size", ">down for")
@@ -222,14 +255,18 @@ def _facts(job: JobReport) -> Iterator[str]:
 
 def _round(one: RoundReport) -> tuple[str, ...]:
     return (
-        number(one.number), span(one.start), span(one.seconds), dash(one.files, number), dash(one.bytes, size),
+        number(one.number),
+        span(one.start),
+        span(one.seconds),
+        dash(one.files, number),
+        dash(one.bytes, size),
         "-" if one.left_files is None else number(one.left_files),
         "-" if one.left_bytes is None else size(one.left_bytes),
         "-" if one.left_seconds is None else span(one.left_seconds),
-    )  # fmt: skip
+    )
 
 
-# ---- parts ------------------------------------------------------------------------------------------------------
+# ---- parts ---------------------------------------------------------------------------------------
 
 
 def _names(told: Report) -> str:
@@ -246,17 +283,29 @@ def _chip(state: str) -> str:
     return tag("span", said(state), class_=f"state {TONES.get(state, 'warn')}")
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str | Cell]], drawn: Sequence[str] = ()) -> str:
-    """Numbers to the right, below heads that begin with `>`; of a long one the first row and the last ones."""
+def _table(
+    heads: Sequence[str], rows: Sequence[Sequence[str | Cell]], drawn: Sequence[str] = ()
+) -> str:
+    """Numbers to the right, below heads that begin with `>`; of a long one the first row and the
+    last ones.
+    """
     titles = [tag("th", said(head.removeprefix(">")), class_=_kind(head)) for head in heads]
     lines = [
-        tag("tr", *(_cell(cell, head) for head, cell in zip(heads, row, strict=True)),
-            *(tag("td", one, class_="drawn") for one in drawn[n : n + 1]))
+        tag(
+            "tr",
+            *(_cell(cell, head) for head, cell in zip(heads, row, strict=True)),
+            *(tag("td", one, class_="drawn") for one in drawn[n : n + 1]),
+        )
         for n, row in enumerate(rows)
-    ]  # fmt: skip
+    ]
     between = len(lines) - FIRST - LAST
     if between > 1 and not drawn:
-        told = tag("td", f"{number(between)} more between, in report.json", class_="between", colspan=len(heads))
+        told = tag(
+            "td",
+            f"{number(between)} more between, in report.json",
+            class_="between",
+            colspan=len(heads),
+        )
         lines[FIRST:-LAST] = [tag("tr", told)]
     if drawn:
         titles.append(tag("th", "when it was moved"))

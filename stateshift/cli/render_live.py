@@ -1,5 +1,6 @@
-"""A run at work, for a person who watches it: what it is at, what is left, and for how long the job would be down if it
-were stopped now. Pure."""
+"""A run at work, for a person who watches it: what it is at, what is left, and for how long the job
+would be down if it were stopped now. Pure.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def live(told: Live, engine: str) -> Iterator[Block]:
     yield Line(at(told), "strong")
     if told.left:
         yield _left(told, engine)
-        yield pairs(("downtime", f"{downtime(told)} if stopped now, beside stopping and starting the job"))
+        yield pairs(
+            ("downtime", f"{downtime(told)} if stopped now, beside stopping and starting the job")
+        )
     if told.down_since is not None:
         yield pairs(("downtime", f"{down_for(told.down_since, told.at)} so far"))
 
@@ -45,7 +48,11 @@ def line(report: Report, told: Live | None) -> str:
         return f"run {report.run}: {report.state}"
     rest = "; ".join(f"{job}: {_told(one)} left" for job, one in told.left.items())
     down = f", downtime {downtime(told)} if stopped now" if told.left else ""
-    gone = f"; down for {down_for(told.down_since, told.at)} so far" if told.down_since is not None else ""
+    gone = (
+        f"; down for {down_for(told.down_since, told.at)} so far"
+        if told.down_since is not None
+        else ""
+    )
     return at(told) + (f"; {rest}{down}" if rest else gone)
 
 
@@ -103,7 +110,16 @@ def _left(told: Live, engine: str) -> Table:
         for job, one in told.left.items()
     )
     at = f">{terms_of(engine).at}"
-    heads = ("job", ">rounds", at, ">files left", ">size", ">would take", ">job writes", ">we bring")
+    heads = (
+        "job",
+        ">rounds",
+        at,
+        ">files left",
+        ">size",
+        ">would take",
+        ">job writes",
+        ">we bring",
+    )
     return Table(heads, rows)
 
 

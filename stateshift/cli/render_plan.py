@@ -51,14 +51,30 @@ def _cuts(proposed: Proposal) -> Iterator[Block]:
         order = ", then ".join(" and ".join(part) for part in cut["order"])
         yield Line(f"{'stopped' if cut['stops'] else 'to be stopped'} at one cut: {order}{passing}")
         if cut["blind"]:
-            yield Line(f"stopped whether they have read all that was written before or not: {_some(cut['blind'])} "
-                       '(nobody can ask: name the brokers of Spark jobs, "kafka")', "warn", indent=2)  # fmt: skip
+            yield Line(
+                "stopped whether they have read all that was written before or not: "
+                f"{_some(cut['blind'])} "
+                '(nobody can ask: name the brokers of Spark jobs, "kafka")',
+                "warn",
+                indent=2,
+            )
         if cut["ring"]:
-            yield Line(f"feed each other, so that something may be left between them: {_some(cut['ring'])}", "warn",
-                       indent=2)  # fmt: skip
+            yield Line(
+                (
+                    "feed each other, so that something may be left between them: "
+                    f"{_some(cut['ring'])}"
+                ),
+                "warn",
+                indent=2,
+            )
         if cut["between"]:
-            yield Line(f"between them, and of no job that moves: {_some(cut['between'])}; what they hold at the cut "
-                       "was made by the jobs of before", "warn", indent=2)  # fmt: skip
+            yield Line(
+                f"between them, and of no job that moves: {_some(cut['between'])}; what "
+                "they hold at the cut "
+                "was made by the jobs of before",
+                "warn",
+                indent=2,
+            )
 
 
 def _some(names: list[str], most: int = 3) -> str:
@@ -89,16 +105,26 @@ def one_plan(plan: Plan, job: JobSpec | None, verbose: bool = False) -> Iterator
         yield pairs(("stays at", redact(plan.source)))
     if fork:
         newest = f"its newest {terms.done} {terms.one}"
-        yield Line(f"the source may run on: what is copied is {newest} at that time", "warn", indent=2)
+        yield Line(
+            f"the source may run on: what is copied is {newest} at that time", "warn", indent=2
+        )
     elif plan.purpose == "warm":
-        yield Line("provisional: the first round, as of now; those behind it bring what the job has added", "warn", 2)
+        yield Line(
+            "provisional: the first round, as of now; those behind it bring what the job has added",
+            "warn",
+            2,
+        )
         if job is not None:
             yield Line(_stopped(job), indent=2)
     elif plan.provisional:
         yield Line(
-            "provisional: the job runs. This is what would move now; it is planned again once the job has stopped,",
-            "warn", indent=2,
-        )  # fmt: skip
+            (
+                "provisional: the job runs. This is what would move now; it is planned again "
+                "once the job has stopped,"
+            ),
+            "warn",
+            indent=2,
+        )
         yield Line("and refused if the job has changed by then.", "warn", indent=2)
     if plan.phases:
         yield _phases(plan)
@@ -106,7 +132,12 @@ def one_plan(plan: Plan, job: JobSpec | None, verbose: bool = False) -> Iterator
             yield Gap()
             yield _steps(plan)
     else:
-        yield Line("no steps: the findings say why" if plan.refusals else "no steps: there is nothing to do", indent=2)
+        yield Line(
+            "no steps: the findings say why"
+            if plan.refusals
+            else "no steps: there is nothing to do",
+            indent=2,
+        )
 
 
 def _title(plan: Plan, fork: bool) -> str:
@@ -124,7 +155,10 @@ def _title(plan: Plan, fork: bool) -> str:
 def _stopped(job: JobSpec) -> str:
     """When a job is that is brought over while it runs."""
     if job.cutover == NEVER:
-        return "the job is not stopped: the target holds an image to start from, until somebody tells it to move"
+        return (
+            "the job is not stopped: the target holds an image to start from, until somebody "
+            "tells it to move"
+        )
     when = f"once what is left would take less than {span(seconds_of(job.until))}"
     if job.rounds is not None:
         rounds = many(job.rounds, "round")
@@ -143,7 +177,13 @@ def _phases(plan: Plan) -> Table:
 
 def _steps(plan: Plan) -> Table:
     rows = tuple(
-        (step.name, step.kind, dash(step.files, number), dash(step.bytes, size), redact(step.describe()))
+        (
+            step.name,
+            step.kind,
+            dash(step.files, number),
+            dash(step.bytes, size),
+            redact(step.describe()),
+        )
         for phase in plan.phases
         for step in phase.steps
     )
@@ -155,7 +195,11 @@ def _endpoints(plans: Iterable[Plan], verbose: bool) -> Iterator[Block]:
     last = {plan.job: plan for plan in plans}
     several = len(last) > 1
     rows = tuple(
-        (plan.job if several else "", str(end.details.get("image", "")), *render_endpoints.row(end, verbose))
+        (
+            plan.job if several else "",
+            str(end.details.get("image", "")),
+            *render_endpoints.row(end, verbose),
+        )
         for plan in last.values()
         for end in plan.endpoints
     )
@@ -176,4 +220,10 @@ def _summary(proposed: Proposal) -> Iterator[tuple[str, str | Cell]]:
     yield "fingerprint", proposed.fingerprint
     refusals = len(proposed.refusals)
     if refusals:
-        yield "refused", Cell(f"{many(refusals, 'finding')}: nothing can be done before they are gone or waived", "bad")
+        yield (
+            "refused",
+            Cell(
+                f"{many(refusals, 'finding')}: nothing can be done before they are gone or waived",
+                "bad",
+            ),
+        )

@@ -27,10 +27,12 @@ _PROMISES = {
 _BROKEN = "not consistent: a tuple may meet old and new"
 
 
-# ---- for a person -----------------------------------------------------------------------------------------------
+# ---- for a person --------------------------------------------------------------------------------
 
 
-def blocks(found: Schedule, delays: Expected, *, explain: bool = False, verbose: bool = False) -> Iterator[Block]:
+def blocks(
+    found: Schedule, delays: Expected, *, explain: bool = False, verbose: bool = False
+) -> Iterator[Block]:
     """`verbose` shortens no list."""
     most = None if verbose else ROWS_MAX
     yield Line(_headline(found), "strong")
@@ -41,7 +43,11 @@ def blocks(found: Schedule, delays: Expected, *, explain: bool = False, verbose:
         yield from section("Why", *_table(("operator", ""), reasons(found), most))
     elif found.pruned:
         spared = _names([one.operator for one in found.pruned])
-        yield Line(f"need not wait, though they make several tuples of one: {spared} (--explain says why)", "dim", 2)
+        yield Line(
+            f"need not wait, though they make several tuples of one: {spared} (--explain says why)",
+            "dim",
+            2,
+        )
     yield from section("Goes on", Line(_names(found.untouched, most) or "nothing", indent=2))
     yield from section(_load(delays), *_delays(found, delays))
 
@@ -49,8 +55,10 @@ def blocks(found: Schedule, delays: Expected, *, explain: bool = False, verbose:
 def _headline(found: Schedule) -> str:
     """Everybody once: who waits, who goes on, and the sources that do neither."""
     waiting, going, saying = len(found.paused), len(found.untouched), len(found.tagging_only)
-    parts = [f"{number(waiting)} of {many(len(found.dataflow.operators), 'operator')} "
-             f"{'waits' if waiting == 1 else 'wait'} for a moment"]  # fmt: skip
+    parts = [
+        f"{number(waiting)} of {many(len(found.dataflow.operators), 'operator')} "
+        f"{'waits' if waiting == 1 else 'wait'} for a moment"
+    ]
     if saying:
         parts.append(f"{number(saying)} {'says' if saying == 1 else 'say'} which function is meant")
     parts.append(f"{number(going)} {'goes' if going == 1 else 'go'} on undisturbed")
@@ -61,7 +69,9 @@ def _warning(found: Schedule, delays: Expected) -> Iterator[Block]:
     if delays.consistent[found.scheduler]:
         return
     harmful = _names(unguarded(found))
-    why = f", of what {harmful} makes of one (spared by the published rule alone)" if harmful else ""
+    why = (
+        f", of what {harmful} makes of one (spared by the published rule alone)" if harmful else ""
+    )
     yield Line(f"{_BROKEN}{why}", "warn")
     yield Line(f"hint: {'--rule sound' if harmful else '--scheduler fries'}")
 
@@ -70,13 +80,21 @@ def _promise(name: Scheduler, delays: Expected) -> str:
     if not delays.consistent[name]:
         return _BROKEN
     if name == "fries":
-        return "consistent here, by the published rule" if delays.rule == "published" else "consistent"
+        return (
+            "consistent here, by the published rule" if delays.rule == "published" else "consistent"
+        )
     return _PROMISES[name]
 
 
 def _components(found: Schedule, most: int | None) -> Iterator[Block]:
     rows = tuple(
-        (str(i + 1), _names(one.operators, most), _names(one.heads, most), number(len(one.edges)), _jobs(found, one))
+        (
+            str(i + 1),
+            _names(one.operators, most),
+            _names(one.heads, most),
+            number(len(one.edges)),
+            _jobs(found, one),
+        )
         for i, one in enumerate(found.components)
     )
     yield from _table((">", "operators", "heads", ">edges", "jobs (clusters)"), rows, most)
@@ -93,15 +111,22 @@ def _orders(found: Schedule, most: int | None) -> Iterator[Block]:
 
 def _delays(found: Schedule, delays: Expected) -> Iterator[Block]:
     rows = tuple(
-        (Cell(name, "strong" if name == found.scheduler else ""), "-" if seconds is None else delay(seconds),
-         Cell(_promise(name, delays), "" if delays.consistent[name] else "warn"))
+        (
+            Cell(name, "strong" if name == found.scheduler else ""),
+            "-" if seconds is None else delay(seconds),
+            Cell(_promise(name, delays), "" if delays.consistent[name] else "warn"),
+        )
         for name, seconds in delays.seconds.items()
-    )  # fmt: skip
+    )
     yield Table(("scheduler", ">delay", ""), rows)
     if delays.no_figure is not None:
         yield Line(f"there is no figure: {delays.no_figure}", "warn", 2)
     else:
-        yield Line(f"busiest: {delays.busiest.name}, at work for {delays.busiest.busy:.0%} of the time", "dim", 2)
+        yield Line(
+            f"busiest: {delays.busiest.name}, at work for {delays.busiest.busy:.0%} of the time",
+            "dim",
+            2,
+        )
     for assumed in delays.assumed:
         yield Line(f"assumed: {assumed}", "dim", 2)
 
@@ -119,10 +144,17 @@ def delay(seconds: float) -> str:
 
 
 def _jobs(found: Schedule, component: Component) -> str:
-    return _names([f"{job} ({cluster})" if cluster else job for job, cluster in jobs(found.dataflow, component)])
+    return _names(
+        [
+            f"{job} ({cluster})" if cluster else job
+            for job, cluster in jobs(found.dataflow, component)
+        ]
+    )
 
 
-def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], most: int | None) -> Iterator[Block]:
+def _table(
+    heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], most: int | None
+) -> Iterator[Block]:
     yield Table(heads, tuple(rows[:most]))
     if most is not None and len(rows) > most:
         yield Line(f"… and {number(len(rows) - most)} more: --verbose", "dim", 2)
@@ -131,10 +163,14 @@ def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], most: int | 
 def _names(names: Sequence[str], most: int | None = NAMES_MAX) -> str:
     most = most if most is None else min(most, NAMES_MAX)
     shown = ", ".join(names[:most])
-    return shown if most is None or len(names) <= most else f"{shown} … and {number(len(names) - most)} more"
+    return (
+        shown
+        if most is None or len(names) <= most
+        else f"{shown} … and {number(len(names) - most)} more"
+    )
 
 
-# ---- for a program ----------------------------------------------------------------------------------------------
+# ---- for a program -------------------------------------------------------------------------------
 
 
 def document(found: Schedule, delays: Expected, explain: bool = False) -> dict[str, Any]:
@@ -145,7 +181,9 @@ def document(found: Schedule, delays: Expected, explain: bool = False) -> dict[s
         "consistent": {name.replace("-", "_"): kept for name, kept in delays.consistent.items()},
         "targets": list(found.targets),
         "components": [_component(found, one) for one in found.components],
-        "pruned": [{"operator": one.operator, "rule": one.rule, "by": one.by} for one in found.pruned],
+        "pruned": [
+            {"operator": one.operator, "rule": one.rule, "by": one.by} for one in found.pruned
+        ],
         "paused": list(found.paused),
         "tagging": list(found.tagging),
         "untouched": list(found.untouched),
@@ -155,7 +193,11 @@ def document(found: Schedule, delays: Expected, explain: bool = False) -> dict[s
         "no_figure": delays.no_figure,
         "assumed": list(delays.assumed),
     }
-    return told | ({"why": [{"operator": name, "reason": why} for name, why in reasons(found)]} if explain else {})
+    return told | (
+        {"why": [{"operator": name, "reason": why} for name, why in reasons(found)]}
+        if explain
+        else {}
+    )
 
 
 def _component(found: Schedule, component: Component) -> dict[str, Any]:
@@ -164,7 +206,9 @@ def _component(found: Schedule, component: Component) -> dict[str, Any]:
         "edges": [list(edge) for edge in component.edges],
         "heads": list(component.heads),
         "order": [list(step) for step in order(component)],
-        "jobs": [{"name": name, "cluster": cluster} for name, cluster in jobs(found.dataflow, component)],
+        "jobs": [
+            {"name": name, "cluster": cluster} for name, cluster in jobs(found.dataflow, component)
+        ],
     }
 
 

@@ -21,14 +21,21 @@ if TYPE_CHECKING:
     from stateshift.steering import Live
 
 TONES: dict[str, Tone] = {
-    "finished": "good", "rolled-back": "good", "running": "strong", "rolling-back": "warn", "interrupted": "warn",
-    "failed": "bad", "damaged": "bad",
-}  # fmt: skip
+    "finished": "good",
+    "rolled-back": "good",
+    "running": "strong",
+    "rolling-back": "warn",
+    "interrupted": "warn",
+    "failed": "bad",
+    "damaged": "bad",
+}
 TIMELINE = 24
 PHASE_HEADS = ("phase", ">begun at", ">took", ">steps", ">files", ">size")
 
 
-def report(told: Report, workdir: str, held: bool = False, page: str | None = None) -> Iterator[Block]:
+def report(
+    told: Report, workdir: str, held: bool = False, page: str | None = None
+) -> Iterator[Block]:
     """What was done, when, and how long the job was down."""
     state = shown_state(told.state, held)
     yield Line(f"run {told.run}: {state}", TONES.get(state, "strong"))
@@ -59,7 +66,9 @@ def _job(job: JobReport) -> str:
 
 
 def same_of(jobs: Iterable[JobReport]) -> str | None:
-    """Return what of some jobs was found to be the same on both sides; None where nothing was compared."""
+    """Return what of some jobs was found to be the same on both sides; None where nothing was
+    compared.
+    """
     counts = Counter[str]()
     for job in jobs:
         counts.update(job.compared)
@@ -67,7 +76,9 @@ def same_of(jobs: Iterable[JobReport]) -> str | None:
 
 
 def rounds(job: JobReport) -> str:
-    """What the last look found, and what there was once the job had stopped: it writes on until then."""
+    """What the last look found, and what there was once the job had stopped: it writes on until
+    then.
+    """
     last = job.rounds[-1]
     left = f"{many(last.left_files or 0, 'file')}, {size(last.left_bytes or 0)}"
     said = f"{many(len(job.rounds), 'round')} while it ran; left by the last look: {left}"
@@ -98,7 +109,11 @@ def phase_row(phase: PhaseReport, undone: bool) -> tuple[str | Cell, ...]:
 
 def _steps(phase: PhaseReport) -> str | Cell:
     whole = phase.done == phase.steps
-    return number(phase.done) if whole else Cell(f"{number(phase.done)} of {number(phase.steps)}", "warn")
+    return (
+        number(phase.done)
+        if whole
+        else Cell(f"{number(phase.done)} of {number(phase.steps)}", "warn")
+    )
 
 
 def _summary(told: Report, workdir: str) -> Iterator[tuple[str, str | Cell]]:
@@ -108,7 +123,13 @@ def _summary(told: Report, workdir: str) -> Iterator[tuple[str, str | Cell]]:
         label = "downtime" if len(told.jobs) == 1 else f"downtime of {job.job}"
         yield label, f"{span(job.downtime_seconds or 0.0)}, counted from the {since(job)}"
         if job.downtime_without_rounds is not None:
-            yield "", f"about {span(job.downtime_without_rounds)} had all of it been brought with the job down"
+            yield (
+                "",
+                (
+                    f"about {span(job.downtime_without_rounds)} had all of it been brought "
+                    "with the job down"
+                ),
+            )
     yield "workdir", workdir
 
 
@@ -117,9 +138,13 @@ def since(job: JobReport) -> str:
 
 
 def status(
-    told: Report, workdir: str, held: bool, live: Live | None = None, page: str | None = None,
+    told: Report,
+    workdir: str,
+    held: bool,
+    live: Live | None = None,
+    page: str | None = None,
     now: float | None = None,
-) -> Iterator[Block]:  # fmt: skip
+) -> Iterator[Block]:
     """The report, why it stopped, what it is at, and what can be done now."""
     yield from report(told, workdir, held, page)
     if live is not None:
@@ -173,7 +198,9 @@ def command(verb: str, workdir: str) -> str:
 
 
 def resume_commands(workdir: str) -> tuple[Block, ...]:
-    """Said at the start of a run, so that it stands in every log whatever happens to the process."""
+    """Said at the start of a run, so that it stands in every log whatever happens to the
+    process.
+    """
     return (Line(f"if this is interrupted: {command('resume', workdir)}", "dim"),)
 
 

@@ -1,4 +1,6 @@
-"""`inspect` and `verify` for a person: surveys, decoded files, entries and judgements as blocks of text. Pure."""
+"""`inspect` and `verify` for a person: surveys, decoded files, entries and judgements as blocks
+of text. Pure.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def look(seen: Look, location: str, verbose: bool = False) -> Iterator[Block]:
 
 
 def survey(found: Survey, verbose: bool = False) -> Iterator[Block]:
-    """Everything about a location on one screen: what it is, what a restart needs, what to beware of."""
+    """Everything about a location on one screen: what it is, what a restart needs, what to
+    beware of.
+    """
     kind = f"{ENGINES.get(found.engine or '', '')} {KINDS.get(found.kind, found.kind)}".strip()
     yield Line(f"{kind} at {redact(found.location)}", "strong")
     only = found.images[0] if len(found.images) == 1 and found.kind != "workflow" else None
@@ -45,7 +49,9 @@ def survey(found: Survey, verbose: bool = False) -> Iterator[Block]:
         yield from section("States", *_states(own))
         yield from section("Key groups", *_key_groups(own))
     else:
-        yield from section("Operators", *([_operators(operators, only is None)] if operators else []))
+        yield from section(
+            "Operators", *([_operators(operators, only is None)] if operators else [])
+        )
     yield from section("Sources and sinks", *_endpoints(found.images, only is None, verbose))
     yield from section("Absolute paths inside", *_embedded(found.images, verbose))
     if verbose:
@@ -67,7 +73,9 @@ def _image_facts(image: Image, engine: str | None) -> Iterator[tuple[str, str | 
 
 
 def _flink_facts(image: Image) -> Iterator[tuple[str, str | Cell]]:
-    """Of a savepoint or checkpoint: its number, its format, and whether its folder may be moved as it is."""
+    """Of a savepoint or checkpoint: its number, its format, and whether its folder may be moved
+    as it is.
+    """
     told = image.details
     if image.epoch is None:
         return
@@ -76,11 +84,18 @@ def _flink_facts(image: Image) -> Iterator[tuple[str, str | Cell]]:
         yield "restart", epochs_of(image)
     layouts = [word for word in (told["layout"], "drained" if told["drained"] else "") if word]
     unaligned = ["with what was in flight"] if told["unaligned"] else []
-    yield "format", ", ".join([*layouts, f"metadata version {told['metadata_version']}", *unaligned])
+    yield (
+        "format",
+        ", ".join([*layouts, f"metadata version {told['metadata_version']}", *unaligned]),
+    )
     yield "written by", image.written_by or "an unknown Flink"
     if told["masters"]:
         yield "hooks", ", ".join(told["masters"])
-    relocatable = "may be moved as it is" if not image.embedded else "names files by their full paths: see below"
+    relocatable = (
+        "may be moved as it is"
+        if not image.embedded
+        else "names files by their full paths: see below"
+    )
     yield "folder", Cell(relocatable, "" if not image.embedded else "warn")
 
 
@@ -90,8 +105,14 @@ def _file_facts(found: Survey) -> Iterator[tuple[str, str | Cell]]:
     yield "files", f"{many(count, 'file')}, {size(whole)}"
     if found.images:
         rest, spare = count - needed["count"], whole - needed["bytes"]
-        yield "needed", f"{many(needed['count'], 'file')}, {size(needed['bytes'])}: what a restart reads"
-        yield "not needed", f"{many(rest, 'file')}, {size(spare)} ({share(rest, count)} of the files)"
+        yield (
+            "needed",
+            f"{many(needed['count'], 'file')}, {size(needed['bytes'])}: what a restart reads",
+        )
+        yield (
+            "not needed",
+            f"{many(rest, 'file')}, {size(spare)} ({share(rest, count)} of the files)",
+        )
     yield from _strangers(found)
     if count:
         yield "small", _small(counted["small"], count)
@@ -103,7 +124,10 @@ def _strangers(found: Survey) -> Iterator[tuple[str, str | Cell]]:
         for held in image.details.get("strangers", ()):
             place = f"{image.path}/{held['path']}" if image.path else held["path"]
             where = f"in {place}" if place.endswith("/") else f"({place})"
-            yield "not Spark's", f"{many(held['files'], 'file')} {where}, which a move leaves behind"
+            yield (
+                "not Spark's",
+                f"{many(held['files'], 'file')} {where}, which a move leaves behind",
+            )
 
 
 def _small(counted: list[dict[str, int]], count: int) -> str:
@@ -129,11 +153,18 @@ def epochs_of(image: Image) -> str | Cell:
     if image.epochs:
         return ranges(image.epochs)
     # Without a committed batch there may be no finding that says why.
-    return Cell("nothing is committed yet", "warn") if image.epoch is None else Cell("none: see the findings", "bad")
+    return (
+        Cell("nothing is committed yet", "warn")
+        if image.epoch is None
+        else Cell("none: see the findings", "bad")
+    )
 
 
 def _images(images: tuple[Image, ...]) -> Table:
-    rows = [(i.path or ".", i.name or "", i.identity or "", epoch_of(i), epochs_of(i), i.fence or "") for i in images]
+    rows = [
+        (i.path or ".", i.name or "", i.identity or "", epoch_of(i), epochs_of(i), i.fence or "")
+        for i in images
+    ]
     heads = ("directory", "operator's name", "query id", "epoch", "restart from", "fenced by")
     return without_empty(Table(heads, tuple(rows)))
 
@@ -142,8 +173,14 @@ def _operators(operators: list[tuple[Operator, Image]], several: bool) -> Table:
     """A line per store; what is the operator's stands on its first line only."""
     rows: list[tuple[str | Cell, ...]] = []
     for operator, image in operators:
-        own = (image.path if several else "", operator.id, operator.name or image.name or "", operator.uid or "",
-               operator.provider or "", number(operator.shards))  # fmt: skip
+        own = (
+            image.path if several else "",
+            operator.id,
+            operator.name or image.name or "",
+            operator.uid or "",
+            operator.provider or "",
+            number(operator.shards),
+        )
         if not operator.stores:
             rows.append((*own, "", "", ""))
         for line, store in enumerate(operator.stores):
@@ -158,11 +195,21 @@ def _flink_operators(operators: list[Operator]) -> Iterator[Block]:
     rows: list[tuple[str | Cell, ...]] = []
     for operator in operators:
         told = operator.details
-        parallelism = f"{operator.shards} of {told['max_parallelism']}" + (", finished" if told["finished"] else "")
-        own = (operator.id, operator.name or "", operator.uid or "", operator.provider or "", parallelism)
+        parallelism = f"{operator.shards} of {told['max_parallelism']}" + (
+            ", finished" if told["finished"] else ""
+        )
+        own = (
+            operator.id,
+            operator.name or "",
+            operator.uid or "",
+            operator.provider or "",
+            parallelism,
+        )
         for line, store in enumerate(operator.stores or (None,)):
             head = own if line == 0 else ("",) * len(own)
-            held = (store.name, number(store.files), size(store.bytes)) if store else ("none", "", "")
+            held = (
+                (store.name, number(store.files), size(store.bytes)) if store else ("none", "", "")
+            )
             rows.append((*head, *held))
     heads = ("id", "name", "uid", "backend", "parallelism", "state", ">files", ">size")
     yield without_empty(Table(heads, tuple(rows)))
@@ -170,7 +217,12 @@ def _flink_operators(operators: list[Operator]) -> Iterator[Block]:
 
 def _states(operators: list[Operator]) -> Iterator[Block]:
     rows = [
-        (operator.uid or operator.name or operator.id, state["name"], state["kind"], state["type"] or "")
+        (
+            operator.uid or operator.name or operator.id,
+            state["name"],
+            state["kind"],
+            state["type"] or "",
+        )
         for operator in operators
         for state in operator.details["states"]
     ]
@@ -211,21 +263,30 @@ def _embedded(images: Iterable[Image], verbose: bool) -> Iterator[Block]:
     rows: list[tuple[str | Cell, ...]] = []
     for (path, role), named in sorted(places.items()):
         for some in [[one] for one in named] if verbose else [named]:
-            where = some[0].file if len(some) == 1 else f"{some[0].file} and {many(len(some) - 1, 'other')}"
+            where = (
+                some[0].file
+                if len(some) == 1
+                else f"{some[0].file} and {many(len(some) - 1, 'other')}"
+            )
             rows.append((redact(path), words[role], number(sum(one.count for one in some)), where))
     if rows:
         yield Table(("place", "is", ">named", "in"), tuple(rows))
 
 
 def _settings(images: Iterable[Image]) -> Iterator[Block]:
-    rows = tuple((image.path, key, value) for image in images for key, value in sorted(image.settings.items()))
+    rows = tuple(
+        (image.path, key, value)
+        for image in images
+        for key, value in sorted(image.settings.items())
+    )
     if rows:
         yield without_empty(Table(("", "", ""), rows))
 
 
 def all_files(found: Survey) -> Iterator[Block]:
     rows = tuple(
-        ("needed" if row["needed"] else "", number(row["bytes"]), row["path"]) for row in as_json.file_rows(found)
+        ("needed" if row["needed"] else "", number(row["bytes"]), row["path"])
+        for row in as_json.file_rows(found)
     )
     yield from section("Files", Table(("restart", ">bytes", "path"), rows))
 
@@ -235,17 +296,23 @@ def uids(rows: list[dict[str, object]]) -> Iterator[Block]:
     table = Table(
         ("name", "directory", "Flink operator id", "in this image"),
         tuple(
-            (str(row["name"]), str(row["directory"]), str(row["flink_operator_id"]),
-             Cell("yes", "good") if row["found"] else Cell("no", "warn"))
+            (
+                str(row["name"]),
+                str(row["directory"]),
+                str(row["flink_operator_id"]),
+                Cell("yes", "good") if row["found"] else Cell("no", "warn"),
+            )
             for row in rows
         ),
-    )  # fmt: skip
+    )
     yield from section("Names", table)
 
 
 def entries(shown: list[ShownEntry], more: bool) -> Iterator[Block]:
     """Keys and values as JSON, one entry a line."""
-    rows = tuple((e.operator, e.store, str(e.shard), _compact(e.key), _compact(e.value)) for e in shown)
+    rows = tuple(
+        (e.operator, e.store, str(e.shard), _compact(e.key), _compact(e.value)) for e in shown
+    )
     table = Table(("operator", "store", ">shard", "key", "value"), rows)
     rest = [Line("… and more: --limit N shows more of each store", "dim", indent=2)] if more else []
     notes = dict.fromkeys(entry.note for entry in shown if entry.note is not None)
@@ -254,7 +321,11 @@ def entries(shown: list[ShownEntry], more: bool) -> Iterator[Block]:
 
 
 def _compact(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+    return (
+        value
+        if isinstance(value, str)
+        else json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+    )
 
 
 def judgement(found: Judgement, location: str) -> Iterator[Block]:

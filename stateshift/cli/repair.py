@@ -10,14 +10,19 @@ from stateshift.cli.options import WORKDIRS, Json, Parallel, Throttle, Verbose, 
 from stateshift.cli.shortcut import Asked, Source, To, Waive, WorkdirHere, carry, ending, one_job
 from stateshift.cli.terminal import Terminal
 
-EPILOG = ending("stateshift repair /ckpts/5f2c.../chk-42 --files /savepoints/savepoint-1 --to /ckpts/repaired")
+EPILOG = ending(
+    "stateshift repair /ckpts/5f2c.../chk-42 --files /savepoints/savepoint-1 --to /ckpts/repaired"
+)
 
 
 def command(
     context: typer.Context,
     source: Source,
     files: Annotated[
-        list[str], typer.Option("--files", metavar="LOCATION", help="Where they are looked for; several times.")
+        list[str],
+        typer.Option(
+            "--files", metavar="LOCATION", help="Where they are looked for; several times."
+        ),
     ],
     to: To,
     waive: Waive = None,
@@ -31,7 +36,13 @@ def command(
 ) -> int:
     """Bring a Flink image together whose files lie elsewhere.
 
-    A checkpoint of Flink 2.2 or 2.3 whose job was restored from a native savepoint with CLAIM says that the savepoint's
-    files lie beside it (FLINK-39964), and cannot be restored. What comes out has them."""
+    A checkpoint of Flink 2.2 or 2.3 whose job was restored from a native savepoint with CLAIM says
+    that the savepoint's files lie beside it (FLINK-39964), and cannot be restored. What comes out
+    has them.
+    """
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
-    return carry(asked, [one_job(source, to, [{"kind": "repair", "files": files}], waive, fork=False)], "flink")
+    return carry(
+        asked,
+        [one_job(source, to, [{"kind": "repair", "files": files}], waive, fork=False)],
+        "flink",
+    )

@@ -6,8 +6,27 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
-from stateshift.cli.shortcut import Asked, Fork, Source, To, Waive, WorkdirHere, carry, ending, one_job
+from stateshift.cli.options import (
+    WORKDIRS,
+    FleetOf,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    Yes,
+)
+from stateshift.cli.shortcut import (
+    Asked,
+    Fork,
+    Source,
+    To,
+    Waive,
+    WorkdirHere,
+    carry,
+    ending,
+    one_job,
+)
 from stateshift.cli.terminal import Terminal
 
 EPILOG = ending(
@@ -21,13 +40,20 @@ def command(
     source: Source,
     to: To,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", metavar="N", min=1, help="How many, of a Spark checkpoint.")
+        int | None,
+        typer.Option("--partitions", metavar="N", min=1, help="How many, of a Spark checkpoint."),
     ] = None,
     parallelism: Annotated[
-        int | None, typer.Option("--parallelism", metavar="N", min=1, help="Of a savepoint: how many subtasks.")
+        int | None,
+        typer.Option(
+            "--parallelism", metavar="N", min=1, help="Of a savepoint: how many subtasks."
+        ),
     ] = None,
     max_parallelism: Annotated[
-        int | None, typer.Option("--max-parallelism", metavar="N", min=1, help="Of a savepoint: how many key groups.")
+        int | None,
+        typer.Option(
+            "--max-parallelism", metavar="N", min=1, help="Of a savepoint: how many key groups."
+        ),
     ] = None,
     waive: Waive = None,
     fork: Fork = False,
@@ -42,14 +68,22 @@ def command(
 ) -> int:
     """Spread state over another number of partitions.
 
-    For every kind of operator and both providers. The job goes on with that number: the checkpoint says it. A savepoint
-    of Flink gets another parallelism, or another max parallelism, for which its keys have to be strings or numbers."""
-    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
+    For every kind of operator and both providers. The job goes on with that number: the checkpoint
+    says it. A savepoint of Flink gets another parallelism, or another max parallelism, for which
+    its keys have to be strings or numbers.
+    """
+    asked = Asked(
+        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
+    )
     groups = {"parallelism": parallelism, "max_parallelism": max_parallelism}
     rescale = {key: value for key, value in groups.items() if value is not None}
     if (partitions is None) == (not rescale):
-        raise typer.BadParameter("--partitions for a checkpoint of Spark; --parallelism, --max-parallelism for Flink's")
+        raise typer.BadParameter(
+            "--partitions for a checkpoint of Spark; --parallelism, --max-parallelism for Flink's"
+        )
     if rescale:
-        return carry(asked, [one_job(source, to, [{"kind": "rescale", **rescale}], waive, fork)], "flink")
+        return carry(
+            asked, [one_job(source, to, [{"kind": "rescale", **rescale}], waive, fork)], "flink"
+        )
     job = one_job(source, to, [{"kind": "repartition", "partitions": partitions}], waive, fork)
     return carry(asked, [job])

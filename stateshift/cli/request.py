@@ -17,7 +17,9 @@ from stateshift.spec.warm import NEVER
 
 
 def read(path: str) -> Spec | Proposal:
-    """A saved plan says so in its first key; anything else is read as a spec. What is wrong with it names the file."""
+    """A saved plan says so in its first key; anything else is read as a spec. What is wrong with
+    it names the file.
+    """
     try:
         return _read(path)
     except (SpecError, PlanError) as error:
@@ -41,7 +43,10 @@ def spec_in(path: str) -> Spec:
     """A spec, and no plan."""
     found = read(path)
     if isinstance(found, Proposal):
-        raise SpecError((Complaint("", "a saved plan, and not a spec"),), hint="name the spec that it was made from")
+        raise SpecError(
+            (Complaint("", "a saved plan, and not a spec"),),
+            hint="name the spec that it was made from",
+        )
     return found
 
 
@@ -53,10 +58,14 @@ def overridden(spec: Spec, parallel: int | None, throttle: str | None) -> Spec:
 
 
 def kept_fresh(spec: Spec, only: Collection[str]) -> Spec:
-    """The spec of a run that never stops its jobs: what it has brought of them can be started from at any time."""
+    """The spec of a run that never stops its jobs: what it has brought of them can be started
+    from at any time.
+    """
     for job in spec.jobs:
         if (not only or job.name in only) and job.mode != "warm":
-            raise PlanError(f"{job.name} is not brought over while it runs", hint='"mode": "warm" in the spec')
+            raise PlanError(
+                f"{job.name} is not brought over while it runs", hint='"mode": "warm" in the spec'
+            )
     jobs = tuple(replace(job, cutover=NEVER) if job.mode == "warm" else job for job in spec.jobs)
     return replace(spec, jobs=jobs)
 

@@ -16,11 +16,19 @@ if TYPE_CHECKING:
 
 EPILOG = epilog(
     "stateshift resume .stateshift/20260301-120000-orders-1f3a\n"
-    "stateshift resume .stateshift/20260301-120000-orders-1f3a --spec corrected.json", 2, 3, 4, 5, 6, 7, 8, 130,
+    "stateshift resume .stateshift/20260301-120000-orders-1f3a --spec corrected.json",
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    130,
     e0="the job goes on at its target, or the rollback is done",
     e4="what is there is no longer what the plan was made from",
     e130="interrupted: the same command goes on",
-)  # fmt: skip
+)
 
 
 def command(
@@ -28,7 +36,11 @@ def command(
     workdir: WorkdirOf,
     spec: Annotated[
         str | None,
-        typer.Option("--spec", metavar="FILE", help="The same spec with another `submit`: jobs start as it says."),
+        typer.Option(
+            "--spec",
+            metavar="FILE",
+            help="The same spec with another `submit`: jobs start as it says.",
+        ),
     ] = None,
     fleet: FleetOf = None,
     json: Json = False,

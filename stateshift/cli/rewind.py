@@ -6,8 +6,27 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
-from stateshift.cli.shortcut import Asked, Fork, Source, To, Waive, WorkdirHere, carry, ending, one_job
+from stateshift.cli.options import (
+    WORKDIRS,
+    FleetOf,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    Yes,
+)
+from stateshift.cli.shortcut import (
+    Asked,
+    Fork,
+    Source,
+    To,
+    Waive,
+    WorkdirHere,
+    carry,
+    ending,
+    one_job,
+)
 from stateshift.cli.terminal import Terminal
 
 EPILOG = ending("stateshift rewind /data/orders --to /data/orders-41 --batch 41")
@@ -15,7 +34,8 @@ EPILOG = ending("stateshift rewind /data/orders --to /data/orders-41 --batch 41"
 Renumber = Annotated[
     bool,
     typer.Option(
-        "--renumber", help="Give batch N the newest number: a sink that knows batches takes the next."
+        "--renumber",
+        help="Give batch N the newest number: a sink that knows batches takes the next.",
     ),
 ]
 
@@ -24,7 +44,9 @@ def command(
     context: typer.Context,
     source: Source,
     to: To,
-    batch: Annotated[int, typer.Option("--batch", metavar="N", min=0, help="The last batch that counts.")],
+    batch: Annotated[
+        int, typer.Option("--batch", metavar="N", min=0, help="The last batch that counts.")
+    ],
     waive: Waive = None,
     fork: Fork = False,
     renumber: Renumber = False,
@@ -39,8 +61,12 @@ def command(
 ) -> int:
     """Bring a checkpoint over as of an earlier batch.
 
-    `stateshift verify LOCATION` names the batches that can still be restored. The input after it is read again."""
-    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
+    `stateshift verify LOCATION` names the batches that can still be restored. The input after it is
+    read again.
+    """
+    asked = Asked(
+        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
+    )
     change = {"kind": "rewind", "batch": batch, **({"renumber": True} if renumber else {})}
     job = one_job(source, to, [change], waive, fork)
     return carry(asked, [job])

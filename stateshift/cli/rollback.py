@@ -19,10 +19,18 @@ if TYPE_CHECKING:
 SECONDS_MAX = 120.0  # for a process at work to end
 
 EPILOG = epilog(
-    "stateshift rollback .stateshift/20260301-120000-orders-1f3a", 2, 4, 5, 6, 7, 8, 130,
-    e0="taken back; what could not be is named", e4="the job has committed batches on the target since",
+    "stateshift rollback .stateshift/20260301-120000-orders-1f3a",
+    2,
+    4,
+    5,
+    6,
+    7,
+    8,
+    130,
+    e0="taken back; what could not be is named",
+    e4="the job has committed batches on the target since",
     e130="interrupted: `stateshift resume WORKDIR` goes on taking back",
-)  # fmt: skip
+)
 
 
 def command(
@@ -30,15 +38,19 @@ def command(
     workdir: WorkdirOf,
     yes: Yes = False,
     discard_progress: Annotated[
-        bool, typer.Option("--discard-progress", help="Throw away what the job has committed on the target since.")
+        bool,
+        typer.Option(
+            "--discard-progress", help="Throw away what the job has committed on the target since."
+        ),
     ] = False,
     json: Json = False,
     verbose: Verbose = False,
 ) -> int | None:
     """Take a run back, all of it and nothing else.
 
-    Unfences the source, removes what the run wrote on the target, and says what it could not. A process that is at work
-    on it is asked to stop first."""
+    Unfences the source, removes what the run wrote on the target, and says what it could not. A
+    process that is at work on it is asked to stop first.
+    """
     from stateshift import migration
     from stateshift.cli import render_run
     from stateshift.cli.work import carry_out, confirm
@@ -55,7 +67,9 @@ def command(
         _end(terminal, place)
 
     def work(doors: Doors, begun: Callable[[], None]) -> Report:
-        """Take it back. Where that asks for `--discard-progress`, its hint keeps what else was said here."""
+        """Take it back. Where that asks for `--discard-progress`, its hint keeps what else was
+        said here.
+        """
         try:
             return migration.rollback(place, doors, discard_progress, begun)
         except PlanError as error:
@@ -68,7 +82,9 @@ def command(
 
 
 def _end(terminal: Terminal, place: Workdir) -> None:
-    """Whoever works on it ends as by Ctrl-C, behind the write it is in; what waits longer than that is told as held."""
+    """Whoever works on it ends as by Ctrl-C, behind the write it is in; what waits longer than
+    that is told as held.
+    """
     terminal.say("a process is at work on it: it was asked to stop")
     place.steering.ask_stop()
     until = time.monotonic() + SECONDS_MAX

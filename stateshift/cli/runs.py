@@ -1,4 +1,6 @@
-"""`stateshift runs`: the runs below a directory, oldest first. One that cannot be read does not hide the others."""
+"""`stateshift runs`: the runs below a directory, oldest first. One that cannot be read does not
+hide the others.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ EPILOG = epilog("stateshift runs --json", 2, 6, e0="listed")
 def command(
     context: typer.Context,
     workdirs: Annotated[
-        str, typer.Argument(metavar="[DIR]", envvar="STATESHIFT_WORKDIRS", help="Where to look for workdirs.")
+        str,
+        typer.Argument(
+            metavar="[DIR]", envvar="STATESHIFT_WORKDIRS", help="Where to look for workdirs."
+        ),
     ] = WORKDIRS,
     json: Json = False,
     verbose: Verbose = False,
@@ -37,10 +42,15 @@ def command(
 
 
 def below(root: str) -> list[str]:
-    """The directories below `root`, and `root` itself, that hold a journal; by name, which begins with the time."""
+    """The directories below `root`, and `root` itself, that hold a journal; by name, which
+    begins with the time.
+    """
     if not os.path.isdir(root):
         return []
-    candidates = [root, *(entry.path for entry in sorted(os.scandir(root), key=lambda e: e.name) if entry.is_dir())]
+    candidates = [
+        root,
+        *(entry.path for entry in sorted(os.scandir(root), key=lambda e: e.name) if entry.is_dir()),
+    ]
     return [path for path in candidates if os.path.exists(os.path.join(path, "journal"))]
 
 
@@ -62,6 +72,11 @@ def _document(one: Listed) -> dict[str, Any]:
     from stateshift.cli import as_json_run
 
     if one.report is None:
-        return {"run": os.path.basename(one.workdir), "state": "damaged", "report": None, "workdir": one.workdir,
-                "failure": {"message": one.damage}}  # fmt: skip
+        return {
+            "run": os.path.basename(one.workdir),
+            "state": "damaged",
+            "report": None,
+            "workdir": one.workdir,
+            "failure": {"message": one.damage},
+        }
     return as_json_run.status(one.report, one.workdir, one.held, page=one.page)

@@ -1,4 +1,6 @@
-"""`stateshift schema`: the JSON Schema of the spec, or of a dataflow, for editors and other programs."""
+"""`stateshift schema`: the JSON Schema of the spec, or of a dataflow, for editors and other
+programs.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,19 @@ import typer
 from stateshift.cli.options import Json, Verbose, epilog
 from stateshift.cli.terminal import Terminal
 
-EPILOG = epilog("stateshift schema > spec.schema.json\nstateshift schema dataflow > dataflow.schema.json", 2,
-                e0="printed", e2="there is no such schema")  # fmt: skip
+EPILOG = epilog(
+    "stateshift schema > spec.schema.json\nstateshift schema dataflow > dataflow.schema.json",
+    2,
+    e0="printed",
+    e2="there is no such schema",
+)
 
 
 def command(
     context: typer.Context,
-    which: Annotated[str, typer.Argument(metavar="WHICH", help="spec, or dataflow (for reconfigure).")] = "spec",
+    which: Annotated[
+        str, typer.Argument(metavar="WHICH", help="spec, or dataflow (for reconfigure).")
+    ] = "spec",
     json: Json = False,
     verbose: Verbose = False,
 ) -> int | None:

@@ -1,4 +1,5 @@
-"""Settings that are not typed: `stateshift.toml` in the working directory, then in the user's config directory.
+"""Settings that are not typed: `stateshift.toml` in the working directory, then in the user's
+config directory.
 
     json = true               as --json
     parallel = 8              as --parallel
@@ -7,7 +8,8 @@
     fleet = "spark://m:7077"  as --fleet
     memory = "2GiB"           how much memory a process may take for what it reads
 
-Flags come first, then the environment (`STATESHIFT_PARALLEL`, …), then these files, then what a command does by itself.
+Flags come first, then the environment (`STATESHIFT_PARALLEL`, …), then these files, then what a
+command does by itself.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def _file(path: str) -> dict[str, Any]:
         try:
             found = tomllib.load(file)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SpecError((Complaint(path, f"not TOML: {error}"),), hint=f"correct or remove {path}") from error
+            raise SpecError(
+                (Complaint(path, f"not TOML: {error}"),), hint=f"correct or remove {path}"
+            ) from error
     complaints = tuple(c for key, value in found.items() for c in _complaints(path, key, value))
     if complaints:
         raise SpecError(complaints, hint=f"correct or remove {path}")

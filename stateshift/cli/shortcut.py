@@ -1,10 +1,13 @@
-"""What the one-job shortcuts have in common: each writes a spec, and runs it through plan and apply as any other.
+"""What the one-job shortcuts have in common: each writes a spec, and runs it through plan and apply
+as any other.
 
-    compact, repartition, convert, rename, rewind, merge,   one job, whose `transform` is what the command is called
+    compact, repartition, convert, rename, rewind, merge,  one job, whose `transform` is what the
+                                                           command is called
     evolve
-    gather                                                  one job without any: a Flink image in one folder
-    split                                                   one job a part
-    fork                                                    one job, in mode fork
+    gather                                                 one job without any: a Flink image in one
+                                                           folder
+    split                                                  one job a part
+    fork                                                   one job, in mode fork
 
 The spec is kept in the run's workdir; what a shortcut cannot say, a spec can.
 """
@@ -28,18 +31,33 @@ if TYPE_CHECKING:
     from stateshift.report import Report
     from stateshift.spec import Spec
 
-To = Annotated[str, typer.Option("--to", metavar="LOCATION", help="Where the changed image goes: an empty place.")]
-Source = Annotated[str, typer.Argument(metavar="LOCATION", help="The checkpoint: a URL or a local path.")]
+To = Annotated[
+    str,
+    typer.Option("--to", metavar="LOCATION", help="Where the changed image goes: an empty place."),
+]
+Source = Annotated[
+    str, typer.Argument(metavar="LOCATION", help="The checkpoint: a URL or a local path.")
+]
 Waive = Annotated[
     list[str] | None,
-    typer.Option("--waive", metavar="NAME", help="A finding that need not stop it; may be given several times."),
+    typer.Option(
+        "--waive",
+        metavar="NAME",
+        help="A finding that need not stop it; may be given several times.",
+    ),
 ]
 Fork = Annotated[
     bool,
-    typer.Option("--fork", help="The source is not fenced and may go on; the copy gets an identity of its own."),
+    typer.Option(
+        "--fork",
+        help="The source is not fenced and may go on; the copy gets an identity of its own.",
+    ),
 ]
 WorkdirHere = Annotated[
-    str | None, typer.Option("--workdir", metavar="D", help="Keep journal and report here, not in WORKDIRS/<run>.")
+    str | None,
+    typer.Option(
+        "--workdir", metavar="D", help="Keep journal and report here, not in WORKDIRS/<run>."
+    ),
 ]
 
 
@@ -59,16 +77,32 @@ class Asked:
 def ending(example: str) -> str:
     """The end of a shortcut's help."""
     return epilog(
-        example, 2, 3, 4, 5, 6, 7, 8, 130,
+        example,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+        130,
         e0="the changed image is at its target",
-        e4="refused: nothing was changed; or what was found later does not fit: the run can be taken back",
+        e4=(
+            "refused: nothing was changed; or what was found later does not fit: the run can "
+            "be taken back"
+        ),
         e7="the fleet failed",
-        e8="the target or the workdir is held by another run", e130="interrupted: `stateshift resume WORKDIR` goes on",
-    )  # fmt: skip
+        e8="the target or the workdir is held by another run",
+        e130="interrupted: `stateshift resume WORKDIR` goes on",
+    )
 
 
 def one_job(
-    source: str, target: str, changes: Sequence[Mapping[str, Any]], waive: list[str] | None, fork: bool
+    source: str,
+    target: str,
+    changes: Sequence[Mapping[str, Any]],
+    waive: list[str] | None,
+    fork: bool,
 ) -> dict[str, Any]:
     """A job of a spec. It is called as its new place is."""
     return {
@@ -81,7 +115,9 @@ def one_job(
     }
 
 
-def in_place_job(source: str, changes: Sequence[Mapping[str, Any]], waive: list[str] | None) -> dict[str, Any]:
+def in_place_job(
+    source: str, changes: Sequence[Mapping[str, Any]], waive: list[str] | None
+) -> dict[str, Any]:
     """A job that stays where it is."""
     return {
         "name": source.rstrip("/").rpartition("/")[2] or "job",
@@ -92,18 +128,24 @@ def in_place_job(source: str, changes: Sequence[Mapping[str, Any]], waive: list[
 
 
 def pairs(flag: str, form: str, given: Sequence[str] | None) -> dict[str, str]:
-    """What a flag that may come several times maps to what; `form` is how it is written, as in OLD=NEW."""
+    """What a flag that may come several times maps to what; `form` is how it is written, as in
+    OLD=NEW.
+    """
     found: dict[str, str] = {}
     for pair in given or ():
         old, equals, new = pair.partition("=")
         if not (old and equals and new) or old in found:
-            raise typer.BadParameter(f"{flag} takes {form}, each {form.partition('=')[0]} once; not {pair!r}")
+            raise typer.BadParameter(
+                f"{flag} takes {form}, each {form.partition('=')[0]} once; not {pair!r}"
+            )
         found[old] = new
     return found
 
 
 def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]], only: str | None = None) -> int:
-    """Plan, show, ask, apply, report. `only` is the engine whose images the shortcut is for, if not for all."""
+    """Plan, show, ask, apply, report. `only` is the engine whose images the shortcut is for, if
+    not for all.
+    """
     from stateshift import migration
     from stateshift.cli import render_plan, request
     from stateshift.cli.apply import refuse_another, refuse_no_master, refuse_refused, run_name
@@ -121,7 +163,9 @@ def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]], only: str | None = No
     refuse_another(place)
     proposed = migration.propose(spec, terminal.doors(), place)
     brief = asked.yes and not terminal.verbose
-    terminal.talk(render_plan.brief(proposed) if brief else render_plan.proposal(proposed, terminal.verbose))
+    terminal.talk(
+        render_plan.brief(proposed) if brief else render_plan.proposal(proposed, terminal.verbose)
+    )
     refuse_refused(proposed, typed=True)
     confirm(terminal, "carry this out?", asked.yes)
 

@@ -1,4 +1,6 @@
-"""`stateshift status`: where a run stands. Reads its journal only, also while another process writes it."""
+"""`stateshift status`: where a run stands. Reads its journal only, also while another process
+writes it.
+"""
 
 from __future__ import annotations
 
@@ -23,23 +25,29 @@ SECONDS_BETWEEN = 0.5
 EPILOG = epilog(
     "stateshift status .stateshift/20260301-120000-orders-1f3a\n"
     "stateshift status .stateshift/20260301-120000-orders-1f3a --watch",
-    2, 8, 130, e0="told, whatever the state is", e130="nobody watches any more; the run goes on",
-)  # fmt: skip
+    2,
+    8,
+    130,
+    e0="told, whatever the state is",
+    e130="nobody watches any more; the run goes on",
+)
 
 
 def command(
     context: typer.Context,
     workdir: WorkdirOf,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Again and again, until nobody works on it any more.")
+        bool,
+        typer.Option("--watch", "-w", help="Again and again, until nobody works on it any more."),
     ] = False,
     json: Json = False,
     verbose: Verbose = False,
 ) -> int | None:
     """Where a run stands, and what can be done now.
 
-    With --watch what it is at, what is left, and how long the job would be down for it; with --json as well, a document
-    a line."""
+    With --watch what it is at, what is left, and how long the job would be down for it; with --json
+    as well, a document a line.
+    """
     from stateshift import migration
     from stateshift.cli import as_json_run, render_live, render_run
     from stateshift.workdir import Workdir
@@ -98,5 +106,7 @@ def _drawing() -> Iterator[Callable[[Iterator[object]], None]]:
 
     from stateshift.cli.text import coloured
 
-    with Drawn(console=Console(highlight=False, markup=False, emoji=False), transient=True) as drawn:
+    with Drawn(
+        console=Console(highlight=False, markup=False, emoji=False), transient=True
+    ) as drawn:
         yield lambda blocks: drawn.update(Group(*coloured(blocks)), refresh=True)  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
-"""What cutover, pause and throttle have in common: they ask something of a run through its workdir, and say what it is
-at. Nothing is done here; a run that nobody works on heeds it when it is resumed."""
+"""What cutover, pause and throttle have in common: they ask something of a run through its workdir,
+and say what it is at. Nothing is done here; a run that nobody works on heeds it when it is resumed.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def asked(terminal: Terminal, workdir: Workdir, state: str, told: str, **more: A
     held = workdir.held
     if terminal.json:
         live = workdir.steering.live() if held else None
-        terminal.document({"state": state, "at_work": held, "workdir": str(workdir.path), **more, **left(live)})
+        terminal.document(
+            {"state": state, "at_work": held, "workdir": str(workdir.path), **more, **left(live)}
+        )
         return
     terminal.show([Line(told)])
     if not held:
@@ -45,14 +48,17 @@ def refuse_over(workdir: Workdir, what: str) -> Progress:
     workdir.require()
     progress = migration.progress_of(workdir)
     if progress.state in OVER:
-        raise PlanError(f"the run is {progress.state}: there is nothing to {what}",
-                        hint=f"stateshift status {quote(str(workdir.path))}")  # fmt: skip
+        raise PlanError(
+            f"the run is {progress.state}: there is nothing to {what}",
+            hint=f"stateshift status {quote(str(workdir.path))}",
+        )
     return progress
 
 
 def is_halted(progress: Progress, workdir: Workdir) -> bool:
-    """Whether every job of the run that was followed has been stopped by now. One that is followed again, behind a stop
-    that failed, has something left."""
+    """Whether every job of the run that was followed has been stopped by now. One that is followed
+    again, behind a stop that failed, has something left.
+    """
     from stateshift import migration
 
     live = workdir.steering.live() if workdir.held else None

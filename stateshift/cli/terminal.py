@@ -1,8 +1,10 @@
-"""Where the program speaks: results on stdout, everything else on stderr; with `--json` one document and no more.
+"""Where the program speaks: results on stdout, everything else on stderr; with `--json` one
+document and no more.
 
-A terminal with colours gets rich; everything else (a pipe, a file, `NO_COLOR`, `TERM=dumb`) the same words in plain
-lines. One Terminal is made by `main` and handed to every command; what a command asks of the outside world (`doors`)
-comes from here too, so that a test can put in-memory twins there.
+A terminal with colours gets rich; everything else (a pipe, a file, `NO_COLOR`, `TERM=dumb`) the
+same words in plain lines. One Terminal is made by `main` and handed to every command; what a
+command asks of the outside world (`doors`) comes from here too, so that a test can put in-memory
+twins there.
 """
 
 from __future__ import annotations
@@ -67,7 +69,8 @@ class Terminal:
         import json
 
         indent = 2 if sys.stdout.isatty() else None
-        # A file's name may hold bytes that are no text; JSON says them as escapes, and gives them back.
+        # A file's name may hold bytes that are no text; JSON says them as escapes, and gives them
+        # back.
         text = json.dumps(value, indent=indent, ensure_ascii=False)
         if not _encodable(text, sys.stdout):
             text = json.dumps(value, indent=indent)
@@ -89,7 +92,9 @@ class Terminal:
         if not self.colours(stream):
             text = plain_text(blocks)
             if not _encodable(text, stream):
-                text = text.encode(stream.encoding or "ascii", "backslashreplace").decode(stream.encoding or "ascii")
+                text = text.encode(stream.encoding or "ascii", "backslashreplace").decode(
+                    stream.encoding or "ascii"
+                )
             stream.write(text)
             stream.flush()
             return
@@ -113,7 +118,9 @@ class Terminal:
     # -- the outside
 
     def opening(self) -> Callable[[str], Storage]:
-        """How a location is opened by a command that only looks, and waits for nothing that moves."""
+        """How a location is opened by a command that only looks, and waits for nothing that
+        moves.
+        """
         if self.doors_given is not None:
             return self.doors_given.open_storage
         from stateshift.look import open_patiently

@@ -4,8 +4,8 @@
     Table    rows below heads; without heads a list of `label  value`
     Gap      an empty line
 
-Renderers (`render_*`) make tuples of these from the program's values and know of no terminal; `Terminal` prints them.
-The words are the same both ways. rich is imported only where colours are.
+Renderers (`render_*`) make tuples of these from the program's values and know of no terminal;
+`Terminal` prints them. The words are the same both ways. rich is imported only where colours are.
 """
 
 from __future__ import annotations
@@ -70,11 +70,13 @@ def section(title: str, *blocks: Block) -> tuple[Block, ...]:
     return (Gap(), Line(title, "strong"), *blocks) if blocks else ()
 
 
-# ---- plain ------------------------------------------------------------------------------------------------------
+# ---- plain ---------------------------------------------------------------------------------------
 
 
 def plain_text(blocks: Iterable[Block]) -> str:
-    """Lines without colours and without a width: nothing is wrapped, so that a program can search them."""
+    """Lines without colours and without a width: nothing is wrapped, so that a program can
+    search them.
+    """
     lines = [line.rstrip() for block in blocks for line in _plain(block)]
     return "\n".join(lines) + "\n" if lines else ""
 
@@ -97,7 +99,9 @@ def _plain_table(table: Table) -> Iterator[str]:
         return
     widths = [max(_width(row[i]) for row in rows) for i in range(len(table.heads))]
     for row in rows:
-        cells = [_set(cell, widths[i], table.heads[i].startswith(">")) for i, cell in enumerate(row)]
+        cells = [
+            _set(cell, widths[i], table.heads[i].startswith(">")) for i, cell in enumerate(row)
+        ]
         yield " " * table.indent + "  ".join(cells)
 
 
@@ -105,7 +109,8 @@ def _text(cell: str | Cell) -> str:
     return harmless(cell.text if isinstance(cell, Cell) else cell).replace("\n", " ")
 
 
-# What moves a terminal's cursor, or the direction of its text. Much of what we show comes out of files.
+# What moves a terminal's cursor, or the direction of its text. Much of what we show comes out of
+# files.
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -117,8 +122,10 @@ def harmless(text: str) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines that a text is shown as. Only a log begins lines of its own, behind `…:` and a newline, and each
-    of them behind a bar; a newline in a name is an escape, so that no name passes for something that we say."""
+    """Return the lines that a text is shown as. Only a log begins lines of its own, behind `…:` and
+    a newline, and each of them behind a bar; a newline in a name is an escape, so that no name
+    passes for something that we say.
+    """
     head, log_follows, log = text.partition(":\n")
     first = harmless(head).replace("\n", "\\n")
     if not log_follows:
@@ -135,17 +142,25 @@ def _width(text: str) -> int:
     """Columns on a terminal: East Asian wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
 
 
 # Longer tables are shown plainly, line by line: laying one out in colours takes seconds.
 ROWS_MAX = 1000
 
-# ---- at a terminal ----------------------------------------------------------------------------------------------
+# ---- at a terminal -------------------------------------------------------------------------------
 
 STYLES: dict[Tone, str] = {
-    "": "", "strong": "bold", "dim": "dim", "good": "green", "warn": "yellow", "bad": "bold red",
-}  # fmt: skip
+    "": "",
+    "strong": "bold",
+    "dim": "dim",
+    "good": "green",
+    "warn": "yellow",
+    "bad": "bold red",
+}
 
 
 def coloured(blocks: Iterable[Block]) -> Iterator[RenderableType]:
@@ -170,13 +185,18 @@ def _rich_table(table: Table) -> RenderableType:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    made = RichTable(box=None, show_header=table.titled, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    made = RichTable(
+        box=None, show_header=table.titled, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False
+    )
     for i, (head, title) in enumerate(zip(table.heads, table.titles, strict=True)):
         right, label = head.startswith(">"), i == 0 and not table.titled
         made.add_column(
-            title, justify="right" if right else "left", no_wrap=right or label, overflow="fold",
+            title,
+            justify="right" if right else "left",
+            no_wrap=right or label,
+            overflow="fold",
             style="dim" if label else "",
-        )  # fmt: skip
+        )
     for row in table.rows:
         made.add_row(*(Text(_text(c), STYLES[c.tone] if isinstance(c, Cell) else "") for c in row))
     return made

@@ -12,9 +12,13 @@ from stateshift.cli.terminal import Terminal
 EPILOG = epilog(
     "stateshift throttle .stateshift/20260301-120000-orders-1f3a 20MB\n"
     "stateshift throttle .stateshift/20260301-120000-orders-1f3a 20MB --operations 200\n"
-    "stateshift throttle .stateshift/20260301-120000-orders-1f3a none", 2, 4, 8,
-    e0="heeded at once by the process at work, or by the next one", e4="the run is over",
-)  # fmt: skip
+    "stateshift throttle .stateshift/20260301-120000-orders-1f3a none",
+    2,
+    4,
+    8,
+    e0="heeded at once by the process at work, or by the next one",
+    e4="the run is over",
+)
 
 
 def command(
@@ -22,10 +26,13 @@ def command(
     workdir: WorkdirOf,
     rate: Annotated[
         str,
-        typer.Argument(metavar="RATE", help="Bytes a second, read and written (50MB, 64MiB); none: no limit."),
+        typer.Argument(
+            metavar="RATE", help="Bytes a second, read and written (50MB, 64MiB); none: no limit."
+        ),
     ],
     operations: Annotated[
-        float | None, typer.Option("--operations", metavar="N", min=0.1, help="Requests a second at most.")
+        float | None,
+        typer.Option("--operations", metavar="N", min=0.1, help="Requests a second at most."),
     ] = None,
     json: Json = False,
     verbose: Verbose = False,
@@ -42,13 +49,19 @@ def command(
     try:
         limit = None if rate.strip().lower() == "none" else in_bytes(rate)
     except ValueError as error:
-        raise SpecError((Complaint("RATE", str(error)),), hint="stateshift throttle WORKDIR 50MB") from None
+        raise SpecError(
+            (Complaint("RATE", str(error)),), hint="stateshift throttle WORKDIR 50MB"
+        ) from None
     steer.refuse_over(place, "throttle")
     place.steering.throttle(Throttle(limit, operations))
     told = [f"at most {size(limit)} a second"] if limit else []
     told += [f"at most {operations:g} requests a second"] if operations else []
     steer.asked(
-        terminal, place, "throttled" if told else "running", ", ".join(told) or "as fast as it goes",
-        bytes_per_second=limit, operations_per_second=operations,
-    )  # fmt: skip
+        terminal,
+        place,
+        "throttled" if told else "running",
+        ", ".join(told) or "as fast as it goes",
+        bytes_per_second=limit,
+        operations_per_second=operations,
+    )
     return None

@@ -10,17 +10,28 @@ from stateshift.cli.options import Json, Verbose, epilog
 from stateshift.cli.terminal import Terminal
 
 EPILOG = epilog(
-    "stateshift uid 'Aggregate (5)' 'Join'\nstateshift uid --profile 53,1000000007,-96 'Aggregate (5)'",
-    2, 4, e4="two of the names have the same directory",
-)  # fmt: skip
+    (
+        "stateshift uid 'Aggregate (5)' 'Join'\nstateshift uid --profile 53,1000000007,-96 "
+        "'Aggregate (5)'"
+    ),
+    2,
+    4,
+    e4="two of the names have the same directory",
+)
 
 
 def command(
     context: typer.Context,
-    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names of operators, which are their UIDs.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME…", help="Names of operators, which are their UIDs.")
+    ],
     profile: Annotated[
         str,
-        typer.Option("--profile", metavar="P", help="default, java-signed, or p,m,offset with or without `,signed`."),
+        typer.Option(
+            "--profile",
+            metavar="P",
+            help="default, java-signed, or p,m,offset with or without `,signed`.",
+        ),
     ] = "default",
     json: Json = False,
     verbose: Verbose = False,
@@ -36,7 +47,9 @@ def command(
 
     heads = ("name", ">hash", "directory", "results (in production)", "Flink operator id")
     keys = ("name", "hash", "directory", "results_directory", "flink_operator_id")
-    terminal.show([Table(heads, tuple(tuple(str(row[key]) for key in keys) for row in rows), indent=0)])
+    terminal.show(
+        [Table(heads, tuple(tuple(str(row[key]) for key in keys) for row in rows), indent=0)]
+    )
     return None
 
 
@@ -57,8 +70,10 @@ def constants(profile: str) -> tuple[int, int, int, bool]:
     except ValueError:
         pass  # said below, as every other text that is no profile
     expected = f"{', '.join(PROFILES)}, or p,m,offset[,signed] such as 31,1000000009,-96"
-    raise SpecError((Complaint("--profile", "no such profile", profile, expected),),
-                    hint="stateshift uid --profile 31,1000000009,-96 NAME")  # fmt: skip
+    raise SpecError(
+        (Complaint("--profile", "no such profile", profile, expected),),
+        hint="stateshift uid --profile 31,1000000009,-96 NAME",
+    )
 
 
 def described(names: list[str], profile: tuple[int, int, int, bool]) -> list[dict[str, Any]]:
@@ -67,8 +82,10 @@ def described(names: list[str], profile: tuple[int, int, int, bool]) -> list[dic
     from stateshift.formats import uid
 
     if not all(name.strip() for name in names):
-        raise SpecError((Complaint("NAME", "a name is empty; every operator has one"),),
-                        hint="stateshift uid 'Aggregate (5)'")  # fmt: skip
+        raise SpecError(
+            (Complaint("NAME", "a name is empty; every operator has one"),),
+            hint="stateshift uid 'Aggregate (5)'",
+        )
     rows = []
     for name in names:
         directory = uid.directory_name(name, *profile)

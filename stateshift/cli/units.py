@@ -50,7 +50,9 @@ def many(count: int, one: str, several: str | None = None) -> str:
 
 
 def compared(counts: Mapping[str, int]) -> str:
-    """`10 entries`, `10 entries and 4 files compared whole`: what was found to be the same, each in its own unit."""
+    """`10 entries`, `10 entries and 4 files compared whole`: what was found to be the same, each
+    in its own unit.
+    """
     whole = []
     if counts.get("files"):
         whole.append(many(counts["files"], "file"))
@@ -93,7 +95,9 @@ def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def bar(start: float, seconds: float, whole: float, width: int) -> str:
-    """Where on a line of `width` a stretch of time lies; something that happened is never invisible."""
+    """Where on a line of `width` a stretch of time lies; something that happened is never
+    invisible.
+    """
     if whole <= 0:
         return "█" * width
     first = min(width - 1, int(width * start / whole))
@@ -110,7 +114,9 @@ def bytes_of(text: str) -> int:
 
 
 def rate(text: str) -> float:
-    """Bytes per second from `50MB`, `50 MB/s`, `64MiB`, `1e6`; ValueError with the reason where it is none."""
+    """Bytes per second from `50MB`, `50 MB/s`, `64MiB`, `1e6`; ValueError with the reason where
+    it is none.
+    """
     try:
         return _measured(text.strip().lower().removesuffix("/s").strip())
     except ValueError:

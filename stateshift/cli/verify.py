@@ -1,4 +1,6 @@
-"""`stateshift verify`: could a job restart from this image; does what a run did still hold. Reads only."""
+"""`stateshift verify`: could a job restart from this image; does what a run did still hold.
+Reads only.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +14,35 @@ from stateshift.cli.terminal import Terminal
 EPILOG = epilog(
     "stateshift verify hdfs://namenode:8020/checkpoints/orders --deep\n"
     "stateshift verify .stateshift/20260301-120000-orders-1f3a",
-    2, 3, 5, 6, 7, 8,
+    2,
+    3,
+    5,
+    6,
+    7,
+    8,
     e0="a job can restart; the run's evidence holds",
-    e5="a job cannot restart; something does not hold any more", e7="the fleet failed",
-)  # fmt: skip
+    e5="a job cannot restart; something does not hold any more",
+    e7="the fleet failed",
+)
 
 
 def command(
     context: typer.Context,
-    location: Annotated[str, typer.Argument(metavar="LOCATION|WORKDIR", help="An image, or the workdir of a run.")],
-    deep: Annotated[bool, typer.Option("--deep", help="Decode every file of the state, too.")] = False,
+    location: Annotated[
+        str, typer.Argument(metavar="LOCATION|WORKDIR", help="An image, or the workdir of a run.")
+    ],
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Decode every file of the state, too.")
+    ] = False,
     fleet: FleetOf = None,
     json: Json = False,
     verbose: Verbose = False,
 ) -> int | None:
     """Could a job restart from it; does a run's work hold.
 
-    An image is asked whether a job could restart from it, and from which epochs; the workdir of a run, whether
-    everything the run did is still so. A fleet reads for --deep, and for a run."""
+    An image is asked whether a job could restart from it, and from which epochs; the workdir of a
+    run, whether everything the run did is still so. A fleet reads for --deep, and for a run.
+    """
     from stateshift.workdir import Workdir
 
     terminal = Terminal.of(context, json, verbose)
@@ -65,7 +78,10 @@ def _run(terminal: Terminal, path: str, fleet: str | None) -> int:
     workdir = Workdir(path)
     places = migration.places_of(migration.spec_of(workdir)) if fleet is not None else []
     with manned(terminal, fleet, places) as crew:
-        found, told = migration.verify(workdir, replace(terminal.doors(), fleet=crew)), migration.status(workdir)
+        found, told = (
+            migration.verify(workdir, replace(terminal.doors(), fleet=crew)),
+            migration.status(workdir),
+        )
     if terminal.json:
         terminal.document(as_json_run.verdict(found, told, path))
     else:

@@ -1,7 +1,9 @@
-"""What apply, resume and rollback have in common: they are watched, can be stopped, and end in a report.
+"""What apply, resume and rollback have in common: they are watched, can be stopped, and end in a
+report.
 
-The first Ctrl-C (or SIGTERM) lets the current write finish, the second exits at once; either way the run can be
-resumed. The command for it is printed when the journal holds what was begun, before the first effect.
+The first Ctrl-C (or SIGTERM) lets the current write finish, the second exits at once; either way
+the run can be resumed. The command for it is printed when the journal holds what was begun, before
+the first effect.
 """
 
 from __future__ import annotations
@@ -51,9 +53,12 @@ def carry_out(
     spec: Spec | None = None,
     fleet: str | None = None,
 ) -> int:
-    """Do the work and tell how it went; the exit code. With a `fleet`, what `spec` names is what it must reach.
+    """Do the work and tell how it went; the exit code. With a `fleet`, what `spec` names is what it
+    must reach.
 
-    How to go on is said once the journal holds what is being done: before that, `resume` would do something else."""
+    How to go on is said once the journal holds what is being done: before that, `resume` would do
+    something else.
+    """
     path, stop = str(workdir.path), threading.Event()
 
     def begun() -> None:
@@ -78,7 +83,9 @@ def carry_out(
     return 0
 
 
-def _behind(doors: Doors, spec: Spec | None, fleet: str | None, workdir: Workdir) -> AbstractContextManager[Doors]:
+def _behind(
+    doors: Doors, spec: Spec | None, fleet: str | None, workdir: Workdir
+) -> AbstractContextManager[Doors]:
     return nullcontext(doors) if spec is None else migration.enlisted(doors, fleet, spec, workdir)
 
 
@@ -90,28 +97,41 @@ def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int
     if not begun:
         return tell(error, terminal)
     told, held = migration.status(workdir), workdir.held
-    page = None if held else _left_page(terminal, workdir, told)  # else the process at work leaves one
+    page = (
+        None if held else _left_page(terminal, workdir, told)
+    )  # else the process at work leaves one
     if not terminal.json:
         terminal.show(render_run.report(told, path, held, page))
     code = tell(error, terminal, as_json_run.failed_run(told, path, page, held, error))
-    resume, back, hint = render_run.command("resume", path), render_run.command("rollback", path), error.hint or ""
-    if not held and told.state in ("failed", "interrupted", "running") and resume not in hint and back not in hint:
+    resume, back, hint = (
+        render_run.command("resume", path),
+        render_run.command("rollback", path),
+        error.hint or "",
+    )
+    if (
+        not held
+        and told.state in ("failed", "interrupted", "running")
+        and resume not in hint
+        and back not in hint
+    ):
         stays = isinstance(error, STAYS) or "rollback" in hint
         terminal.talk([Line(f"take it back with: {back}" if stays else f"go on with: {resume}")])
     return code
 
 
 def name_the_run(error: StateshiftError, path: str | None) -> None:
-    """Make what a hint says of the run's workdir a command that can be pasted. Where no run was begun, there is nothing
-    to be resumed: the same command is given again."""
+    """Make what a hint says of the run's workdir a command that can be pasted. Where no run was
+    begun, there is nothing to be resumed: the same command is given again.
+    """
     named = rf"`?stateshift resume {WORKDIR}`?" if path is None else WORKDIR
     instead = AGAIN if path is None else shlex.quote(path)
     error.hint = re.sub(named, lambda found: instead, error.hint or "") or None
 
 
 def _left_page(terminal: Terminal, workdir: Workdir, told: Report) -> str | None:
-    """Where the report's page is. That it could not be written is said, for whoever looks for it later finds the reason
-    in the log; it changes nothing of how the run ended."""
+    """Where the report's page is. That it could not be written is said, for whoever looks for it
+    later finds the reason in the log; it changes nothing of how the run ended.
+    """
     try:
         return str(workdir.write_page(render_html.page(told)))
     except (StorageError, OSError) as error:
@@ -121,7 +141,9 @@ def _left_page(terminal: Terminal, workdir: Workdir, told: Report) -> str | None
 
 @contextmanager
 def stoppable(stop: threading.Event, workdir: str) -> Iterator[None]:
-    """While this lasts, Ctrl-C and SIGTERM ask the run to stop; asked twice, the process ends where it is."""
+    """While this lasts, Ctrl-C and SIGTERM ask the run to stop; asked twice, the process ends
+    where it is.
+    """
 
     resume = render_run.command("resume", workdir)
 

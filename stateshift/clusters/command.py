@@ -1,9 +1,12 @@
 """Any cluster that shell commands can speak to: how a CI step or an operator's script plugs in.
 
-    options   submit, find, stop, version, reach, log     a command (for /bin/sh), or a list of its words
-              environment, cwd                     for all of them
-              seconds_max                          how long any of them may take, and how long we wait for another's
-              state_dir                            where submissions are recorded (default: below the workdir)
+    options  submit, find, stop, version, reach, log     a command (for /bin/sh), or a list of its
+                                                         words
+             environment, cwd                     for all of them
+             seconds_max                          how long any of them may take, and how long we
+                                                  wait for another's
+             state_dir                            where submissions are recorded (default: below the
+                                                  workdir)
 
     command   prints                                                       needed
     submit    anything; the last line is the job's id                      to submit
@@ -13,18 +16,21 @@
     reach     nothing; exit code 0 where jobs reach the location, else 1   no
     log       the end of what the job said                                 no
 
-Every command gets STATESHIFT_TAG (empty for a job that we did not submit), STATESHIFT_JOB, STATESHIFT_LOCATION and
-STATESHIFT_CHECKPOINT (both the image's location), STATESHIFT_CONNECTION, STATESHIFT_WORKDIR, STATESHIFT_SECONDS_MAX,
-STATESHIFT_OPTIONS (the spec's further options as JSON), and what the submission adds itself. An exit code other than 0
-means that nothing was done, and is a ClusterError with the end of stderr. From the moment a `submit` ends well, `find`
-has to know its job.
+Every command gets STATESHIFT_TAG (empty for a job that we did not submit), STATESHIFT_JOB,
+STATESHIFT_LOCATION and STATESHIFT_CHECKPOINT (both the image's location), STATESHIFT_CONNECTION,
+STATESHIFT_WORKDIR, STATESHIFT_SECONDS_MAX, STATESHIFT_OPTIONS (the spec's further options as JSON),
+and what the submission adds itself. An exit code other than 0 means that nothing was done, and is a
+ClusterError with the end of stderr. From the moment a `submit` ends well, `find` has to know its
+job.
 
-We may be killed while `submit` runs; the command goes on. It holds the lock of its tag (see `detached`), as does
-anything that it leaves running: until the lock is free or `find` knows the job, a second attempt waits.
+We may be killed while `submit` runs; the command goes on. It holds the lock of its tag (see
+`detached`), as does anything that it leaves running: until the lock is free or `find` knows the
+job, a second attempt waits.
 
-Without `find` we know what we submitted and stopped ourselves, from the files in `state_dir`, and nothing else: not
-what was submitted from another directory, nor whether the job ended by itself. A job of somebody else is `unknown`, so
-is one whose `submit` was killed before it ended; the latter is not submitted again until a person has looked.
+Without `find` we know what we submitted and stopped ourselves, from the files in `state_dir`, and
+nothing else: not what was submitted from another directory, nor whether the job ended by itself. A
+job of somebody else is `unknown`, so is one whose `submit` was killed before it ended; the latter
+is not submitted again until a person has looked.
 """
 
 from __future__ import annotations
@@ -95,10 +101,13 @@ class Command:
         stem = self._stem(tag)
 
         def look() -> JobStatus | None:
-            # The lock first: what was in flight when it was still held may have arrived before we ask.
+            # The lock first: what was in flight when it was still held may have arrived before we
+            # ask.
             quiet = not detached.is_held(stem)
             status = self._ask(tag)
-            return status if quiet or status.state not in (JobState.ABSENT, JobState.UNKNOWN) else None
+            return (
+                status if quiet or status.state not in (JobState.ABSENT, JobState.UNKNOWN) else None
+            )
 
         status = wait_for(look, self._seconds_max, self.interrupt)
         if status is None:
@@ -141,7 +150,9 @@ class Command:
         said = self._shell.run("stop", self._of_request(request), request.seconds_max).strip()
         self._records.stopped(request)
         if not self._shell.has("find"):
-            return JobStatus(JobState.FINISHED, None, said.splitlines()[-1].strip() if said else None)
+            return JobStatus(
+                JobState.FINISHED, None, said.splitlines()[-1].strip() if said else None
+            )
         return self._until_ended(request)
 
     def log(self, tag: str, lines_max: int = 50) -> str:
@@ -153,7 +164,9 @@ class Command:
         return last_lines(self._shell.clean(said), lines_max)
 
     def failure(self, tag: str, alive: bool = False) -> Failure | None:
-        """Nothing of a job that is alive: what the command `log` prints may be of an earlier start."""
+        """Nothing of a job that is alive: what the command `log` prints may be of an earlier
+        start.
+        """
         return None if alive else failure_of(self.log(tag, LOG_LINES), alive)
 
     def _ask(self, tag: str, in_hand: bool = False) -> JobStatus:
@@ -162,7 +175,9 @@ class Command:
         return self._shell.status(self._shell.run("find", self._of_known(tag)))
 
     def _submit_holding(self, submission: Submission, lock: int) -> str:
-        """With the lock in hand: nothing is in flight any more, so what is seen now is the truth."""
+        """With the lock in hand: nothing is in flight any more, so what is seen now is the
+        truth.
+        """
         stem, status = self._stem(submission.tag), self._ask(submission.tag, in_hand=True)
         if status.state is JobState.UNKNOWN:
             raise self._undecided(submission)
@@ -182,7 +197,8 @@ class Command:
 
     def _id_of(self, process: subprocess.Popen[bytes], submission: Submission) -> str:
         stem = self._stem(submission.tag)
-        # The interruption is not heeded here: the command goes on anyway, and its answer is worth having.
+        # The interruption is not heeded here: the command goes on anyway, and its answer is worth
+        # having.
         code = wait_for(process.poll, self._seconds_max)
         if code is None:
             detached.leave(process)
@@ -190,7 +206,9 @@ class Command:
         if code != 0 and detached.trace(stem).code is None and not self._shell.has("find"):
             raise self._undecided(submission)
         if code != 0:
-            raise self._shell.failed("submit", code, detached.said(stem, "err"), submission.environment)
+            raise self._shell.failed(
+                "submit", code, detached.said(stem, "err"), submission.environment
+            )
         return self._records.id_of(submission.tag) or submission.tag
 
     def _until_ended(self, request: StopRequest) -> JobStatus:
@@ -203,17 +221,25 @@ class Command:
 
     def _undecided(self, submission: Submission) -> ClusterError:
         if self._shell.has("find"):
-            fact, hint = "the command `find` cannot tell whether it runs", "look for it, and make `find` tell"
+            fact, hint = (
+                "the command `find` cannot tell whether it runs",
+                "look for it, and make `find` tell",
+            )
         else:
             fact = "its submit was killed before it ended, so it may have worked or not"
             stem = shlex.quote(str(self._stem(submission.tag)))
             hint = f"if the job runs: echo 0 > {stem}.exit; if it does not: rm {stem}.pid"
-        return ClusterError(f"{submission.tag}: {fact}", cluster=self.name, job=submission.job, hint=hint)
+        return ClusterError(
+            f"{submission.tag}: {fact}", cluster=self.name, job=submission.job, hint=hint
+        )
 
     def _in_flight(self, tag: str) -> ClusterError:
         pids = " ".join(map(str, detached.holders(self._stem(tag))))
         return ClusterError(
-            f"the submission {tag} is still under way after {self._seconds_max:g} s (pid {pids or 'unknown'})",
+            (
+                f"the submission {tag} is still under way after {self._seconds_max:g} s (pid "
+                f"{pids or 'unknown'})"
+            ),
             cluster=self.name,
             hint=f"wait for it, or end it: kill {pids}" if pids else "wait for it, then try again",
         )
@@ -222,13 +248,20 @@ class Command:
         known = Known(submission.tag, submission.job, submission.location, submission.connection)
         options = json.dumps(dict(submission.options), sort_keys=True)
         seconds = f"{self._seconds_max:g}"
-        return {**known.variables(), "STATESHIFT_OPTIONS": options, "STATESHIFT_SECONDS_MAX": seconds}
+        return {
+            **known.variables(),
+            "STATESHIFT_OPTIONS": options,
+            "STATESHIFT_SECONDS_MAX": seconds,
+        }
 
     def _of_request(self, request: StopRequest) -> dict[str, str]:
         known = self._records.known(request.tag) if request.tag is not None else None
         connection = known.connection if known is not None else None
         asked = Known(request.tag or "", request.job, request.location, connection)
-        return {**asked.variables(), "STATESHIFT_OPTIONS": json.dumps(dict(request.options), sort_keys=True)}
+        return {
+            **asked.variables(),
+            "STATESHIFT_OPTIONS": json.dumps(dict(request.options), sort_keys=True),
+        }
 
     def _of_known(self, tag: str) -> dict[str, str]:
         return (self._records.known(tag) or Known(tag, "", "", None)).variables()

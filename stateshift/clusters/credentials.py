@@ -1,8 +1,9 @@
-"""Who we are to a service over HTTP: a name and a password, a ticket, a token, or headers of a gateway before it.
+"""Who we are to a service over HTTP: a name and a password, a ticket, a token, or headers of a
+gateway before it.
 
-Options: auth (none, basic, kerberos), user, password_file; token_file (sent as a bearer's); header_files, from the
-header's name to the file that has its value. What is secret is read from files and environment when it is sent, and is
-kept nowhere.
+Options: auth (none, basic, kerberos), user, password_file; token_file (sent as a bearer's);
+header_files, from the header's name to the file that has its value. What is secret is read from
+files and environment when it is sent, and is kept nowhere.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def authentication(options: Mapping[str, Any], cluster: str, password_variable: 
                 from requests_kerberos import OPTIONAL, HTTPKerberosAuth
             except ImportError as error:
                 fact = f'"auth": "kerberos" needs a package that is not installed ({error})'
-                raise ClusterError(fact, cluster=cluster, hint="pip install 'stateshift[kerberos]'") from error
+                raise ClusterError(
+                    fact, cluster=cluster, hint="pip install 'stateshift[kerberos]'"
+                ) from error
             return HTTPKerberosAuth(mutual_authentication=OPTIONAL)
     return None
 
@@ -39,9 +42,15 @@ def secret_headers(options: Mapping[str, Any], cluster: str) -> dict[str, str]:
         for name, file in dict(options.get("header_files") or {}).items()
     }
     file = options.get("token_file")
-    return {**headers, "Authorization": f"Bearer {read_secret(file, 'token', cluster)}"} if file else headers
+    return (
+        {**headers, "Authorization": f"Bearer {read_secret(file, 'token', cluster)}"}
+        if file
+        else headers
+    )
 
 
 def _password(options: Mapping[str, Any], cluster: str, variable: str) -> str:
     file = options.get("password_file")
-    return read_secret(file, "password", cluster) if file is not None else os.environ.get(variable, "")
+    return (
+        read_secret(file, "password", cluster) if file is not None else os.environ.get(variable, "")
+    )

@@ -1,14 +1,16 @@
 """A process that outlives us, and what can be told of it afterwards by anybody.
 
-    <stem>.lock   held (flock) as long as the process, or anything it left running, lives
-    <stem>.pid    written by the process itself as the first thing it does; its process group has the same number
-    <stem>.exit   its exit code, written when it ends
-    <stem>.log    what it said (where one file takes both), or <stem>.out and <stem>.err
+    <stem>.lock  held (flock) as long as the process, or anything it left running, lives
+    <stem>.pid   written by the process itself as the first thing it does; its process group has the
+                 same number
+    <stem>.exit  its exit code, written when it ends
+    <stem>.log   what it said (where one file takes both), or <stem>.out and <stem>.err
 
-The lock belongs to an open file description that the child inherits. We take it, look whether the process was started
-before, and start it; killed at any instant in between, we leave either no process and a free lock, or a process that
-holds the lock from the fork on. So a free lock without a `.pid` means: nothing was started, and nothing will be. The
-lock is never unlocked, only closed: unlocking would take it from the child as well.
+The lock belongs to an open file description that the child inherits. We take it, look whether the
+process was started before, and start it; killed at any instant in between, we leave either no
+process and a free lock, or a process that holds the lock from the fork on. So a free lock without a
+`.pid` means: nothing was started, and nothing will be. The lock is never unlocked, only closed:
+unlocking would take it from the child as well.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-# The wrapper lives through the signals that end what it wraps, to write down how it ended. A signal that is caught
-# (rather than ignored) is reset to its default in what the shell starts.
+# The wrapper lives through the signals that end what it wraps, to write down how it ended. A signal
+# that is caught (rather than ignored) is reset to its default in what the shell starts.
 _WRAPPER = """
 trap : TERM INT HUP
 echo $$ >"$1.pid" || exit 125
@@ -41,8 +43,9 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What the files of a stem tell. `code` is None for what still runs, and for what was killed together with its
-    wrapper."""
+    """What the files of a stem tell. `code` is None for what still runs, and for what was killed
+    together with its wrapper.
+    """
 
     held: bool
     pid: int | None
@@ -54,7 +57,9 @@ class Trace:
 
 
 def file_name(tag: str) -> str:
-    """The tag itself where a file may be called that, else what is left of it with a digest behind."""
+    """The tag itself where a file may be called that, else what is left of it with a digest
+    behind.
+    """
     if _PLAIN_NAME.fullmatch(tag):
         return tag
     left = re.sub(r"[^A-Za-z0-9_-]+", "-", tag).strip("-")[:60]
@@ -128,7 +133,9 @@ def start(
 
 
 def leave(process: subprocess.Popen[bytes]) -> int:
-    """Its number. A thread that nobody waits for takes note of its end, so that it does not stay as a zombie."""
+    """Its number. A thread that nobody waits for takes note of its end, so that it does not stay
+    as a zombie.
+    """
     threading.Thread(target=process.wait, daemon=True).start()
     return process.pid
 
@@ -159,7 +166,9 @@ def said(stem: Path, suffix: str = "log", bytes_max: int = 1 << 16) -> str:
 
 
 def holders(stem: Path) -> tuple[int, ...]:
-    """The processes that hold the lock, as far as /proc shows them to us; else the one that wrote `.pid`."""
+    """The processes that hold the lock, as far as /proc shows them to us; else the one that
+    wrote `.pid`.
+    """
     lock = os.path.realpath(_beside(stem, "lock"))
     found = []
     for process in Path("/proc").glob("[0-9]*"):
@@ -177,7 +186,9 @@ def _has_open(process: Path, path: str) -> bool:
 
 
 def _log(stem: Path, suffix: str) -> int:
-    return os.open(_beside(stem, suffix), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    return os.open(
+        _beside(stem, suffix), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
+    )
 
 
 def _beside(stem: Path, suffix: str) -> Path:

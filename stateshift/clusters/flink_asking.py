@@ -1,6 +1,8 @@
-"""Asking Flink over HTTP, its JobManager or the SQL gateway before it: as whom, and what a "no" with a stack means.
+"""Asking Flink over HTTP, its JobManager or the SQL gateway before it: as whom, and what a "no"
+with a stack means.
 
-`flink_calls` and `flink_gateway` say what is asked. A failure that says what is wrong is a refusal, whatever its code.
+`flink_calls` and `flink_gateway` say what is asked. A failure that says what is wrong is a refusal,
+whatever its code.
 """
 
 from __future__ import annotations
@@ -20,14 +22,17 @@ T = TypeVar("T")
 
 _PASSWORD: Final = "STATESHIFT_FLINK_PASSWORD"
 _CREDENTIALS: Final = (
-    'give the cluster "auth" and "user", with the password in STATESHIFT_FLINK_PASSWORD or a "password_file"; or '
+    'give the cluster "auth" and "user", with the password in STATESHIFT_FLINK_PASSWORD '
+    'or a "password_file"; or '
     'a "token_file"; or "header_files" for a gateway before it'
 )
 
 
 @dataclass(frozen=True)
 class Asking:
-    """`options` are the cluster's, checked (see `flink_rest`); `option` is the one that says where this is."""
+    """`options` are the cluster's, checked (see `flink_rest`); `option` is the one that says
+    where this is.
+    """
 
     cluster: str
     url: str
@@ -38,23 +43,45 @@ class Asking:
     option: str = "url"
 
     def call(
-        self, method: str, path: str, failed: str | None = None, hints: Mapping[int, str] | None = None, **asked: Any
+        self,
+        method: str,
+        path: str,
+        failed: str | None = None,
+        hints: Mapping[int, str] | None = None,
+        **asked: Any,
     ) -> dict[str, Any]:
-        """`failed` is what it means if this is refused, and `hints` the way out by HTTP's status."""
+        """`failed` is what it means if this is refused, and `hints` the way out by HTTP's
+        status.
+        """
         asks = self._service(asked.pop("headers", {}))
-        return self._in_its_words(lambda: asks.json(method, self.place(path), **asked), failed, hints or {})
+        return self._in_its_words(
+            lambda: asks.json(method, self.place(path), **asked), failed, hints or {}
+        )
 
     def listed(self, path: str) -> list[Any]:
         """What answers with a list, and no object."""
-        return self._in_its_words(lambda: self._service({}).listed("GET", self.place(path)), None, {})
+        return self._in_its_words(
+            lambda: self._service({}).listed("GET", self.place(path)), None, {}
+        )
 
     def _service(self, more: Mapping[str, str]) -> Service:
         headers = {**secret_headers(self.options, self.cluster), **more}
         who = authentication(self.options, self.cluster, _PASSWORD)
-        return Service(self.cluster, self.words, self.example, "errors", self._ways_out, self.options, headers, who,
-                       self.option)  # fmt: skip
+        return Service(
+            self.cluster,
+            self.words,
+            self.example,
+            "errors",
+            self._ways_out,
+            self.options,
+            headers,
+            who,
+            self.option,
+        )
 
-    def _in_its_words(self, ask: Callable[[], T], failed: str | None, hints: Mapping[int, str]) -> T:
+    def _in_its_words(
+        self, ask: Callable[[], T], failed: str | None, hints: Mapping[int, str]
+    ) -> T:
         try:
             return ask()
         except (Refused, Unanswered) as error:
@@ -80,7 +107,11 @@ class Asking:
             ) from error
 
     def _told(
-        self, error: Refused | Unanswered, cause: Cause, failed: str | None, hints: Mapping[int, str]
+        self,
+        error: Refused | Unanswered,
+        cause: Cause,
+        failed: str | None,
+        hints: Mapping[int, str],
     ) -> ClusterError:
         """The same error, in its own words."""
         status = error.status or 0

@@ -1,10 +1,13 @@
-"""Whether a running job can write a canonical savepoint, as far as Flink tells before it is asked for one.
+"""Whether a running job can write a canonical savepoint, as far as Flink tells before it is asked
+for one.
 
-ForSt writes none (ForStKeyedStateBackend.savepoint), nor does any backend of an operator that asks its state without
-waiting (state V2, since 2.0; StreamOperatorStateHandler.snapshotState): asked for one, its task fails, and the job with
-it. Such an operator is known by what it measures, under `asyncStateProcessing` (AsyncExecutionController); nothing else
-that Flink tells of a job has a word of it. Flink gathers these names when somebody asks, at most every ten seconds
-(metrics.fetcher.update-interval): meanwhile it answers with none, or with those of a job that was still being set up.
+ForSt writes none (ForStKeyedStateBackend.savepoint), nor does any backend of an operator that asks
+its state without waiting (state V2, since 2.0; StreamOperatorStateHandler.snapshotState): asked for
+one, its task fails, and the job with it. Such an operator is known by what it measures, under
+`asyncStateProcessing` (AsyncExecutionController); nothing else that Flink tells of a job has a word
+of it. Flink gathers these names when somebody asks, at most every ten seconds
+(metrics.fetcher.update-interval): meanwhile it answers with none, or with those of a job that was
+still being set up.
 """
 
 from __future__ import annotations
@@ -31,7 +34,10 @@ def no_canonical(calls: FlinkCalls, job: Job, interrupt: threading.Event | None)
     names = _async_operators(calls, job, interrupt)
     if not names:
         return None
-    return f"{names[0]!r} of {job.name} asks its state asynchronously (state V2), and writes no canonical savepoint"
+    return (
+        f"{names[0]!r} of {job.name} asks its state asynchronously (state V2), and writes no "
+        "canonical savepoint"
+    )
 
 
 def keeps_in_forst(calls: FlinkCalls, job: Job) -> bool:
@@ -39,7 +45,9 @@ def keeps_in_forst(calls: FlinkCalls, job: Job) -> bool:
 
 
 def _async_operators(calls: FlinkCalls, job: Job, interrupt: threading.Event | None) -> list[str]:
-    """The operators, by the names under which they measure; nothing where Flink does not tell in time."""
+    """The operators, by the names under which they measure; nothing where Flink does not tell in
+    time.
+    """
 
     def measured() -> list[str] | None:
         try:
@@ -49,8 +57,10 @@ def _async_operators(calls: FlinkCalls, job: Job, interrupt: threading.Event | N
         found = sorted({_operator(name) for names in every for name in names if _MEASURED in name})
         if found:
             return found
-        unknown = any(vertex.state == "RUNNING" and not names
-                      for vertex, names in zip(job.vertices, every, strict=True))  # fmt: skip
+        unknown = any(
+            vertex.state == "RUNNING" and not names
+            for vertex, names in zip(job.vertices, every, strict=True)
+        )
         return None if unknown or time.monotonic() < settled else []
 
     age = (job.now - job.started) / 1000 if job.started is not None else _GATHERING_SECONDS

@@ -1,33 +1,47 @@
 """Flink's REST API (1.15 to 2.3), as plain values.
 
-    GET   /config                                {"flink-version": "2.3.0", "refresh-interval": 3000, ...}
+    GET   /config                                {"flink-version": "2.3.0", "refresh-interval":
+                                                 3000, ...}
     GET   /jobs/overview                         {"jobs": [{"jid", "name", "state"}, ...]}
-    GET   /jobs/<id>                             {"jid", "name", "state", "now", "vertices": [VERTEX], ...}; 404
+    GET   /jobs/<id>                             {"jid", "name", "state", "now", "vertices":
+                                                 [VERTEX], ...}; 404
     GET   /jobs/<id>/status                      {"status": "RUNNING"}: as it is now
     PATCH /jobs/<id>?mode=cancel                 202, also of one that has ended; 404
-    GET   /jobs/<id>/checkpoints                 {"latest": {"completed", "savepoint", "restored"}, "history": [...]}
+    GET   /jobs/<id>/checkpoints                 {"latest": {"completed", "savepoint", "restored"},
+                                                 "history": [...]}
     GET   /jobs/<id>/checkpoints/config          {"state_backend": "HashMapStateBackend", ...}
-    GET   /jobs/<id>/execution-result            {"job-execution-result": {"failure-cause": {"stack-trace"}}}, once over
-    GET   /jobs/<id>/exceptions                  {"exceptionHistory": {"entries": [{"stacktrace", "timestamp"}]}}
-    POST  /jobs/<id>/savepoints, /jobs/<id>/stop 202 {"request-id"}; twice with one triggerId: one savepoint
-    GET   /jobs/<id>/savepoints/<trigger>        {"status": {"id": "COMPLETED"}, "operation": {"location"} or
-                                                 {"failure-cause": {"stack-trace"}}}; 404 of one not known or forgotten
-    POST  /jobs/<id>/checkpoints                 202 {"request-id"}; before 1.17 there is no such page
-    GET   /jobs/<id>/checkpoints/<trigger>       {"status": {"id": "COMPLETED"}, "operation": {"checkpointId"} or
+    GET   /jobs/<id>/execution-result            {"job-execution-result": {"failure-cause":
+                                                 {"stack-trace"}}}, once over
+    GET   /jobs/<id>/exceptions                  {"exceptionHistory": {"entries": [{"stacktrace",
+                                                 "timestamp"}]}}
+    POST  /jobs/<id>/savepoints, /jobs/<id>/stop 202 {"request-id"}; twice with one triggerId: one
+          savepoint
+    GET   /jobs/<id>/savepoints/<trigger>        {"status": {"id": "COMPLETED"}, "operation":
+                                                 {"location"} or
+                                                 {"failure-cause": {"stack-trace"}}}; 404 of one not
+                                                 known or forgotten
+    POST  /jobs/<id>/checkpoints                 202 {"request-id"}; before 1.17 there is no such
+                                                 page
+    GET   /jobs/<id>/checkpoints/<trigger>       {"status": {"id": "COMPLETED"}, "operation":
+                                                 {"checkpointId"} or
                                                  {"failureCause": {"stack-trace"}}}
-    GET   /jobs/<id>/vertices/<vertex>/metrics    [{"id": "0.name.group.metric"}, ...]; empty until gathered
+    GET   /jobs/<id>/vertices/<vertex>/metrics    [{"id": "0.name.group.metric"}, ...]; empty until
+                                                  gathered
     GET   /overview                              {"slots-total", "slots-available", ...}
     GET   /jobmanager/config                     [{"key", "value"}, ...]
     GET   /jars, POST /jars/upload, POST /jars/<id>/run
-    GET, PUT /jobs/<id>/resource-requirements    {"<vertex>": {"parallelism": {"lowerBound", "upperBound"}}}
+    GET, PUT /jobs/<id>/resource-requirements    {"<vertex>": {"parallelism": {"lowerBound",
+                                                 "upperBound"}}}
 
-Of a job's parts and of its checkpoints Flink tells what it has gathered within the last web.refresh-interval, three
-seconds by default (DefaultExecutionGraphCache, AbstractCheckpointStatsHandler): a job that is long over may be told to
-run. Its state alone (JobStatusHandler), a savepoint and a checkpoint that were asked for are told as they are.
+Of a job's parts and of its checkpoints Flink tells what it has gathered within the last
+web.refresh-interval, three seconds by default (DefaultExecutionGraphCache,
+AbstractCheckpointStatsHandler): a job that is long over may be told to run. Its state alone
+(JobStatusHandler), a savepoint and a checkpoint that were asked for are told as they are.
 
-A job that fails before it runs, as one whose savepoint does not fit, stays there FAILED, without vertices; its id can
-be given to no other until Flink forgets it (jobstore.expiration-time, an hour). A refusal carries a Java stack
-(`flink_causes`), in an HTTP 500 as well: one that says what is wrong has had no effect.
+A job that fails before it runs, as one whose savepoint does not fit, stays there FAILED, without
+vertices; its id can be given to no other until Flink forgets it (jobstore.expiration-time, an
+hour). A refusal carries a Java stack (`flink_causes`), in an HTTP 500 as well: one that says what
+is wrong has had no effect.
 """
 
 from __future__ import annotations
@@ -72,7 +86,9 @@ class FlinkCalls:
 
     @property
     def outage_seconds(self) -> float:
-        """How long Flink may be silent while something is waited for: a JobManager takes a while to be started anew."""
+        """How long Flink may be silent while something is waited for: a JobManager takes a while
+        to be started anew.
+        """
         return float(self.options.get("outage_seconds", OUTAGE_SECONDS))
 
     def version(self) -> str | None:
@@ -94,12 +110,16 @@ class FlinkCalls:
         told = self._call_or_none(f"/jobs/{id}")
         with self._read(f"/jobs/{id}"):
             job = None if told is None else job_of(told)
-        if job is None or not job.vertices:  # what has come to nothing is told by its having no parts: both at one time
+        if (
+            job is None or not job.vertices
+        ):  # what has come to nothing is told by its having no parts: both at one time
             return job
         return replace(job, told=self.state(id) or job.told)
 
     def state(self, id: str) -> str | None:
-        """In Flink's own word, as it is now; None of a job that Flink does not know, and where it has no such page."""
+        """In Flink's own word, as it is now; None of a job that Flink does not know, and where
+        it has no such page.
+        """
         try:
             told = self._call_or_none(f"/jobs/{id}/status")
         except Refused as refused:
@@ -129,17 +149,25 @@ class FlinkCalls:
         """What made it fail, newest first: stacktrace, timestamp, taskName."""
         told = self._known_of(id, "exceptions") or {}
         entries = (told.get("exceptionHistory") or {}).get("entries")
-        found = [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+        found = (
+            [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+        )
         first = told.get("root-exception")  # before 2.0, also of one that is not in the history
-        return found or ([{"stacktrace": first, "timestamp": told.get("timestamp")}] if first else [])
+        return found or (
+            [{"stacktrace": first, "timestamp": told.get("timestamp")}] if first else []
+        )
 
     def failure(self, id: str) -> Mapping[str, Any]:
-        """What a job has ended with that has failed: which is not always what its history of exceptions has."""
+        """What a job has ended with that has failed: which is not always what its history of
+        exceptions has.
+        """
         with self._read(f"/jobs/{id}/execution-result"):
             return result_of(self._known_of(id, "execution-result") or {})
 
     def metrics(self, id: str, vertex: str) -> tuple[str, ...]:
-        """The names of what a vertex's subtasks measure; nothing as long as Flink has not gathered them."""
+        """The names of what a vertex's subtasks measure; nothing as long as Flink has not
+        gathered them.
+        """
         path = f"/jobs/{id}/vertices/{vertex}/metrics"
         with self._read(path):
             return tuple(str(one["id"]) for one in self._asking.listed(path))
@@ -153,13 +181,18 @@ class FlinkCalls:
     def configuration(self) -> dict[str, str]:
         """The JobManager's own."""
         with self._read("/jobmanager/config"):
-            return {str(one["key"]): str(one["value"]) for one in self._asking.listed("/jobmanager/config")}
+            return {
+                str(one["key"]): str(one["value"])
+                for one in self._asking.listed("/jobmanager/config")
+            }
 
     def trigger(self, id: str, stop: bool, body: Mapping[str, Any]) -> None:
         self._call("POST", f"/jobs/{id}/{'stop' if stop else 'savepoints'}", json=body)
 
     def triggered(self, id: str, trigger: str) -> Triggered | None:
-        """None, of one that Flink does not know or has forgotten (five minutes after it was done)."""
+        """None, of one that Flink does not know or has forgotten (five minutes after it was
+        done).
+        """
         told = self._call_or_none(f"/jobs/{id}/savepoints/{trigger}")
         with self._read(f"/jobs/{id}/savepoints/{trigger}"):
             return None if told is None else triggered_of(told)
@@ -188,7 +221,10 @@ class FlinkCalls:
             return {str(one["id"]): str(one["name"]) for one in files}
 
     def upload(self, jar: Path, name: str) -> str:
-        with FileForm.of(jar, "jarfile", name, "application/x-java-archive") as form, self._read("/jars/upload"):
+        with (
+            FileForm.of(jar, "jarfile", name, "application/x-java-archive") as form,
+            self._read("/jars/upload"),
+        ):
             headers, failed = {"Content-Type": form.content_type}, "the jar was not taken"
             told = self._call("POST", "/jars/upload", failed, _NO_JARS, data=form, headers=headers)
             return str(told["filename"]).rpartition("/")[2]
@@ -196,18 +232,23 @@ class FlinkCalls:
     def run(self, jar: str, body: Mapping[str, Any]) -> str:
         path = f"/jars/{quote(jar, safe='')}/run"
         with self._read(path):
-            return str(self._call("POST", path, "the job was not started", _NO_JARS, json=body)["jobid"])
+            return str(
+                self._call("POST", path, "the job was not started", _NO_JARS, json=body)["jobid"]
+            )
 
     def parallelism(self, id: str) -> dict[str, Any]:
-        """How many of each vertex there are to be: {"<vertex>": {"parallelism": {"lowerBound", "upperBound"}}}."""
+        """How many of each vertex there are to be: {"<vertex>": {"parallelism": {"lowerBound",
+        "upperBound"}}}.
+        """
         return self._call("GET", f"/jobs/{id}/resource-requirements")
 
     def set_parallelism(self, id: str, wanted: Mapping[str, Any]) -> None:
         self._call("PUT", f"/jobs/{id}/resource-requirements", json=wanted)
 
     def _known_of(self, id: str, what: str) -> dict[str, Any] | None:
-        """None as long as there is nothing to be told: while a job is INITIALIZING, Flink answers 500 to all but the
-        job itself."""
+        """None as long as there is nothing to be told: while a job is INITIALIZING, Flink answers
+        500 to all but the job itself.
+        """
         try:
             return self._call_or_none(f"/jobs/{id}/{what}")
         except Refused as refused:
@@ -216,8 +257,9 @@ class FlinkCalls:
             raise
 
     def _counted_of(self, id: str) -> dict[str, Any] | None:
-        """Its checkpoints. With them come quantiles of how long they took, which are first computed for who asks first:
-        another who asks meanwhile is told NullArgumentException (seen of 2.3)."""
+        """Its checkpoints. With them come quantiles of how long they took, which are first computed
+        for who asks first: another who asks meanwhile is told NullArgumentException (seen of 2.3).
+        """
         for _ in range(5):
             try:
                 return self._known_of(id, "checkpoints")
@@ -236,7 +278,12 @@ class FlinkCalls:
             raise
 
     def _call(
-        self, method: str, path: str, failed: str | None = None, hints: Mapping[int, str] | None = None, **asked: Any
+        self,
+        method: str,
+        path: str,
+        failed: str | None = None,
+        hints: Mapping[int, str] | None = None,
+        **asked: Any,
     ) -> dict[str, Any]:
         return self._asking.call(method, path, failed, hints, **asked)
 
@@ -249,12 +296,17 @@ class FlinkCalls:
 
 
 _NO_JARS: Final = {
-    404: "this Flink takes no jars: it is a cluster of one application, or web.submit.enable is false; submit to a "
+    404: "this Flink takes no jars: it is a cluster of one application, or web.submit.enable "
+    "is false; submit to a "
     "session cluster, or start the job by a cluster of kind command"
 }
 
 
 def _is_flinks(told: Any) -> bool:
-    """Whether it is Flink that does not know what was asked about: who knows no such page answers 404 as well."""
+    """Whether it is Flink that does not know what was asked about: who knows no such page
+    answers 404 as well.
+    """
     errors = told.get("errors") if isinstance(told, dict) else None
-    return isinstance(errors, list) and not any(str(one).startswith("Not found: ") for one in errors)
+    return isinstance(errors, list) and not any(
+        str(one).startswith("Not found: ") for one in errors
+    )

@@ -1,25 +1,28 @@
-"""Ending a Flink job with its last checkpoint: one more is completed, the job is cancelled, and what it completed last
-stays where it is.
+"""Ending a Flink job with its last checkpoint: one more is completed, the job is cancelled, and
+what it completed last stays where it is.
 
     latest_checkpoint(calls, id)              where the job's last retained checkpoint is
     end_with_checkpoint(calls, request, ...)  the same, once the job has ended
 
-    <state_dir>/<tag>.checkpoint.json         {"begun", "since": our time and the JobManager's; "cancelled": true and
-                                               "completed": a checkpoint's number, once it is to be cancelled; "image"
-                                               and "accepted" where its cluster goes with it}
+    <state_dir>/<tag>.checkpoint.json  {"begun", "since": our time and the JobManager's;
+                                       "cancelled": true and
+                                        "completed": a checkpoint's number, once it is to be cancelled; "image"
+                                        and "accepted" where its cluster goes with it}
 
 Flink deletes the checkpoints of a job that is cancelled unless they are to be retained
-(execution.checkpointing.externalized-checkpoint-retention): without that nothing is cancelled here. One that was
-completed since we began is as good as the one that we ask for, and before 1.17 Flink cannot be asked: then the next one
-in its own time is waited for. Between the last checkpoint and the end the job may complete yet another, which takes the
-place of the former: which one it is, is read when it has ended. Flink's list of them may then be some seconds old, and
-not have the one that we know of, which lies beside the others under its number. Who can look there sees whether there
-is yet another.
+(execution.checkpointing.externalized-checkpoint-retention): without that nothing is cancelled here.
+One that was completed since we began is as good as the one that we ask for, and before 1.17 Flink
+cannot be asked: then the next one in its own time is waited for. Between the last checkpoint and
+the end the job may complete yet another, which takes the place of the former: which one it is, is
+read when it has ended. Flink's list of them may then be some seconds old, and not have the one that
+we know of, which lies beside the others under its number. Who can look there sees whether there is
+yet another.
 
-A cluster of one application goes when its job has ended, and often before it is asked again: where the checkpoint lies
-is noted before the job is cancelled, and that Flink has accepted it, after. Without that, one that is silent may as
-well have lost its JobManager, and the job may run again: then nobody says that it has ended. If it does run when it is
-asked again, it has gone on from what was noted, and is ended anew, with another checkpoint.
+A cluster of one application goes when its job has ended, and often before it is asked again: where
+the checkpoint lies is noted before the job is cancelled, and that Flink has accepted it, after.
+Without that, one that is silent may as well have lost its JobManager, and the job may run again:
+then nobody says that it has ended. If it does run when it is asked again, it has gone on from what
+was noted, and is ended anew, with another checkpoint.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ RETAIN = "execution.checkpointing.externalized-checkpoint-retention"
 _BEGINS, _ENDED = {"INITIALIZING", "CREATED"}, {"CANCELED", "FAILED"}
 _RUNS = _BEGINS | {"RUNNING", "RESTARTING"}
 _NO_SUCH_CALL = (404, 405)
-_LISTED_SECONDS_MAX = 15.0  # more than Flink's list of checkpoints is old, as anybody would configure it
+_LISTED_SECONDS_MAX = (
+    15.0  # more than Flink's list of checkpoints is old, as anybody would configure it
+)
 
 
 def latest_checkpoint(calls: FlinkCalls, id: str) -> str | None:
@@ -79,14 +84,23 @@ class _Ending:
             self._refuse_what_would_be_lost()
             completed = self._wait(self._completed(self._begun()), until)
             if completed is None:
-                fact = f"no checkpoint of {self.request.job_id} was completed in {self.request.seconds_max:g} s"
-                raise self._error(fact, "it runs on: see why in Flink's own page of its checkpoints, then "
-                                  "`stateshift resume WORKDIR`")  # fmt: skip
+                fact = (
+                    f"no checkpoint of {self.request.job_id} was completed in "
+                    f"{self.request.seconds_max:g} s"
+                )
+                raise self._error(
+                    fact,
+                    "it runs on: see why in Flink's own page of its checkpoints, then "
+                    "`stateshift resume WORKDIR`",
+                )
             known = {"image": self._last(completed)} if self.calls.of_one_application else {}
             self.notes.add(self._note, cancelled=True, completed=completed, **known)
         try:
             if self._wait(self._cancelled(), until) is None:
-                fact = f"{self.request.job_id} still runs {self.request.seconds_max:g} s after it was cancelled"
+                fact = (
+                    f"{self.request.job_id} still runs {self.request.seconds_max:g} s after it "
+                    "was cancelled"
+                )
                 raise self._error(fact, "`stateshift resume WORKDIR` waits for its end again")
             return self._last(int(self._noted.get("completed", 0)))
         except Unanswered as silent:
@@ -95,7 +109,9 @@ class _Ending:
             raise self._gone(silent) from silent
 
     def _has_gone_on(self, until: float) -> bool:
-        """Of a cluster of one application, what was noted is all that will be known of its last checkpoint."""
+        """Of a cluster of one application, what was noted is all that will be known of its last
+        checkpoint.
+        """
         noted = self._noted
         if not (self.calls.of_one_application and noted.get("cancelled")) or noted.get("accepted"):
             return False
@@ -108,21 +124,36 @@ class _Ending:
         job = self._job()
         if job.told not in _ENDED and not lasting_of(self.calls.settings(job.id)):
             fact = f"the checkpoints of {job.name} ({job.id}) are deleted when it is cancelled"
-            raise self._error(fact, f'"{RETAIN}": "RETAIN_ON_CANCELLATION" in its configuration; nothing was stopped')
+            raise self._error(
+                fact,
+                f'"{RETAIN}": "RETAIN_ON_CANCELLATION" in its configuration; nothing was stopped',
+            )
 
     def _gone(self, silent: Unanswered) -> ClusterError:
         """Where it was accepted that the job ends, and its cluster with it, it has ended."""
         noted, id = self._noted, self.request.job_id
         if not noted.get("accepted"):
             hint = (
-                "`stateshift resume WORKDIR` once it answers again; where it is gone for good, the newest chk- folder "
-                f"beside {noted['image']} is the job's image, for \"existing_savepoint_paths\""
+                "`stateshift resume WORKDIR` once it answers again; where it is gone for "
+                "good, the newest chk- folder "
+                f'beside {noted["image"]} is the job\'s image, for "existing_savepoint_paths"'
             )
-            return self._error(f"{id} was to be cancelled, and its cluster does not say whether it was: {silent.fact}",
-                               hint)  # fmt: skip
+            return self._error(
+                (
+                    f"{id} was to be cancelled, and its cluster does not say whether it was: "
+                    f"{silent.fact}"
+                ),
+                hint,
+            )
         hint = f"its last checkpoint is {noted['image']}, or a later one beside it"
-        return Gone(f"{id} was cancelled, and its cluster is gone", float(noted["begun"]), noted["image"],
-                    cluster=self.calls.cluster, job=id, hint=hint)  # fmt: skip
+        return Gone(
+            f"{id} was cancelled, and its cluster is gone",
+            float(noted["begun"]),
+            noted["image"],
+            cluster=self.calls.cluster,
+            job=id,
+            hint=hint,
+        )
 
     def _begun(self) -> int:
         """When we began, by the JobManager's clock: noted before anything is asked for."""
@@ -141,12 +172,19 @@ class _Ending:
             if job.told in _ENDED:
                 return 0  # by somebody, in between: what it completed last is its image
             if job.told == "FINISHED":
-                raise self._error(f"{job.name} ({job.id}) has come to the end of its input: nothing is left to go on",
-                                  "its output is complete")  # fmt: skip
+                raise self._error(
+                    (
+                        f"{job.name} ({job.id}) has come to the end of its input: nothing is "
+                        "left to go on"
+                    ),
+                    "its output is complete",
+                )
             if asked and asked[0]:
                 told = self.calls.triggered_checkpoint(job.id, asked[0]) or Triggered()
                 if told.cause is not None:
-                    raise self._error(f"no checkpoint was completed: {told.cause.fact}", told.cause.hint)
+                    raise self._error(
+                        f"no checkpoint was completed: {told.cause.fact}", told.cause.hint
+                    )
                 if told.checkpoint is not None:
                     return told.checkpoint
             elif not asked and job.told not in _BEGINS:
@@ -182,7 +220,9 @@ class _Ending:
         return look
 
     def _last(self, completed: int) -> str:
-        """By Flink's list; where that is older than what it has told to be completed, by that one's number."""
+        """By Flink's list; where that is older than what it has told to be completed, by that
+        one's number.
+        """
 
         def look() -> str | None:
             latest = self.calls.checkpoints(self.request.job_id).latest_checkpoint
@@ -194,8 +234,11 @@ class _Ending:
         path = self._wait(look, time.monotonic() + _LISTED_SECONDS_MAX)
         if path is None or is_in_memory(path):
             fact = f"Flink tells of no checkpoint of {self.request.job_id} that outlives it"
-            raise self._error(fact, "look for the newest chk- folder of the job: that is its image, for "
-                              '"existing_savepoint_paths"')  # fmt: skip
+            raise self._error(
+                fact,
+                "look for the newest chk- folder of the job: that is its image, for "
+                '"existing_savepoint_paths"',
+            )
         return path
 
     def _wait(self, look: Callable[[], T | None], until: float) -> T | None:
@@ -206,8 +249,11 @@ class _Ending:
         job = self.calls.job(self.request.job_id)
         if job is None:
             fact = f"Flink at {self.calls.url} knows no job {self.request.job_id}"
-            raise self._error(fact, "a job that ended is forgotten after a while: name its last checkpoint in "
-                              '"existing_savepoint_paths"')  # fmt: skip
+            raise self._error(
+                fact,
+                "a job that ended is forgotten after a while: name its last checkpoint in "
+                '"existing_savepoint_paths"',
+            )
         return job
 
     def _error(self, fact: str, hint: str | None) -> ClusterError:

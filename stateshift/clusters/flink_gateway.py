@@ -1,9 +1,14 @@
-"""The REST API of Flink's SQL gateway, in its first version, which all of them answer (1.16 to 2.3).
+"""The REST API of Flink's SQL gateway, in its first version, which all of them answer (1.16 to
+2.3).
 
-    POST   /v1/sessions                   {"properties": {...}} -> {"sessionHandle": S}; gone after ten idle minutes
-    POST   /v1/sessions/<S>/statements    {"statement", "executionConfig": {...}} -> {"operationHandle": O}
-    GET    /v1/sessions/<S>/operations/<O>/status      {"status": "PENDING", "RUNNING", "FINISHED", "ERROR", ...}
-    GET    /v1/sessions/<S>/operations/<O>/result/0    what came of it: of an ERROR, 500 with the stack
+    POST   /v1/sessions                   {"properties": {...}} -> {"sessionHandle": S}; gone after
+                                          ten idle minutes
+    POST   /v1/sessions/<S>/statements    {"statement", "executionConfig": {...}} ->
+                                          {"operationHandle": O}
+    GET    /v1/sessions/<S>/operations/<O>/status      {"status": "PENDING", "RUNNING", "FINISHED",
+                                                       "ERROR", ...}
+    GET    /v1/sessions/<S>/operations/<O>/result/0    what came of it: of an ERROR, 500 with the
+                                                       stack
     DELETE /v1/sessions/<S>               what the session has started goes on
 
 `executionConfig` is for its statement alone, and goes before what the session and its SETs say.
@@ -30,7 +35,9 @@ _UNDER_WAY: Final = ("INITIALIZED", "PENDING", "RUNNING")
 
 @dataclass(frozen=True)
 class Gateway:
-    """`options` are the cluster's, checked (see `flink_rest`). A statement may take `seconds_max`."""
+    """`options` are the cluster's, checked (see `flink_rest`). A statement may take
+    `seconds_max`.
+    """
 
     cluster: str
     url: str
@@ -55,7 +62,9 @@ class Gateway:
     @property
     def asking(self) -> Asking:
         words = "Flink's SQL gateway"
-        return Asking(self.cluster, self.url, self.options, words, words, "http://gateway:8083", "sql_gateway")
+        return Asking(
+            self.cluster, self.url, self.options, words, words, "http://gateway:8083", "sql_gateway"
+        )
 
 
 @dataclass(frozen=True)
@@ -75,19 +84,28 @@ class Session:
         if isinstance(ended, Refused):
             fact = f"it was taken, and then the gateway did not know it any more: {ended.fact}"
             raise self._unanswered(statement, fact) from ended
-        told = f"it ended as {ended}" if ended else f"it has taken more than {self.gateway.seconds_max:g} s"
+        told = (
+            f"it ended as {ended}"
+            if ended
+            else f"it has taken more than {self.gateway.seconds_max:g} s"
+        )
         raise self._unanswered(statement, f"{redact(self.gateway.url)}: {told}")
 
     def _begun(self, statement: Statement, configuration: Mapping[str, str]) -> str:
         """The path of the operation that carries it out."""
-        asked = {"statement": statement.text, **({"executionConfig": dict(configuration)} if configuration else {})}
+        asked = {
+            "statement": statement.text,
+            **({"executionConfig": dict(configuration)} if configuration else {}),
+        }
         path = f"{self.path}/statements"
         with self.gateway.asking.read(path):
             told = self._call(statement, "POST", path, json=asked)
             return f"{self.path}/operations/{quote(str(told['operationHandle']), safe='')}"
 
     def _ended(self, operation: str) -> str | Refused | None:
-        """How; None as long as it has not. A gateway that was started anew knows neither session nor operation."""
+        """How; None as long as it has not. A gateway that was started anew knows neither session
+        nor operation.
+        """
         path = f"{operation}/status"
         with self.gateway.asking.read(path):
             try:
@@ -103,11 +121,15 @@ class Session:
         except (Refused, Unanswered) as error:
             told = statement.in_file(error.fact.partition(" Was expecting one of")[0])
             fact, status = f"{self._where(statement)}: {told}", error.status or 0
-            raise type(error)(fact, status, error.told, cluster=self.gateway.cluster, hint=error.hint) from error
+            raise type(error)(
+                fact, status, error.told, cluster=self.gateway.cluster, hint=error.hint
+            ) from error
 
     def _where(self, statement: Statement) -> str:
         return f"{self.gateway.file}, line {statement.line} ({statement.called})"
 
     def _unanswered(self, statement: Statement, fact: str) -> Unanswered:
         hint = "see the gateway's log; then: stateshift resume WORKDIR"
-        return Unanswered(f"{self._where(statement)}: {fact}", cluster=self.gateway.cluster, hint=hint)
+        return Unanswered(
+            f"{self._where(statement)}: {fact}", cluster=self.gateway.cluster, hint=hint
+        )

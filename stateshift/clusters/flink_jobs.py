@@ -1,7 +1,8 @@
-"""Which of Flink's jobs is meant, and what is told of it: the jobs under a tag, those of a name, and their state.
+"""Which of Flink's jobs is meant, and what is told of it: the jobs under a tag, those of a name,
+and their state.
 
-A job's id is a digest of its tag and of the attempt: one that failed before it was anything keeps its id for an hour,
-and the attempt after it has another.
+A job's id is a digest of its tag and of the attempt: one that failed before it was anything keeps
+its id for an hour, and the attempt after it has another.
 """
 
 from __future__ import annotations
@@ -62,18 +63,24 @@ def stillborn_of(calls: FlinkCalls, id: str) -> ClusterError | None:
     if cause is None:
         return None
     fact = f"{redact(calls.url)}: the job was not started: {cause.fact}"
-    return ClusterError(fact, cluster=calls.cluster, hint=cause.hint or "the JobManager's log has all of it")
+    return ClusterError(
+        fact, cluster=calls.cluster, hint=cause.hint or "the JobManager's log has all of it"
+    )
 
 
 def log_of(calls: FlinkCalls, id: str) -> str:
     exceptions = calls.exceptions(id) or _last(calls.failure(id))
     cause = _cause(exceptions)
     lines = [line for one in exceptions[::-1] for line in _told(one)]
-    return "\n".join([*lines, f"way out: {cause.hint}"] if cause is not None and cause.hint else lines)
+    return "\n".join(
+        [*lines, f"way out: {cause.hint}"] if cause is not None and cause.hint else lines
+    )
 
 
 def _ended_with(calls: FlinkCalls, job: Job) -> Cause | None:
-    """What has failed it for good: the page of exceptions is seconds old, and not every scheduler puts it there."""
+    """What has failed it for good: the page of exceptions is seconds old, and not every
+    scheduler puts it there.
+    """
     return cause_of(calls.failure(job.id).get("stack-trace")) if job.told == "FAILED" else None
 
 
@@ -90,7 +97,14 @@ def _last(failure: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _told(exception: Mapping[str, Any]) -> list[str]:
     """When and where, and the stack without its frames."""
-    at, who = exception.get("timestamp"), redact(str(exception.get("taskName") or "the job"), os.environ)
-    when = f"{datetime.fromtimestamp(float(at) / 1000, UTC).isoformat(' ', 'seconds')} " if at else ""
-    return [f"{when}{who}",
-            *(f"  {line}" for line in without_frames(str(exception.get("stacktrace") or "")))]  # fmt: skip
+    at, who = (
+        exception.get("timestamp"),
+        redact(str(exception.get("taskName") or "the job"), os.environ),
+    )
+    when = (
+        f"{datetime.fromtimestamp(float(at) / 1000, UTC).isoformat(' ', 'seconds')} " if at else ""
+    )
+    return [
+        f"{when}{who}",
+        *(f"  {line}" for line in without_frames(str(exception.get("stacktrace") or ""))),
+    ]

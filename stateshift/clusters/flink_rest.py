@@ -1,27 +1,34 @@
-"""Flink jobs on a session cluster, over its REST API. A job's id is a digest of its tag: Flink starts one job under an
-id, and whoever knows the tag finds it.
+"""Flink jobs on a session cluster, over its REST API. A job's id is a digest of its tag: Flink
+starts one job under an id, and whoever knows the tag finds it.
 
-    options      url, auth, user, password_file, token_file, header_files, ca_file, cert_file, key_file,
-                 request_seconds, settle_seconds, outage_seconds, flink_configuration, application, state_dir,
-                 sql_gateway (where Flink's SQL gateway is, which is asked as the same person)
-    submission   jar (a file here, uploaded once) or jar_id (one that is there), entry_class, arguments; or sql (a file
-                 of statements here); parallelism, allow_non_restored_state, claim_mode (no_claim or legacy),
-                 flink_configuration
-    stopping     job_id or job_ids, of jobs that we did not submit, or job_name; else it has the job's name;
-                 drain and format (canonical or native) of the savepoint it is stopped with, which a request tells
+    options     url, auth, user, password_file, token_file, header_files, ca_file, cert_file,
+                key_file,
+                request_seconds, settle_seconds, outage_seconds, flink_configuration, application, state_dir,
+                sql_gateway (where Flink's SQL gateway is, which is asked as the same person)
+    submission  jar (a file here, uploaded once) or jar_id (one that is there), entry_class,
+                arguments; or sql (a file
+                of statements here); parallelism, allow_non_restored_state, claim_mode (no_claim or legacy),
+                flink_configuration
+    stopping    job_id or job_ids, of jobs that we did not submit, or job_name; else it has the
+                job's name;
+                drain and format (canonical or native) of the savepoint it is stopped with, which a
+                request tells
 
-The submission's location is the savepoint that the job is restored from; empty, it starts with nothing. It also stands
-wherever `{checkpoint}` does in an argument or a value of `flink_configuration`, as the job and the tag do (IS-6). Its
-claim is always Flink's to leave the files alone: with `claim` it would delete them, and they may be the only copy.
+The submission's location is the savepoint that the job is restored from; empty, it starts with
+nothing. It also stands wherever `{checkpoint}` does in an argument or a value of
+`flink_configuration`, as the job and the tag do (IS-6). Its claim is always Flink's to leave the
+files alone: with `claim` it would delete them, and they may be the only copy.
 
-While something is waited for, Flink may be silent for `outage_seconds`: its JobManager may be started anew.
-`application` says that this is a cluster of one application, which goes when the application has ended; it takes no
-submissions, and where it does not answer, its job has ended. It may go before it has told where the savepoint or the
-last checkpoint is, which is then looked for where it was to be (`Gone`).
+While something is waited for, Flink may be silent for `outage_seconds`: its JobManager may be
+started anew. `application` says that this is a cluster of one application, which goes when the
+application has ended; it takes no submissions, and where it does not answer, its job has ended. It
+may go before it has told where the savepoint or the last checkpoint is, which is then looked for
+where it was to be (`Gone`).
 
-A job that failed before it was anything (its savepoint did not fit, say) was not started: the tag's next attempt has
-another id. Flink forgets jobs an hour after they ended, and all of them when its JobManager is started anew without
-high availability: one that we know of and it does not is `unknown`.
+A job that failed before it was anything (its savepoint did not fit, say) was not started: the tag's
+next attempt has another id. Flink forgets jobs an hour after they ended, and all of them when its
+JobManager is started anew without high availability: one that we know of and it does not is
+`unknown`.
 """
 
 from __future__ import annotations
@@ -38,7 +45,15 @@ from stateshift.clusters.flink_async import no_canonical
 from stateshift.clusters.flink_calls import FlinkCalls
 from stateshift.clusters.flink_causes import hopeless
 from stateshift.clusters.flink_checkpoints import end_with_checkpoint, latest_checkpoint
-from stateshift.clusters.flink_jobs import attempts, job_id, log_of, named, running_of, status_of, stillborn_of
+from stateshift.clusters.flink_jobs import (
+    attempts,
+    job_id,
+    log_of,
+    named,
+    running_of,
+    status_of,
+    stillborn_of,
+)
 from stateshift.clusters.flink_rescale import rescale
 from stateshift.clusters.flink_savepoints import failed_savepoint, take_savepoint
 from stateshift.clusters.flink_submit import SUBMIT_OPTIONS, one_application, read_submit, ready
@@ -87,7 +102,9 @@ FORMAT = Expected("canonical or native", lambda v: v in ("canonical", "native"))
 STOP_OPTIONS = {"job_id": TEXT, "job_ids": TEXTS, "job_name": TEXT, "drain": FLAG, "format": FORMAT}
 
 _SETTLE_SECONDS = 60.0
-_FORGOTTEN = "Flink does not know it any more: it ended a while ago, or its JobManager was started anew"
+_FORGOTTEN = (
+    "Flink does not know it any more: it ended a while ago, or its JobManager was started anew"
+)
 
 
 @dataclass(frozen=True)
@@ -133,7 +150,11 @@ class FlinkRest:
                 if record:
                     self._notes.add(tag, id=job.id)
                 return status_of(calls, job, bool(record.get("stopped")))
-            return JobStatus(JobState.ABSENT) if over or attempt > record.get("attempt", attempt) else None
+            return (
+                JobStatus(JobState.ABSENT)
+                if over or attempt > record.get("attempt", attempt)
+                else None
+            )
 
         return wait_until_settled(look, settled, self.interrupt) or JobStatus(JobState.ABSENT)
 
@@ -164,7 +185,12 @@ class FlinkRest:
         calls = self._calls(record)
         with ready(calls, submission, given, self.interrupt) as start:
             attempt, _ = attempts(calls, submission.tag)
-            record |= {"begun": time.time(), "attempt": attempt, "location": submission.location, "refused": False}
+            record |= {
+                "begun": time.time(),
+                "attempt": attempt,
+                "location": submission.location,
+                "refused": False,
+            }
             return self._started(calls, submission.tag, record, start)
 
     def _started(
@@ -186,8 +212,9 @@ class FlinkRest:
         return id
 
     def stop(self, request: StopRequest) -> JobStatus:
-        """Cancel: what a job has done since its last checkpoint is done again by who goes on from there. A job whose
-        state is wanted is stopped with a savepoint."""
+        """Cancel: what a job has done since its last checkpoint is done again by who goes on from
+        there. A job whose state is wanted is stopped with a savepoint.
+        """
         status = self._to_stop(request)
         refuse_unknown(status, request, self.name)
         if request.tag is not None and self._notes.read(request.tag) is not None:
@@ -200,7 +227,9 @@ class FlinkRest:
         return status
 
     def log(self, tag: str, lines_max: int = 50) -> str:
-        """What made it fail, the last time behind the others; and the way out, where there is one."""
+        """What made it fail, the last time behind the others; and the way out, where there is
+        one.
+        """
         calls, id = self._calls(self._notes.read(tag)), self.find(tag).id
         return last_lines(log_of(calls, id), lines_max) if id is not None else ""
 
@@ -221,7 +250,10 @@ class FlinkRest:
 
     def alive(self) -> tuple[RunningJob, ...]:
         """Every job that runs there, by its id and its name."""
-        told = [(id, name, STATES.get(state, JobState.UNKNOWN)) for id, name, state in self._calls(None).jobs()]
+        told = [
+            (id, name, STATES.get(state, JobState.UNKNOWN))
+            for id, name, state in self._calls(None).jobs()
+        ]
         return tuple(RunningJob(id, name, state) for id, name, state in told if state.alive)
 
     def no_canonical(self, job_id: str) -> str | None:
@@ -239,9 +271,15 @@ class FlinkRest:
             return None
         every, free = calls.slots()
         adaptive = configured.get("jobmanager.scheduler", "").lower() == "adaptive"
-        resources = ("kubernetes.cluster-id", "yarn.application.name", "high-availability.cluster-id.yarn")
+        resources = (
+            "kubernetes.cluster-id",
+            "yarn.application.name",
+            "high-availability.cluster-id.yarn",
+        )
         target = configured.get("execution.target", "")
-        on_demand = target.startswith(("kubernetes", "yarn")) or any(key in configured for key in resources)
+        on_demand = target.startswith(("kubernetes", "yarn")) or any(
+            key in configured for key in resources
+        )
         return Slots(every, free, adaptive, on_demand)
 
     def jars(self) -> dict[str, str] | None:
@@ -261,7 +299,7 @@ class FlinkRest:
         except Unanswered as silent:
             if not calls.of_one_application:
                 raise
-            hint = "its job has ended: name its newest chk- folder in \"existing_savepoint_paths\""
+            hint = 'its job has ended: name its newest chk- folder in "existing_savepoint_paths"'
             raise Gone(silent.fact, began, cluster=self.name, job=job_id, hint=hint) from silent
 
     def checkpoint(self, request: CheckpointRequest) -> str:
@@ -278,15 +316,21 @@ class FlinkRest:
         why = self._hopeless(calls, id) if completed is None or completed <= (epoch or 0) else None
         return JobProgress(path, epoch, completed, runs, why)
 
-    def rescale(self, job_id: str, parallelism: Mapping[str, int], seconds_max: float = 120.0) -> None:
-        """Change how many of each vertex run, in place; return when they do. Vertices left out stay as they are."""
+    def rescale(
+        self, job_id: str, parallelism: Mapping[str, int], seconds_max: float = 120.0
+    ) -> None:
+        """Change how many of each vertex run, in place; return when they do. Vertices left out
+        stay as they are.
+        """
         rescale(self._calls(None), job_id, parallelism, seconds_max, self.interrupt)
 
     def _restored_from(
         self, tag: str, record: Mapping[str, Any], id: str, told: tuple[int, str] | None
     ) -> tuple[int | None, str | None]:
-        """The image it began from. Flink tells what it was restored from last: after a failure that is a checkpoint of
-        its own. It gets there only from what it was submitted with, so that is told instead."""
+        """The image it began from. Flink tells what it was restored from last: after a failure that
+        is a checkpoint of its own. It gets there only from what it was submitted with, so that is
+        told instead.
+        """
         if told is None:
             return None, None
         if f"/{id}/" not in told[1]:
@@ -304,12 +348,21 @@ class FlinkRest:
             return None
 
     def _to_stop(self, request: StopRequest) -> JobStatus:
-        """A job under a tag that is not there is not looked for by its name: the source may run beside it."""
+        """A job under a tag that is not there is not looked for by its name: the source may run
+        beside it.
+        """
         named = {"job_id", "job_ids", "job_name"} & set(request.options)
-        return self.find(request.tag) if request.tag is not None and not named else self.find_source(request)
+        return (
+            self.find(request.tag)
+            if request.tag is not None and not named
+            else self.find_source(request)
+        )
 
     def _sources(self, request: StopRequest) -> list[Job]:
-        asked, calls = stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS), self._calls(None)
+        asked, calls = (
+            stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS),
+            self._calls(None),
+        )
         ids = [*asked.get("job_ids", ()), *([asked["job_id"]] if "job_id" in asked else [])]
         if ids:
             return [job for id in ids if (job := calls.job(str(id))) is not None]
@@ -320,7 +373,10 @@ class FlinkRest:
         if len(alive) > 1:
             listed = ", ".join(f'"{job.id}"' for job in alive)
             fact = f"{len(alive)} jobs called {name!r} run on {self.name}: {listed}"
-            hint = f'say which: "stop": {{"job_id": {listed.partition(",")[0]}}}, or all of them as "job_ids"'
+            hint = (
+                f'say which: "stop": {{"job_id": {listed.partition(",")[0]}}}, or all of them '
+                'as "job_ids"'
+            )
             raise ClusterError(fact, cluster=self.name, job=request.job, hint=hint)
         return alive or found
 
@@ -328,16 +384,25 @@ class FlinkRest:
         """Jobs that we submitted from another image."""
         place = location.rstrip("/")
         ours = (one for one in self._notes.every() if "asked" in one)
-        return {str(one["asked"]) for one in ours if str(one.get("location", place)).rstrip("/") != place}
+        return {
+            str(one["asked"])
+            for one in ours
+            if str(one.get("location", place)).rstrip("/") != place
+        }
 
     def _await_end(self, calls: FlinkCalls, id: str, request: StopRequest) -> None:
         def ended() -> bool | None:
             job = calls.job(id)
             return None if job is not None and job.state.alive else True
 
-        if not wait_for(through_outages(ended, calls.outage_seconds), request.seconds_max, self.interrupt):
+        if not wait_for(
+            through_outages(ended, calls.outage_seconds), request.seconds_max, self.interrupt
+        ):
             raise ClusterError(
-                f"{id}, the job {request.job}, still runs {request.seconds_max:g} s after it was cancelled",
+                (
+                    f"{id}, the job {request.job}, still runs {request.seconds_max:g} s after "
+                    "it was cancelled"
+                ),
                 cluster=self.name,
                 job=request.job,
                 hint=f"look at it: curl {redact(calls.url.rstrip('/'))}/jobs/{id}",
@@ -346,7 +411,9 @@ class FlinkRest:
     def _refuse_application(self, submission: Submission) -> None:
         if self._calls(None).of_one_application:
             fact = one_application(self.name)
-            hint = "submit to a session cluster, or start the application by a cluster of kind command"
+            hint = (
+                "submit to a session cluster, or start the application by a cluster of kind command"
+            )
             raise ClusterError(fact, cluster=self.name, job=submission.job, hint=hint)
 
     @property
@@ -359,4 +426,6 @@ class FlinkRest:
 
     def _calls(self, record: Mapping[str, Any] | None) -> FlinkCalls:
         """Where the record's job was submitted, else where the cluster is."""
-        return FlinkCalls(self.name, str((record or {}).get("url") or self.options["url"]), self.options)
+        return FlinkCalls(
+            self.name, str((record or {}).get("url") or self.options["url"]), self.options
+        )

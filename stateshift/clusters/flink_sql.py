@@ -1,10 +1,11 @@
 """A file of Flink's SQL as its statements, and whether one job comes of them.
 
-    CREATE TABLE orders (...);  SET 'k' = 'v';  INSERT INTO totals SELECT ...;      each ends with `;`, or with the file
-    BEGIN STATEMENT SET;  INSERT ...;  INSERT ...;  END;                            one statement, and one job
+    CREATE TABLE orders (...);  SET 'k' = 'v';  INSERT INTO totals SELECT ...;  each ends with `;`,
+    or with the file
+    BEGIN STATEMENT SET;  INSERT ...;  INSERT ...;  END;                        one statement, and one job
 
-A `;` in a comment, in quotes or in a statement set ends nothing. The last statement is the one that starts the job:
-what stands behind it would be lost where we are killed between the two.
+A `;` in a comment, in quotes or in a statement set ends nothing. The last statement is the one that
+starts the job: what stands behind it would be lost where we are killed between the two.
 """
 
 from __future__ import annotations
@@ -22,26 +23,62 @@ _TOKEN = re.compile(
     |(?P<end>;)|(?P<opening>\()|(?P<closing>\))|\s+|.""",
     re.DOTALL | re.VERBOSE,
 )
-_SETTING = re.compile(r"SET\s+(?:'(?P<quoted>[^']+)'|(?P<plain>[^\s=']+))\s*=\s*(?P<value>.*)", re.I | re.DOTALL)
+_SETTING = re.compile(
+    r"SET\s+(?:'(?P<quoted>[^']+)'|(?P<plain>[^\s=']+))\s*=\s*(?P<value>.*)", re.I | re.DOTALL
+)
 _RESET = re.compile(r"RESET\s+'?(?P<key>[^\s']+)'?", re.IGNORECASE)
 _LINE = re.compile(r"\bline (\d+)\b")
 
-_STARTS: Final = (("INSERT",), ("EXECUTE", "STATEMENT", "SET"), ("EXECUTE", "PLAN"), ("EXECUTE", "INSERT"),
-                  ("COMPILE", "AND", "EXECUTE", "PLAN"))  # fmt: skip
+_STARTS: Final = (
+    ("INSERT",),
+    ("EXECUTE", "STATEMENT", "SET"),
+    ("EXECUTE", "PLAN"),
+    ("EXECUTE", "INSERT"),
+    ("COMPILE", "AND", "EXECUTE", "PLAN"),
+)
 _STARTS_NONE: Final = frozenset(
-    {"CREATE", "DROP", "ALTER", "USE", "SET", "RESET", "LOAD", "UNLOAD", "ADD", "REMOVE", "SHOW", "DESCRIBE", "DESC",
-     "EXPLAIN", "COMPILE"}
-)  # fmt: skip
+    {
+        "CREATE",
+        "DROP",
+        "ALTER",
+        "USE",
+        "SET",
+        "RESET",
+        "LOAD",
+        "UNLOAD",
+        "ADD",
+        "REMOVE",
+        "SHOW",
+        "DESCRIBE",
+        "DESC",
+        "EXPLAIN",
+        "COMPILE",
+    }
+)
 _BEGIN: Final = ("BEGIN", "STATEMENT", "SET")
 _MODIFIERS: Final = frozenset({"CREATE", "OR", "REPLACE", "TEMPORARY", "SYSTEM"})
 
-# What says which job this is, and what it begins with: said by us, with the statement that starts it.
+# What says which job this is, and what it begins with: said by us, with the statement that starts
+# it.
 _OURS: Final = frozenset(
-    {"execution.savepoint.path", "execution.savepoint-restore-mode", "execution.savepoint.ignore-unclaimed-state",
-     "execution.state-recovery.path", "execution.state-recovery.claim-mode",
-     "execution.state-recovery.ignore-unclaimed-state", "table.dml-sync"}
-)  # fmt: skip
-_PLACES: Final = ("execution.target", "rest.", "jobmanager.", "high-availability", "kubernetes.", "yarn.")
+    {
+        "execution.savepoint.path",
+        "execution.savepoint-restore-mode",
+        "execution.savepoint.ignore-unclaimed-state",
+        "execution.state-recovery.path",
+        "execution.state-recovery.claim-mode",
+        "execution.state-recovery.ignore-unclaimed-state",
+        "table.dml-sync",
+    }
+)
+_PLACES: Final = (
+    "execution.target",
+    "rest.",
+    "jobmanager.",
+    "high-availability",
+    "kubernetes.",
+    "yarn.",
+)
 _MODE: Final = "execution.runtime-mode"
 _UIDS: Final = "table.exec.uid.generation"
 SET_IN_ONE: Final = "put its INSERTs into one: EXECUTE STATEMENT SET BEGIN ...; ...; END;"
@@ -49,7 +86,9 @@ SET_IN_ONE: Final = "put its INSERTs into one: EXECUTE STATEMENT SET BEGIN ...; 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """`text` begins at `line` of the file; `words` are those outside quotes, comments and brackets, in capitals."""
+    """`text` begins at `line` of the file; `words` are those outside quotes, comments and
+    brackets, in capitals.
+    """
 
     text: str
     line: int
@@ -98,20 +137,28 @@ def statements_of(text: str) -> tuple[Statement, ...]:
             continue
         last = next((at for piece, at, _ in pieces if piece.words == ("END",)), None)
         if last is None:
-            raise BrokenSql(Fault(first.line, "the statement set that begins here has no end", "END;"))
+            raise BrokenSql(
+                Fault(first.line, "the statement set that begins here has no end", "END;")
+            )
         begun = first.words == _BEGIN
         found.append(_set_of(first, text[end + 1 if begun else start : last], begun))
     return tuple(found)
 
 
 def faults_of(statements: Sequence[Statement], settings: Mapping[str, str]) -> Iterator[Fault]:
-    """Why one job of ours, and that alone, does not come of them. `settings` are those of the submission."""
+    """Why one job of ours, and that alone, does not come of them. `settings` are those of the
+    submission.
+    """
     starting = [one for one in statements if one.starts_job]
     for one in statements:
         yield from _about_kind(one)
         yield from _about_setting(one, settings)
     if not starting:
-        yield Fault(statements[-1].line if statements else 1, "no statement starts a job", "an INSERT at the end")
+        yield Fault(
+            statements[-1].line if statements else 1,
+            "no statement starts a job",
+            "an INSERT at the end",
+        )
     for one in starting[1:]:
         fact = f"{one.called} starts a job beside that of line {starting[0].line}"
         yield Fault(one.line, fact, f"one job: {SET_IN_ONE}")
@@ -126,9 +173,13 @@ def refused_setting(key: str, value: str) -> str | None:
         return "which job this is and what it is restored from is said by stateshift"
     if key == _MODE and value.strip("'").lower() != "streaming":
         return "a job that goes on from an image is a streaming one"
-    # The ids of the plan's nodes, which the uids are made of, count on in a gateway for as long as it runs.
+    # The ids of the plan's nodes, which the uids are made of, count on in a gateway for as long as
+    # it runs.
     if key == _UIDS and value.strip("'").upper() == "ALWAYS":
-        return "operators get other uids each time the SQL gateway is asked, and state is found by them"
+        return (
+            "operators get other uids each time the SQL gateway is asked, and state is found "
+            "by them"
+        )
     return None
 
 
@@ -138,7 +189,13 @@ def _pieces(text: str) -> Iterator[tuple[Statement, int, int]]:
     for token in _TOKEN.finditer(text):
         kind = token.lastgroup
         if kind == "unclosed":
-            raise BrokenSql(Fault(_line(text, token.start()), f"the {token[0]} here is never closed", "its other end"))
+            raise BrokenSql(
+                Fault(
+                    _line(text, token.start()),
+                    f"the {token[0]} here is never closed",
+                    "its other end",
+                )
+            )
         if kind == "end":
             if start is not None:
                 yield _piece(text, start, token.start(), words, bare), start, token.start()
@@ -156,7 +213,9 @@ def _pieces(text: str) -> Iterator[tuple[Statement, int, int]]:
 
 
 def _piece(text: str, start: int, end: int, words: list[str], bare: list[str]) -> Statement:
-    return Statement(text[start:end].rstrip(), _line(text, start), tuple(words), "".join(bare).strip())
+    return Statement(
+        text[start:end].rstrip(), _line(text, start), tuple(words), "".join(bare).strip()
+    )
 
 
 def _set_of(first: Statement, text: str, begun: bool) -> Statement:
@@ -176,10 +235,17 @@ def _about_kind(one: Statement) -> Iterator[Fault]:
     if one.starts_job:
         return
     if not one.words or one.words[0] not in _STARTS_NONE:
-        expected = f"{', '.join(sorted(_STARTS_NONE))}, and at the end INSERT, a STATEMENT SET or EXECUTE PLAN"
+        expected = (
+            f"{', '.join(sorted(_STARTS_NONE))}, and at the end INSERT, a STATEMENT SET or "
+            "EXECUTE PLAN"
+        )
         yield Fault(one.line, f"{one.called} does not belong to the start of a job", expected)
         return
-    what = next((word for word in one.words if word not in _MODIFIERS), "") if one.words[0] == "CREATE" else ""
+    what = (
+        next((word for word in one.words if word not in _MODIFIERS), "")
+        if one.words[0] == "CREATE"
+        else ""
+    )
     if (what == "TABLE" and "AS" in one.words) or what == "MATERIALIZED":
         fact = f"CREATE {what} {'... AS' if what == 'TABLE' else 'TABLE'} starts a job of its own"
         yield Fault(one.line, fact, "CREATE TABLE without a query, and an INSERT INTO it")
@@ -189,9 +255,17 @@ def _about_setting(one: Statement, settings: Mapping[str, str]) -> Iterator[Faul
     if one.words[:1] == ("RESET",):
         found = _RESET.match(one.bare)
         if found is None:
-            yield Fault(one.line, "RESET takes back what the spec says of the job, too", "RESET with one key")
+            yield Fault(
+                one.line,
+                "RESET takes back what the spec says of the job, too",
+                "RESET with one key",
+            )
         elif found["key"] in settings:
-            yield Fault(one.line, f'RESET takes back "{found["key"]}", which the spec sets', "the spec without it")
+            yield Fault(
+                one.line,
+                f'RESET takes back "{found["key"]}", which the spec sets',
+                "the spec without it",
+            )
         return
     setting = _SETTING.match(one.bare) if one.words[:1] == ("SET",) else None
     if setting is None:
@@ -208,7 +282,9 @@ def _about_setting(one: Statement, settings: Mapping[str, str]) -> Iterator[Faul
 
 def _unquoted(value: str) -> str:
     value = value.strip()
-    return value[1:-1].replace("''", "'") if len(value) > 1 and value[0] == value[-1] == "'" else value
+    return (
+        value[1:-1].replace("''", "'") if len(value) > 1 and value[0] == value[-1] == "'" else value
+    )
 
 
 def _line(text: str, at: int) -> int:

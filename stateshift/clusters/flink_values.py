@@ -1,6 +1,8 @@
-"""What Flink's REST API tells, as plain values, read from its JSON: of a job, its checkpoints, a savepoint asked for.
+"""What Flink's REST API tells, as plain values, read from its JSON: of a job, its checkpoints, a
+savepoint asked for.
 
-The readers raise KeyError, TypeError or ValueError on anything else; `flink_calls` says then where that came from.
+The readers raise KeyError, TypeError or ValueError on anything else; `flink_calls` says then where
+that came from.
 """
 
 from __future__ import annotations
@@ -53,7 +55,11 @@ class Job:
 
     @property
     def state(self) -> JobState:
-        waits = self.told == "RUNNING" and self.vertices and all(v.state in _WAITING for v in self.vertices)
+        waits = (
+            self.told == "RUNNING"
+            and self.vertices
+            and all(v.state in _WAITING for v in self.vertices)
+        )
         return JobState.QUEUED if waits else STATES.get(self.told, JobState.UNKNOWN)
 
     @property
@@ -89,8 +95,9 @@ class Checkpoints:
 
 @dataclass(frozen=True, slots=True)
 class Triggered:
-    """A savepoint or a checkpoint that was asked for: under way while it has nothing of all that. With both a location
-    and a cause it is whole, and its job has failed behind it."""
+    """A savepoint or a checkpoint that was asked for: under way while it has nothing of all that.
+    With both a location and a cause it is whole, and its job has failed behind it.
+    """
 
     location: str | None = None
     cause: Cause | None = None
@@ -99,20 +106,43 @@ class Triggered:
 
 def job_of(told: Mapping[str, Any]) -> Job:
     vertices = tuple(
-        Vertex(str(v["id"]), str(v["name"]), int(v["parallelism"]), int(v.get("maxParallelism", -1)), str(v["status"]))
+        Vertex(
+            str(v["id"]),
+            str(v["name"]),
+            int(v["parallelism"]),
+            int(v.get("maxParallelism", -1)),
+            str(v["status"]),
+        )
         for v in told["vertices"]
     )
     scheduler = told.get("schedulerType")
     begun = [int(v["start-time"]) for v in told["vertices"] if v.get("start-time") is not None]
-    started = max(begun, default=None)  # of the part that was started last: after a failure, all are anew
-    return Job(str(told["jid"]), str(told["name"]), str(told["state"]), vertices, int(told["now"]), scheduler, started)
+    started = max(
+        begun, default=None
+    )  # of the part that was started last: after a failure, all are anew
+    return Job(
+        str(told["jid"]),
+        str(told["name"]),
+        str(told["state"]),
+        vertices,
+        int(told["now"]),
+        scheduler,
+        started,
+    )
 
 
 def checkpoints_of(told: Mapping[str, Any]) -> Checkpoints:
     latest = told["latest"]
     restored = latest.get("restored")
-    made = [_checkpoint(one) for one in (latest.get("completed"), latest.get("savepoint"), *told.get("history", ()))]
-    known = sorted({one.id: one for one in made if one is not None}.values(), key=lambda one: one.id, reverse=True)
+    made = [
+        _checkpoint(one)
+        for one in (latest.get("completed"), latest.get("savepoint"), *told.get("history", ()))
+    ]
+    known = sorted(
+        {one.id: one for one in made if one is not None}.values(),
+        key=lambda one: one.id,
+        reverse=True,
+    )
     return Checkpoints(
         (int(restored["id"]), str(restored.get("external_path") or "")) if restored else None,
         next(iter(known), None),
@@ -135,7 +165,9 @@ def triggered_of(told: Mapping[str, Any]) -> Triggered:
     operation = told["operation"]
     if operation.get("failure-cause") is None:
         return Triggered(str(operation["location"]))
-    return replace(_failed(operation["failure-cause"]), location=failed_behind(operation["failure-cause"]))
+    return replace(
+        _failed(operation["failure-cause"]), location=failed_behind(operation["failure-cause"])
+    )
 
 
 def failed_behind(failure: Mapping[str, Any]) -> str | None:
@@ -154,7 +186,11 @@ def triggered_checkpoint_of(told: Mapping[str, Any]) -> Triggered:
     if told["status"]["id"] != "COMPLETED":
         return Triggered()
     failure = told["operation"].get("failureCause")
-    return Triggered(checkpoint=int(told["operation"]["checkpointId"])) if failure is None else _failed(failure)
+    return (
+        Triggered(checkpoint=int(told["operation"]["checkpointId"]))
+        if failure is None
+        else _failed(failure)
+    )
 
 
 def _failed(failure: Mapping[str, Any]) -> Triggered:
@@ -163,7 +199,9 @@ def _failed(failure: Mapping[str, Any]) -> Triggered:
 
 
 def lasting_of(settings: Mapping[str, Any]) -> bool | None:
-    """Whether a job's checkpoints are still there when it was cancelled; None of a job that has none to tell of."""
+    """Whether a job's checkpoints are still there when it was cancelled; None of a job that has
+    none to tell of.
+    """
     kept = settings.get("externalization")
     if not isinstance(kept, dict):
         return None
@@ -171,9 +209,12 @@ def lasting_of(settings: Mapping[str, Any]) -> bool | None:
 
 
 def wanted_parallelism(now: Mapping[str, Any], wanted: Mapping[str, int]) -> dict[str, Any]:
-    """All vertices' requirements, with some changed: Flink wants all of them. As many as asked for and not more; fewer
-    while there are no slots for them, rather than none."""
-    changed = {id: {"parallelism": {"lowerBound": 1, "upperBound": count}} for id, count in wanted.items()}
+    """All vertices' requirements, with some changed: Flink wants all of them. As many as asked for
+    and not more; fewer while there are no slots for them, rather than none.
+    """
+    changed = {
+        id: {"parallelism": {"lowerBound": 1, "upperBound": count}} for id, count in wanted.items()
+    }
     return {**now, **changed}
 
 
@@ -188,4 +229,7 @@ def release_of(version: str | None) -> tuple[int, int]:
 
 
 def texts_of(arguments: Sequence[Any]) -> list[str]:
-    return [str(argument).lower() if isinstance(argument, bool) else str(argument) for argument in arguments]
+    return [
+        str(argument).lower() if isinstance(argument, bool) else str(argument)
+        for argument in arguments
+    ]

@@ -1,9 +1,9 @@
 """Which machine a URL of a cluster leads to, and whether it is this one. No connection is made.
 
-    http://127.0.0.1:8998          ""         this machine
-    spark://one:7077,two:7077      one        a master and its spare
-    local[2]                       ""
-    yarn, k8s://https://host:443   the same   hosts are handed out: which, shows later
+http://127.0.0.1:8998          ""         this machine
+spark://one:7077,two:7077      one        a master and its spare
+local[2]                       ""
+yarn, k8s://https://host:443   the same   hosts are handed out: which, shows later
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ def host_of(url: str) -> str:
     found = _HOST.match(url)
     host = found[1].strip("[]") if found else url
     own = socket.gethostname()
-    here = host in _HERE or host.startswith("127.") or host.lower() in (own.lower(), own.partition(".")[0].lower())
+    here = (
+        host in _HERE
+        or host.startswith("127.")
+        or host.lower() in (own.lower(), own.partition(".")[0].lower())
+    )
     return "" if here else host
 
 

@@ -25,21 +25,33 @@ def complaints_about(jar: Path, entry_class: str | None, pointer: str) -> Iterat
             if _MANIFEST in names and opened.getinfo(_MANIFEST).file_size <= _MANIFEST_BYTES_MAX:
                 manifest = opened.read(_MANIFEST)
     except (OSError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile) as error:
-        yield Complaint(f"{pointer}/jar", f"is no jar that can be read: {error}", str(jar), "a jar with the job")
+        yield Complaint(
+            f"{pointer}/jar", f"is no jar that can be read: {error}", str(jar), "a jar with the job"
+        )
         return
     if any(name.endswith(".jar") for name in names):
         return  # the class may be in one of those
     if entry_class is None:
         if not any(line.strip().lower().startswith(_MAIN) for line in manifest.splitlines()):
-            yield Complaint(f"{pointer}/entry_class", "is needed: the jar's manifest names no main class", None,
-                            "the class in the jar whose main is run")  # fmt: skip
+            yield Complaint(
+                f"{pointer}/entry_class",
+                "is needed: the jar's manifest names no main class",
+                None,
+                "the class in the jar whose main is run",
+            )
         return
     if entry_class.startswith(_FLINKS_OWN) or f"{entry_class.replace('.', '/')}.class" in names:
         return
-    classes = [name.removesuffix(".class").replace("/", ".") for name in names if name.endswith(".class")]
+    classes = [
+        name.removesuffix(".class").replace("/", ".") for name in names if name.endswith(".class")
+    ]
     simple = entry_class.rpartition(".")[2]
     same = sorted(name for name in classes if name.rpartition(".")[2] == simple)
     near = (same or get_close_matches(entry_class, classes, n=1, cutoff=0.6))[:1]
     meant = f", did you mean {near[0]!r}?" if near else ""
-    yield Complaint(f"{pointer}/entry_class", f"the jar has no class {entry_class!r}{meant}", entry_class,
-                    near[0] if near else "a class in the jar, with its package")  # fmt: skip
+    yield Complaint(
+        f"{pointer}/entry_class",
+        f"the jar has no class {entry_class!r}{meant}",
+        entry_class,
+        near[0] if near else "a class in the jar, with its package",
+    )

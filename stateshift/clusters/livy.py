@@ -1,21 +1,27 @@
-"""Spark jobs behind Apache Livy: a job is a batch, and its tag is in the batch's name, which Livy gives to one at a
-time: TAG@PLACE. The place is a digest of the location, by which any run finds the job that has its checkpoint there.
+"""Spark jobs behind Apache Livy: a job is a batch, and its tag is in the batch's name, which Livy
+gives to one at a time: TAG@PLACE. The place is a digest of the location, by which any run finds the
+job that has its checkpoint there.
 
-    options      url, auth (none, basic, kerberos), user, password_file, ca_file, request_seconds, settle_seconds,
-                 conf, proxy_user, graceful_seconds, state_dir
-    submission   application (needed: a file that the cluster can read), class, arguments, conf, py_files, jars, files,
-                 and Livy's own queue, driver_memory, driver_cores, executor_memory, executor_cores, num_executors
-    stopping     batch (an id) or batch_name, of a job that we did not submit, else it has the job's name;
-                 graceful_seconds
+    options     url, auth (none, basic, kerberos), user, password_file, ca_file, request_seconds,
+                settle_seconds,
+                conf, proxy_user, graceful_seconds, state_dir
+    submission  application (needed: a file that the cluster can read), class, arguments, conf,
+                py_files, jars, files,
+                and Livy's own queue, driver_memory, driver_cores, executor_memory, executor_cores,
+                num_executors
+    stopping    batch (an id) or batch_name, of a job that we did not submit, else it has the job's
+                name;
+                graceful_seconds
 
-The image's location is handed over as `spark.stateshift.checkpoint`, which `stateshift.job` reads, beside
-`spark.stateshift.job` and `.tag`; and wherever `{checkpoint}`, `{job}` or `{tag}` stands in an argument or a value of
-`conf` (IS-6).
+The image's location is handed over as `spark.stateshift.checkpoint`, which `stateshift.job` reads,
+beside `spark.stateshift.job` and `.tag`; and wherever `{checkpoint}`, `{job}` or `{tag}` stands in
+an argument or a value of `conf` (IS-6).
 
-An answer may be lost, and we may be killed, after Livy has taken a batch. So what is begun is written down first, and
-until `settle_seconds` later a batch that Livy does not list may still appear: `find` waits for that long before it says
-`absent`. Livy forgets batches a while after they ended, and all of them when it is restarted without recovery: one that
-we know of and it does not is `unknown`.
+An answer may be lost, and we may be killed, after Livy has taken a batch. So what is begun is
+written down first, and until `settle_seconds` later a batch that Livy does not list may still
+appear: `find` waits for that long before it says `absent`. Livy forgets batches a while after they
+ended, and all of them when it is restarted without recovery: one that we know of and it does not is
+`unknown`.
 """
 
 from __future__ import annotations
@@ -32,7 +38,14 @@ from typing import Any
 from stateshift.clusters.credentials import AUTHENTICATION
 from stateshift.clusters.hosts import host_of
 from stateshift.clusters.livy_calls import Batch, LivyCalls
-from stateshift.clusters.noted import Notes, Stopping, filled, filled_values, handed_over, reached_at
+from stateshift.clusters.noted import (
+    Notes,
+    Stopping,
+    filled,
+    filled_values,
+    handed_over,
+    reached_at,
+)
 from stateshift.clusters.options import (
     ARGUMENTS,
     COUNT,
@@ -187,8 +200,9 @@ class Livy:
         return failure_of(self.log(tag, LOG_LINES), alive)
 
     def _source(self, request: StopRequest) -> Batch | None:
-        """One that is alive, if there is: by the id or the name that the spec gives it; else what any run of ours has
-        submitted for this location, or somebody else under the job's name."""
+        """One that is alive, if there is: by the id or the name that the spec gives it; else what
+        any run of ours has submitted for this location, or somebody else under the job's name.
+        """
         asked, calls = self._stopping.asked(request), self._calls(None)
         if "batch" in asked:
             return calls.batch(int(asked["batch"]))
@@ -196,13 +210,19 @@ class Livy:
         found = [
             batch
             for batch in calls.batches()
-            if (batch.name == name if name else batch.name == request.job or (batch.name or "").endswith(ours))
+            if (
+                batch.name == name
+                if name
+                else batch.name == request.job or (batch.name or "").endswith(ours)
+            )
         ]
         alive = [batch for batch in found if batch.state.alive]
         return next(iter([*alive[-1:], *found[-1:]]), None)
 
     def _body(self, submission: Submission, given: Mapping[str, Any]) -> dict[str, Any]:
-        conf = filled_values({**texts(self.options.get("conf")), **texts(given.get("conf"))}, submission)
+        conf = filled_values(
+            {**texts(self.options.get("conf")), **texts(given.get("conf"))}, submission
+        )
         return {
             "file": given["application"],
             "name": f"{submission.tag}@{_place(submission.location)}",
@@ -223,11 +243,17 @@ class Livy:
 
     def _calls(self, record: Mapping[str, Any] | None) -> LivyCalls:
         """Where the record's batch was submitted, else where the cluster is."""
-        return LivyCalls(self.name, str((record or {}).get("url") or self.options["url"]), self.options)
+        return LivyCalls(
+            self.name, str((record or {}).get("url") or self.options["url"]), self.options
+        )
 
 
 def _tagged(calls: LivyCalls, tag: str) -> list[Batch]:
-    return [batch for batch in calls.batches() if batch.name is not None and batch.name.rpartition("@")[0] == tag]
+    return [
+        batch
+        for batch in calls.batches()
+        if batch.name is not None and batch.name.rpartition("@")[0] == tag
+    ]
 
 
 def _place(location: str) -> str:

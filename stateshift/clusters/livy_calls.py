@@ -7,8 +7,9 @@
     DELETE /batches/7               {"msg": "deleted"}
     GET    /version                 {"version": "0.7.1-incubating", ...}: Livy's, not Spark's
 
-A BATCH is {"id": 7, "name": "x", "state": "running", "appId": null, "log": [...]}. Its name is given to one batch at a
-time: to another only when the first was deleted, or has ended and was forgotten.
+A BATCH is {"id": 7, "name": "x", "state": "running", "appId": null, "log": [...]}. Its name is
+given to one batch at a time: to another only when the first was deleted, or has ended and was
+forgotten.
 """
 
 from __future__ import annotations
@@ -88,20 +89,34 @@ class LivyCalls:
                 raise
 
     def log(self, id: int, lines_max: int) -> list[str]:
-        """The end of it: asked from where it begins, for Livy keeps but the last lines, and counts those."""
-        total = int(self._call("GET", f"/batches/{id}/log", params={"from": 0, "size": 0}).get("total", 0))
+        """The end of it: asked from where it begins, for Livy keeps but the last lines, and
+        counts those.
+        """
+        total = int(
+            self._call("GET", f"/batches/{id}/log", params={"from": 0, "size": 0}).get("total", 0)
+        )
         params = {"from": max(0, total - lines_max), "size": lines_max}
-        return [str(line) for line in _list(self._call("GET", f"/batches/{id}/log", params=params), "log", self)]
+        return [
+            str(line)
+            for line in _list(self._call("GET", f"/batches/{id}/log", params=params), "log", self)
+        ]
 
     def _call(self, method: str, path: str, **asked: Any) -> dict[str, Any]:
-        headers = {"X-Requested-By": "stateshift"}  # Livy's protection against forged requests asks for it
+        headers = {
+            "X-Requested-By": "stateshift"
+        }  # Livy's protection against forged requests asks for it
         who = authentication(self.options, self.cluster, _PASSWORD)
-        service = Service(self.cluster, _LIVY, _EXAMPLE, "msg", _WAYS_OUT, self.options, headers, who)
+        service = Service(
+            self.cluster, _LIVY, _EXAMPLE, "msg", _WAYS_OUT, self.options, headers, who
+        )
         return service.json(method, self.url.rstrip("/") + path, **asked)
 
 
 _WAYS_OUT: Final[Mapping[int, str]] = {
-    401: 'give the cluster "auth" and "user", and the password in STATESHIFT_LIVY_PASSWORD or a "password_file"',
+    401: (
+        'give the cluster "auth" and "user", and the password in STATESHIFT_LIVY_PASSWORD or '
+        'a "password_file"'
+    ),
     403: "this user may not do that on Livy: ask its operator (livy.server.access-control)",
     404: '"url" has to be that of Livy\'s REST API, such as http://host:8998',
 }

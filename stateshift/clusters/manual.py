@@ -1,21 +1,26 @@
-"""A person starts and stops the jobs: asked at the terminal, or through marker files where there is none (CI).
+"""A person starts and stops the jobs: asked at the terminal, or through marker files where there is
+none (CI).
 
-    options   marker_dir    where the files are (default: below the workdir)
-              version       what the person says of the engine
-              seconds_max   how long we wait for a marker when a job is to be started (stopping has its own)
+    options  marker_dir   where the files are (default: below the workdir)
+             version      what the person says of the engine
+             seconds_max  how long we wait for a marker when a job is to be started (stopping has
+                          its own)
 
-    <marker_dir>/<tag>.submit      written by us: what is to be started, from where; taken away when it has been
-                 <tag>.submitted   the job was started. The first line is its id, where there is one
-                 <tag>.finished    it ended by itself, well
-                 <tag>.failed      it failed; the content says how
-                 <job>.stop        written by us: what is to be stopped, and where its image is
-                 <job>.stopped     it is stopped (<tag>.stop and <tag>.stopped where the job is known by a tag); counts
-                                   only as the answer to a <job>.stop
+    <marker_dir>/<tag>.submit     written by us: what is to be started, from where; taken away when
+                                  it has been
+                 <tag>.submitted  the job was started. The first line is its id, where there is one
+                 <tag>.finished   it ended by itself, well
+                 <tag>.failed     it failed; the content says how
+                 <job>.stop       written by us: what is to be stopped, and where its image is
+                 <job>.stopped    it is stopped (<tag>.stop and <tag>.stopped where the job is known
+                                  by a tag); counts
+                                  only as the answer to a <job>.stop
 
-A name with characters that files had better not have is shortened and gets a digest: the messages show the real path.
-The files are the whole state: whoever looks from another process sees the same. What was asked for and not answered is
-`unknown`, since the person may be at it, and so is a job that nobody said anything about. `find` never asks. Nobody but
-the person knows whether a job that was started still runs.
+A name with characters that files had better not have is shortened and gets a digest: the messages
+show the real path. The files are the whole state: whoever looks from another process sees the same.
+What was asked for and not answered is `unknown`, since the person may be at it, and so is a job
+that nobody said anything about. `find` never asks. Nobody but the person knows whether a job that
+was started still runs.
 """
 
 from __future__ import annotations
@@ -46,8 +51,9 @@ _NO = ("n", "no", "abort", "cancel")
 
 @dataclass(frozen=True)
 class Manual:
-    """See the module. `ask` puts a question to the person and returns the answer; None: by marker files alone, with
-    `say` telling what is waited for."""
+    """See the module. `ask` puts a question to the person and returns the answer; None: by marker
+    files alone, with `say` telling what is waited for.
+    """
 
     name: str
     marker_dir: Path
@@ -79,21 +85,29 @@ class Manual:
         if self._there(tag, "submitted"):
             return JobStatus(JobState.RUNNING, id or tag)  # what `submit` answers, too
         if self._there(tag, "submit"):
-            return JobStatus(JobState.UNKNOWN, None, "a person was asked to start it and has not answered")
+            return JobStatus(
+                JobState.UNKNOWN, None, "a person was asked to start it and has not answered"
+            )
         return JobStatus(JobState.ABSENT)
 
     def find_source(self, request: StopRequest) -> JobStatus:
         if request.tag is not None and self.find(request.tag).state is not JobState.ABSENT:
             return self.find(request.tag)
         if self._asked_to_stop(request) and self._there(_stopped_as(request), "stopped"):
-            return JobStatus(JobState.FINISHED, None, self._first_line(_stopped_as(request), "stopped"))
+            return JobStatus(
+                JobState.FINISHED, None, self._first_line(_stopped_as(request), "stopped")
+            )
         return JobStatus(JobState.UNKNOWN, None, "only a person knows whether it runs")
 
     def submit(self, submission: Submission) -> str:
         status, tag = self.find(submission.tag), submission.tag
         if status.state in (JobState.ABSENT, JobState.UNKNOWN):
             self._put(tag, "submit", json.dumps(_told(submission), indent=1, ensure_ascii=False))
-            again = " (asked before: if it was started, only say so)" if status.state is JobState.UNKNOWN else ""
+            again = (
+                " (asked before: if it was started, only say so)"
+                if status.state is JobState.UNKNOWN
+                else ""
+            )
             self._person(
                 f"Start {submission.job} from {submission.location}"
                 + (f" on {submission.connection}" if submission.connection else "")
@@ -116,7 +130,10 @@ class Manual:
             asked = {"job": request.job, "location": request.location, "tag": request.tag}
             self._put(name, "stop", json.dumps(asked, indent=1, ensure_ascii=False))
         self._person(
-            f"Stop {request.job}, whose image is at {request.location}, between two batches if it can be.",
+            (
+                f"Stop {request.job}, whose image is at {request.location}, between two "
+                "batches if it can be."
+            ),
             "Press Enter when it is stopped; `no` if it will not be: ",
             (name, "stopped"),
             request.seconds_max,
@@ -130,7 +147,9 @@ class Manual:
     def failure(self, tag: str, alive: bool = False) -> Failure | None:
         return None
 
-    def _person(self, wish: str, question: str, marker: tuple[str, str], seconds_max: float) -> None:
+    def _person(
+        self, wish: str, question: str, marker: tuple[str, str], seconds_max: float
+    ) -> None:
         """Return when the marker is there: put there by the person, or by us after the answer."""
         if self._there(*marker):
             return
@@ -139,7 +158,11 @@ class Manual:
             self._await(wish, marker, seconds_max)
         elif answer.lower() in _NO:
             self._remove(marker[0], {"submitted": "submit", "stopped": "stop"}[marker[1]])
-            raise ClusterError(f"declined: {wish}", cluster=self.name, hint="`stateshift resume WORKDIR` asks again")
+            raise ClusterError(
+                f"declined: {wish}",
+                cluster=self.name,
+                hint="`stateshift resume WORKDIR` asks again",
+            )
         else:
             self._put(*marker, "" if answer.lower() in _YES else answer)
 
@@ -170,7 +193,10 @@ class Manual:
         for path in sorted(self.marker_dir.glob("*.stop")):
             asked = _plain(path)
             over = asked.get("tag") not in (None, submission.tag)  # an earlier start of ours
-            if (asked.get("job"), asked.get("location")) == (submission.job, submission.location) and not over:
+            if (asked.get("job"), asked.get("location")) == (
+                submission.job,
+                submission.location,
+            ) and not over:
                 path.unlink()
                 path.with_suffix(".stopped").unlink(missing_ok=True)
 
@@ -185,7 +211,9 @@ class Manual:
         return path.read_text("utf-8", "replace") if path.exists() else ""
 
     def _first_line(self, name: str, suffix: str) -> str | None:
-        return next((line.strip() for line in self._text(name, suffix).splitlines() if line.strip()), None)
+        return next(
+            (line.strip() for line in self._text(name, suffix).splitlines() if line.strip()), None
+        )
 
     def _put(self, name: str, suffix: str, text: str) -> None:
         write_whole(self._path(name, suffix), (text + "\n" if text else "").encode(), READABLE)

@@ -1,13 +1,16 @@
-"""The in-memory twin: a cluster whose jobs are values, for contract tests and simulation. Deterministic, no clock.
+"""The in-memory twin: a cluster whose jobs are values, for contract tests and simulation.
+Deterministic, no clock.
 
 It counts itself what was really started, per tag, and can be told to misbehave:
 
-    fail(n)           the next n submissions are refused before they have any effect
-    lose_answers(n)   the next n submissions take effect, and the answer is lost
-    delay(n)          the next n submissions get no answer, and take effect when somebody looks the next time
-    set_state(...)    what a job is from now on, whatever happened to it
+    fail(n)          the next n submissions are refused before they have any effect
+    lose_answers(n)  the next n submissions take effect, and the answer is lost
+    delay(n)         the next n submissions get no answer, and take effect when somebody looks the
+                     next time
+    set_state(...)   what a job is from now on, whatever happened to it
 
-One object is the cluster: it outlives the simulated process that talks to it. It may be used by several threads.
+One object is the cluster: it outlives the simulated process that talks to it. It may be used by
+several threads.
 """
 
 from __future__ import annotations

@@ -1,13 +1,18 @@
-"""The in-memory twin of a cluster that writes savepoints: jobs are values, and a savepoint is what a test says it is.
+"""The in-memory twin of a cluster that writes savepoints: jobs are values, and a savepoint is what
+a test says it is.
 
-    cluster = MemoryFlink(take=...)      take(location) puts an image there
-    cluster.run("orders", "orders-id")   a job that somebody else started; its id is what it is known by
-    lose_savepoints(n)                   the next n savepoints are taken, and the answer is lost
-    fails_behind                         why a job that is to stop fails once its savepoint is whole
-    hopeless                             why those that it starts get no further
-    only_native                          why its jobs write no canonical savepoint; `natives`: what was asked for
-    settings, vertices                   of its jobs; `places` and `uploaded` are its slots and its jars
-    cluster.complete                     () -> where the checkpoint is that the job completes now; `latest` the last one
+    cluster = MemoryFlink(take=...)     take(location) puts an image there
+    cluster.run("orders", "orders-id")  a job that somebody else started; its id is what it is known
+                                        by
+    lose_savepoints(n)                  the next n savepoints are taken, and the answer is lost
+    fails_behind                        why a job that is to stop fails once its savepoint is whole
+    hopeless                            why those that it starts get no further
+    only_native                         why its jobs write no canonical savepoint; `natives`: what
+                                        was asked for
+    settings, vertices                  of its jobs; `places` and `uploaded` are its slots and its
+                                        jars
+    cluster.complete                    () -> where the checkpoint is that the job completes now;
+                                        `latest` the last one
 
 A job that is restored has completed a checkpoint as soon as somebody asks.
 """
@@ -33,7 +38,9 @@ from stateshift.errors import ClusterError
 
 
 class MemoryFlink(MemoryCluster):
-    def __init__(self, take: Callable[[str], None], on_start: Callable[[Submission], None] | None = None) -> None:
+    def __init__(
+        self, take: Callable[[str], None], on_start: Callable[[Submission], None] | None = None
+    ) -> None:
         super().__init__(version="2.3.0", on_start=on_start)
         self.savepoints: dict[str, str] = {}  # by tag
         self.epoch = 1_000
@@ -61,14 +68,18 @@ class MemoryFlink(MemoryCluster):
         with self._lock:
             found = [one for one in self.jobs if job in (one.status.id, one.job)]
             return tuple(
-                RunningJob(one.status.id or "", one.job, one.status.state, self.settings, self.vertices)
+                RunningJob(
+                    one.status.id or "", one.job, one.status.state, self.settings, self.vertices
+                )
                 for one in found
             )
 
     def alive(self) -> tuple[RunningJob, ...]:
         with self._lock:
             alive = [one for one in self.jobs if one.status.state.alive]
-            return tuple(RunningJob(one.status.id or "", one.job, one.status.state) for one in alive)
+            return tuple(
+                RunningJob(one.status.id or "", one.job, one.status.state) for one in alive
+            )
 
     def no_canonical(self, job_id: str) -> str | None:
         return self.only_native
@@ -101,7 +112,9 @@ class MemoryFlink(MemoryCluster):
     def checkpoint(self, request: CheckpointRequest) -> str:
         def complete() -> str:
             if self.complete is None:
-                raise ClusterError("its checkpoints are deleted when it is cancelled", cluster=self.name)
+                raise ClusterError(
+                    "its checkpoints are deleted when it is cancelled", cluster=self.name
+                )
             self.latest = self.complete()
             return self.latest
 
@@ -111,7 +124,9 @@ class MemoryFlink(MemoryCluster):
         """Once per tag; the job then `ends` so."""
         with self._lock:
             if tag not in self.savepoints:
-                index = next((i for i, job in enumerate(self.jobs) if self._runs(job, job_id)), None)
+                index = next(
+                    (i for i, job in enumerate(self.jobs) if self._runs(job, job_id)), None
+                )
                 if index is None:
                     raise ClusterError(f"{job_id} does not run", cluster=self.name, job=job_id)
                 self.savepoints[tag] = take()

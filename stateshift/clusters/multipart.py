@@ -1,4 +1,6 @@
-"""A file as a form is sent (RFC 7578), read while it is sent: a jar of some hundred megabytes is not held in memory."""
+"""A file as a form is sent (RFC 7578), read while it is sent: a jar of some hundred megabytes is
+not held in memory.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,11 @@
-"""What is remembered of a submission over a network: its answer may be lost, and we may be killed before it comes.
+"""What is remembered of a submission over a network: its answer may be lost, and we may be killed
+before it comes.
 
-    <state_dir>/<tag>.json    {"begun": seconds, "url": where, "id": "7" once it is known, "stopped": true}
+    <state_dir>/<tag>.json  {"begun": seconds, "url": where, "id": "7" once it is known, "stopped":
+                            true}
 
-Written before the request goes out, and completed from the answer. One process at a time submits under a tag.
+Written before the request goes out, and completed from the answer. One process at a time submits
+under a tag.
 """
 
 from __future__ import annotations
@@ -18,7 +21,13 @@ from typing import Any
 from stateshift.clusters.detached import file_name, taken
 from stateshift.clusters.options import Expected
 from stateshift.clusters.protocol import Cluster, JobStatus, StopRequest, Submission
-from stateshift.clusters.stopping import GRACEFUL_SECONDS, OpenStorage, StopMarker, stop_options, stopped_gracefully
+from stateshift.clusters.stopping import (
+    GRACEFUL_SECONDS,
+    OpenStorage,
+    StopMarker,
+    stop_options,
+    stopped_gracefully,
+)
 from stateshift.clusters.waiting import wait_for
 from stateshift.clusters.whole_files import write_whole
 from stateshift.errors import ClusterError
@@ -33,7 +42,9 @@ class Notes:
         return _record(self._path(tag))
 
     def add(self, tag: str, **more: Any) -> None:
-        write_whole(self._path(tag), json.dumps({**(self.read(tag) or {}), **more}, sort_keys=True).encode())
+        write_whole(
+            self._path(tag), json.dumps({**(self.read(tag) or {}), **more}, sort_keys=True).encode()
+        )
 
     def every(self) -> Iterator[dict[str, Any]]:
         """What is remembered of all submissions from here."""
@@ -43,7 +54,9 @@ class Notes:
                 yield record
 
     @contextmanager
-    def alone(self, tag: str, seconds_max: float, interrupt: threading.Event | None) -> Iterator[None]:
+    def alone(
+        self, tag: str, seconds_max: float, interrupt: threading.Event | None
+    ) -> Iterator[None]:
         """While this lasts, no other process or thread submits under the tag from here."""
         with ExitStack() as held:
 
@@ -54,7 +67,9 @@ class Notes:
                 return None
 
             if not wait_for(attempt, seconds_max, interrupt):
-                raise ClusterError(f"{tag} is being submitted by another process, which does not come to an end")
+                raise ClusterError(
+                    f"{tag} is being submitted by another process, which does not come to an end"
+                )
             yield
 
     def _path(self, tag: str) -> Path:
@@ -66,7 +81,9 @@ def _record(path: Path) -> dict[str, Any] | None:
         plain = json.loads(path.read_text("utf-8"))
     except (FileNotFoundError, ValueError):
         return None
-    return plain if isinstance(plain, dict) and isinstance(plain.get("begun"), int | float) else None
+    return (
+        plain if isinstance(plain, dict) and isinstance(plain.get("begun"), int | float) else None
+    )
 
 
 def handed_over(submission: Submission) -> dict[str, str]:
@@ -93,7 +110,9 @@ def told_of(submission: Submission) -> Mapping[str, str]:
 
 
 def reached_at(submission: Submission, url: str) -> str:
-    """The connection of the job overrides the cluster's (IS-4); host:port is reached by the same protocol."""
+    """The connection of the job overrides the cluster's (IS-4); host:port is reached by the same
+    protocol.
+    """
     reached = submission.connection
     if not reached:
         return url
@@ -102,7 +121,9 @@ def reached_at(submission: Submission, url: str) -> str:
 
 @dataclass(frozen=True)
 class Stopping:
-    """How a job that runs somewhere else is stopped: by the marker if it answers, else by `kill`."""
+    """How a job that runs somewhere else is stopped: by the marker if it answers, else by
+    `kill`.
+    """
 
     cluster: Cluster
     notes: Notes
@@ -116,8 +137,10 @@ class Stopping:
         return stop_options(request, self.options, self.known, self.submitting)
 
     def stop(self, request: StopRequest, kill: Callable[[str], None], look: str) -> JobStatus:
-        """Until it is not alive; `look` is how a person looks at a job that does not end, with {id} for its id. That it
-        was stopped is noted before it is: a service may forget at once what it ends."""
+        """Until it is not alive; `look` is how a person looks at a job that does not end, with {id}
+        for its id. That it was stopped is noted before it is: a service may forget at once what it
+        ends.
+        """
         status = self.cluster.find_source(request)
         refuse_unknown(status, request, self.cluster.name)
         if request.tag is not None and self.notes.read(request.tag) is not None:
@@ -138,7 +161,10 @@ class Stopping:
             return
         status = self.cluster.find_source(request)
         raise ClusterError(
-            f"{status.id}, the job {request.job}, is {status.state} {request.seconds_max:g} s after it was stopped",
+            (
+                f"{status.id}, the job {request.job}, is {status.state} "
+                f"{request.seconds_max:g} s after it was stopped"
+            ),
             cluster=self.cluster.name,
             job=request.job,
             hint=f"look at it: {look.format(id=status.id)}",

@@ -7,7 +7,8 @@
     spark_standalone   a standalone master's REST API: the driver runs on a worker
     flink_rest         Flink's REST API: sessions, and what runs in application clusters
 
-What a cluster has to remember is kept in `<workdir>/clusters/<name>`, unless an option says where else.
+What a cluster has to remember is kept in `<workdir>/clusters/<name>`, unless an option says where
+else.
 """
 
 from __future__ import annotations
@@ -51,17 +52,24 @@ def open_cluster(
     say: Callable[[str], None] | None = None,
     interrupt: threading.Event | None = None,
 ) -> Cluster:
-    """`open_storage` reaches the stop marker of a job whose image is not on a local path; `ask` and `say` talk to the
-    person behind a manual cluster; `interrupt` cuts every wait short."""
+    """`open_storage` reaches the stop marker of a job whose image is not on a local path; `ask` and
+    `say` talk to the person behind a manual cluster; `interrupt` cuts every wait short.
+    """
     options = check_cluster(spec)
-    state_dir = Path(options.get("state_dir") or Path(workdir) / "clusters" / file_name(spec.name)).absolute()
+    state_dir = Path(
+        options.get("state_dir") or Path(workdir) / "clusters" / file_name(spec.name)
+    ).absolute()
     match spec.kind:
         case "manual":
             marker_dir = Path(options.get("marker_dir") or state_dir)
             seconds_max = float(options.get("seconds_max", 3600.0))
-            return manual.Manual(spec.name, marker_dir, options.get("version"), seconds_max, ask, say, interrupt)
+            return manual.Manual(
+                spec.name, marker_dir, options.get("version"), seconds_max, ask, say, interrupt
+            )
         case "command":
-            return command.Command(spec.name, state_dir, str(Path(workdir).absolute()), options, interrupt)
+            return command.Command(
+                spec.name, state_dir, str(Path(workdir).absolute()), options, interrupt
+            )
         case "spark_submit":
             return spark_submit.SparkSubmit(spec.name, state_dir, options, open_storage, interrupt)
         case "livy":
@@ -85,15 +93,21 @@ def check_cluster(spec: ClusterSpec) -> dict[str, Any]:
 def check_submit(
     cluster: ClusterSpec, options: Mapping[str, Any], pointer: str, connection: str | None = None
 ) -> None:
-    """Whether this cluster would understand how a job is to be submitted: asked before anything moves. Commands and
-    people get whatever the spec says. `connection` overrides where the cluster is reached."""
+    """Whether this cluster would understand how a job is to be submitted: asked before anything
+    moves. Commands and people get whatever the spec says. `connection` overrides where the cluster
+    is reached.
+    """
     if cluster.kind == "flink_rest" and cluster.options.get("application"):
         way_out = "a session cluster; or nothing here, and it is started by hand"
         raise SpecError((Complaint(pointer, one_application(cluster.name), None, way_out),))
     if cluster.kind == "flink_rest":
         given = read_submit(options, pointer, cluster.options)
         jar = given.get("jar")
-        complaints = tuple(complaints_about(Path(str(jar)), given.get("entry_class"), pointer)) if jar else ()
+        complaints = (
+            tuple(complaints_about(Path(str(jar)), given.get("entry_class"), pointer))
+            if jar
+            else ()
+        )
         if complaints:
             raise SpecError(complaints)
     elif cluster.kind in _SUBMITTING:

@@ -1,9 +1,10 @@
-"""The running processes of a job, recognised by their environment or a pid file. Only this machine, only what /proc
-shows to this user; where there is no /proc, `visible` is false and nothing can be told.
+"""The running processes of a job, recognised by their environment or a pid file. Only this machine,
+only what /proc shows to this user; where there is no /proc, `visible` is false and nothing can be
+told.
 
-A job is recognised by STATESHIFT_JOB and STATESHIFT_CHECKPOINT in its environment (or by STATESHIFT_TAG): every process
-that it starts inherits them. We ourselves and those that started us are left out: somebody may have exported the
-variables in the shell that runs stateshift.
+A job is recognised by STATESHIFT_JOB and STATESHIFT_CHECKPOINT in its environment (or by
+STATESHIFT_TAG): every process that it starts inherits them. We ourselves and those that started us
+are left out: somebody may have exported the variables in the shell that runs stateshift.
 """
 
 from __future__ import annotations
@@ -32,13 +33,16 @@ def of_tag(tag: str) -> tuple[int, ...]:
 def of_job(job: str, location: str) -> tuple[int, ...]:
     """Also where one says `file:///a/` and the other `/a`."""
     return _with_environment(
-        lambda e: e.get("STATESHIFT_JOB") == job and _same(e.get("STATESHIFT_CHECKPOINT", ""), location)
+        lambda e: (
+            e.get("STATESHIFT_JOB") == job and _same(e.get("STATESHIFT_CHECKPOINT", ""), location)
+        )
     )
 
 
 def of_spark_naming(job: str, location: str) -> tuple[int, ...]:
-    """Spark's processes, of any user, whose command line has this job's name or location in it, and whose environment
-    does not say which job they are."""
+    """Spark's processes, of any user, whose command line has this job's name or location in it, and
+    whose environment does not say which job they are.
+    """
     ours, path = _ancestors(os.getpid()), re.escape(location.removeprefix("file://").rstrip("/"))
     place = re.compile(rf"(?:^|[=:,/])/*{path.lstrip('/')}(?:/|$)")
 
@@ -51,7 +55,11 @@ def of_spark_naming(job: str, location: str) -> tuple[int, ...]:
     for process in _PROC.glob("[0-9]*"):
         words = _command_line(process)
         spark = any(word.startswith("org.apache.spark.deploy.") for word in words)
-        if not spark or int(process.name) in ours or "STATESHIFT_CHECKPOINT" in _environment(process):
+        if (
+            not spark
+            or int(process.name) in ours
+            or "STATESHIFT_CHECKPOINT" in _environment(process)
+        ):
             continue
         if names_it(words) and _began(int(process.name)) is not None:
             found.append(int(process.name))
@@ -59,7 +67,9 @@ def of_spark_naming(job: str, location: str) -> tuple[int, ...]:
 
 
 def of_pid_file(path: str) -> tuple[int, ...]:
-    """The process the file names, unless it began after the file was written: then the number was given again."""
+    """The process the file names, unless it began after the file was written: then the number
+    was given again.
+    """
     try:
         pid, written = int(Path(path).read_text().split()[0]), Path(path).stat().st_mtime
     except (FileNotFoundError, ValueError, IndexError):
@@ -125,12 +135,16 @@ def _began(pid: int) -> float | None:
     fields = _stat(pid)
     if fields is None or fields[0] in ("Z", "X"):
         return None
-    boot = next(line for line in (_PROC / "stat").read_text().splitlines() if line.startswith("btime "))
+    boot = next(
+        line for line in (_PROC / "stat").read_text().splitlines() if line.startswith("btime ")
+    )
     return int(boot.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _stat(pid: int) -> list[str] | None:
-    """proc(5), /proc/pid/stat, from the third field (state) on: the second may hold blanks and parentheses."""
+    """proc(5), /proc/pid/stat, from the third field (state) on: the second may hold blanks and
+    parentheses.
+    """
     try:
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

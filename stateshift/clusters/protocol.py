@@ -1,19 +1,24 @@
 """Where jobs run: the one interface, and what it promises.
 
-A cluster finds, stops and submits jobs. The promises every member keeps, and the contract suite checks:
+A cluster finds, stops and submits jobs. The promises every member keeps, and the contract suite
+checks:
 
-* `find(tag)` sees the job that was submitted under `tag`, queued, running, finished or failed, also from another
+* `find(tag)` sees the job that was submitted under `tag`, queued, running, finished or failed, also
+  from another
   process and after our own was killed in the middle of `submit`. It never says `absent` while a submission under the
   tag may still take effect.
 * `submit` twice with one tag starts one job.
 * `stop` is idempotent: stopping a job that is not running succeeds.
 * Nothing here returns or logs a secret.
 
-A `SavepointCluster` (Flink's) writes images itself, and starts jobs from the one it is told. Further promises:
+A `SavepointCluster` (Flink's) writes images itself, and starts jobs from the one it is told.
+Further promises:
 
-* `savepoint` twice with one tag takes one savepoint, also where the answer to the first was lost, or where the job has
+* `savepoint` twice with one tag takes one savepoint, also where the answer to the first was lost,
+  or where the job has
   ended with it.
-* `checkpoint` never ends a job whose checkpoints would be gone with it, and tells the one that the job completed last.
+* `checkpoint` never ends a job whose checkpoints would be gone with it, and tells the one that the
+  job completed last.
 * `progress` never calls a job restored from an image that it was not restored from.
 """
 
@@ -49,8 +54,10 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """How the job is started. `tag` is what a second attempt recognises the first by; `location` is where its image is
-    (IS-6: handed over last); `connection` overrides where the cluster is reached (IS-4)."""
+    """How the job is started. `tag` is what a second attempt recognises the first by; `location` is
+    where its image is (IS-6: handed over last); `connection` overrides where the cluster is reached
+    (IS-4).
+    """
 
     tag: str
     job: str
@@ -62,8 +69,10 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class StopRequest:
-    """Which job to stop. `tag` where we submitted it ourselves, else the name it runs under; `location` is its image,
-    beside which a job that imports `stateshift.job` watches for the marker."""
+    """Which job to stop. `tag` where we submitted it ourselves, else the name it runs under;
+    `location` is its image, beside which a job that imports `stateshift.job` watches for the
+    marker.
+    """
 
     job: str
     location: str
@@ -74,9 +83,11 @@ class StopRequest:
 
 @dataclass(frozen=True, slots=True)
 class SavepointRequest:
-    """A savepoint of the job with this id, into a folder of its own below `directory`. `stop`: the job ends with it,
-    and no record is processed after it. `cancel`: the older way, in which records between the savepoint and the job's
-    end are lost where its source cannot replay. `drain`: windows and timers fire first, as at the end of all input."""
+    """A savepoint of the job with this id, into a folder of its own below `directory`. `stop`: the
+    job ends with it, and no record is processed after it. `cancel`: the older way, in which records
+    between the savepoint and the job's end are lost where its source cannot replay. `drain`:
+    windows and timers fire first, as at the end of all input.
+    """
 
     tag: str
     job_id: str
@@ -90,8 +101,9 @@ class SavepointRequest:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRequest:
-    """One more checkpoint of the job with this id, which is cancelled then: what it does between the two is done again
-    by whoever goes on from there."""
+    """One more checkpoint of the job with this id, which is cancelled then: what it does between
+    the two is done again by whoever goes on from there.
+    """
 
     tag: str
     job_id: str
@@ -100,8 +112,9 @@ class CheckpointRequest:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a job has come since it was restored. `epoch` is the last checkpoint that it has completed itself.
-    `hopeless` is why it will not get any further, whatever it tries again."""
+    """How far a job has come since it was restored. `epoch` is the last checkpoint that it has
+    completed itself. `hopeless` is why it will not get any further, whatever it tries again.
+    """
 
     restored: str | None
     restored_epoch: int | None
@@ -112,10 +125,12 @@ class JobProgress:
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """What a cluster tells of a job that runs there. `settings` are those that decide how it may be stopped:
-    state_backend, checkpoint_storage, unaligned_checkpoints, state_changelog_enabled, ... as Flink names them.
-    `vertices` are the ids of the chains' heads, with (name, parallelism, max parallelism). `lasting` is whether its
-    checkpoints are still there when it was cancelled; None where the cluster does not tell."""
+    """What a cluster tells of a job that runs there. `settings` are those that decide how it may be
+    stopped: state_backend, checkpoint_storage, unaligned_checkpoints, state_changelog_enabled, ...
+    as Flink names them. `vertices` are the ids of the chains' heads, with (name, parallelism, max
+    parallelism). `lasting` is whether its checkpoints are still there when it was cancelled; None
+    where the cluster does not tell.
+    """
 
     id: str
     name: str
@@ -127,8 +142,9 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Where a cluster's jobs run: how many places there are and how many are free. `adaptive`: a job begins with fewer
-    than it asked for. `on_demand`: more are made when they are needed."""
+    """Where a cluster's jobs run: how many places there are and how many are free. `adaptive`: a
+    job begins with fewer than it asked for. `on_demand`: more are made when they are needed.
+    """
 
     all: int
     free: int
@@ -147,8 +163,10 @@ class Remedy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a job, or a query of it, has failed: its newest exception, as one line that is safe to show. `query` is the
-    id of the query that ended. `final`: whoever tries the same again meets the same."""
+    """Why a job, or a query of it, has failed: its newest exception, as one line that is safe to
+    show. `query` is the id of the query that ended. `final`: whoever tries the same again meets the
+    same.
+    """
 
     fact: str
     remedy: Remedy = Remedy.UNKNOWN
@@ -157,8 +175,10 @@ class Failure:
 
 
 class Gone(ClusterError):
-    """A cluster of one application went with its job before it could say where the job's last image is. `since` is when
-    we began, in seconds since 1970; `image` is one that it has completed for sure, and there may be a later one."""
+    """A cluster of one application went with its job before it could say where the job's last image
+    is. `since` is when we began, in seconds since 1970; `image` is one that it has completed for
+    sure, and there may be a later one.
+    """
 
     def __init__(self, fact: str, since: float, image: str | None = None, **more: Any) -> None:
         super().__init__(fact, **more)
@@ -177,28 +197,36 @@ class Cluster(Protocol):
         ...
 
     def host(self, connection: str | None = None) -> str | None:
-        """Where jobs run: a host, or what hands out hosts; empty for this machine, None where nobody can tell.
-        `connection` is where a submission would go instead."""
+        """Where jobs run: a host, or what hands out hosts; empty for this machine, None where
+        nobody can tell. `connection` is where a submission would go instead.
+        """
         ...
 
     def reaches(self, location: str) -> bool | None:
-        """Its own word on whether jobs there reach a location, without starting one; None where it has none."""
+        """Its own word on whether jobs there reach a location, without starting one; None where
+        it has none.
+        """
         ...
 
     def find(self, tag: str) -> JobStatus: ...
 
     def find_source(self, request: StopRequest) -> JobStatus:
-        """The state of a running job that we may not have submitted ourselves, or in another run: of the one whose
-        image is at the request's location, as far as the cluster can tell. After a move within one cluster, the job of
-        the same name that runs over the target is not it."""
+        """The state of a running job that we may not have submitted ourselves, or in another run:
+        of the one whose image is at the request's location, as far as the cluster can tell. After a
+        move within one cluster, the job of the same name that runs over the target is not it.
+        """
         ...
 
     def submit(self, submission: Submission) -> str:
-        """Start the job under its tag and return its id; the id of the job that has the tag already, if one does."""
+        """Start the job under its tag and return its id; the id of the job that has the tag
+        already, if one does.
+        """
         ...
 
     def stop(self, request: StopRequest) -> JobStatus:
-        """Stop gracefully if the job allows it, else kill; return when it is not running any more."""
+        """Stop gracefully if the job allows it, else kill; return when it is not running any
+        more.
+        """
         ...
 
     def log(self, tag: str, lines_max: int = 50) -> str:
@@ -206,34 +234,41 @@ class Cluster(Protocol):
         ...
 
     def failure(self, tag: str, alive: bool = False) -> Failure | None:
-        """Why the job failed; of one that is `alive`, why it cannot go on, by what it said under this tag and no other.
-        None where it did not say, or the cluster does not tell."""
+        """Why the job failed; of one that is `alive`, why it cannot go on, by what it said under
+        this tag and no other. None where it did not say, or the cluster does not tell.
+        """
         ...
 
 
 class SavepointCluster(Cluster, Protocol):
     def running(self, job: str) -> tuple[RunningJob, ...]:
-        """The jobs with this id or, where none has it, with this name; those that have ended, too, as long as the
-        cluster remembers them."""
+        """The jobs with this id or, where none has it, with this name; those that have ended, too,
+        as long as the cluster remembers them.
+        """
         ...
 
     def savepoint(self, request: SavepointRequest) -> str:
-        """Take it, wait for it, and return its location; with `stop` and `cancel`, once the job has ended. `Gone` where
-        the cluster did not live to tell it."""
+        """Take it, wait for it, and return its location; with `stop` and `cancel`, once the job has
+        ended. `Gone` where the cluster did not live to tell it.
+        """
         ...
 
     def failed_behind(self, request: SavepointRequest) -> str | None:
-        """Why the job failed instead of stopping, where its savepoint was taken and is whole all the same."""
+        """Why the job failed instead of stopping, where its savepoint was taken and is whole all
+        the same.
+        """
         ...
 
     def latest_checkpoint(self, job_id: str) -> str | None:
-        """Where the last one is that the job has completed; None where there is none, or none that outlives it. `Gone`
-        where its cluster was there for that job alone, and does not answer."""
+        """Where the last one is that the job has completed; None where there is none, or none that
+        outlives it. `Gone` where its cluster was there for that job alone, and does not answer.
+        """
         ...
 
     def checkpoint(self, request: CheckpointRequest) -> str:
-        """Have one completed, cancel the job, and return where its last one is once it has ended. `Gone` where the
-        cluster did not live to tell it."""
+        """Have one completed, cancel the job, and return where its last one is once it has ended.
+        `Gone` where the cluster did not live to tell it.
+        """
         ...
 
     def progress(self, tag: str) -> JobProgress: ...

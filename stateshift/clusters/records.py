@@ -1,9 +1,12 @@
-"""What a cluster of kind command has submitted and stopped itself: files, so that another process knows as well.
+"""What a cluster of kind command has submitted and stopped itself: files, so that another process
+knows as well.
 
-    <tag>.json                 which job, at which location, reached how
-    <tag>.pid .exit .out .err  of the submit command (see `detached`); the last line of .out is the job's id
-    <tag>.stopped              it was stopped
-    jobs/<job>-<digest>.json   the last that became of a job at a location: started under a tag, or stopped
+<tag>.json                 which job, at which location, reached how
+<tag>.pid .exit .out .err  of the submit command (see `detached`); the last line of .out is the
+                           job's id
+<tag>.stopped              it was stopped
+jobs/<job>-<digest>.json   the last that became of a job at a location: started under a tag, or
+                           stopped
 """
 
 from __future__ import annotations
@@ -60,8 +63,9 @@ class Records:
         _write(self._of_job(request.job, request.location), {"tag": None})
 
     def of_tag(self, tag: str, in_hand: bool = False) -> JobStatus:
-        """What is recorded of a submission; of one that is under way, that it is absent yet. With the lock in hand
-        it is not under way."""
+        """What is recorded of a submission; of one that is under way, that it is absent yet. With
+        the lock in hand it is not under way.
+        """
         trace = detached.trace(self.stem(tag))
         match trace.code:
             case 0 if detached.stopped(self.stem(tag)):
@@ -69,15 +73,23 @@ class Records:
             case 0:
                 return JobStatus(JobState.RUNNING, self.id_of(tag), _UNSEEN)
             case None if trace.started and (in_hand or not trace.held):
-                return JobStatus(JobState.UNKNOWN, None, "its submit command was killed before it ended")
+                return JobStatus(
+                    JobState.UNKNOWN, None, "its submit command was killed before it ended"
+                )
             case _:
                 return JobStatus(JobState.ABSENT)
 
     def of_job(self, job: str, location: str) -> JobStatus:
         last = _read(self._of_job(job, location))
         if last is None:
-            return JobStatus(JobState.UNKNOWN, None, "not submitted here, and there is no command `find`")
-        return self.of_tag(last["tag"]) if last["tag"] is not None else JobStatus(JobState.FINISHED, None, "stopped")
+            return JobStatus(
+                JobState.UNKNOWN, None, "not submitted here, and there is no command `find`"
+            )
+        return (
+            self.of_tag(last["tag"])
+            if last["tag"] is not None
+            else JobStatus(JobState.FINISHED, None, "stopped")
+        )
 
     def known(self, tag: str) -> Known | None:
         plain = _read(self._json(tag))
@@ -94,7 +106,9 @@ class Records:
         return self.directory / f"{detached.file_name(tag)}.json"
 
     def _of_job(self, job: str, location: str) -> Path:
-        digest = hashlib.sha256(f"{job}\0{location}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        digest = hashlib.sha256(f"{job}\0{location}".encode("utf-8", "surrogatepass")).hexdigest()[
+            :12
+        ]
         return self.directory / "jobs" / f"{detached.file_name(job)}-{digest}.json"
 
 

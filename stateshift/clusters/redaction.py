@@ -1,8 +1,8 @@
 """Secrets taken out of what a job or a command said, before anybody sees it.
 
-Three things are replaced by `***`: the value after a name that sounds like a secret (`--password x`,
-`["--password", "x"]`, `fs.s3a.secret.key=x`, `"token": "x"`), the password inside a URL, and the value of
-any environment variable whose name sounds like one.
+Three things are replaced by `***`: the value after a name that sounds like a secret (`--password
+x`, `["--password", "x"]`, `fs.s3a.secret.key=x`, `"token": "x"`), the password inside a URL, and
+the value of any environment variable whose name sounds like one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ _NAME = r"[\w.\-]*(?:passw(?:or)?d|secret|token|credential|api[._\-]?key|access[
 _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 _ASSIGNED = re.compile(rf"({_NAME}[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&}}]+)", re.IGNORECASE)
 _OPTION = re.compile(rf"(--?{_NAME}\s+)(?!-)(\S+)", re.IGNORECASE)
-_LISTED = re.compile(rf"([\"']--?{_NAME}[\"']\s*,\s*)(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')", re.IGNORECASE)
+_LISTED = re.compile(
+    rf"([\"']--?{_NAME}[\"']\s*,\s*)(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')", re.IGNORECASE
+)
 _BEARER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=\-]{8,}", re.IGNORECASE)
 _IN_URL = re.compile(r"(\w://[^/\s:@]*):[^/\s@]+@")
 _LENGTH_MIN = 4  # shorter values are words like `no` and `1`, and would be found everywhere

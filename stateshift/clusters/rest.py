@@ -1,10 +1,12 @@
-"""Asking a service over HTTP that answers in JSON: what it says, that it said no, or that nobody knows.
+"""Asking a service over HTTP that answers in JSON: what it says, that it said no, or that nobody
+knows.
 
-Whether a request has had an effect is not known where its answer did not come, and where the server failed (5xx):
-`Unanswered`. A refusal (4xx) has had none: `Refused`. No message has a credential in it.
+Whether a request has had an effect is not known where its answer did not come, and where the server
+failed (5xx): `Unanswered`. A refusal (4xx) has had none: `Refused`. No message has a credential in
+it.
 
-Options of a cluster: ca_file, whose authority the server's certificate is of; cert_file and key_file, our own;
-request_seconds.
+Options of a cluster: ca_file, whose authority the server's certificate is of; cert_file and
+key_file, our own; request_seconds.
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ REQUEST_SECONDS: Final = 60.0
 
 
 class Unanswered(ClusterError):
-    """No answer, or one from which it cannot be told whether the request had an effect. `status` is HTTP's where there
-    was one, `told` what it said."""
+    """No answer, or one from which it cannot be told whether the request had an effect. `status` is
+    HTTP's where there was one, `told` what it said.
+    """
 
     def __init__(self, fact: str, status: int | None = None, told: Any = None, **more: Any) -> None:
         super().__init__(fact, **more)
@@ -44,8 +47,10 @@ class Refused(ClusterError):
 
 @dataclass(frozen=True)
 class Service:
-    """Whom we ask. `words` is what it is called, `example` a URL of one, `said` where it says what is wrong, `ways_out`
-    a hint for a status. `options` are the cluster's: ca_file, request_seconds, and those of `authentication`."""
+    """Whom we ask. `words` is what it is called, `example` a URL of one, `said` where it says what
+    is wrong, `ways_out` a hint for a status. `options` are the cluster's: ca_file, request_seconds,
+    and those of `authentication`.
+    """
 
     cluster: str
     words: str
@@ -76,17 +81,29 @@ class Service:
         status = answer.status_code
         if status < 300 and isinstance(told, kind_of_answer):
             return told
-        if status < 300 or (status < 500 and not isinstance(told, dict) and status not in (401, 403, 404)):
+        if status < 300 or (
+            status < 500 and not isinstance(told, dict) and status not in (401, 403, 404)
+        ):
             kind = answer.headers.get("Content-Type", "no content type")
             raise self.odd(url, f"does not answer as {self.words} does (HTTP {status}, {kind})")
-        said = redact(str(told.get(self.said, told))[:500], os.environ) if isinstance(told, dict) else ""
-        raise self._failed(status, f"{redact(url)}: HTTP {status} for {method}" + (f": {said}" if said else ""), told)
+        said = (
+            redact(str(told.get(self.said, told))[:500], os.environ)
+            if isinstance(told, dict)
+            else ""
+        )
+        raise self._failed(
+            status,
+            f"{redact(url)}: HTTP {status} for {method}" + (f": {said}" if said else ""),
+            told,
+        )
 
     def text(self, url: str, **asked: Any) -> str:
         """A page as it is."""
         answer = self._asked("GET", url, **asked)
         if answer.status_code >= 300:
-            raise self._failed(answer.status_code, f"{redact(url)}: HTTP {answer.status_code} for GET")
+            raise self._failed(
+                answer.status_code, f"{redact(url)}: HTTP {answer.status_code} for GET"
+            )
         return str(answer.text)
 
     def odd(self, url: str, fact: str) -> Unanswered:
@@ -113,7 +130,10 @@ class Service:
                 headers=dict(self.headers),
                 verify=self.options.get("ca_file", True),
                 cert=_certificate(self.options),
-                timeout=(SECONDS_TO_CONNECT, float(self.options.get("request_seconds", REQUEST_SECONDS))),
+                timeout=(
+                    SECONDS_TO_CONNECT,
+                    float(self.options.get("request_seconds", REQUEST_SECONDS)),
+                ),
                 allow_redirects=False,
                 **asked,
             )
@@ -123,7 +143,10 @@ class Service:
             raise Unanswered(
                 f"{redact(_host(url))} does not answer: {type(error).__name__}: {_reason(error)}",
                 cluster=self.cluster,
-                hint=f'is {self.words} up, and "{self.option}" right? Then: stateshift resume WORKDIR',
+                hint=(
+                    f'is {self.words} up, and "{self.option}" right? Then: stateshift resume '
+                    "WORKDIR"
+                ),
             ) from error
         except OSError as error:  # requests looks for the file before it opens a connection
             raise self._unreadable(error) from error
@@ -134,12 +157,18 @@ class Service:
             hint = '"ca_file" of the cluster names the file of the authority that signed it'
             return Unanswered(fact, cluster=self.cluster, hint=hint)
         fact = f"{redact(_host(url))} breaks off the secured connection: {why}"
-        hint = 'is it https there? and does it ask for our certificate ("cert_file" and "key_file" of the cluster)?'
+        hint = (
+            'is it https there? and does it ask for our certificate ("cert_file" and '
+            '"key_file" of the cluster)?'
+        )
         return Unanswered(fact, cluster=self.cluster, hint=hint)
 
     def _unreadable(self, error: OSError) -> Unanswered:
         """A file of certificates that is not there: which of them, only the words tell."""
-        whose = {"CA certificate": ("ca_file", "the authority's certificate"), "key file": ("key_file", "our own key")}
+        whose = {
+            "CA certificate": ("ca_file", "the authority's certificate"),
+            "key file": ("key_file", "our own key"),
+        }
         ours = ("cert_file", "our own certificate")
         option, words = next((named for said, named in whose.items() if said in str(error)), ours)
         hint = f"name the file of {words}"
@@ -165,7 +194,9 @@ def through_outages(look: Callable[[], T | None], seconds_max: float) -> Callabl
 
 
 def _certificate(options: Mapping[str, Any]) -> Any:
-    """Our own, where the server asks for one: a file with both, or with a file of the key beside it."""
+    """Our own, where the server asks for one: a file with both, or with a file of the key beside
+    it.
+    """
     file, key = options.get("cert_file"), options.get("key_file")
     return (str(file), str(key)) if file and key else file
 

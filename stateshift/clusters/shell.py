@@ -1,5 +1,5 @@
-"""The shell commands of a cluster, run and listened to. What they print is read here and nowhere else; what is told of
-it has no secrets in it.
+"""The shell commands of a cluster, run and listened to. What they print is read here and nowhere
+else; what is told of it has no secrets in it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,17 @@ class Shell:
         command = self.options[verb]
         return ["/bin/sh", "-c", command if isinstance(command, str) else shlex.join(command)]
 
-    def environment(self, variables: Mapping[str, str], more: Mapping[str, str] | None = None) -> dict[str, str]:
+    def environment(
+        self, variables: Mapping[str, str], more: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
         given = settings(self.options.get("environment"))
-        return {**os.environ, **given, **settings(more), "STATESHIFT_WORKDIR": self.workdir, **variables}
+        return {
+            **os.environ,
+            **given,
+            **settings(more),
+            "STATESHIFT_WORKDIR": self.workdir,
+            **variables,
+        }
 
     def run(self, verb: str, variables: Mapping[str, str], seconds_max: float | None = None) -> str:
         """What the command printed."""
@@ -54,9 +62,12 @@ class Shell:
             raise self.failed(verb, code, err)
         return code == 0
 
-    def _ended(self, verb: str, variables: Mapping[str, str], seconds_max: float | None) -> tuple[int, str, str]:
-        """Exit code and what was printed. The command is ended when it takes too long, with all that it started:
-        nothing that is run here must happen once only."""
+    def _ended(
+        self, verb: str, variables: Mapping[str, str], seconds_max: float | None
+    ) -> tuple[int, str, str]:
+        """Exit code and what was printed. The command is ended when it takes too long, with all
+        that it started: nothing that is run here must happen once only.
+        """
         seconds = self.seconds_max if seconds_max is None else seconds_max
         process = subprocess.Popen(
             self.arguments(verb),
@@ -88,11 +99,16 @@ class Shell:
             raise ClusterError(
                 f"the command `find` printed {self.clean(said.strip()[:80])!r}",
                 cluster=self.cluster,
-                hint=f"it has to print one of: {', '.join(JobState)}; and, after a blank, the job's id",
+                hint=(
+                    f"it has to print one of: {', '.join(JobState)}; and, after a blank, the "
+                    "job's id"
+                ),
             )
         return JobStatus(JobState(words[0].lower()), words[1] if len(words) > 1 else None)
 
-    def failed(self, verb: str, code: int, err: str, secrets: Mapping[str, str] | None = None) -> ClusterError:
+    def failed(
+        self, verb: str, code: int, err: str, secrets: Mapping[str, str] | None = None
+    ) -> ClusterError:
         end = last_lines(self.clean(err, secrets), _STDERR_LINES)
         return ClusterError(
             f"the command `{verb}` ended with exit code {code}" + (f":\n{end}" if end else ""),

@@ -1,16 +1,19 @@
-"""Why a Spark job failed, or a query of one that still runs: the newest exception in what it said. Pure.
+"""Why a Spark job failed, or a query of one that still runs: the newest exception in what it said.
+Pure.
 
-What a driver says is its log and, in between, what it prints. These lines tell that something is over:
+What a driver says is its log and, in between, what it prints. These lines tell that something is
+over:
 
-    ... ERROR MicroBatchExecution: Query [id = X, runId = Y] terminated with error     a stack follows: a query ended
-    ... INFO MicroBatchExecution: Starting [id = X, runId = Z]. Use ...                it was started again
-    Exception in thread "main" NAME: message                                           the driver ends, or hangs
-    ... User class threw exception: NAME: message                                      the same, as YARN tells it
-    Traceback (most recent call last):                                                 the same, of a Python driver
-    Error: Failed to load class NAME.                                                  spark-submit gave up
+    ... ERROR MicroBatchExecution: Query [id = X, runId = Y] terminated with error  a stack follows:
+    a query ended
+    ... INFO MicroBatchExecution: Starting [id = X, runId = Z]. Use ...             it was started again
+    Exception in thread "main" NAME: message                                        the driver ends, or hangs
+    ... User class threw exception: NAME: message                                   the same, as YARN tells it
+    Traceback (most recent call last):                                              the same, of a Python driver
+    Error: Failed to load class NAME.                                               spark-submit gave up
 
-(apache/spark: StreamExecution.runStream, deploy/SparkSubmit, deploy/yarn/ApplicationMaster.) In a stack everything that
-wraps comes first, and each "Caused by:" is nearer to the matter.
+(apache/spark: StreamExecution.runStream, deploy/SparkSubmit, deploy/yarn/ApplicationMaster.) In a
+stack everything that wraps comes first, and each "Caused by:" is nearer to the matter.
 """
 
 from __future__ import annotations
@@ -56,13 +59,16 @@ _INNER = (
 )
 # Behind these comes what is nearer to the matter; alone they say nothing.
 _SAYS_NOTHING = re.compile(
-    r"Job aborted due to stage failure|Traceback \(most recent call last\)|An error occurred while calling|"
-    r"Application \S+ finished with (?:failed|killed) status|^SystemExit|An exception was thrown from the Python|"
+    r"Job aborted due to stage failure|Traceback \(most recent call last\)|An error "
+    r"occurred while calling|"
+    r"Application \S+ finished with (?:failed|killed) status|^SystemExit|An exception was "
+    r"thrown from the Python|"
     r"^Driver stacktrace|Writing job aborted|^SparkUserAppException: User application exited with"
 )
 # What is only heard of because something else has gone down.
 _ECHO = re.compile(
-    r"Py4JNetworkError|ConnectionRefused|ConnectionReset|KeyboardInterrupt|SparkContext (?:was|has been) shut ?down|"
+    r"Py4JNetworkError|ConnectionRefused|ConnectionReset|KeyboardInterrupt|SparkContext "
+    r"(?:was|has been) shut ?down|"
     r"Application \S+ finished with (?:failed|killed) status|InterruptedException|"
     r"Cannot call methods on a stopped SparkContext|Answer from Java side is empty"
 )
@@ -73,8 +79,10 @@ _REMEDIES: Final[tuple[tuple[Remedy, re.Pattern[str]], ...]] = (
         Remedy.OTHER_JOB,
         re.compile(
             r"SchemaNotCompatible|STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|ROW_FORMAT_VALIDATION_FAILURE|"
-            r"InvalidUnsafeRow|Provided (?:key |value )?schema doesn.t match|NOT_MATCH_IN_STATE_METADATA|"
-            r"sources in the checkpoint offsets and now there are|DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE|"
+            r"InvalidUnsafeRow|Provided (?:key |value )?schema doesn.t "
+            r"match|NOT_MATCH_IN_STATE_METADATA|"
+            r"sources in the checkpoint offsets and now there "
+            r"are|DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE|"
             r"STATE_STORE_UNSUPPORTED_OPERATION|STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE|"
             r"STATE_STORE_(?:INVALID_)?\w*SCHEMA_EVOLUTION"
         ),
@@ -83,28 +91,37 @@ _REMEDIES: Final[tuple[tuple[Remedy, re.Pattern[str]], ...]] = (
         Remedy.ROLLBACK,
         re.compile(
             r"CANNOT_LOAD_STATE_STORE|CANNOT_READ_(?:DELTA|SNAPSHOT|STREAMING_STATE|STATE)|FAILED_TO_READ_|"
-            r"Error reading (?:delta|snapshot|streaming state) file|Failed to read (?:delta|snapshot) file|"
-            r"batch \d+ (?:doesn't exist|not found)|batch(?:es)? .*(?:doesn't|don't) exist|BATCH_METADATA_NOT_FOUND|"
-            r"Incomplete log file|Log file was malformed|MALFORMED_LOG_FILE|STREAMING_CHECKPOINT_\w+|"
+            r"Error reading (?:delta|snapshot|streaming state) file|Failed to read "
+            r"(?:delta|snapshot) file|"
+            r"batch \d+ (?:doesn't exist|not found)|batch(?:es)? .*(?:doesn't|don't) "
+            r"exist|BATCH_METADATA_NOT_FOUND|"
+            r"Incomplete log file|Log file was "
+            r"malformed|MALFORMED_LOG_FILE|STREAMING_CHECKPOINT_\w+|"
             r"MALFORMED_STATE|CheckpointInfo length|UNSUPPORTED_LOG_VERSION|UnsupportedLogVersion"
         ),
     ),
     (
         Remedy.OTHER_SUBMIT,
         re.compile(
-            r"ClassNotFoundException|NoClassDefFoundError|NoSuchMethodError|Failed to (?:load|get main) class|"
-            r"ModuleNotFoundError|ImportError|can't open file|DATA_SOURCE_NOT_FOUND|Failed to find data source|"
-            r"No main class set|Unrecognized option|unrecognized arguments|Missing application resource|"
-            r"UnsupportedClassVersionError|File file:\S+ does not exist and is not|Cannot load main class"
+            r"ClassNotFoundException|NoClassDefFoundError|NoSuchMethodError|Failed to "
+            r"(?:load|get main) class|"
+            r"ModuleNotFoundError|ImportError|can't open file|DATA_SOURCE_NOT_FOUND|Failed "
+            r"to find data source|"
+            r"No main class set|Unrecognized option|unrecognized arguments|Missing "
+            r"application resource|"
+            r"UnsupportedClassVersionError|File file:\S+ does not exist and is not|Cannot "
+            r"load main class"
         ),
     ),
-)  # fmt: skip
+)
 
 
 @dataclass
 class _Event:
-    """Something that is over: a query, or the driver. `lines` are those of its stack. `was_seen`: the log says when it
-    began, so that it would say when it began again. `is_certain`: no job prints such a line and goes on."""
+    """Something that is over: a query, or the driver. `lines` are those of its stack. `was_seen`:
+    the log says when it began, so that it would say when it began again. `is_certain`: no job
+    prints such a line and goes on.
+    """
 
     query: str | None = None
     run: str | None = None
@@ -116,7 +133,9 @@ class _Event:
 
     @cached_property
     def chain(self) -> tuple[str, ...]:
-        """Each exception of the stack, the outermost first. To be asked for once all lines are there."""
+        """Each exception of the stack, the outermost first. To be asked for once all lines are
+        there.
+        """
         return tuple(_chain(self.lines))
 
     @cached_property
@@ -142,7 +161,8 @@ def failure_of(log: str, alive: bool) -> Failure | None:
     repeated = meant.query is not None and len(same) >= TIMES_MAX
     final = remedy is not Remedy.UNKNOWN or repeated
     if alive and not (final or newest.of_driver or newest.was_seen):
-        return None  # its job may have started it again, with a log level at which Spark does not say so
+        # its job may have started it again, with a log level at which Spark does not say so
+        return None
     return Failure(_safe(fact), remedy, newest.query, final)
 
 
@@ -172,7 +192,9 @@ def _events(log: str) -> list[_Event]:
 
 
 def _opened(line: str, alone: bool) -> _Event | None:
-    """Return the event that this line begins; a traceback inside a Java exception's message is none."""
+    """Return the event that this line begins; a traceback inside a Java exception's message is
+    none.
+    """
     ended = _QUERY_ENDED.search(line)
     if ended is not None:
         return _Event(query=ended[1], run=ended[2], is_certain=True)
@@ -193,7 +215,9 @@ def _opened(line: str, alone: bool) -> _Event | None:
 
 
 def _newest(over: Sequence[_Event], others: Sequence[_Event]) -> _Event | None:
-    """The last that is over, if it is not merely the echo of something else; then the last of the others."""
+    """The last that is over, if it is not merely the echo of something else; then the last of
+    the others.
+    """
     for events in (over, others):
         causes = [event for event in events if not _is_echo(event)]
         if causes:
@@ -206,7 +230,9 @@ def _is_echo(event: _Event) -> bool:
 
 
 def _of_query(newest: _Event, events: list[_Event]) -> _Event:
-    """Return the query with which the driver failed, whose own stack says more; else the newest event itself."""
+    """Return the query with which the driver failed, whose own stack says more; else the newest
+    event itself.
+    """
     runs = set(_RUN.findall("\n".join(newest.lines)))
     return next((event for event in events if event.run in runs and event.chain), newest)
 
@@ -251,7 +277,9 @@ def _inner(link: str) -> str | None:
 
 
 def _fact(chain: Sequence[str]) -> tuple[Remedy, str | None]:
-    """What was the matter, and what follows from it: the cause that is known, and the root of it."""
+    """What was the matter, and what follows from it: the cause that is known, and the root of
+    it.
+    """
     saying = [link for link in chain if not _SAYS_NOTHING.search(link)] or list(chain)
     if not saying:
         return Remedy.UNKNOWN, None
@@ -267,8 +295,12 @@ def _fact(chain: Sequence[str]) -> tuple[Remedy, str | None]:
 
 
 def _shown(link: str) -> str:
-    """Without the exception's name where that says nothing, and without what Spark prints of the query's plan."""
-    said = re.split(r"=== Streaming Query ===|SQLSTATE: \w+|Driver stacktrace:|JVM stacktrace:", link)[0].strip()
+    """Without the exception's name where that says nothing, and without what Spark prints of the
+    query's plan.
+    """
+    said = re.split(
+        r"=== Streaming Query ===|SQLSTATE: \w+|Driver stacktrace:|JVM stacktrace:", link
+    )[0].strip()
     name, _, message = said.partition(": ")
     return message if message and _PLAIN_NAME.fullmatch(name) else said
 
@@ -285,6 +317,8 @@ def _words(text: str) -> set[str]:
 
 
 def _safe(fact: str) -> str:
-    """Return a fact as one line, with nothing in it that a terminal would act on, and without secrets."""
+    """Return a fact as one line, with nothing in it that a terminal would act on, and without
+    secrets.
+    """
     line = " ".join(redact(fact, os.environ).split())
     return "".join(letter if letter.isprintable() else "?" for letter in line)[:FACT_MAX]

@@ -1,15 +1,18 @@
-"""Where the driver of a `spark-submit` runs, and what the files of its launcher tell of it. Pure, but for one record.
+"""Where the driver of a `spark-submit` runs, and what the files of its launcher tell of it. Pure,
+but for one record.
 
-    client    the process that we start is the driver
-    cluster   the driver runs in the cluster. Our process is its launcher, which waits until the application is over,
-              or ends as soon as it is accepted (waitAppCompletion)
+    client   the process that we start is the driver
+    cluster  the driver runs in the cluster. Our process is its launcher, which waits until the
+             application is over,
+             or ends as soon as it is accepted (waitAppCompletion)
 
     <stem>.deployed   {"master": "yarn", "waits": true}: of a driver in the cluster
     <stem>.ended      put there by a person, who has seen that the application is over
 
-A launcher that is gone says little. Exit code 0 of one that waits means that the application is over, and so does the
-exception that Spark's YARN client ends with (apache/spark, deploy/yarn/Client.run). Anything else is not known: the
-connection to the cluster may have been lost, and the application runs on.
+A launcher that is gone says little. Exit code 0 of one that waits means that the application is
+over, and so does the exception that Spark's YARN client ends with (apache/spark,
+deploy/yarn/Client.run). Anything else is not known: the connection to the cluster may have been
+lost, and the application runs on.
 """
 
 from __future__ import annotations
@@ -45,13 +48,16 @@ _ACCEPTED: Final = {
     "spark": re.compile(r"\bdriver-\d{14}-\d+\b"),
 }
 _OVER: Final = re.compile(
-    r"Application \S+ finished with (?:failed|killed) status|final status: (?:FAILED|KILLED)|phase: Failed"
+    r"Application \S+ finished with (?:failed|killed) status|final status: "
+    r"(?:FAILED|KILLED)|phase: Failed"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """A driver that runs in the cluster: its master, and whether its launcher waits until it is over."""
+    """A driver that runs in the cluster: its master, and whether its launcher waits until it is
+    over.
+    """
 
     master: str
     waits: bool
@@ -71,7 +77,11 @@ class Deployed:
             plain = json.loads(path.read_text("utf-8"))
         except (FileNotFoundError, ValueError):
             return None
-        return Deployed(str(plain.get("master")), bool(plain.get("waits"))) if isinstance(plain, dict) else None
+        return (
+            Deployed(str(plain.get("master")), bool(plain.get("waits")))
+            if isinstance(plain, dict)
+            else None
+        )
 
     def accepted_as(self, log: str) -> str | None:
         """The id that the cluster gave the application, as far as the launcher has said it."""
@@ -94,7 +104,9 @@ def is_local(master: str) -> bool:
 
 
 def deploy_mode(cluster: Mapping[str, Any], given: Mapping[str, Any]) -> DeployMode:
-    """What the submission says, else what the cluster says; an option goes before the same in Spark's words."""
+    """What the submission says, else what the cluster says; an option goes before the same in
+    Spark's words.
+    """
     for options in (given, cluster):
         said = options.get("deploy_mode") or settings(options.get("conf")).get(_IN_CONF)
         if said is not None:
@@ -121,7 +133,10 @@ def refuse_impossible(mode: DeployMode, master: str, application: str, pointer: 
     if mode == "client":
         return
     if is_local(master):
-        fact, way_out = f"there is no cluster mode with master {master}", "client, or another master"
+        fact, way_out = (
+            f"there is no cluster mode with master {master}",
+            "client, or another master",
+        )
     elif _kind(master) == "spark" and application.endswith(".py"):
         fact = f"spark-submit hands no Python file to {master} in cluster mode"
         way_out = "client; or a cluster of kind spark_standalone, which does"
@@ -141,11 +156,17 @@ def status_of(driver: Deployed, trace: Trace, log: str, ended: bool) -> JobStatu
     if trace.code == 0 and driver.waits:
         return JobStatus(JobState.FINISHED, pid)
     if trace.code == 0:
-        return JobStatus(JobState.UNKNOWN, pid, f"the cluster has accepted it{name}, and spark-submit did not wait")
+        return JobStatus(
+            JobState.UNKNOWN,
+            pid,
+            f"the cluster has accepted it{name}, and spark-submit did not wait",
+        )
     if trace.code is not None and (_OVER.search(log) or id is None):
         return JobStatus(JobState.FAILED, pid, f"exit code {trace.code}")
     how = "was killed" if trace.code is None else f"ended with exit code {trace.code}"
-    return JobStatus(JobState.UNKNOWN, pid, f"spark-submit {how}, and the job may run in the cluster{name}")
+    return JobStatus(
+        JobState.UNKNOWN, pid, f"spark-submit {how}, and the job may run in the cluster{name}"
+    )
 
 
 def _kind(master: str) -> str:

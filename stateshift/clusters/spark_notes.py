@@ -1,9 +1,10 @@
 """What is remembered of drivers beside the files of their processes.
 
-    <state_dir>/<tag>.deployed               of a driver in the cluster (`spark_deploy`)
-    <state_dir>/<tag>.ended                  put there by a person, who has seen that the application is over
-    <state_dir>/<location>.source.json       {"job", "location", "pids"}: processes of a job that we did not submit,
-                                             written before they are stopped
+<state_dir>/<tag>.deployed          of a driver in the cluster (`spark_deploy`)
+<state_dir>/<tag>.ended             put there by a person, who has seen that the application is over
+<state_dir>/<location>.source.json  {"job", "location", "pids"}: processes of a job that we did not
+                                    submit,
+                                    written before they are stopped
 """
 
 from __future__ import annotations

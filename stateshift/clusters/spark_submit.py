@@ -1,28 +1,34 @@
 """Spark jobs that this machine's `spark-submit` starts, with any master URL.
 
-    <state_dir>/<tag>.log, .lock, .pid, .exit     see `detached`; the process is the driver, or its launcher
-    <state_dir>/<tag>.deployed, .ended            of a driver in the cluster: see `spark_deploy`
-    <state_dir>/<location>.source.json            which processes of a job that we did not submit were stopped
+    <state_dir>/<tag>.log, .lock, .pid, .exit  see `detached`; the process is the driver, or its
+                                               launcher
+    <state_dir>/<tag>.deployed, .ended         of a driver in the cluster: see `spark_deploy`
+    <state_dir>/<location>.source.json         which processes of a job that we did not submit were
+                                               stopped
 
-    options      master, deploy_mode (client or cluster), conf, spark_submit, java_home, java_options, environment,
-                 state_dir, pid_file, seconds_max, graceful_seconds, kill_seconds
-    submission   application (needed), arguments, conf, deploy_mode, py_files, environment, cwd
-    stopping     pid_file, graceful_seconds
+    options     master, deploy_mode (client or cluster), conf, spark_submit, java_home,
+                java_options, environment,
+                state_dir, pid_file, seconds_max, graceful_seconds, kill_seconds
+    submission  application (needed), arguments, conf, deploy_mode, py_files, environment, cwd
+    stopping    pid_file, graceful_seconds
 
-A job gets STATESHIFT_TAG, STATESHIFT_JOB and STATESHIFT_CHECKPOINT (its location) in its environment; a driver in the
-cluster, which has another one, is told them as `spark.stateshift.tag`, `.job` and `.checkpoint`. They also stand
-wherever `{tag}`, `{job}` and `{checkpoint}` do in an argument or a value of `conf` (IS-6).
+A job gets STATESHIFT_TAG, STATESHIFT_JOB and STATESHIFT_CHECKPOINT (its location) in its
+environment; a driver in the cluster, which has another one, is told them as `spark.stateshift.tag`,
+`.job` and `.checkpoint`. They also stand wherever `{tag}`, `{job}` and `{checkpoint}` do in an
+argument or a value of `conf` (IS-6).
 
-`find` asks the files of the tag. `find_source` asks them too, where there is a tag; else the pid file, else the
-environments of this user's processes on this machine: a job that was started by hand is recognised by the same
-variables. Who is not seen is `absent` only where that can be known. With any master but `local`, the driver may run in
-the cluster, or on the host of somebody else: `unknown`. So is a job that a process of Spark's on this machine names in
-its command line, without the variables.
+`find` asks the files of the tag. `find_source` asks them too, where there is a tag; else the pid
+file, else the environments of this user's processes on this machine: a job that was started by hand
+is recognised by the same variables. Who is not seen is `absent` only where that can be known. With
+any master but `local`, the driver may run in the cluster, or on the host of somebody else:
+`unknown`. So is a job that a process of Spark's on this machine names in its command line, without
+the variables.
 
-`stop` writes the marker (see `stopping`) and gives the job `graceful_seconds` to answer it. Who answers has
-the rest of the time to stop between two batches; who does not, or does not end, gets SIGTERM, and SIGKILL after that.
-Being killed is safe too: Spark then repeats the batch it was in. A driver in the cluster is asked by the marker alone:
-to kill it from here is refused, with the command that does it.
+`stop` writes the marker (see `stopping`) and gives the job `graceful_seconds` to answer it. Who
+answers has the rest of the time to stop between two batches; who does not, or does not end, gets
+SIGTERM, and SIGKILL after that. Being killed is safe too: Spark then repeats the batch it was in. A
+driver in the cluster is asked by the marker alone: to kill it from here is refused, with the
+command that does it.
 """
 
 from __future__ import annotations
@@ -96,15 +102,25 @@ _IN_SPARK = ("spark-internal", "pyspark-shell", "sparkr-shell")  # no files, but
 
 
 def refuse_missing(given: Mapping[str, Any], pointer: str) -> None:
-    """An application that is not there would be found out when the old job has been stopped already."""
+    """An application that is not there would be found out when the old job has been stopped
+    already.
+    """
     application = str(given["application"])
     scheme, _, rest = application.rpartition(":")
     if "{" in application or scheme not in ("", "file") or application in _IN_SPARK:
         return  # told only when it is started; or somewhere else
     path = Path(str(given.get("cwd") or "."), unquote(rest.removeprefix("//")) if scheme else rest)
     if not path.is_file():
-        raise SpecError((Complaint(f"{pointer}/application", "there is no such file", application,
-                                   "a file on this machine, where spark-submit runs"),))  # fmt: skip
+        raise SpecError(
+            (
+                Complaint(
+                    f"{pointer}/application",
+                    "there is no such file",
+                    application,
+                    "a file on this machine, where spark-submit runs",
+                ),
+            )
+        )
 
 
 def refuse_impossible(
@@ -112,7 +128,9 @@ def refuse_impossible(
 ) -> None:
     """A way to run the driver that this master does not have."""
     mode = spark_deploy.deploy_mode(cluster, given)
-    spark_deploy.refuse_impossible(mode, master_of(cluster, connection), str(given["application"]), pointer)
+    spark_deploy.refuse_impossible(
+        mode, master_of(cluster, connection), str(given["application"]), pointer
+    )
 
 
 def master_of(cluster: Mapping[str, Any], connection: str | None) -> str:
@@ -122,7 +140,9 @@ def master_of(cluster: Mapping[str, Any], connection: str | None) -> str:
     return f"spark://{connection}" if ":" in connection and "://" not in connection else connection
 
 
-_KILL_SECONDS = 10.0  # the usual time from SIGTERM to SIGKILL: Spark's shutdown hooks take one or two
+_KILL_SECONDS = (
+    10.0  # the usual time from SIGTERM to SIGKILL: Spark's shutdown hooks take one or two
+)
 
 
 @dataclass(frozen=True)
@@ -157,7 +177,9 @@ class SparkSubmit:
         id = str(trace.pid) if trace.started else None
         driver = self._notes.deployed(tag) if trace.started else None
         if driver is not None:
-            return spark_deploy.status_of(driver, trace, detached.said(stem), self._notes.ended_path(tag).exists())
+            return spark_deploy.status_of(
+                driver, trace, detached.said(stem), self._notes.ended_path(tag).exists()
+            )
         if trace.held:
             return JobStatus(JobState.RUNNING if trace.started else JobState.QUEUED, id)
         if not trace.started:
@@ -165,7 +187,9 @@ class SparkSubmit:
         if trace.code == 0:
             return JobStatus(JobState.FINISHED, id)
         detail = "was killed" if trace.code is None else f"exit code {trace.code}"
-        return JobStatus(JobState.FAILED, id, detail + (", asked to stop" if detached.stopped(stem) else ""))
+        return JobStatus(
+            JobState.FAILED, id, detail + (", asked to stop" if detached.stopped(stem) else "")
+        )
 
     def find_source(self, request: StopRequest) -> JobStatus:
         if request.tag is not None:
@@ -173,7 +197,9 @@ class SparkSubmit:
             if status.state is not JobState.ABSENT:
                 return status
         if not processes.visible():
-            return JobStatus(JobState.UNKNOWN, None, "this system has no /proc: processes cannot be seen")
+            return JobStatus(
+                JobState.UNKNOWN, None, "this system has no /proc: processes cannot be seen"
+            )
         pids = self._processes(request)
         return JobStatus(JobState.RUNNING, str(pids[0])) if pids else self._unseen(request)
 
@@ -186,11 +212,17 @@ class SparkSubmit:
             return JobStatus(JobState.FINISHED, str(stopped[0]), "stopped")
         master = self._master(None)
         if not spark_deploy.is_local(master):
-            why = f"with master {master} its driver may run in the cluster, or be started from another host"
+            why = (
+                f"with master {master} its driver may run in the cluster, or be started from "
+                "another host"
+            )
             return JobStatus(JobState.UNKNOWN, None, f"no process here is it, and {why}")
         named = processes.of_spark_naming(request.job, request.location)
         if named:
-            why = f"process {named[0]} names it in its command line, and has no STATESHIFT_JOB and _CHECKPOINT"
+            why = (
+                f"process {named[0]} names it in its command line, and has no STATESHIFT_JOB "
+                "and _CHECKPOINT"
+            )
             return JobStatus(JobState.UNKNOWN, str(named[0]), why)
         return JobStatus(JobState.ABSENT)
 
@@ -210,15 +242,23 @@ class SparkSubmit:
                 forget_marker(submission, self.open_storage)
                 self._notes.submitting(submission, driver)
                 environment = self._environment(submission, given)
-                process = detached.start(stem, arguments, environment, lock, directory=given.get("cwd"))
-                # Others know it by the number that it writes down itself: nobody shall be told of it earlier.
-                wait_for(lambda: detached.trace(stem).started or process.poll() is not None or None, 5.0)
+                process = detached.start(
+                    stem, arguments, environment, lock, directory=given.get("cwd")
+                )
+                # Others know it by the number that it writes down itself: nobody shall be told of
+                # it earlier.
+                wait_for(
+                    lambda: detached.trace(stem).started or process.poll() is not None or None, 5.0
+                )
                 return str(detached.leave(process))
 
         id = wait_for(attempt, self._seconds_max, self.interrupt)
         if id is None:
             raise ClusterError(
-                f"{submission.tag} is being submitted by another process, which does not come to an end",
+                (
+                    f"{submission.tag} is being submitted by another process, which does not "
+                    "come to an end"
+                ),
                 cluster=self.name,
                 job=submission.job,
             )
@@ -279,15 +319,21 @@ class SparkSubmit:
         if request.tag is None or driver is None or not self.find(request.tag).state.alive:
             return
         raise ClusterError(
-            f"{request.job} runs in the cluster ({driver.master}), did not answer the request to stop, and cannot be "
+            f"{request.job} runs in the cluster ({driver.master}), did not answer the "
+            "request to stop, and cannot be "
             "killed from here",
             cluster=self.name,
             job=request.job,
-            hint=f"{driver.to_kill(detached.said(self._stem(request.tag)))}; then: stateshift resume WORKDIR",
+            hint=(
+                f"{driver.to_kill(detached.said(self._stem(request.tag)))}; then: stateshift "
+                "resume WORKDIR"
+            ),
         )
 
     def _signal(self, request: StopRequest, number: signal.Signals) -> None:
-        """All processes of the job: the group of the one we started, and whatever carries its tag."""
+        """All processes of the job: the group of the one we started, and whatever carries its
+        tag.
+        """
         tag = request.tag
         if tag is None or not self.find(tag).state.alive:
             processes.send(self._processes(request), number)
@@ -314,7 +360,10 @@ class SparkSubmit:
         return stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS)
 
     def _command(self, submission: Submission, given: Mapping[str, Any]) -> list[str]:
-        master, mode = self._master(submission.connection), spark_deploy.deploy_mode(self.options, given)
+        master, mode = (
+            self._master(submission.connection),
+            spark_deploy.deploy_mode(self.options, given),
+        )
         command = [str(self._executable()), "--master", master, "--deploy-mode", mode]
         command += ["--name", submission.job]
         conf = self._conf(given)
@@ -350,12 +399,18 @@ class SparkSubmit:
         environment = {**os.environ, **self._python_of_spark()}
         if self.options.get("java_home"):
             environment["JAVA_HOME"] = self.options["java_home"]
-        for more in (settings(self.options.get("environment")), submission.environment, given.get("environment")):
+        for more in (
+            settings(self.options.get("environment")),
+            submission.environment,
+            given.get("environment"),
+        ):
             environment.update(settings(more))
         return environment | ours
 
     def _python_of_spark(self) -> dict[str, str]:
-        """pyspark's own script would use whatever `python3` and SPARK_HOME are around: it gets ours."""
+        """pyspark's own script would use whatever `python3` and SPARK_HOME are around: it gets
+        ours.
+        """
         home = spark_home.home_of(self._executable())
         if home is None or home != spark_home.installed_pyspark():
             return {}

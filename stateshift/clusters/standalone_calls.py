@@ -1,16 +1,23 @@
-"""A standalone Spark master, as plain values: its REST API for submissions, and the pages of master and workers.
+"""A standalone Spark master, as plain values: its REST API for submissions, and the pages of master
+and workers.
 
-    POST <url>/v1/submissions/create           {"success": true, "submissionId": "driver-20261121213711-0000", ...}
-    GET  <url>/v1/submissions/status/<id>      {"success": true, "driverState": "RUNNING", "workerId": ...}; of one that
+    POST <url>/v1/submissions/create           {"success": true, "submissionId":
+                                               "driver-20261121213711-0000", ...}
+    GET  <url>/v1/submissions/status/<id>      {"success": true, "driverState": "RUNNING",
+                                               "workerId": ...}; of one that
                                                it does not know {"success": false}; always "serverSparkVersion"; of one
                                                that could not be started "message", with the exception
-    POST <url>/v1/submissions/kill/<id>        {"success": false, ...} where there is nothing to kill
-    GET  <ui_url>/json/                        {"workers": [{"id", "webuiaddress"}], "activedrivers": [DRIVER, ...],
+    POST <url>/v1/submissions/kill/<id>        {"success": false, ...} where there is nothing to
+                                               kill
+    GET  <ui_url>/json/                        {"workers": [{"id", "webuiaddress"}],
+                                               "activedrivers": [DRIVER, ...],
                                                 "completeddrivers": [...]}
-    GET  <webuiaddress>/log/?driverId=<id>&logType=stderr     what the driver said, its launch command first
+    GET  <webuiaddress>/log/?driverId=<id>&logType=stderr     what the driver said, its launch
+                                                              command first
 
-A DRIVER is {"id", "starttime": "1795297031716", "state", "worker", "mainclass"}, and says nothing of who submitted it:
-that stands in its launch command, where Spark writes the submission's settings (hiding those that look like secrets).
+A DRIVER is {"id", "starttime": "1795297031716", "state", "worker", "mainclass"}, and says nothing
+of who submitted it: that stands in its launch command, where Spark writes the submission's settings
+(hiding those that look like secrets).
 """
 
 from __future__ import annotations
@@ -88,7 +95,9 @@ class StandaloneCalls:
         told = self._pages.json("GET", f"{self.ui_url}/json/")
         keys = ("activedrivers",) if active else ("activedrivers", "completeddrivers")
         listed = [one for key in keys for one in _list(told, key, self)]
-        pages = {str(one.get("id")): one.get("webuiaddress") for one in _list(told, "workers", self)}
+        pages = {
+            str(one.get("id")): one.get("webuiaddress") for one in _list(told, "workers", self)
+        }
         found = [_listed(one, pages, self) for one in listed]
         return sorted(found, key=lambda one: one.submitted, reverse=True)
 
@@ -99,12 +108,16 @@ class StandaloneCalls:
         return [str(one.get("id")) for one in running if one.get("name") == name]
 
     def launch_command(self, driver: Driver) -> str | None:
-        """How its worker started it; None where no worker has, or where the worker does not tell."""
+        """How its worker started it; None where no worker has, or where the worker does not
+        tell.
+        """
         try:
             said = self._said(driver, "stderr", {"offset": "0", "byteLength": str(_LAUNCH_BYTES)})
         except (Refused, Unanswered):
             return None
-        return next((line for line in said.splitlines() if line.startswith("Launch Command:")), None)
+        return next(
+            (line for line in said.splitlines() if line.startswith("Launch Command:")), None
+        )
 
     def said(self, driver: Driver, kind: str, bytes_max: int) -> str:
         """The end of its stdout or stderr; nothing where its worker does not tell."""
@@ -117,7 +130,9 @@ class StandaloneCalls:
     def _said(self, driver: Driver, kind: str, part: Mapping[str, str]) -> str:
         if not driver.page:
             raise Unanswered(f"no worker tells of {driver.id}", cluster=self.cluster)
-        return self._pages.text(f"{driver.page}/log/", params={"driverId": driver.id, "logType": kind, **part})
+        return self._pages.text(
+            f"{driver.page}/log/", params={"driverId": driver.id, "logType": kind, **part}
+        )
 
     def _rest(self, method: str, path: str, **asked: Any) -> dict[str, Any]:
         return self._service.json(method, self._place(path), **asked)
@@ -127,7 +142,9 @@ class StandaloneCalls:
 
     @property
     def ui_url(self) -> str:
-        """Where the master's page is: its usual port on the same host, unless the cluster says otherwise."""
+        """Where the master's page is: its usual port on the same host, unless the cluster says
+        otherwise.
+        """
         named = self.options.get("ui_url")
         if named:
             return str(named).rstrip("/")
@@ -137,19 +154,26 @@ class StandaloneCalls:
     @property
     def _pages(self) -> Service:
         """Of the master and its workers: they want no token."""
-        return Service(self.cluster, _PAGE, _PAGE_EXAMPLE, "message", {}, self.options, {}, option="ui_url")
+        return Service(
+            self.cluster, _PAGE, _PAGE_EXAMPLE, "message", {}, self.options, {}, option="ui_url"
+        )
 
     @property
     def _service(self) -> Service:
         file = self.options.get("token_file")
-        headers = {"Authorization": f"Bearer {read_secret(file, 'token', self.cluster)}"} if file else {}
+        headers = (
+            {"Authorization": f"Bearer {read_secret(file, 'token', self.cluster)}"} if file else {}
+        )
         return Service(self.cluster, _SPARK, _EXAMPLE, "message", _WAYS_OUT, self.options, headers)
 
 
 _WAYS_OUT: Final[Mapping[int, str]] = {
     401: 'the master asks who we are: give the cluster a "token_file"',
     403: 'the master refuses this token: give the cluster another "token_file"',
-    404: f'"url" has to be that of the REST server, such as {_EXAMPLE} (spark.master.rest.enabled is to be true)',
+    404: (
+        f'"url" has to be that of the REST server, such as {_EXAMPLE} '
+        "(spark.master.rest.enabled is to be true)"
+    ),
 }
 
 
@@ -166,7 +190,9 @@ def _listed(told: Any, pages: Mapping[str, str], calls: StandaloneCalls) -> Driv
         submitted = float(told.get("starttime") or 0) / 1000
         return Driver(str(told["id"]), _STATES.get(word, JobState.UNKNOWN), word, submitted, page)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise calls._pages.odd(calls.ui_url, "tells of a driver in a way that Spark does not") from error
+        raise calls._pages.odd(
+            calls.ui_url, "tells of a driver in a way that Spark does not"
+        ) from error
 
 
 def _list(told: Mapping[str, Any], key: str, calls: StandaloneCalls) -> Iterator[Any]:

@@ -3,9 +3,10 @@
     <location>/_stateshift/stop       written by us: which job, under which tag, until when
     <location>/_stateshift/stopping   the job's answer, a copy of the marker
 
-Whether a job watches is not known from a note it once left, which may be stale, but from its answer to this marker:
-`stateshift.job` answers within a second or two, also in the middle of a long batch. Both files are taken away when the
-job has ended. A local location is written directly, any other through the storage that was handed in.
+Whether a job watches is not known from a note it once left, which may be stale, but from its answer
+to this marker: `stateshift.job` answers within a second or two, also in the middle of a long batch.
+Both files are taken away when the job has ended. A local location is written directly, any other
+through the storage that was handed in.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from stateshift.spec.location import normal, scheme
 
 
 class MarkerStorage(Protocol):
-    """What we need of a storage: a part of `storage.protocol.Storage`, which this room does not know."""
+    """What we need of a storage: a part of `storage.protocol.Storage`, which this room does not
+    know.
+    """
 
     def stat(self, path: str) -> object: ...
 
@@ -112,31 +115,42 @@ def stopped_gracefully(
     graceful_seconds: float,
     interrupt: threading.Event | None,
 ) -> bool:
-    """Whether the job that was asked by the marker has ended by itself. Who answers within the graceful seconds has the
-    rest of the request's time to stop between two batches."""
+    """Whether the job that was asked by the marker has ended by itself. Who answers within the
+    graceful seconds has the rest of the request's time to stop between two batches.
+    """
     if not marker.possible:
         return False
     half = marker.request.seconds_max / 2
     try:
         marker.write()
-        answer = wait_for(lambda: ended() or marker.answered() or None, min(graceful_seconds, half), interrupt)
+        answer = wait_for(
+            lambda: ended() or marker.answered() or None, min(graceful_seconds, half), interrupt
+        )
         return bool(answer and wait_for(lambda: ended() or None, half, interrupt))
     finally:
         marker.remove()
 
 
 def forget_marker(submission: Submission, open_storage: OpenStorage | None) -> None:
-    """Take away a marker that was meant for the job before this one, and that nobody came to take away."""
+    """Take away a marker that was meant for the job before this one, and that nobody came to
+    take away.
+    """
     marker = StopMarker(StopRequest(submission.job, submission.location), 0.0, open_storage)
     if marker.possible:
         marker.remove()
 
 
 def stop_options(
-    request: StopRequest, cluster: Mapping[str, Any], known: Mapping[str, Expected], submitting: Mapping[str, Expected]
+    request: StopRequest,
+    cluster: Mapping[str, Any],
+    known: Mapping[str, Expected],
+    submitting: Mapping[str, Expected],
 ) -> dict[str, Any]:
-    """The request's over the cluster's. A rollback hands in how the job was submitted, and a spec may have parts of the
-    request itself among them: neither is a concern of ours here."""
+    """The request's over the cluster's. A rollback hands in how the job was submitted, and a spec
+    may have parts of the request itself among them: neither is a concern of ours here.
+    """
     others = {*submitting, "tag", "seconds_max"}
     asked = {key: value for key, value in request.options.items() if key not in others}
-    return {key: value for key, value in cluster.items() if key in known} | read_options(asked, known, "/stop")
+    return {key: value for key, value in cluster.items() if key in known} | read_options(
+        asked, known, "/stop"
+    )

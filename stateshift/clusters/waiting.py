@@ -1,6 +1,7 @@
 """Waiting for something outside: bounded, and cut short when somebody asks to stop.
 
-Whatever waits here may be waited for again: the interruption comes between two looks and loses nothing.
+Whatever waits here may be waited for again: the interruption comes between two looks and loses
+nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ from stateshift.errors import Interrupted
 T = TypeVar("T")
 
 SECONDS_BETWEEN_LOOKS_MAX = 0.5
-PAUSE_GROWS = 1.2  # so that a job is seen to have stopped at most a fifth of its time later than it has
+PAUSE_GROWS = (
+    1.2  # so that a job is seen to have stopped at most a fifth of its time later than it has
+)
 
 
-def wait_for(look: Callable[[], T | None], seconds_max: float, stop: threading.Event | None = None) -> T | None:
-    """What `look` returns as soon as it is not None; None when that has not happened in `seconds_max`.
-    Looks at least once, often at first and more rarely later."""
+def wait_for(
+    look: Callable[[], T | None], seconds_max: float, stop: threading.Event | None = None
+) -> T | None:
+    """What `look` returns as soon as it is not None; None when that has not happened in
+    `seconds_max`. Looks at least once, often at first and more rarely later.
+    """
     until, pause = time.monotonic() + seconds_max, 0.02
     while True:
         found = look()
@@ -36,8 +42,9 @@ def wait_for(look: Callable[[], T | None], seconds_max: float, stop: threading.E
 def wait_until_settled(
     look: Callable[[bool], T | None], settled: float, stop: threading.Event | None = None
 ) -> T | None:
-    """For what was begun and is not listed: it may be on its way until `settled`, in seconds since 1970. `look` is told
-    whether that was over before it looks."""
+    """For what was begun and is not listed: it may be on its way until `settled`, in seconds since
+    1970. `look` is told whether that was over before it looks.
+    """
 
     def once() -> T | None:
         over = time.time() >= settled

@@ -1,4 +1,6 @@
-"""Small files of ours, written whole or not at all, by any number of writers at once: the last one wins."""
+"""Small files of ours, written whole or not at all, by any number of writers at once: the last
+one wins.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ READABLE = 0o644
 
 
 def write_whole(path: Path, content: bytes, mode: int = FILE_MODE) -> None:
-    """Makes directories as needed. Not synced: these files tell of processes, which a crash of the machine ends.
-    `mode` is READABLE where another user's job has to see the file."""
+    """Makes directories as needed. Not synced: these files tell of processes, which a crash of the
+    machine ends. `mode` is READABLE where another user's job has to see the file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=TEMPORARY, suffix=".tmp", dir=path.parent)
     try:

@@ -1,5 +1,6 @@
-"""Files grouped into steps: worthwhile units of journaled work. Forty thousand files are not forty thousand journal
-writes, and one file of ten gigabytes is a step of its own. Pure."""
+"""Files grouped into steps: worthwhile units of journaled work. Forty thousand files are not forty
+thousand journal writes, and one file of ten gigabytes is a step of its own. Pure.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ S = TypeVar("S", bound=_Sized)
 
 
 def bundled(items: Iterable[S], files_max: int = FILES_MAX) -> Iterator[list[S]]:
-    """Runs of at most `files_max` items and, beyond the first, BYTES_MAX bytes; in the order given."""
+    """Runs of at most `files_max` items and, beyond the first, BYTES_MAX bytes; in the order
+    given.
+    """
     bundle: list[S] = []
     size = 0
     for item in items:
@@ -65,7 +68,9 @@ class Group:
 
 
 def is_hadoop_checksum(path: str) -> bool:
-    """`.name.crc`: what Hadoop's local file system keeps beside every file, and nobody else reads."""
+    """`.name.crc`: what Hadoop's local file system keeps beside every file, and nobody else
+    reads.
+    """
     name = path.rsplit("/", 1)[-1]
     return name.startswith(".") and name.endswith(".crc")
 
@@ -77,15 +82,21 @@ class Copies:
     sizes: Mapping[str, int]
 
 
-def copies(job: JobSpec, facts: Facts, images: tuple[Image, ...], left_out: frozenset[tuple[str, str]]) -> Copies:
-    """What is copied as it is: what the images need, but for what is published last or rewritten (`left_out`, as
-    (location, path)), and the places that move along, whose files keep their times."""
+def copies(
+    job: JobSpec, facts: Facts, images: tuple[Image, ...], left_out: frozenset[tuple[str, str]]
+) -> Copies:
+    """What is copied as it is: what the images need, but for what is published last or rewritten
+    (`left_out`, as (location, path)), and the places that move along, whose files keep their times.
+    """
     source, target = facts.source.location, facts.target.location
     infos = {file.path: file for survey in (facts.source, *facts.merges) for file in survey.files}
     firsts = {path for image in images for path in image.first_read}
     wanted = sorted({path for image in images for path in image.needed} - firsts)
-    # The checksum of a file that is rewritten is left out with it: a stale one makes an intact file unreadable.
-    state = tuple(infos[path] for path in wanted if (source, path.removesuffix(".crc")) not in left_out)
+    # The checksum of a file that is rewritten is left out with it: a stale one makes an intact file
+    # unreadable.
+    state = tuple(
+        infos[path] for path in wanted if (source, path.removesuffix(".crc")) not in left_out
+    )
     groups = [Group(source, target, state)]
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         if data.copy:
@@ -95,7 +106,9 @@ def copies(job: JobSpec, facts: Facts, images: tuple[Image, ...], left_out: froz
                 if (here.location, file.path) not in left_out and not is_hadoop_checksum(file.path)
             )
             groups.append(Group(here.location, there.location, files))
-    return Copies(tuple(groups), copy_steps(groups), {path: file.size for path, file in infos.items()})
+    return Copies(
+        tuple(groups), copy_steps(groups), {path: file.size for path, file in infos.items()}
+    )
 
 
 def copy_steps(groups: Iterable[Group]) -> tuple[CopyFiles, ...]:

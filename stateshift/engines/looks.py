@@ -1,7 +1,8 @@
 """What an engine shows of an image to who looks at it, without a run. Types only.
 
-    Looks      what both engines contribute, each in its module `looks`: an image's first entries, whether a job could
-               restart from it, two images' differences, and its state as rows for other programs
+Looks  what both engines contribute, each in its module `looks`: an image's first entries, whether a
+       job could
+       restart from it, two images' differences, and its state as rows for other programs
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One entry that differs, decoded as far as it can be. `before` is A's value, `after` B's; None where it is not."""
+    """One entry that differs, decoded as far as it can be. `before` is A's value, `after` B's;
+    None where it is not.
+    """
 
     operator: str
     store: str
@@ -64,7 +67,9 @@ class Difference:
 
 @dataclass(slots=True)
 class Counts:
-    """What was found of one store of one operator. `unit` says what is counted: entries, or things compared whole."""
+    """What was found of one store of one operator. `unit` says what is counted: entries, or
+    things compared whole.
+    """
 
     operator: str
     store: str
@@ -81,8 +86,9 @@ class Counts:
 
 @dataclass(slots=True)
 class Differences:
-    """`incomparable` names stores, and why nothing can be said about them. `different` is what can be said: it is None
-    where all that could be compared is equal, and something could not."""
+    """`incomparable` names stores, and why nothing can be said about them. `different` is what can
+    be said: it is None where all that could be compared is equal, and something could not.
+    """
 
     stores: list[Counts] = field(default_factory=list)
     incomparable: list[tuple[str, str, str]] = field(default_factory=list)
@@ -111,8 +117,9 @@ class Differences:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What of an image is to be exported: an operator, a store, the state at an earlier batch, or the changes of some
-    batches. A store is named as entries name it, or by the column family alone."""
+    """What of an image is to be exported: an operator, a store, the state at an earlier batch, or
+    the changes of some batches. A store is named as entries name it, or by the column family alone.
+    """
 
     operator: str | None = None
     store: str | None = None
@@ -121,8 +128,9 @@ class Wanted:
 
 
 class Export(Protocol):
-    """What is to be exported. `chunks` gives the file's bytes once; `entries` counts them meanwhile, and `notes` says
-    what a reader of the file has to know."""
+    """What is to be exported. `chunks` gives the file's bytes once; `entries` counts them
+    meanwhile, and `notes` says what a reader of the file has to know.
+    """
 
     @property
     def notes(self) -> Sequence[str]: ...
@@ -141,7 +149,9 @@ class Export(Protocol):
 
 @dataclass
 class Compared:
-    """How many entries of each store are the same, but for those that were put; and every store that was met."""
+    """How many entries of each store are the same, but for those that were put; and every store
+    that was met.
+    """
 
     same: dict[str, int] = field(default_factory=dict)
     met: set[str] = field(default_factory=set)
@@ -153,28 +163,47 @@ class Readers(Protocol):
     def deep(self, survey: Survey, image: Image) -> tuple[Finding, ...]: ...
 
     def unequal(
-        self, sides: Any, sizes: tuple[Mapping[str, int], Mapping[str, int]], put: Callable[[int, Block], None]
+        self,
+        sides: Any,
+        sizes: tuple[Mapping[str, int], Mapping[str, int]],
+        put: Callable[[int, Block], None],
     ) -> Compared:
-        """Put every entry that may differ, with its side, in blocks; what the sides are, the engine knows."""
+        """Put every entry that may differ, with its side, in blocks; what the sides are, the
+        engine knows.
+        """
         ...
 
 
 class Looks(Protocol):
     def entries(self, storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
-        """The first entries of every store, keys and values by the names of their columns as far as these are known."""
+        """The first entries of every store, keys and values by the names of their columns as far
+        as these are known.
+        """
         ...
 
     def judged(
-        self, storage: Storage, survey: Survey, image: Image, where: str, thorough: bool, fleet: Readers | None
+        self,
+        storage: Storage,
+        survey: Survey,
+        image: Image,
+        where: str,
+        thorough: bool,
+        fleet: Readers | None,
     ) -> Judged:
-        """`where` is what the image is called; `thorough` reads everything that a restart needs to its end."""
+        """`where` is what the image is called; `thorough` reads everything that a restart needs
+        to its end.
+        """
         ...
 
     def way_out(self, path: str, images: Sequence[str]) -> str:
-        """What to do about a damaged file that no earlier epoch gets around; `images` is where the images lie."""
+        """What to do about a damaged file that no earlier epoch gets around; `images` is where
+        the images lie.
+        """
         ...
 
-    def diff(self, one: str, other: str, opening: Opening, show: int, fleet: Readers | None) -> Differences: ...
+    def diff(
+        self, one: str, other: str, opening: Opening, show: int, fleet: Readers | None
+    ) -> Differences: ...
 
     def export(self, location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
         """Everything that can be refused without reading the state is refused here."""

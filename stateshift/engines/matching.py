@@ -2,16 +2,16 @@
 
     matched((side, Block) ...) -> Matched ...       side is 0 or 1, the blocks in any order
 
-      Matched   same       keys that have the same value on both sides
-                removed    entries that only side 0 has
-                added      entries that only side 1 has
-                changed    entries of either side whose values differ, the same keys in the same order
+      Matched  same     keys that have the same value on both sides
+               removed  entries that only side 0 has
+               added    entries that only side 1 has
+               changed  entries of either side whose values differ, the same keys in the same order
 
-A sound side has a key once. Where one has it several times, its values are matched one for one, and what is left of
-them differs.
+A sound side has a key once. Where one has it several times, its values are matched one for one, and
+what is left of them differs.
 
-What is held in memory comes to `bytes_max`; where there is more, both sides are dealt onto piles on disk by the keys'
-hash, and matched pile by pile.
+What is held in memory comes to `bytes_max`; where there is more, both sides are dealt onto piles on
+disk by the keys' hash, and matched pile by pile.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Matched:
         return len(self.removed) + len(self.added) + len(self.changed[0])
 
 
-def matched(sides: Iterable[Sided], bytes_max: int = BYTES_MAX, level: int = 0) -> Iterator[Matched]:
+def matched(
+    sides: Iterable[Sided], bytes_max: int = BYTES_MAX, level: int = 0
+) -> Iterator[Matched]:
     coming, size = iter(sides), 0
     held: list[Sided] = []
     for side, block in coming:
@@ -56,7 +58,9 @@ def matched(sides: Iterable[Sided], bytes_max: int = BYTES_MAX, level: int = 0) 
         if size > bytes_max and level < LEVELS:
             break
     else:
-        yield from _matched(*(_whole(block for own, block in held if own == side) for side in (0, 1)))
+        yield from _matched(
+            *(_whole(block for own, block in held if own == side) for side in (0, 1))
+        )
         return
     with Piles(PILES, SCHEMA) as piles:
         for side, block in chain(held, coming):
@@ -89,7 +93,9 @@ class Shelf:
 
 
 def batch_of(side: int, block: Block) -> Any:
-    return pa.record_batch([block.keys, block.values, pa.repeat(pa.scalar(side, pa.int8()), len(block))], schema=SCHEMA)
+    return pa.record_batch(
+        [block.keys, block.values, pa.repeat(pa.scalar(side, pa.int8()), len(block))], schema=SCHEMA
+    )
 
 
 def sided(batch: Any) -> Iterator[Sided]:
@@ -127,7 +133,9 @@ def _matched(left: Block, right: Block) -> Iterator[Matched]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Side:
-    """A side's hashes, the places of its records in their order, and the hashes that are there more than once."""
+    """A side's hashes, the places of its records in their order, and the hashes that are there
+    more than once.
+    """
 
     hashes: Words
     order: Ints
@@ -145,14 +153,18 @@ class _Side:
         return self.order[~np.isin(self.hashes[self.order], odd)] if len(odd) else self.order
 
 
-def _paired(left: Block, one: _Side, right: Block, other: _Side, odd: Words) -> tuple[Ints, Ints, Words]:
+def _paired(
+    left: Block, one: _Side, right: Block, other: _Side, odd: Words
+) -> tuple[Ints, Ints, Words]:
     """Which records of the left are which of the right; and hashes that two keys share."""
     ours, theirs = one.without(odd), other.without(odd)
     known, wanted = one.hashes[ours], other.hashes[theirs]
     at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
     found = known[at] == wanted if len(known) else np.zeros(len(wanted), bool)
     here, there = ours[at[found]], theirs[found]
-    same = np.asarray(pc.equal(left.keys.take(pa.array(here)), right.keys.take(pa.array(there)))).astype(bool)
+    same = np.asarray(
+        pc.equal(left.keys.take(pa.array(here)), right.keys.take(pa.array(there)))
+    ).astype(bool)
     return here[same], there[same], wanted[found][~same]
 
 
@@ -181,7 +193,9 @@ def _one_by_one(left: Block, right: Block) -> Matched:
         after += [(key, value) for value in more[:both]]
         removed += [(key, value) for value in missing[both:]]
         added += [(key, value) for value in more[both:]]
-    return Matched(binary(same), block_of(removed), block_of(added), (block_of(before), block_of(after)))
+    return Matched(
+        binary(same), block_of(removed), block_of(added), (block_of(before), block_of(after))
+    )
 
 
 def _without(values: list[Any], taken: list[Any]) -> list[Any]:

@@ -1,9 +1,10 @@
 """The engines by name, and the one place that knows there is more than one.
 
-An engine contributes five things: `survey` (what is there), `plan` (what to do), `transforms` (pure functions of
-files), `entries` (an image read as a stream) and `looks` (an image shown, judged, compared and exported). Engines know
-nothing of each other. Each part is imported when it is first asked for: who looks at an image need not wait for the
-planner, and who looks at one of Spark's not for Flink's engine.
+An engine contributes five things: `survey` (what is there), `plan` (what to do), `transforms` (pure
+functions of files), `entries` (an image read as a stream) and `looks` (an image shown, judged,
+compared and exported). Engines know nothing of each other. Each part is imported when it is first
+asked for: who looks at an image need not wait for the planner, and who looks at one of Spark's not
+for Flink's engine.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 
 class SurveyIt(Protocol):
     def __call__(
-        self, location: str, opening: Opening, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = ()
+        self,
+        location: str,
+        opening: Opening,
+        thorough: bool = False,
+        changes: Sequence[Mapping[str, Any]] = (),
     ) -> tuple[Storage, Survey]: ...
 
 
@@ -35,14 +40,16 @@ class Round(Protocol):
 
 @dataclass(frozen=True)
 class Engine:
-    """`survey` gives what is at a location, and the storage that its survey is of: an image may be in more than one
-    place. `round` is the plan of what can be brought while the job runs, or while it stops, `standby` of what makes
-    that an image of its own, and `hidden` of what keeps such an image from being seen where the next round would tear
-    it, None where it would not. `begins_with` is the file that an image's folder has and no other engine's; `file`
-    decodes a single file, and is None where that first file says what its whole folder is, and the others nothing
-    alone. `sink` reads what the sink that a spec names has of these queries, as far back as the batch that stands
-    beside each; None where an image says enough of its sinks. `taken` is an image without the operators that the job's
-    changes leave behind: what is wrong with them harms nobody."""
+    """`survey` gives what is at a location, and the storage that its survey is of: an image may be
+    in more than one place. `round` is the plan of what can be brought while the job runs, or while
+    it stops, `standby` of what makes that an image of its own, and `hidden` of what keeps such an
+    image from being seen where the next round would tear it, None where it would not. `begins_with`
+    is the file that an image's folder has and no other engine's; `file` decodes a single file, and
+    is None where that first file says what its whole folder is, and the others nothing alone.
+    `sink` reads what the sink that a spec names has of these queries, as far back as the batch that
+    stands beside each; None where an image says enough of its sinks. `taken` is an image without
+    the operators that the job's changes leave behind: what is wrong with them harms nobody.
+    """
 
     name: str
     begins_with: str
@@ -64,7 +71,10 @@ class Engine:
 
 
 def _spark_survey(
-    location: str, opening: Opening, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = ()
+    location: str,
+    opening: Opening,
+    thorough: bool = False,
+    changes: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[Storage, Survey]:
     from stateshift.engines.spark.survey import survey
 
@@ -128,7 +138,8 @@ def _spark_transforms() -> Mapping[str, Transform]:
     from stateshift.engines.spark.reshaping.rewrites import rewrite_state
     from stateshift.engines.spark.transforms import TRANSFORMS
 
-    # State that does not fit in memory is sorted in a file that has no name, and is gone with its process.
+    # State that does not fit in memory is sorted in a file that has no name, and is gone with its
+    # process.
     return {**TRANSFORMS, REWRITE_STATE: partial(rewrite_state, scratch=tempfile.TemporaryFile)}
 
 
@@ -157,7 +168,10 @@ def _spark_sink(sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) ->
 
 
 def _flink_survey(
-    location: str, opening: Opening, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = ()
+    location: str,
+    opening: Opening,
+    thorough: bool = False,
+    changes: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[Storage, Survey]:
     from stateshift.engines.flink.survey import survey
 
@@ -222,17 +236,41 @@ def _flink_taken(job: JobSpec, number: int, image: Image) -> Image:
 
 
 SPARK = Engine(
-    "spark", "metadata", _spark_survey, _spark_fenced_by, _spark_plan, _spark_round, _spark_standby,
-    _spark_hidden, _spark_identity, _spark_own_part, _spark_misplaced, _spark_transforms, _spark_reader, _spark_looks,
-    _spark_taken, _spark_file, _spark_sink,
-)  # fmt: skip
+    "spark",
+    "metadata",
+    _spark_survey,
+    _spark_fenced_by,
+    _spark_plan,
+    _spark_round,
+    _spark_standby,
+    _spark_hidden,
+    _spark_identity,
+    _spark_own_part,
+    _spark_misplaced,
+    _spark_transforms,
+    _spark_reader,
+    _spark_looks,
+    _spark_taken,
+    _spark_file,
+    _spark_sink,
+)
 FLINK = Engine(
-    "flink", "_metadata", _flink_survey, lambda storage: None, _flink_plan, _flink_round, _flink_standby,
+    "flink",
+    "_metadata",
+    _flink_survey,
+    lambda storage: None,
+    _flink_plan,
+    _flink_round,
+    _flink_standby,
     lambda job, facts, coming: None,  # no file of a checkpoint ever gets another's name
     _flink_identity,
-    lambda spec, job, survey: survey, lambda storage, files: (), _flink_transforms, _flink_reader, _flink_looks,
+    lambda spec, job, survey: survey,
+    lambda storage, files: (),
+    _flink_transforms,
+    _flink_reader,
+    _flink_looks,
     _flink_taken,
-)  # fmt: skip
+)
 ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (SPARK, FLINK)}
 
 
@@ -247,7 +285,9 @@ def recognised(storage: Storage) -> str | None:
     return SPARK.name if next(storage.list(), None) is not None else None
 
 
-def found_at(location: str, opening: Opening, thorough: bool = False) -> tuple[Engine, Storage, Survey]:
+def found_at(
+    location: str, opening: Opening, thorough: bool = False
+) -> tuple[Engine, Storage, Survey]:
     """What is at a location, by the first engine that finds an image there, or else the last."""
     location = folder_meant(location, opening)
     for one in _likeliest_first(opening(location)):
@@ -263,8 +303,9 @@ def _likeliest_first(storage: Storage) -> list[Engine]:
 
 
 def shown_by(*locations: str, opening: Opening) -> Engine:
-    """Whose image lies there; of several, that of the last engine, which refuses what is not its own. What is no
-    image is for the first to refuse."""
+    """Whose image lies there; of several, that of the last engine, which refuses what is not its
+    own. What is no image is for the first to refuse.
+    """
     names = {recognised(opening(folder_meant(location, opening))) for location in locations}
     return next((one for one in reversed(list(ENGINES.values())) if one.name in names), SPARK)
 
@@ -281,7 +322,9 @@ def is_whole(name: str) -> bool:
 
 
 def folder_meant(location: str, opening: Opening) -> str:
-    """The folder that a single file stands for, where it says what its whole folder is; else the location itself."""
+    """The folder that a single file stands for, where it says what its whole folder is; else the
+    location itself.
+    """
     if not is_whole(location.rstrip("/").rpartition("/")[2]):
         return location
     from stateshift.engines.singles import folder_of_single
@@ -300,7 +343,9 @@ def engine(name: str) -> Engine:
 
 
 class Transforms(Mapping[str, "Transform"]):
-    """Of all engines, by names that begin with the engine's, which is loaded when it is asked for one of them."""
+    """Of all engines, by names that begin with the engine's, which is loaded when it is asked
+    for one of them.
+    """
 
     def __getitem__(self, name: str) -> Transform:
         return ENGINES[name.partition(".")[0]].transforms()[name]

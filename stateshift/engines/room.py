@@ -1,7 +1,9 @@
-"""Whether what moves may be written where it goes, and has space there: told before anything is. Pure.
+"""Whether what moves may be written where it goes, and has space there: told before anything is.
+Pure.
 
-A storage that cannot be asked is told as that, once. What is needed is counted from the surveys: the files that a
-restart reads, and the data that moves along; what is written anew on the way is taken to be as large.
+A storage that cannot be asked is told as that, once. What is needed is counted from the surveys:
+the files that a restart reads, and the data that moves along; what is written anew on the way is
+taken to be as large.
 """
 
 from __future__ import annotations
@@ -30,11 +32,18 @@ def of_room(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     yield from _of_permission(job, facts)
     yield from _of_space(needs)
     mute = [need.location for need in needs if need.room.bytes_free is None]
-    mute += [survey.location for survey in _written(job, facts) if survey.denied is None and survey.room is not None]
+    mute += [
+        survey.location
+        for survey in _written(job, facts)
+        if survey.denied is None and survey.room is not None
+    ]
     for location in dict.fromkeys(mute):
         yield Finding(
             "note",
-            f"{location} does not say beforehand whether it has space and may be written to: the first files will show",
+            (
+                f"{location} does not say beforehand whether it has space and may be written "
+                "to: the first files will show"
+            ),
         )
 
 
@@ -46,7 +55,8 @@ def _of_permission(job: JobSpec, facts: Facts) -> Iterator[Finding]:
                 "refuse",
                 f"no permission to write to {places}",
                 waive="permission",
-                hint=f"let whoever runs this write there: {_listing(survey.denied[0])}; or, where it only seems to "
+                hint=f"let whoever runs this write there: {_listing(survey.denied[0])}; or, "
+                "where it only seems to "
                 'be refused, "waive": ["permission"]',
             )
 
@@ -73,11 +83,14 @@ def _of_space(needs: tuple[Need, ...]) -> Iterator[Finding]:
         names = min((n.room.files_free for n in own if n.room.files_free is not None), default=None)
         kept = f" (each byte {room.copies} times)" if room.copies > 1 else ""
         if free is not None and free < size:
-            yield _short(f"{where} needs {_size(size)}{kept}, and {_limit(own, free)} leaves {_size(free)}")
+            yield _short(
+                f"{where} needs {_size(size)}{kept}, and {_limit(own, free)} leaves {_size(free)}"
+            )
         elif free is not None and free < 2 * size:
             yield Finding(
                 "warn",
-                f"{where} needs {_size(size)}{kept} of the {_size(free)} that {_limit(own, free)} leaves: there is no "
+                f"{where} needs {_size(size)}{kept} of the {_size(free)} that "
+                f"{_limit(own, free)} leaves: there is no "
                 "room for as much again, which a job soon writes",
             )
         if names is not None and names < files:
@@ -99,7 +112,12 @@ def _needs(job: JobSpec, facts: Facts) -> Iterator[Need]:
     sizes = [_needed(survey) for survey in (facts.source, *facts.merges, *facts.others)]
     image = facts.target if job.target else facts.source if job.transform else None
     if image is not None and image.room is not None:
-        yield Need(image.location, image.room, sum(size for size, _ in sizes), sum(count for _, count in sizes))
+        yield Need(
+            image.location,
+            image.room,
+            sum(size for size, _ in sizes),
+            sum(count for _, count in sizes),
+        )
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         if data.copy and there.room is not None:
             yield Need(there.location, there.room, here.bytes, len(here.files))

@@ -4,10 +4,11 @@
     pile_of         which of PILES piles each key belongs on
     with Piles(count, schema) as piles:
         piles.deal(batch, numbers)     each record of the batch onto the pile of its number
-        piles.each()                   (number, batches) pile by pile, the batches in the order in which they were dealt
+        piles.each()                   (number, batches) pile by pile, the batches in the order in
+                                       which they were dealt
 
-The files are temporary and have no name where the system can do that (everywhere but on Windows), so that nothing is
-left of them whatever ends the process.
+The files are temporary and have no name where the system can do that (everywhere but on Windows),
+so that nothing is left of them whatever ends the process.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from stateshift.formats.spans import hash64
 # Of keys and values, as they are written.
 BYTES_MAX = 128 * 1024 * 1024
 
-# Few enough that several steps at once do not run out of open files. A pile of a pile has a 256th of the records; what
-# is too large even after five times are records of few keys.
+# Few enough that several steps at once do not run out of open files. A pile of a pile has a 256th
+# of the records; what is too large even after five times are records of few keys.
 PILES, LEVELS = 16, 5
 
 
@@ -86,8 +87,9 @@ class Piles:
 
 
 class Dealt:
-    """Batches that come one by one and are given back together, pile by pile: one, as long as all of them come to no
-    more than `bytes_max`, and then as many as there are."""
+    """Batches that come one by one and are given back together, pile by pile: one, as long as all
+    of them come to no more than `bytes_max`, and then as many as there are.
+    """
 
     def __init__(self, count: int, schema: Any, bytes_max: int) -> None:
         self._count, self._schema, self._bytes_max = count, schema, bytes_max
@@ -126,7 +128,10 @@ def _told() -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            f"temporary files in {tempfile.gettempdir()} cannot be written: {error.strerror or error}",
+            (
+                f"temporary files in {tempfile.gettempdir()} cannot be written: "
+                f"{error.strerror or error}"
+            ),
             location=tempfile.gettempdir(),
             hint="name a directory with more room in TMPDIR",
         ) from error

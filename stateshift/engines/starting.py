@@ -1,4 +1,6 @@
-"""How a plan ends that starts the job: it is submitted, and waited for until it has gone on. Pure."""
+"""How a plan ends that starts the job: it is submitted, and waited for until it has gone on.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from stateshift.survey import Facts
 
 @dataclass(frozen=True)
 class Awaited:
-    """By what the job shows that it has gone on from its image: files below a location, or what its cluster says."""
+    """By what the job shows that it has gone on from its image: files below a location, or what
+    its cluster says.
+    """
 
     location: str
     epoch: int | None
@@ -22,12 +26,18 @@ class Awaited:
     idle: tuple[str, ...] = ()
 
 
-def prepared(job: JobSpec, facts: Facts, location: str, options: Mapping[str, Any]) -> Iterator[Phase]:
-    """Before the old job is stopped: the new one comes up, and waits. Nothing where the spec does not ask for it."""
+def prepared(
+    job: JobSpec, facts: Facts, location: str, options: Mapping[str, Any]
+) -> Iterator[Phase]:
+    """Before the old job is stopped: the new one comes up, and waits. Nothing where the spec
+    does not ask for it.
+    """
     if job.submit is None or job.target_cluster is None or not job.submit.prepare:
         return
     how = _started(job, facts, location, options)
-    yield Phase("prepare", (PrepareJob(name="prepare/job", seconds_max=job.submit.seconds_max, **how),))
+    yield Phase(
+        "prepare", (PrepareJob(name="prepare/job", seconds_max=job.submit.seconds_max, **how),)
+    )
 
 
 def start(
@@ -42,28 +52,40 @@ def start(
     if job.submit is None or job.target_cluster is None:
         return
     submit = SubmitJob(
-        name="submit/job", fences=fences, prepared=job.submit.prepare, **_started(job, facts, location, options)
+        name="submit/job",
+        fences=fences,
+        prepared=job.submit.prepare,
+        **_started(job, facts, location, options),
     )
     yield Phase("submit", (submit,))
     if awaited is not None:
-        yield Phase("confirm", (
-            AwaitProgress(
-                name="confirm/progress",
-                cluster=job.target_cluster,
-                job=job.name,
-                location=awaited.location,
-                commits=awaited.commits,
-                idle=awaited.idle,
-                epoch=awaited.epoch,
-                seconds_max=job.submit.seconds_max,
-                attempt=facts.attempt,
+        yield Phase(
+            "confirm",
+            (
+                AwaitProgress(
+                    name="confirm/progress",
+                    cluster=job.target_cluster,
+                    job=job.name,
+                    location=awaited.location,
+                    commits=awaited.commits,
+                    idle=awaited.idle,
+                    epoch=awaited.epoch,
+                    seconds_max=job.submit.seconds_max,
+                    attempt=facts.attempt,
+                ),
             ),
-        ))  # fmt: skip
+        )
 
 
-def _started(job: JobSpec, facts: Facts, location: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """How the job is started, whether early or when its image is there: the second recognises the first."""
-    assert job.submit is not None and job.target_cluster is not None, "only a job that is to be started"
+def _started(
+    job: JobSpec, facts: Facts, location: str, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """How the job is started, whether early or when its image is there: the second recognises
+    the first.
+    """
+    assert job.submit is not None and job.target_cluster is not None, (
+        "only a job that is to be started"
+    )
     return {
         "cluster": job.target_cluster,
         "job": job.name,

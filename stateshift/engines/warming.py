@@ -1,5 +1,5 @@
-"""What rounds need to know of any engine's image: which of its files are there already, and what is still to be
-brought. Pure.
+"""What rounds need to know of any engine's image: which of its files are there already, and what is
+still to be brought. Pure.
 
     at the target already    facts.brought, by the location they came from and their path
     still to be brought      what the image needs otherwise, but for the files that make it visible
@@ -16,7 +16,9 @@ from stateshift.survey import Facts, FileInfo, ShardFiles, Survey
 
 
 def bare(facts: Facts) -> Facts:
-    """Without stamps: a plan says what is done with which file, and rounds alone care which one it was."""
+    """Without stamps: a plan says what is done with which file, and rounds alone care which one
+    it was.
+    """
     return replace(
         facts,
         source=replace(facts.source, files=_bare(facts.source.files)),
@@ -35,11 +37,16 @@ def _bare(files: Iterable[FileInfo]) -> tuple[FileInfo, ...]:
 
 
 def still_to_copy(facts: Facts, copied: Copies) -> Copies:
-    """The same, without the files that are there already. What is left is bundled anew: little of it lay beside much
-    that is not, and a bundle's files are copied at the same time, but few bundles are."""
+    """The same, without the files that are there already. What is left is bundled anew: little of
+    it lay beside much that is not, and a bundle's files are copied at the same time, but few
+    bundles are.
+    """
     if not facts.brought:
         return copied
-    left = ((g, tuple(f for f in g.files if (g.source, f.path) not in facts.brought)) for g in copied.groups)
+    left = (
+        (g, tuple(f for f in g.files if (g.source, f.path) not in facts.brought))
+        for g in copied.groups
+    )
     groups = tuple(replace(group, files=files) for group, files in left)
     return replace(copied, groups=groups, steps=copy_steps(groups))
 
@@ -51,14 +58,19 @@ def brought_by(
     anchors: tuple[FileInfo, ...],
     read_back: bool,
 ) -> Iterator[BringFiles]:
-    """The round that does what these copies would, as far as it is not done. A bundle knows the chains that its files
-    complete, also where what is missing of one is in another bundle."""
+    """The round that does what these copies would, as far as it is not done. A bundle knows the
+    chains that its files complete, also where what is missing of one is in another bundle.
+    """
     stamps = {(survey.location, f.path): f for survey in _sources(facts) for f in survey.files}
     owners = {path: chain for chain in chains for path in chain.files}
     for step in still_to_copy(facts, copied).steps:
         items = tuple(stamps[step.source, item.path] for item in step.items)
-        shards = tuple({id(c): c for item in items if (c := owners.get(item.path)) is not None}.values())
-        yield BringFiles(step.name, step.source, step.target, items, shards, anchors, step.keep_times, read_back)
+        shards = tuple(
+            {id(c): c for item in items if (c := owners.get(item.path)) is not None}.values()
+        )
+        yield BringFiles(
+            step.name, step.source, step.target, items, shards, anchors, step.keep_times, read_back
+        )
 
 
 def _sources(facts: Facts) -> Iterator[Survey]:
@@ -66,13 +78,22 @@ def _sources(facts: Facts) -> Iterator[Survey]:
     yield from (here for here, _ in facts.data)
 
 
-def kept(facts: Facts, wanted: Collection[tuple[str, str]], again: Collection[str]) -> Iterator[KeepBrought]:
-    """What was brought and is wanted stays, and becomes this plan's to answer for. What is not wanted goes; what is
-    wanted, and is not what was brought, is written `again`, there."""
-    targets = dict.fromkeys((*(one.target for one in facts.brought.values()), *(place for place, _ in facts.left)))
+def kept(
+    facts: Facts, wanted: Collection[tuple[str, str]], again: Collection[str]
+) -> Iterator[KeepBrought]:
+    """What was brought and is wanted stays, and becomes this plan's to answer for. What is not
+    wanted goes; what is wanted, and is not what was brought, is written `again`, there.
+    """
+    targets = dict.fromkeys(
+        (*(one.target for one in facts.brought.values()), *(place for place, _ in facts.left))
+    )
     for number, target in enumerate(targets):
         ours = [one for key, one in facts.brought.items() if one.target == target and key in wanted]
         items = tuple(FileEvidence(one.name, one.file.size, one.digest) for one in ours)
         gone = {path for place, path in facts.left if place == target and path not in again}
-        gone |= {one.name for key, one in facts.brought.items() if one.target == target and key not in wanted}
+        gone |= {
+            one.name
+            for key, one in facts.brought.items()
+            if one.target == target and key not in wanted
+        }
         yield KeepBrought(f"copy/kept-{number}", target, tuple(sorted(items)), tuple(sorted(gone)))

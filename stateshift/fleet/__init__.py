@@ -4,9 +4,12 @@
     step ──encode_order──▶ order ──Carrier──▶ Spark, one task ──▶ carry_out: opens the world, step.run(world)
     evidence, or the error ◀──decode_answer── answer ◀────────────────┘
 
-    orders       what goes out and what comes back: JSON, and errors that are the same errors afterwards
-    errand       what an executor does with an order: it opens storages by location, and never a cluster
-    crew         the fleet as the executor and `look` know it: repeats what was lost with an executor, says what goes on
+    orders       what goes out and what comes back: JSON, and errors that are the same errors
+                 afterwards
+    errand       what an executor does with an order: it opens storages by location, and never a
+                 cluster
+    crew         the fleet as the executor and `look` know it: repeats what was lost with an
+                 executor, says what goes on
     comparing    `diff`: sums first, and then what differs
     ending       how a Spark job ended, told from its message
     spark        the carrier: one Spark application, one job of one task for each order
@@ -15,8 +18,9 @@
     mustering    a fleet for as long as something lasts
     masters      what can be said of a master and of locations before anything is started
 
-The driver alone writes the journal and touches clusters; to Spark a step is one task, and results come one by one. The
-plan is the same with and without a fleet, so are its evidence and the bytes it leaves.
+The driver alone writes the journal and touches clusters; to Spark a step is one task, and results
+come one by one. The plan is the same with and without a fleet, so are its evidence and the bytes it
+leaves.
 """
 
 from stateshift.fleet.crew import Carrier, Crew, Lost

@@ -1,8 +1,8 @@
 """The Spark application of a fleet: its JVM started, its context made, and let go.
 
-What Spark's own processes print goes to the log, not between our lines. Spark's settings come from where they always
-come from: spark-defaults.conf, SPARK_CONF_DIR, PYSPARK_SUBMIT_ARGS, PYSPARK_PYTHON; ours are only those that a fleet
-depends on.
+What Spark's own processes print goes to the log, not between our lines. Spark's settings come from
+where they always come from: spark-defaults.conf, SPARK_CONF_DIR, PYSPARK_SUBMIT_ARGS,
+PYSPARK_PYTHON; ours are only those that a fleet depends on.
 """
 
 from __future__ import annotations
@@ -34,10 +34,18 @@ LOCAL = {"spark.ui.enabled": "false", "spark.driver.memory": "512m"}
 
 
 def started(master: str, log: Path, folder: Path) -> Any:
-    """The SparkContext of a new application. Our own package is put into `folder`, from where executors get it."""
+    """The SparkContext of a new application. Our own package is put into `folder`, from where
+    executors get it.
+    """
     appending = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-    with open_private(log, appending) as output, ThreadPoolExecutor(1) as elsewhere, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Spark has views on other packages' versions: nobody's business here
+    with (
+        open_private(log, appending) as output,
+        ThreadPoolExecutor(1) as elsewhere,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter(
+            "ignore"
+        )  # Spark has views on other packages' versions: nobody's business here
         # Not in the main thread: there Spark would take Ctrl-C for itself.
         return elsewhere.submit(_started, master, log, folder, output).result()
 
@@ -49,10 +57,15 @@ def _started(master: str, log: Path, folder: Path, output: IO[bytes]) -> Any:
     for key, value in {**OURS, **(LOCAL if near else {}), "spark.master": master}.items():
         conf.set(key, value)
     if SparkContext._active_spark_context is not None:
-        raise ClusterError("this process has a Spark application of its own", cluster=master,
-                           hint="stop it first, or run the command line")  # fmt: skip
+        raise ClusterError(
+            "this process has a Spark application of its own",
+            cluster=master,
+            hint="stop it first, or run the command line",
+        )
     try:
-        if SparkContext._gateway is None:  # else some Python program of its own uses us, and has one
+        if (
+            SparkContext._gateway is None
+        ):  # else some Python program of its own uses us, and has one
             gateway = launch_gateway(conf, {"stdout": output, "stderr": output})
             gateway.of_a_fleet = True
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)
@@ -73,7 +86,8 @@ def _cannot_start(master: str, log: Path, error: Exception) -> ClusterError:
     return ClusterError(
         f"Spark does not start for {master}: {ending.reason_of(message)}",
         cluster=master,
-        hint=f"its log says more: {log}; the driver's Spark must be of the cluster's version (SPARK_HOME, or pip "
+        hint=f"its log says more: {log}; the driver's Spark must be of the cluster's version "
+        "(SPARK_HOME, or pip "
         "install pyspark==VERSION), with a Java that it runs on (JAVA_HOME)",
     )
 
@@ -115,7 +129,9 @@ def _last_words(log: Path) -> str:
 
 
 def end_jvm() -> None:
-    """Let go of the JVM, if it is ours, so that it ends and another one can be started by this process."""
+    """Let go of the JVM, if it is ours, so that it ends and another one can be started by this
+    process.
+    """
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway

@@ -1,7 +1,10 @@
-"""`diff` by a fleet: sums of every shard first, then the entries of those buckets that differ, and nothing else.
+"""`diff` by a fleet: sums of every shard first, then the entries of those buckets that differ, and
+nothing else.
 
-    fold   every group of shards of either side, by executors      ──▶ sums per store and bucket, added up here
-    pick   of the groups that hold some of a differing bucket      ──▶ its entries, at most PICKED_MAX bytes an answer
+fold  every group of shards of either side, by executors  ──▶ sums per store and bucket, added up
+                                                          here
+pick  of the groups that hold some of a differing bucket  ──▶ its entries, at most PICKED_MAX bytes
+                                                          an answer
 """
 
 from __future__ import annotations
@@ -27,22 +30,33 @@ Put = Callable[[int, Block], None]
 Spread = Callable[[str, Iterable[Mapping[str, Any]]], Iterator[Any]]
 
 
-def unequal(spread: Spread, sides: Sides, sizes: tuple[Mapping[str, int], Mapping[str, int]], put: Put) -> Compared:
+def unequal(
+    spread: Spread, sides: Sides, sizes: tuple[Mapping[str, int], Mapping[str, int]], put: Put
+) -> Compared:
     """Put every entry that may differ, with its side, in blocks; keys are in the common form."""
     ends = [_end(side) for side in (sides.left, sides.right)]
-    groups = [(side, group) for side in (0, 1) for group in shard_groups(tuple(sides[side].shards), sizes[side])]
+    groups = [
+        (side, group)
+        for side in (0, 1)
+        for group in shard_groups(tuple(sides[side].shards), sizes[side])
+    ]
     compared, folded = Compared(), list[Folded]()
     for answer in spread("fold", (_order(ends, side, group) for side, group in groups)):
         folded.append(_decoded(answer["folded"]))
         compared.met |= set(answer["met"])
-    left, right = (added(one for one, (side, _) in zip(folded, groups, strict=True) if side == n) for n in (0, 1))
+    left, right = (
+        added(one for one, (side, _) in zip(folded, groups, strict=True) if side == n)
+        for n in (0, 1)
+    )
     different, compared.same = differing(left, right)
     picks = [
         (side, _order(ends, side, group, wanted))
         for (side, group), one in zip(groups, folded, strict=True)
         for wanted in _wanted(one, different)
     ]
-    for (side, _), entries in zip(picks, spread("pick", (order for _, order in picks)), strict=True):
+    for (side, _), entries in zip(
+        picks, spread("pick", (order for _, order in picks)), strict=True
+    ):
         put(side, block_of((b64decode(key), b64decode(value)) for key, value in entries))
     return compared
 
@@ -65,7 +79,9 @@ def pick_here(order: Mapping[str, Any], world: World) -> Any:
 
 
 def _wanted(folded: Folded, different: Mapping[str, set[int]]) -> Iterator[dict[str, list[int]]]:
-    """The differing buckets of a group that are not empty there, as many at once as make an answer of PICKED_MAX."""
+    """The differing buckets of a group that are not empty there, as many at once as make an
+    answer of PICKED_MAX.
+    """
     wanted: dict[str, list[int]] = {}
     size = 0
     for store, buckets in folded.items():
@@ -81,7 +97,10 @@ def _wanted(folded: Folded, different: Mapping[str, set[int]]) -> Iterator[dict[
 
 
 def _order(
-    ends: list[Any], side: int, group: list[ShardFiles], wanted: Mapping[str, list[int]] | None = None
+    ends: list[Any],
+    side: int,
+    group: list[ShardFiles],
+    wanted: Mapping[str, list[int]] | None = None,
 ) -> dict[str, Any]:
     order = {"ends": ends, "side": side, "shards": plain.to_plain(group)}
     return order if wanted is None else {**order, "wanted": wanted}

@@ -1,11 +1,13 @@
-"""The fleet as the executor and `look` know it: orders go out, evidence comes back, and what was lost is repeated.
+"""The fleet as the executor and `look` know it: orders go out, evidence comes back, and what was
+lost is repeated.
 
-    Carrier   gets one order to one executor and its answer back, or says that it was Lost
-    Crew      everything else: what is taken, how many at once, how often again, what is looked at afterwards
+    Carrier  gets one order to one executor and its answer back, or says that it was Lost
+    Crew     everything else: what is taken, how many at once, how often again, what is looked at
+             afterwards
 
-A lost executor costs its step and nothing else: the step is repeated, which is always safe, up to ATTEMPTS_MAX times in
-all, since a step that kills whoever takes it would never end. Rates are shared out evenly over the slots: together
-executors never exceed them.
+A lost executor costs its step and nothing else: the step is repeated, which is always safe, up to
+ATTEMPTS_MAX times in all, since a step that kills whoever takes it would never end. Rates are
+shared out evenly over the slots: together executors never exceed them.
 """
 
 from __future__ import annotations
@@ -28,7 +30,15 @@ from stateshift.fleet.orders import (
     with_repeated,
 )
 from stateshift.plain import from_plain, to_plain
-from stateshift.step import BringFiles, CompareImages, CopyFiles, Discrepancy, Evidence, Step, TransformShard
+from stateshift.step import (
+    BringFiles,
+    CompareImages,
+    CopyFiles,
+    Discrepancy,
+    Evidence,
+    Step,
+    TransformShard,
+)
 from stateshift.step.contents import LISTED_FILES
 from stateshift.step.images import Fold, Side, folds_together
 from stateshift.storage import locations
@@ -71,8 +81,9 @@ class Carrier(Protocol):
         ...
 
     def carry(self, order: str, label: str) -> str:
-        """The answer to an order. Lost where an executor went away, Interrupted where somebody asked to stop,
-        ClusterError where nothing can be carried any more."""
+        """The answer to an order. Lost where an executor went away, Interrupted where somebody
+        asked to stop, ClusterError where nothing can be carried any more.
+        """
         ...
 
     def close(self) -> None: ...
@@ -88,19 +99,34 @@ class Crew:
     # -- before anything is begun
 
     def muster(self, places: Sequence[str], there: Sequence[str] = ()) -> None:
-        """See that executors come, have what is needed, and see the directories that must be `there`."""
-        modules = [*MODULES, *(["fsspec"] if any(locations.scheme(place) != "file" for place in places) else [])]
+        """See that executors come, have what is needed, and see the directories that must be
+        `there`.
+        """
+        modules = [
+            *MODULES,
+            *(["fsspec"] if any(locations.scheme(place) != "file" for place in places) else []),
+        ]
         seen = list(there) if self._carrier.far else []
 
         def one(number: int) -> None:
-            self._asked("muster", f"muster/{number}", None, modules=modules, locations=list(places), there=seen)
+            self._asked(
+                "muster",
+                f"muster/{number}",
+                None,
+                modules=modules,
+                locations=list(places),
+                there=seen,
+            )
 
         one(0)  # waits for the first executor to come
         more = range(1, min(MUSTERED_MAX, self._carrier.slots(1)))
         if more:
             with ThreadPoolExecutor(len(more)) as threads:
                 list(threads.map(one, more))
-        self._meter.say(f"fleet: {self._carrier.master}, {self._carrier.slots(0)} at once ({self._carrier.told})")
+        self._meter.say(
+            f"fleet: {self._carrier.master}, {self._carrier.slots(0)} at once "
+            f"({self._carrier.told})"
+        )
 
     # -- what the executor asks
 
@@ -116,30 +142,41 @@ class Crew:
         parts = sum(len(_parts_of(step)) or 1 for step in steps)
         if parts < slots and size >= WORTHWHILE_BYTES:
             self._meter.say(
-                f"fleet: {phase} is {len(steps)} step{'s' if len(steps) > 1 else ''} ({size >> 20} MiB), and {slots} "
+                f"fleet: {phase} is {len(steps)} step{'s' if len(steps) > 1 else ''} "
+                f"({size >> 20} MiB), and {slots} "
                 "could be at work: a file, and a shard, is one step's"
             )
-        if world.pace is not None and (world.pace.bytes_per_second or world.pace.operations_per_second):
+        if world.pace is not None and (
+            world.pace.bytes_per_second or world.pace.operations_per_second
+        ):
             self._meter.say(f"fleet: the throttle is shared out, a {slots}th to each step at work")
 
     def run(self, step: Step, world: World) -> Evidence:
         if isinstance(step, CompareImages) and (parts := _parts_of(step)):
             return self._compared(step, parts, world)
-        done, again = self._asked("run", step.name, world, step=to_plain(step), there=_there(step, world))
+        done, again = self._asked(
+            "run", step.name, world, step=to_plain(step), there=_there(step, world)
+        )
         evidence = with_repeated(done, again)
         self._see(step, evidence, world)
         world.meter.done(step.files, step.bytes)
         return evidence
 
-    def _compared(self, step: CompareImages, orders: Sequence[tuple[str, Side]], world: World) -> Evidence:
+    def _compared(
+        self, step: CompareImages, orders: Sequence[tuple[str, Side]], world: World
+    ) -> Evidence:
         """A comparison part by part, the sums of which are the step's."""
 
         def one(order: tuple[str, Side]) -> Fold:
             label, side = order
-            fold: Fold = self._asked("sum", label, world, side=to_plain(side), engine=step.engine)[0]
+            fold: Fold = self._asked("sum", label, world, side=to_plain(side), engine=step.engine)[
+                0
+            ]
             return fold
 
-        with ThreadPoolExecutor(min(THREADS_MAX, len(orders), max(1, self._carrier.slots(len(orders))))) as threads:
+        with ThreadPoolExecutor(
+            min(THREADS_MAX, len(orders), max(1, self._carrier.slots(len(orders))))
+        ) as threads:
             try:
                 folds = list(threads.map(one, orders))
             except BaseException:
@@ -155,26 +192,38 @@ class Crew:
     # -- what `look` asks
 
     def deep(self, survey: Survey, image: Image) -> tuple[Finding, ...]:
-        """What is wrong with an image beyond what its survey has said, by portions, each thing once."""
-        orders = ({"survey": to_plain(own), "image": to_plain(part)} for own, part in portions(survey, image))
+        """What is wrong with an image beyond what its survey has said, by portions, each thing
+        once.
+        """
+        orders = (
+            {"survey": to_plain(own), "image": to_plain(part)}
+            for own, part in portions(survey, image)
+        )
         found = (from_plain(Finding, one) for every in self.spread("deep", orders) for one in every)
         return tuple(dict.fromkeys(found))
 
     def unequal(
-        self, sides: Any, sizes: tuple[Mapping[str, int], Mapping[str, int]], put: Callable[[int, Block], None]
+        self,
+        sides: Any,
+        sizes: tuple[Mapping[str, int], Mapping[str, int]],
+        put: Callable[[int, Block], None],
     ) -> Compared:
         from stateshift.fleet.comparing import unequal  # loads Arrow, for which no step should wait
 
         return unequal(self.spread, sides, sizes, put)
 
     def spread(self, ask: str, orders: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
-        """The answers in the order of the orders; only so many ahead of who takes them as keep the fleet at work."""
+        """The answers in the order of the orders; only so many ahead of who takes them as keep
+        the fleet at work.
+        """
         ahead = 2 * min(THREADS_MAX, max(1, self._carrier.slots(THREADS_MAX)))
         waiting: deque[Future[tuple[Any, bool]]] = deque()
         with ThreadPoolExecutor(ahead) as threads:
             try:
                 for number, order in enumerate(orders):
-                    waiting.append(threads.submit(self._asked, ask, f"{ask}/{number}", None, **order))
+                    waiting.append(
+                        threads.submit(self._asked, ask, f"{ask}/{number}", None, **order)
+                    )
                     if len(waiting) >= ahead:
                         yield waiting.popleft().result()[0]
                 while waiting:
@@ -195,7 +244,12 @@ class Crew:
                 world.check_interrupted()
             share = max(1, self._carrier.slots(0))
             order = encode_order(
-                ask, world.run if world is not None else "", f"{self._session}/{label}/{attempt}", rates, share, **more
+                ask,
+                world.run if world is not None else "",
+                f"{self._session}/{label}/{attempt}",
+                rates,
+                share,
+                **more,
             )
             try:
                 done, again = decode_answer(self._carrier.carry(order, label))
@@ -205,16 +259,21 @@ class Crew:
                 if world is not None:
                     world.check_interrupted()
                 if attempt + 1 < ATTEMPTS_MAX:
-                    self._meter.say(f"fleet: {label} was lost with its executor, and is repeated ({reason})")
+                    self._meter.say(
+                        f"fleet: {label} was lost with its executor, and is repeated ({reason})"
+                    )
         raise ClusterError(
             f"{label} was lost with its executor {ATTEMPTS_MAX} times: {reason}",
             cluster=self._carrier.master,
-            hint="the executors' own logs say why; where it is memory, give them more (spark.executor.memoryOverhead) "
+            hint="the executors' own logs say why; where it is memory, give them more "
+            "(spark.executor.memoryOverhead) "
             "or fewer cores, then: stateshift resume WORKDIR",
         )
 
     def _see(self, step: Step, evidence: Evidence, world: World) -> None:
-        """A local disk that is not everybody's shows itself here: what an executor wrote to it we do not find."""
+        """A local disk that is not everybody's shows itself here: what an executor wrote to it
+        we do not find.
+        """
         if not self._carrier.far or not isinstance(step, BringFiles | CopyFiles | TransformShard):
             return
         if locations.scheme(step.target) != "file":
@@ -224,16 +283,21 @@ class Crew:
             found = target.stat(path)
             if found is None or found.size != size:
                 raise ClusterError(
-                    f"an executor wrote {path} to {step.target}, and it is not to be seen from here",
+                    (
+                        f"an executor wrote {path} to {step.target}, and it is not to be seen "
+                        "from here"
+                    ),
                     cluster=self._carrier.master,
-                    hint="every executor must see the same disk there; stateshift rollback WORKDIR, then use a storage "
+                    hint="every executor must see the same disk there; stateshift rollback "
+                    "WORKDIR, then use a storage "
                     "that all can reach, or no --fleet",
                 )
 
 
 def _there(step: Step, world: World) -> list[str] | None:
-    """Which of the files that a step writes may be there already, by one listing for all steps; None where that is not
-    worth it."""
+    """Which of the files that a step writes may be there already, by one listing for all steps;
+    None where that is not worth it.
+    """
     if not isinstance(step, CopyFiles) or step.files < LISTED_FILES or world.found is None:
         return None
     found, target = world.found, world.storage(step.target)
@@ -241,8 +305,9 @@ def _there(step: Step, world: World) -> list[str] | None:
 
 
 def _parts_of(step: Step) -> list[tuple[str, Side]]:
-    """What a comparison of entries is carried out in, source first, each with a label; nothing where it is not worth
-    it, and of any other step."""
+    """What a comparison of entries is carried out in, source first, each with a label; nothing
+    where it is not worth it, and of any other step.
+    """
     if not isinstance(step, CompareImages) or step.paths or step.bytes < WORTHWHILE_BYTES:
         return []
     names = (*(f"source{number or ''}" for number in range(len(step.sources))), "target")

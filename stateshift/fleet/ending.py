@@ -1,7 +1,8 @@
 """How a Spark job ended that brought no answer, told from the message of its failure. Pure.
 
-Our orders never fail as a task: whatever goes wrong with the work itself is in the answer. So what Spark reports is
-about executors and their Python; most of it passes when the order is given again, the rest is told here by name.
+Our orders never fail as a task: whatever goes wrong with the work itself is in the answer. So what
+Spark reports is about executors and their Python; most of it passes when the order is given again,
+the rest is told here by name.
 """
 
 from __future__ import annotations
@@ -10,14 +11,22 @@ import re
 
 from stateshift.errors import ClusterError
 
-_VERSIONS = re.compile(r"Python in worker has different version:? *(?P<there>[\d.]*\d) than that in driver:? *"
-                       r"(?P<here>[\d.]*\d)")  # fmt: skip
+_VERSIONS = re.compile(
+    r"Python in worker has different version:? *(?P<there>[\d.]*\d) than that in driver:? *"
+    r"(?P<here>[\d.]*\d)"
+)
 _NO_PROGRAM = re.compile(r'Cannot run program "(?P<program>[^"]+)"')
 _NO_PYSPARK = re.compile(r"No module named '?(?P<module>pyspark[\w.]*)")
-_ENDED = re.compile(r"SparkContext was shut down|stopped SparkContext|Master removed our application|"
-                    r"All masters are unresponsive|Job aborted .*application", re.IGNORECASE)  # fmt: skip
+_ENDED = re.compile(
+    r"SparkContext was shut down|stopped SparkContext|Master removed our application|"
+    r"All masters are unresponsive|Job aborted .*application",
+    re.IGNORECASE,
+)
 _REASONS = (
-    re.compile(r"ExecutorLostFailure \(.*?\) Reason: (?P<reason>[^\n]+?)(?: Driver stacktrace.*)?$", re.MULTILINE),
+    re.compile(
+        r"ExecutorLostFailure \(.*?\) Reason: (?P<reason>[^\n]+?)(?: Driver stacktrace.*)?$",
+        re.MULTILINE,
+    ),
     re.compile(r"(?P<reason>Python worker exited unexpectedly[^\n]*)"),
     re.compile(r"Lost task [^\n:]*: (?P<reason>[^\n]+)"),
 )
@@ -29,9 +38,13 @@ def hopeless(message: str, master: str) -> ClusterError | None:
     versions = _VERSIONS.search(message)
     if versions is not None:
         return ClusterError(
-            f"the executors run Python {versions['there']}, and the driver Python {versions['here']}",
+            (
+                f"the executors run Python {versions['there']}, and the driver Python "
+                f"{versions['here']}"
+            ),
             cluster=master,
-            hint="name a Python that both have: PYSPARK_PYTHON=/path/to/python3 (the path on the executors), or start "
+            hint="name a Python that both have: PYSPARK_PYTHON=/path/to/python3 (the path on "
+            "the executors), or start "
             "stateshift with the executors' version",
         )
     program = _NO_PROGRAM.search(message)
@@ -44,9 +57,15 @@ def hopeless(message: str, master: str) -> ClusterError | None:
     module = _NO_PYSPARK.search(message)
     if module is not None:
         return ClusterError(
-            f"the executors' Python does not find Spark's own package {module['module'].partition('.')[0]!r}",
+            (
+                "the executors' Python does not find Spark's own package "
+                f"{module['module'].partition('.')[0]!r}"
+            ),
             cluster=master,
-            hint="their SPARK_HOME has to hold python/lib, or their Python pyspark of the cluster's version",
+            hint=(
+                "their SPARK_HOME has to hold python/lib, or their Python pyspark of the "
+                "cluster's version"
+            ),
         )
     if _ENDED.search(message):
         return ended(master, reason_of(message))
@@ -63,6 +82,8 @@ def ended(master: str, reason: str) -> ClusterError:
 
 def reason_of(message: str) -> str:
     """The cause in one line: the last line of a Java trace says least."""
-    found = next((match["reason"] for pattern in _REASONS if (match := pattern.search(message))), None)
+    found = next(
+        (match["reason"] for pattern in _REASONS if (match := pattern.search(message))), None
+    )
     line = (found or next(iter(message.strip().splitlines()), "no reason given")).strip()
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -1,8 +1,9 @@
-"""What an executor does with an order: it opens the world it needs, does what it was asked for, and answers.
+"""What an executor does with an order: it opens the world it needs, does what it was asked for, and
+answers.
 
-An executor sees storages, by their locations and with its own machine's credentials, transforms and entries by their
-names; it never sees a cluster or a journal. What goes wrong is part of the answer: an exception that leaves here is a
-bug, or the end of the process.
+An executor sees storages, by their locations and with its own machine's credentials, transforms and
+entries by their names; it never sees a cluster or a journal. What goes wrong is part of the answer:
+an exception that leaves here is a bug, or the end of the process.
 """
 
 from __future__ import annotations
@@ -34,13 +35,16 @@ WorldOf = Callable[[Order], World]
 
 
 def carry_out(text: str, world_of: WorldOf | None = None) -> str:
-    """The answer to an order. Its writes are `apart` from those of every other attempt: an executor that was given up
-    may still be at work."""
+    """The answer to an order. Its writes are `apart` from those of every other attempt: an executor
+    that was given up may still be at work.
+    """
     host = socket.gethostname()
     try:
         order = decode_order(text)
         with apart(order["token"]):
-            return encode_answer(host, done=_ASKED[order["ask"]](order, (world_of or open_world)(order)))
+            return encode_answer(
+                host, done=_ASKED[order["ask"]](order, (world_of or open_world)(order))
+            )
     except StateshiftError as error:
         return encode_answer(host, failed=encode_error(error))
     except ModuleNotFoundError as error:
@@ -76,7 +80,9 @@ def open_world(order: Order) -> World:
 
 
 def _found(order: Order) -> Listings | None:
-    """What the driver knows of the target. This world lives for one step, which is not worth a look of its own."""
+    """What the driver knows of the target. This world lives for one step, which is not worth a
+    look of its own.
+    """
     there = order.get("there") if order["ask"] == "run" else None
     return Listings({order["step"]["target"]: there}) if there is not None else None
 
@@ -106,8 +112,9 @@ def _deep(order: Order, world: World) -> Any:
 
 
 def _muster(order: Order, world: World) -> Any:
-    """Whether everything is here that orders will need: packages, the adapters of locations, and the disks that are
-    taken for everybody's."""
+    """Whether everything is here that orders will need: packages, the adapters of locations, and
+    the disks that are taken for everybody's.
+    """
     for name in order["modules"]:
         import_module(name)
     for location in order["locations"]:
@@ -118,19 +125,24 @@ def _muster(order: Order, world: World) -> Any:
             raise ClusterError(
                 f"executor {socket.gethostname()} does not see {location}",
                 cluster="fleet",
-                hint="each executor must see the same directory under the same path; else use a storage that all can "
+                hint="each executor must see the same directory under the same path; else use a "
+                "storage that all can "
                 "reach, or leave out --fleet",
             )
     return {"pid": os.getpid()}
 
 
 def _broke(error: Exception) -> dict[str, Any]:
-    """An error that none of us foresaw. One of the machine's own (a full disk) is raised again as that."""
+    """An error that none of us foresaw. One of the machine's own (a full disk) is raised again
+    as that.
+    """
     known = isinstance(error, OSError) and error.errno is not None
     return {
         "message": f"{type(error).__name__}: {error}",
         "traceback": "".join(traceback.format_exception(error)),
-        "os_error": [error.errno, error.strerror, error.filename] if known and isinstance(error, OSError) else None,
+        "os_error": [error.errno, error.strerror, error.filename]
+        if known and isinstance(error, OSError)
+        else None,
     }
 
 

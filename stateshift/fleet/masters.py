@@ -1,5 +1,5 @@
-"""What can be said of a master and of the locations before anything is started. Pure but for the one connection that
-is tried.
+"""What can be said of a master and of the locations before anything is started. Pure but for the
+one connection that is tried.
 
     master                              kind         its executors are
     local, local[N], local[*]           local        processes of this machine
@@ -32,8 +32,15 @@ def kind_of(master: str) -> str:
     found = next((kind for kind, pattern in _MASTERS if pattern.fullmatch(master)), None)
     if found is None:
         connect = master.startswith("sc://")
-        hint = "Spark Connect takes no tasks of ours: name the cluster's own master" if connect else None
-        raise SpecError((Complaint("--fleet", f"{master!r} is no master of a Spark", None, EXPECTED),), hint=hint)
+        hint = (
+            "Spark Connect takes no tasks of ours: name the cluster's own master"
+            if connect
+            else None
+        )
+        raise SpecError(
+            (Complaint("--fleet", f"{master!r} is no master of a Spark", None, EXPECTED),),
+            hint=hint,
+        )
     return found
 
 
@@ -50,7 +57,10 @@ def check_places(master: str, places: Iterable[str]) -> Iterator[str]:
         local = [place for place in normal if locations.scheme(place) == "file"]
         if local:
             more = f" (and {len(local) - 1} more)" if len(local) > 1 else ""
-            yield f"each executor must see the same disk at {local[0]}{more}: what they write is looked for from here"
+            yield (
+                f"each executor must see the same disk at {local[0]}{more}: what they write is "
+                "looked for from here"
+            )
 
 
 def refuse_unreachable(master: str) -> None:
@@ -68,5 +78,8 @@ def refuse_unreachable(master: str) -> None:
     raise ClusterError(
         f"no master answers at {master} ({'; '.join(tried)})",
         cluster=master,
-        hint="start it (sbin/start-master.sh), or name another with --fleet; without --fleet everything is done here",
+        hint=(
+            "start it (sbin/start-master.sh), or name another with --fleet; without --fleet "
+            "everything is done here"
+        ),
     )

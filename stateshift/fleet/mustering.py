@@ -1,4 +1,6 @@
-"""A fleet while something lasts: checked before it starts, mustered before it is used, let go however it ends."""
+"""A fleet while something lasts: checked before it starts, mustered before it is used, let go
+however it ends.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,16 @@ OpenFleet = Callable[[str, Path, Meter, threading.Event], Carrier]
 
 @contextmanager
 def mustered(
-    opening: OpenFleet, master: str, places: Sequence[str], log: Path, meter: Meter, stop: threading.Event
+    opening: OpenFleet,
+    master: str,
+    places: Sequence[str],
+    log: Path,
+    meter: Meter,
+    stop: threading.Event,
 ) -> Iterator[Crew]:
-    """The crew of this master, which can reach these places. Directories that are here must be there, too."""
+    """The crew of this master, which can reach these places. Directories that are here must be
+    there, too.
+    """
     for line in check_places(master, places):
         meter.say(f"fleet: {line}")
     carrier = opening(master, log, meter, stop)

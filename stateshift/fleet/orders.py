@@ -1,15 +1,18 @@
 """Orders and answers, as the JSON that travels between driver and executor.
 
-    order     {"stateshift": version, "ask": "run", "run": …, "token": …, "rates": [bytes/s, operations/s], …}
+    order     {"stateshift": version, "ask": "run", "run": …, "token": …, "rates": [bytes/s,
+              operations/s], …}
               ask     also holds
-              run     step, there (of its files those that may be at the target; none where nobody has looked)
+              run     step, there (of its files those that may be at the target; none where nobody
+                      has looked)
               holds   step, evidence
               deep    survey, image: a portion of one
               fold    ends, side, shards
               pick    the same, and wanted: buckets by store
               muster  modules, locations, there (directories that everybody has to see)
     answer    {"host": …, "done": …}            what was asked for
-              {"host": …, "failed": {…}}        one of our errors, which is raised again as what it was
+              {"host": …, "failed": {…}}        one of our errors, which is raised again as what it
+                                                was
               {"host": …, "broke": {…}}         anything else: a bug of ours, with its traceback
               {"host": …, "missing": "mmh3"}    a Python package that the executor has not
     and, from the carrier, "attempt": how often Spark had begun it before
@@ -33,15 +36,26 @@ class Broke(RuntimeError):
     """A bug of ours that showed itself on an executor; its notes hold the traceback from there."""
 
 
-def encode_order(ask: str, run: str, token: str, rates: Limits | None = None, share: int = 1, **more: Any) -> str:
+def encode_order(
+    ask: str, run: str, token: str, rates: Limits | None = None, share: int = 1, **more: Any
+) -> str:
     """An order that may use its `share`-th part of the rates."""
     each = [rate / share if rate else None for rate in _both(rates)]
-    order = {"stateshift": __version__, "ask": ask, "run": run, "token": token, "rates": each, **more}
+    order = {
+        "stateshift": __version__,
+        "ask": ask,
+        "run": run,
+        "token": token,
+        "rates": each,
+        **more,
+    }
     return json.dumps(plain.to_plain(order))
 
 
 def _both(rates: Limits | None) -> tuple[float | None, float | None]:
-    return (rates.bytes_per_second, rates.operations_per_second) if rates is not None else (None, None)
+    return (
+        (rates.bytes_per_second, rates.operations_per_second) if rates is not None else (None, None)
+    )
 
 
 def decode_order(text: str) -> dict[str, Any]:
@@ -50,7 +64,9 @@ def decode_order(text: str) -> dict[str, Any]:
     if order["stateshift"] != __version__:
         raise ClusterError(
             f"an executor has stateshift {__version__}, and the driver {order['stateshift']}",
-            hint="stop the other driver's application, or install the same version on the executors",
+            hint=(
+                "stop the other driver's application, or install the same version on the executors"
+            ),
         )
     return order
 
@@ -70,9 +86,13 @@ def encode_error(error: StateshiftError) -> dict[str, Any]:
 
 
 def decode_error(value: Mapping[str, Any]) -> StateshiftError:
-    """The error again. It is made without its constructor: each class's own differs, what they hold does not."""
+    """The error again. It is made without its constructor: each class's own differs, what they
+    hold does not.
+    """
     found = getattr(errors, value["class"], None)
-    kind = found if isinstance(found, type) and issubclass(found, StateshiftError) else StateshiftError
+    kind = (
+        found if isinstance(found, type) and issubclass(found, StateshiftError) else StateshiftError
+    )
     error = kind.__new__(kind, *value["arguments"])
     error.__dict__.update(value["held"])
     return error
@@ -83,7 +103,9 @@ def encode_answer(host: str, **said: Any) -> str:
 
 
 def decode_answer(text: str) -> tuple[Any, bool]:
-    """What was asked for, and whether an earlier attempt may have done part of it; or the error that was raised."""
+    """What was asked for, and whether an earlier attempt may have done part of it; or the error
+    that was raised.
+    """
     answer = json.loads(text)
     host = answer["host"]
     if "missing" in answer:
@@ -108,7 +130,10 @@ def missing_package(name: str, host: str) -> ClusterError:
     return ClusterError(
         f"executor {host} has no Python package {package!r}",
         cluster="fleet",
-        hint=f"install it there (pip install {package}), or name a Python that has it: PYSPARK_PYTHON=/path/to/python3",
+        hint=(
+            f"install it there (pip install {package}), or name a Python that has it: "
+            "PYSPARK_PYTHON=/path/to/python3"
+        ),
     )
 
 

@@ -1,8 +1,10 @@
-"""Our own package as a zip: what `addPyFile` hands to every executor, also to those that come later.
+"""Our own package as a zip: what `addPyFile` hands to every executor, also to those that come
+later.
 
-Executors get it always, whether they have an installation or not: it stands before that on their path, so that both
-ends are the same code, not only the same version. It holds sources and, beside each, its compiled form: what is
-imported from a zip is never kept compiled, and compiling a hundred modules takes each Python worker a second.
+Executors get it always, whether they have an installation or not: it stands before that on their
+path, so that both ends are the same code, not only the same version. It holds sources and, beside
+each, its compiled form: what is imported from a zip is never kept compiled, and compiling a hundred
+modules takes each Python worker a second.
 """
 
 from __future__ import annotations
@@ -40,8 +42,14 @@ def _stamped(name: str) -> zipfile.ZipInfo:
 
 
 def _compiled(file: Path) -> bytes:
-    """A module as Python keeps it compiled (here it mostly is already), marked as not to be checked against its source
-    (PEP 552, flags 0b01)."""
+    """A module as Python keeps it compiled (here it mostly is already), marked as not to be checked
+    against its source (PEP 552, flags 0b01).
+    """
     code = SourceFileLoader(file.stem, str(file)).get_code(file.stem)
     flags = struct.pack("<L", 0b01)
-    return importlib.util.MAGIC_NUMBER + flags + importlib.util.source_hash(file.read_bytes()) + marshal.dumps(code)
+    return (
+        importlib.util.MAGIC_NUMBER
+        + flags
+        + importlib.util.source_hash(file.read_bytes())
+        + marshal.dumps(code)
+    )

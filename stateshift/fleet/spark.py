@@ -1,10 +1,12 @@
 """The carrier: one Spark application; for each order one job of one task.
 
-A job for each order, and not one job for all: results come one by one and are journaled as they come, a failure is its
-step's alone, and no step waits for the slowest of its neighbours. What that costs, some ten milliseconds of the driver,
-is little beside a bundle. Tasks are tried once by Spark (the Crew repeats them, and says so), and never speculatively.
+A job for each order, and not one job for all: results come one by one and are journaled as they
+come, a failure is its step's alone, and no step waits for the slowest of its neighbours. What that
+costs, some ten milliseconds of the driver, is little beside a bundle. Tasks are tried once by Spark
+(the Crew repeats them, and says so), and never speculatively.
 
-A run that is stopped cancels what is at work; a Spark that has no executors is waited for, with open eyes.
+A run that is stopped cancels what is at work; a Spark that has no executors is waited for, with
+open eyes.
 """
 
 from __future__ import annotations
@@ -84,8 +86,12 @@ class SparkCarrier:
             self._check()
             try:
                 context = self._context
-                context.setJobGroup(f"stateshift {label}", f"stateshift: {label}", interruptOnCancel=True)
-                answer, attempt = context.parallelize([order], 1).mapPartitions(_errand()).collect()[0]
+                context.setJobGroup(
+                    f"stateshift {label}", f"stateshift: {label}", interruptOnCancel=True
+                )
+                answer, attempt = (
+                    context.parallelize([order], 1).mapPartitions(_errand()).collect()[0]
+                )
             except Exception as error:
                 raise self._told_of(error) from error
         return answered(answer, attempt)
@@ -130,7 +136,9 @@ class SparkCarrier:
             return self._over
         java = getattr(error, "java_exception", None)
         if java is None:  # no answer from the JVM at all
-            self._over = ending.ended(self._master, f"{type(error).__name__}: {error} (see {self._log})")
+            self._over = ending.ended(
+                self._master, f"{type(error).__name__}: {error} (see {self._log})"
+            )
             return self._over
         message = str(java.toString())
         found = ending.hopeless(message, self._master)
@@ -140,7 +148,9 @@ class SparkCarrier:
         return Lost(ending.reason_of(message))
 
     def _watching(self) -> None:
-        """Cancel what is at work once somebody asked to stop, and wait for executors with open eyes."""
+        """Cancel what is at work once somebody asked to stop, and wait for executors with open
+        eyes.
+        """
         alone_since, told = None, False
         while not self._closed.wait(SECONDS_BETWEEN_LOOKS):
             with contextlib.suppress(Exception):
@@ -157,7 +167,8 @@ class SparkCarrier:
             self._over = ClusterError(
                 f"no executor of {self._master} has been there for {SECONDS_ALONE_MAX:.0f} s",
                 cluster=self._master,
-                hint="look at the master: workers, and free cores and memory (spark.executor.memory); go on with or "
+                hint="look at the master: workers, and free cores and memory "
+                "(spark.executor.memory); go on with or "
                 "without it: stateshift resume WORKDIR",
             )
         elif seconds > SECONDS_ALONE_TOLD and not told:
@@ -167,15 +178,22 @@ class SparkCarrier:
 
     def _executors(self) -> int:
         there = int(self._context._jsc.sc().getExecutorMemoryStatus().size())
-        return there if not self.far else there - 1  # the driver counts as one; with a local master it is the one
+        return (
+            there if not self.far else there - 1
+        )  # the driver counts as one; with a local master it is the one
 
     @property
     def _grows(self) -> bool:
-        return str(self._context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
+        return (
+            str(self._context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower()
+            == "true"
+        )
 
 
 def _errand() -> Any:
-    """What is sent to executors: a function of its own, pickled by value, so that it can say what is missing there."""
+    """What is sent to executors: a function of its own, pickled by value, so that it can say
+    what is missing there.
+    """
 
     def errand(orders: Any) -> Any:
         from pyspark import TaskContext

@@ -1,13 +1,15 @@
-"""Columns of byte strings put together and taken apart: what a loop over records would do, done by Arrow and numpy.
+"""Columns of byte strings put together and taken apart: what a loop over records would do, done by
+Arrow and numpy.
 
-    joined(a, b, ...)       a[0]b[0]… , a[1]b[1]… , …    each part a column, or bytes that are the same in every row
-    without_first(a, n)     each without its first n bytes
-    without_prefix(a, p)    each without a prefix, where it has it
-    of_width(matrix)        the rows of a matrix of bytes
-    numerals(numbers)       decimal digits
-    varints(numbers)        LEB128, as a matrix and which bytes of it count
-    whole(blocks)           blocks one behind the other, as one
-    in_order(block)         by key, bytewise; records of one key stay in their order
+    joined(a, b, ...)     a[0]b[0]… , a[1]b[1]… , …    each part a column, or bytes that are the
+                                                       same in every row
+    without_first(a, n)   each without its first n bytes
+    without_prefix(a, p)  each without a prefix, where it has it
+    of_width(matrix)      the rows of a matrix of bytes
+    numerals(numbers)     decimal digits
+    varints(numbers)      LEB128, as a matrix and which bytes of it count
+    whole(blocks)         blocks one behind the other, as one
+    in_order(block)       by key, bytewise; records of one key stay in their order
 
 This module imports pyarrow: see `blocks`.
 """
@@ -27,7 +29,9 @@ _NOTHING = pa.scalar(b"", pa.large_binary())
 
 
 def joined(*parts: Binary | bytes) -> Binary:
-    columns = [pa.scalar(part, pa.large_binary()) if isinstance(part, bytes) else part for part in parts]
+    columns = [
+        pa.scalar(part, pa.large_binary()) if isinstance(part, bytes) else part for part in parts
+    ]
     return pc.binary_join_element_wise(*columns, _NOTHING)
 
 
@@ -47,7 +51,11 @@ def without_prefix(column: Binary, prefix: bytes) -> Binary:
 def edges(column: Binary) -> tuple[Ints, memoryview]:
     """Where each item begins, the end last, and the bytes they all lie in. There are no nulls."""
     _, offsets, content = column.buffers()
-    starts = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8) if offsets else np.zeros(1, np.int64)
+    starts = (
+        np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
+        if offsets
+        else np.zeros(1, np.int64)
+    )
     return starts, memoryview(content if content is not None else b"")
 
 
@@ -57,8 +65,14 @@ def of_width(matrix: Ints) -> Binary:
 
 
 def binaries(content: Ints, starts: Ints) -> Binary:
-    """The bytes of a numpy array as a column: items begin at `starts`, of which the last is the end."""
-    buffers = [None, pa.py_buffer(starts.astype(np.int64)), pa.py_buffer(np.ascontiguousarray(content))]
+    """The bytes of a numpy array as a column: items begin at `starts`, of which the last is the
+    end.
+    """
+    buffers = [
+        None,
+        pa.py_buffer(starts.astype(np.int64)),
+        pa.py_buffer(np.ascontiguousarray(content)),
+    ]
     return pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, buffers)
 
 
@@ -72,7 +86,9 @@ def numerals(numbers: Ints) -> Binary:
 
 
 def varints(numbers: Ints) -> tuple[Ints, Flags]:
-    """Each number in a row of its own, seven bits to the byte, and which bytes of the row are used."""
+    """Each number in a row of its own, seven bits to the byte, and which bytes of the row are
+    used.
+    """
     groups = numbers[:, None].astype(np.int64) >> np.arange(0, 35, 7)
     more = groups >> 7 > 0
     used = np.concatenate((np.ones((len(numbers), 1), bool), more[:, :-1]), axis=1)

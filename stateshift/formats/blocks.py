@@ -1,16 +1,18 @@
-"""Many records as columns: what is done to state a million times is done to a block of them at once.
+"""Many records as columns: what is done to state a million times is done to a block of them at
+once.
 
     Block
-      keys     one byte string a record
-      values   one a record; null where the record deletes its key
-      merges   which values are merged with what the key holds, instead of put in its place; None where none is
+      keys    one byte string a record
+      values  one a record; null where the record deletes its key
+      merges  which values are merged with what the key holds, instead of put in its place; None
+              where none is
 
-The columns are Arrow's, so taking, sorting, joining and hashing them costs no Python per record. A block is a window on
-a stream of records, in the stream's order: BLOCK_RECORDS of them or BLOCK_BYTES, whatever comes first, so memory does
-not grow with the stream.
+The columns are Arrow's, so taking, sorting, joining and hashing them costs no Python per record. A
+block is a window on a stream of records, in the stream's order: BLOCK_RECORDS of them or
+BLOCK_BYTES, whatever comes first, so memory does not grow with the stream.
 
-This module imports pyarrow, which takes longer than all the rest of a command's start: import it where state is read,
-never where a command only looks or plans.
+This module imports pyarrow, which takes longer than all the rest of a command's start: import it
+where state is read, never where a command only looks or plans.
 """
 
 from __future__ import annotations
@@ -68,15 +70,18 @@ def block_of(records: Iterable[tuple[bytes, bytes | None]]) -> Block:
 
 
 def cut(content: Any, starts: Ints, ends: Ints, missing: Flags | None = None) -> Binary:
-    """The pieces of `content` (bytes, or an array of them) from each start to its end; null where `missing`.
+    """The pieces of `content` (bytes, or an array of them) from each start to its end; null where
+    `missing`.
 
-    Content and the gaps between the pieces are laid out as one Arrow array without copying a byte, of which every
-    second item is then taken.
+    Content and the gaps between the pieces are laid out as one Arrow array without copying a byte,
+    of which every second item is then taken.
     """
     count = len(starts)
     edges = np.empty(2 * count + 1, np.int64)
     edges[0:-1:2], edges[1::2] = starts, ends
     edges[-1] = len(content)
-    every = pa.Array.from_buffers(pa.large_binary(), 2 * count, [None, pa.py_buffer(edges), pa.py_buffer(content)])
+    every = pa.Array.from_buffers(
+        pa.large_binary(), 2 * count, [None, pa.py_buffer(edges), pa.py_buffer(content)]
+    )
     places = np.arange(0, 2 * count, 2)
     return every.take(pa.array(places, mask=missing))

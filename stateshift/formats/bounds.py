@@ -1,12 +1,14 @@
-"""How much memory may be taken for what bytes claim: one bound for the process, and what of it one thing may have.
+"""How much memory may be taken for what bytes claim: one bound for the process, and what of it one
+thing may have.
 
-    total      1 GiB, or what `set_total` was called with: the command line sets it from STATESHIFT_MEMORY
-    whole      a quarter: a file that is held at once, such as a table of RocksDB's or a zip
-    piece      a sixteenth: a record, a block, a line. It is copied a few times on its way
-    text       a 64th: a JSON document, whose objects take up to 34 times the room of their text
+    total  1 GiB, or what `set_total` was called with: the command line sets it from
+           STATESHIFT_MEMORY
+    whole  a quarter: a file that is held at once, such as a table of RocksDB's or a zip
+    piece  a sixteenth: a record, a block, a line. It is copied a few times on its way
+    text   a 64th: a JSON document, whose objects take up to 34 times the room of their text
 
-Files that are streamed may have any size. A format asks before it makes room for a length that it has read; a length
-that the bytes cannot hold is damage, and the format says so itself.
+Files that are streamed may have any size. A format asks before it makes room for a length that it
+has read; a length that the bytes cannot hold is damage, and the format says so itself.
 """
 
 from __future__ import annotations
@@ -72,8 +74,9 @@ def require_text(size: int, what: str, offset: int | None = None) -> None:
 
 
 class Shown:
-    """What is decoded to be shown at once: a record of plain values takes some hundred bytes beside its own, and its
-    bytes as text twice their number, more than once."""
+    """What is decoded to be shown at once: a record of plain values takes some hundred bytes beside
+    its own, and its bytes as text twice their number, more than once.
+    """
 
     def __init__(self, what: str) -> None:
         self._what, self._size = what, 0
@@ -82,8 +85,16 @@ class Shown:
         """Count a record of so many bytes; refused where all of them together are too much."""
         self._size += 1024 + 4 * size
         if self._size > _Bound.total // 2:
-            fact = f"{self._what} is too long to be shown at once: {_Bound.total // _MIB:,} MiB are allowed"
-            raise TooLarge(fact, None, None, hint="stateshift export LOCATION --to FILE.jsonl holds little at once")
+            fact = (
+                f"{self._what} is too long to be shown at once: {_Bound.total // _MIB:,} MiB "
+                "are allowed"
+            )
+            raise TooLarge(
+                fact,
+                None,
+                None,
+                hint="stateshift export LOCATION --to FILE.jsonl holds little at once",
+            )
 
 
 def gathered(chunks: Iterable[bytes], what: str) -> bytes:
@@ -101,6 +112,9 @@ def _too_large(size: int, share: str, what: str, offset: int | None) -> TooLarge
     enough = -(-size * _SHARES[share] // _GIB)
     fact = (
         f"{what} of {-(-size // _MIB):,} MiB or more takes more memory than is allowed: "
-        f"{_Bound.total // _MIB:,} MiB for the process, {_Bound.total // _SHARES[share] // _MIB:,} MiB for this"
+        f"{_Bound.total // _MIB:,} MiB for the process, "
+        f"{_Bound.total // _SHARES[share] // _MIB:,} MiB for this"
     )
-    return TooLarge(fact, None, offset, hint=f"if it is no damage, allow more: STATESHIFT_MEMORY={enough}GiB")
+    return TooLarge(
+        fact, None, offset, hint=f"if it is no damage, allow more: STATESHIFT_MEMORY={enough}GiB"
+    )

@@ -1,14 +1,21 @@
-"""What we leave beside an image: the folder `_stateshift`, and the fence. Engines ignore names they do not know.
+"""What we leave beside an image: the folder `_stateshift`, and the fence. Engines ignore names they
+do not know.
 
-    _stateshift/operators.json   name -> directory of each operator, so that hashes can be read back
-    _stateshift/stop             the marker a job that imports `stateshift.job` watches for between two batches
-    _stateshift/stopping         such a job's answer, for its present marker: it is alive, and stopping
-    _stateshift/idle             written by such a job once it is restored and has nothing to read
-    _stateshift/waiting          written by such a job that was started early, and waits for its image
-    _stateshift/released         our answer, once the image is there
-    _stateshift/fence/0, /1 …    the fence, before it is put up, where a rename is sooner than a new file
-    _stateshift/staged/PATH      what will make the image visible as PATH, where that was brought beforehand
-    offsets/N+1, commits/N+1     the fence: taken so that no zombie of the old job can commit (text: `fence_text`)
+    _stateshift/operators.json  name -> directory of each operator, so that hashes can be read back
+    _stateshift/stop            the marker a job that imports `stateshift.job` watches for between
+                                two batches
+    _stateshift/stopping        such a job's answer, for its present marker: it is alive, and
+                                stopping
+    _stateshift/idle            written by such a job once it is restored and has nothing to read
+    _stateshift/waiting         written by such a job that was started early, and waits for its
+                                image
+    _stateshift/released        our answer, once the image is there
+    _stateshift/fence/0, /1 …   the fence, before it is put up, where a rename is sooner than a new
+                                file
+    _stateshift/staged/PATH     what will make the image visible as PATH, where that was brought
+                                beforehand
+    offsets/N+1, commits/N+1    the fence: taken so that no zombie of the old job can commit (text:
+                                `fence_text`)
 
 Pure: names and bytes, no storage.
 """
@@ -38,7 +45,9 @@ _FENCE = "stateshift fence v1\n"
 
 def encode_index(directories: Mapping[str, str]) -> bytes:
     """The name index, one operator a line."""
-    text = json.dumps({"version": 1, "operators": dict(sorted(directories.items()))}, indent=1, ensure_ascii=False)
+    text = json.dumps(
+        {"version": 1, "operators": dict(sorted(directories.items()))}, indent=1, ensure_ascii=False
+    )
     return (text + "\n").encode()
 
 
@@ -47,7 +56,9 @@ def decode_index(content: bytes, path: str = INDEX) -> dict[str, str]:
     try:
         plain = json.loads(content)
         operators = plain["operators"]
-        if plain["version"] == 1 and all(_is_text(name) and _is_text(d) for name, d in operators.items()):
+        if plain["version"] == 1 and all(
+            _is_text(name) and _is_text(d) for name, d in operators.items()
+        ):
             return dict(operators)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"not an index of operators: {error}", path, 0) from error
@@ -55,20 +66,24 @@ def decode_index(content: bytes, path: str = INDEX) -> dict[str, str]:
 
 
 def _is_text(value: object) -> bool:
-    """Whether it is a string, and not one with half a surrogate pair, which no file could be called."""
+    """Whether it is a string, and not one with half a surrogate pair, which no file could be
+    called.
+    """
     return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def encode_stop(job: str, tag: str | None, until: float) -> bytes:
-    """The marker: whom it asks to stop, and until when (seconds since 1970). It runs out, so that one which nobody
-    came to take away does not stop the job that is started here the next time."""
+    """The marker: whom it asks to stop, and until when (seconds since 1970). It runs out, so that
+    one which nobody came to take away does not stop the job that is started here the next time.
+    """
     plain = {"version": 1, "job": job, "tag": tag, "until": until}
     return (json.dumps(plain, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def asks_to_stop(content: bytes, job: str | None, tag: str | None, now: float) -> bool:
-    """Whether the marker means the job of this name and tag. An empty file, which a person made with `touch`, means
-    every job; one that cannot be read means none."""
+    """Whether the marker means the job of this name and tag. An empty file, which a person made
+    with `touch`, means every job; one that cannot be read means none.
+    """
     if not content.strip():
         return True
     try:
@@ -81,7 +96,9 @@ def asks_to_stop(content: bytes, job: str | None, tag: str | None, now: float) -
 
 def encode_idle(tag: str, epoch: int | None) -> bytes:
     """Which submission is restored and waits for input, and the last epoch it has committed."""
-    return (json.dumps({"tag": tag, "epoch": epoch}, sort_keys=True, ensure_ascii=False) + "\n").encode()
+    return (
+        json.dumps({"tag": tag, "epoch": epoch}, sort_keys=True, ensure_ascii=False) + "\n"
+    ).encode()
 
 
 def encode_tag(tag: str) -> bytes:

@@ -1,15 +1,18 @@
-"""Records in any order, any number of them, given back in the order of their keys, within a bounded memory.
+"""Records in any order, any number of them, given back in the order of their keys, within a bounded
+memory.
 
     piles = SortedPiles(scratch)
-    piles.add(3, block) ...                  to one of several piles
-    piles.pile(3).blocks(after, upto)        those of it, ascending; records of one key behind each other
+    piles.add(3, block) ...            to one of several piles
+    piles.pile(3).blocks(after, upto)  those of it, ascending; records of one key behind each other
 
-What is held comes to BYTES_MAX over all piles. Beyond that every pile's records are sorted and put aside, in chunks of
-CHUNK_BYTES, in one scratch file; giving them back merges these runs a chunk of each at a time. The scratch file is
-handed in as a function that opens it: in memory by default, on disk where state is really moved.
+What is held comes to BYTES_MAX over all piles. Beyond that every pile's records are sorted and put
+aside, in chunks of CHUNK_BYTES, in one scratch file; giving them back merges these runs a chunk of
+each at a time. The scratch file is handed in as a function that opens it: in memory by default, on
+disk where state is really moved.
 
-Where a run is merged: of the chunks that are held, the smallest last key among runs that go on is a bound below which
-nothing more can come, so everything up to it is taken from each run at once, and sorted together.
+Where a run is merged: of the chunks that are held, the smallest last key among runs that go on is a
+bound below which nothing more can come, so everything up to it is taken from each run at once, and
+sorted together.
 """
 
 from __future__ import annotations
@@ -37,8 +40,9 @@ _SCHEMA = pa.schema([("keys", pa.large_binary()), ("values", pa.large_binary())]
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Records in order, somewhere: what of them is known without looking. `samples` are keys at even distances, the
-    last of all at the end."""
+    """Records in order, somewhere: what of them is known without looking. `samples` are keys at
+    even distances, the last of all at the end.
+    """
 
     first: bytes
     samples: tuple[bytes, ...]
@@ -65,9 +69,13 @@ class SortedPile:
         return sum(chunk.records for run in self.runs for chunk in run)
 
     def bounds(self, count: int) -> list[bytes]:
-        """`count` - 1 keys that cut the pile into parts of about the same size, as far as its samples tell."""
+        """`count` - 1 keys that cut the pile into parts of about the same size, as far as its
+        samples tell.
+        """
         chunks = [chunk for run in self.runs for chunk in run]
-        samples = sorted((key, chunk.size / len(chunk.samples)) for chunk in chunks for key in chunk.samples)
+        samples = sorted(
+            (key, chunk.size / len(chunk.samples)) for chunk in chunks for key in chunk.samples
+        )
         total, seen = sum(size for _, size in samples), 0.0
         found: list[bytes] = []
         for key, size in samples:
@@ -131,7 +139,10 @@ class _File:
         except OSError as error:
             raise StorageError(
                 f"state that is sorted cannot be put aside: {error.strerror or error}",
-                hint="TMPDIR names a place with room for it, twice to four times the size of the state's files",
+                hint=(
+                    "TMPDIR names a place with room for it, twice to four times the size of "
+                    "the state's files"
+                ),
             ) from error
         self._end += size
         return lambda: self._load(place, size)
@@ -180,7 +191,9 @@ class _Cursor:
 
 def _merged(cursors: list[_Cursor]) -> Iterator[Block]:
     while cursors := [cursor for cursor in cursors if cursor.fill()]:
-        bound = min((last for cursor in cursors if (last := cursor.last()) is not None), default=None)
+        bound = min(
+            (last for cursor in cursors if (last := cursor.last()) is not None), default=None
+        )
         taken = [block for cursor in cursors if len(block := cursor.taken(bound))]
         yield in_order(whole(taken))
 
@@ -192,7 +205,9 @@ def _overlaps(chunk: Chunk, after: bytes | None, upto: bytes | None) -> bool:
 def _pieces(block: Block) -> Iterable[Block]:
     count = max(1, block.size // CHUNK_BYTES)
     step = -(-len(block) // count)
-    return [part(block, start, min(start + step, len(block))) for start in range(0, len(block), step)]
+    return [
+        part(block, start, min(start + step, len(block))) for start in range(0, len(block), step)
+    ]
 
 
 def _chunk(block: Block, load: Callable[[], Block]) -> Chunk:

@@ -1,9 +1,9 @@
 """Arrow's byte strings as numpy sees them: one content, and where each item starts and ends in it.
 
-    spans(items)         Spans(content, starts, ends), without copying a byte
-    words(content, at)   the eight bytes at every place, as numbers; zeros beyond the end
-    hash64(items)        a number for each item, quickly: to deal items out by, and to find equal ones
-    hash128(items)       a digest for each item
+spans(items)         Spans(content, starts, ends), without copying a byte
+words(content, at)   the eight bytes at every place, as numbers; zeros beyond the end
+hash64(items)        a number for each item, quickly: to deal items out by, and to find equal ones
+hash128(items)       a digest for each item
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ def spans(items: Binary) -> Spans:
     if not len(items):
         return Spans(np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64))
     edges = np.frombuffer(offsets, np.int64)[items.offset : items.offset + len(items) + 1]
-    held = np.frombuffer(content, np.uint8) if content is not None and content.size else np.zeros(0, np.uint8)
+    held = (
+        np.frombuffer(content, np.uint8)
+        if content is not None and content.size
+        else np.zeros(0, np.uint8)
+    )
     return Spans(held, edges[:-1], edges[1:])
 
 
@@ -66,12 +70,16 @@ def words(content: Content, places: Ints) -> Words:
         return every[places]
     found = every[np.minimum(places, last)]
     gone = np.minimum(places[beyond] - last, 8).astype(np.uint64)
-    found[beyond] = np.where(gone < 8, found[beyond] >> (np.minimum(gone, 7) * np.uint64(8)), np.uint64(0))
+    found[beyond] = np.where(
+        gone < 8, found[beyond] >> (np.minimum(gone, 7) * np.uint64(8)), np.uint64(0)
+    )
     return found
 
 
 def hash64(items: Binary) -> Words:
-    """A number for each item, the same for the same bytes; who takes equal numbers for equal items has to look."""
+    """A number for each item, the same for the same bytes; who takes equal numbers for equal
+    items has to look.
+    """
     found = spans(items)
     hashed = np.empty(len(items), np.uint64)
     for start in range(0, len(hashed), _STRIP):
@@ -81,7 +89,9 @@ def hash64(items: Binary) -> Words:
 
 
 def hash128(items: Binary) -> Words:
-    """Murmur3 (x64, 128 bits, seed 0) of each item, as rows of a low and a high half: what mmh3.hash64 gives."""
+    """Murmur3 (x64, 128 bits, seed 0) of each item, as rows of a low and a high half: what
+    mmh3.hash64 gives.
+    """
     digests = b"".join(map(mmh3.mmh3_x64_128_digest, items.to_pylist()))
     return np.frombuffer(digests, "<u8").reshape(-1, 2)
 
@@ -91,7 +101,9 @@ def _hashed(content: Content, starts: Ints, sizes: Ints) -> Words:
     most, least = (int(sizes.max()), int(sizes.min())) if len(sizes) else (0, 0)
     if most > LONG:
         for at in np.flatnonzero(sizes > LONG).tolist():
-            found[at] = mmh3.hash64(content[starts[at] : starts[at] + sizes[at]].tobytes(), signed=False)[0]
+            found[at] = mmh3.hash64(
+                content[starts[at] : starts[at] + sizes[at]].tobytes(), signed=False
+            )[0]
         sizes = np.where(sizes > LONG, 0, sizes)
         most, least = int(sizes.max()), 0
     for position in range(0, most, 8):

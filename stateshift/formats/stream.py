@@ -1,13 +1,14 @@
-"""Bytes read front to back, in whatever pieces they come, always knowing the offset of the next one.
+"""Bytes read front to back, in whatever pieces they come, always knowing the offset of the next
+one.
 
     Stream.take(n)     exactly n bytes, or FormatError at the offset where the bytes ended
     Stream.peek(n)     up to n bytes, left where they are
     Stream.at_end()    nothing is left
     lines(chunks)      (offset, line) without the newline; one line at a time is held
 
-What is held in memory is what has arrived and was asked for: a length claimed by the bytes themselves never makes us
-allocate anything. What is longer than `bounds` allows is not held: either the bytes end before it does, or it is
-refused as too large.
+What is held in memory is what has arrived and was asked for: a length claimed by the bytes
+themselves never makes us allocate anything. What is longer than `bounds` allows is not held: either
+the bytes end before it does, or it is refused as too large.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ class Stream:
             end = self._position + count
             if end > len(self._buffer):
                 raise FormatError(
-                    f"{self._what} ends early: {count} bytes expected, {len(self._buffer) - self._position} left",
+                    (
+                        f"{self._what} ends early: {count} bytes expected, "
+                        f"{len(self._buffer) - self._position} left"
+                    ),
                     None,
                     self._start + len(self._buffer),
                 )
@@ -104,8 +108,10 @@ class Stream:
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Each line with the offset it starts at. A last line without newline counts; an empty last one does not exist,
-    so that `b"\\n".join` of what this gives is the content again, but for a final newline."""
+    """Each line with the offset it starts at. A last line without newline counts; an empty last one
+    does not exist, so that `b"\\n".join` of what this gives is the content again, but for a final
+    newline.
+    """
     offset = 0
     held: list[bytes] = []  # the pieces of a line that goes on: joined once, however many there are
     size = 0

@@ -1,13 +1,17 @@
 """Names of operators as directory names (INFORE D5.2, 6.2) and as Flink's operator ids.
 
-    directory   <hash>[_<content of the last non-empty parentheses>]       "SKtest(mytest)" -> 552794753_mytest
-    results     <directory>_RES in production, none in debug
-    hash        sum of (code unit + offset) * p^i, i from 0, reduced mod m at each step: the textbook's polynomial
-                rolling hash with p = 31, m = 10^9 + 9 and 'a' = 1 (offset -96). D5.2 never published its constants.
-    signed      what Java's % leaves: the sign of the dividend is kept at each step, and so may the hash's be
+    directory  <hash>[_<content of the last non-empty parentheses>]       "SKtest(mytest)" -> 552794753_mytest
+    results    <directory>_RES in production, none in debug
+    hash       sum of (code unit + offset) * p^i, i from 0, reduced mod m at each step: the
+               textbook's polynomial
+               rolling hash with p = 31, m = 10^9 + 9 and 'a' = 1 (offset -96). D5.2 never
+               published its constants.
+    signed     what Java's % leaves: the sign of the dividend is kept at each step, and so may the
+               hash's be
 
-Characters are UTF-16 code units, as Java's `String.charAt` sees them, so that a Java implementation agrees on names
-outside the basic plane too. The arithmetic is exact where Java's `long` wraps, which p and m below 2^46 never reach.
+Characters are UTF-16 code units, as Java's `String.charAt` sees them, so that a Java implementation
+agrees on names outside the basic plane too. The arithmetic is exact where Java's `long` wraps,
+which p and m below 2^46 never reach.
 """
 
 from __future__ import annotations
@@ -34,17 +38,25 @@ class RollingHash:
 PROFILES = {"default": RollingHash(), "java-signed": RollingHash(signed=True)}
 
 
-def rolling_hash(name: str, p: int = 31, m: int = 1_000_000_009, offset: int = -96, signed: bool = False) -> int:
+def rolling_hash(
+    name: str, p: int = 31, m: int = 1_000_000_009, offset: int = -96, signed: bool = False
+) -> int:
     """The hash of `name`; never negative unless `signed`."""
     units = _code_units(name)
     value, power = 0, 1
     for unit in units:
-        value = _remainder(value + (unit + offset) * power, m) if signed else (value + (unit + offset) * power) % m
+        value = (
+            _remainder(value + (unit + offset) * power, m)
+            if signed
+            else (value + (unit + offset) * power) % m
+        )
         power = power * p % m
     return value
 
 
-def directory_name(name: str, p: int = 31, m: int = 1_000_000_009, offset: int = -96, signed: bool = False) -> str:
+def directory_name(
+    name: str, p: int = 31, m: int = 1_000_000_009, offset: int = -96, signed: bool = False
+) -> str:
     """The directory of the operator `name`: its hash, and what a person would recognise it by."""
     content = last_parentheses(name)
     hashed = str(rolling_hash(name, p, m, offset, signed))
@@ -52,7 +64,9 @@ def directory_name(name: str, p: int = 31, m: int = 1_000_000_009, offset: int =
 
 
 def last_parentheses(name: str) -> str:
-    """The content of the last pair of parentheses that holds something, counted by where they open; "" if none."""
+    """The content of the last pair of parentheses that holds something, counted by where they
+    open; "" if none.
+    """
     opened: list[int] = []
     last = (-1, -1)
     for position, character in enumerate(name):
@@ -73,16 +87,21 @@ def results_directory(directory: str, production: bool) -> str | None:
 def flink_operator_id(uid: str) -> str:
     """Flink's id of the operator with this uid, as it stands in a savepoint and in the REST API.
 
-    Flink, StreamGraphHasherV2 (1.2 and later): Guava's murmur3_128 (x64), seed 0, over UTF-8, `HashCode.asBytes`,
-    which is h1 and then h2, each little-endian. Java writes a lone surrogate as "?".
+    Flink, StreamGraphHasherV2 (1.2 and later): Guava's murmur3_128 (x64), seed 0, over UTF-8,
+    `HashCode.asBytes`, which is h1 and then h2, each little-endian. Java writes a lone surrogate as
+    "?".
     """
     import mmh3  # a job that imports `stateshift.job` needs none of our packages in its cluster
 
     return mmh3.mmh3_x64_128_digest(uid.encode("utf-8", "replace"), 0).hex()
 
 
-def collisions(names: Iterable[str], directory: Callable[[str], str]) -> tuple[tuple[str, str, str], ...]:
-    """(first, second, directory) of every two names that would share a directory; a name given twice is one too."""
+def collisions(
+    names: Iterable[str], directory: Callable[[str], str]
+) -> tuple[tuple[str, str, str], ...]:
+    """(first, second, directory) of every two names that would share a directory; a name given
+    twice is one too.
+    """
     first: dict[str, str] = {}
     found = []
     for name in names:

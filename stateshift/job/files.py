@@ -1,7 +1,8 @@
-"""The small files beside an image, as a job reads and writes them: directly on a local path, else through Hadoop's
-FileSystem in the session's JVM, which knows every scheme that Spark itself knows.
+"""The small files beside an image, as a job reads and writes them: directly on a local path, else
+through Hadoop's FileSystem in the session's JVM, which knows every scheme that Spark itself knows.
 
-A local path is never touched through Hadoop: it would leave checksums that do not fit what others write there.
+A local path is never touched through Hadoop: it would leave checksums that do not fit what others
+write there.
 """
 
 from __future__ import annotations
@@ -80,8 +81,10 @@ def _read_hadoop(file: Any) -> bytes | None:
 
 
 def _write_hadoop(file: Any, content: bytes) -> None:
-    """Under another name first, then renamed over what was there, as Spark does it (CheckpointFileManager.scala,
-    FileContextBasedCheckpointFileManager). Where there is no such rename, a file of an object store appears whole."""
+    """Under another name first, then renamed over what was there, as Spark does it
+    (CheckpointFileManager.scala, FileContextBasedCheckpointFileManager). Where there is no such
+    rename, a file of an object store appears whole.
+    """
     from py4j.protocol import Py4JJavaError
 
     context = _context()
@@ -93,7 +96,9 @@ def _write_hadoop(file: Any, content: bytes) -> None:
             raise
         _create(file, content)
         return
-    temporary = fs.Path(file.getParent(), f"{TEMPORARY}{file.getName()}-{os.getpid()}-{threading.get_ident()}.tmp")
+    temporary = fs.Path(
+        file.getParent(), f"{TEMPORARY}{file.getName()}-{os.getpid()}-{threading.get_ident()}.tmp"
+    )
     _create(temporary, content)
     rename = getattr(fs, "Options$Rename")
     overwrite = context._gateway.new_array(rename, 1)

@@ -12,19 +12,26 @@ from stateshift.formats import marks, uid
 from stateshift.job import files
 from stateshift.spec.model import HashProfile, JobSpec, Spec
 
-_asked: dict[tuple[str, str], str] = {}  # (location, directory) -> the name it was asked for under, in this process
+_asked: dict[
+    tuple[str, str], str
+] = {}  # (location, directory) -> the name it was asked for under, in this process
 
 
 def location(job: str | None = None, spec: Spec | str | None = None) -> str:
-    """The checkpoint location of this job: what whoever started it handed over, in its environment or in its session's
-    settings, else what the spec says. `spec` is a spec, or the path of one."""
+    """The checkpoint location of this job: what whoever started it handed over, in its environment
+    or in its session's settings, else what the spec says. `spec` is a spec, or the path of one.
+    """
     place, ours = handed_over("CHECKPOINT"), handed_over("JOB")
     if place and (job is None or ours is None or job == ours):
         return place
     current = _current(spec)
     if current is None:
         raise SpecError(
-            (Complaint("", "no checkpoint location: there is neither STATESHIFT_CHECKPOINT nor a spec"),),
+            (
+                Complaint(
+                    "", "no checkpoint location: there is neither STATESHIFT_CHECKPOINT nor a spec"
+                ),
+            ),
             hint="export STATESHIFT_SPEC=spec.json, or submit the job through stateshift",
         )
     entry = _entry(current, job or ours)
@@ -37,7 +44,9 @@ def handed_over(what: str) -> str | None:
 
 
 def checkpoint(name: str, job: str | None = None, spec: Spec | str | None = None) -> str:
-    """Where the operator of this name keeps its state. Creates nothing but the entry in the index."""
+    """Where the operator of this name keeps its state. Creates nothing but the entry in the
+    index.
+    """
     place = location(job, spec)
     index = files.read(place, marks.INDEX) if files.reachable(place) else None
     known = marks.decode_index(index, f"{place}/{marks.INDEX}") if index is not None else {}
@@ -61,15 +70,18 @@ def _claim(place: str, directory: str, name: str, known: Mapping[str, str]) -> N
 
 
 def _directory(name: str, job: str | None, spec: Spec | None, known: Mapping[str, str]) -> str:
-    """What the spec says, else what the index says, else the hash: in this order, so that state that is there is found
-    again under another hash profile, or where the job does not see the spec."""
+    """What the spec says, else what the index says, else the hash: in this order, so that state
+    that is there is found again under another hash profile, or where the job does not see the spec.
+    """
     if spec is not None:
         operators = _entry(spec, job or handed_over("JOB")).operators
         given = next((operator.directory for operator in operators if operator.name == name), None)
         if given is not None:
             return given
     profile = spec.uid_hash if spec is not None else HashProfile()
-    return known.get(name) or uid.directory_name(name, profile.p, profile.m, profile.offset, profile.signed)
+    return known.get(name) or uid.directory_name(
+        name, profile.p, profile.m, profile.offset, profile.signed
+    )
 
 
 def _current(spec: Spec | str | None) -> Spec | None:

@@ -1,14 +1,17 @@
-"""Running queries, watched: stopped between two batches when the marker is there, and reported idle when they are.
+"""Running queries, watched: stopped between two batches when the marker is there, and reported idle
+when they are.
 
-How a query is stopped between two batches: its loop asks before every batch whether the query is still active
-(MicroBatchExecution.runActivatedStream, Spark 3.3 to 4.3), which is a flag of its own: StreamExecution.state. We set it
-to TERMINATED, as `stop` does, but without the interruption that comes with `stop`. The query then finishes the batch it
-is in, commits it, and its thread ends. Only one that sleeps until its next trigger is interrupted: its thread says so
-itself (ProcessingTimeExecutor calls Clock.waitTillTime), and whatever wakes it now, it asks before it does anything.
-Spark 4.3 asks once more within a batch, when that has been planned, and interrupts its own thread if it is to end
-(MicroBatchExecution.runBatch): so the flag is set while a batch is being done, or none is under way.
-Where a Spark has no such flag, the moment between two batches is waited for and may be missed: the batch that `stop`
-then cuts short has been planned and not committed, and Spark repeats it.
+How a query is stopped between two batches: its loop asks before every batch whether the query is
+still active (MicroBatchExecution.runActivatedStream, Spark 3.3 to 4.3), which is a flag of its own:
+StreamExecution.state. We set it to TERMINATED, as `stop` does, but without the interruption that
+comes with `stop`. The query then finishes the batch it is in, commits it, and its thread ends. Only
+one that sleeps until its next trigger is interrupted: its thread says so itself
+(ProcessingTimeExecutor calls Clock.waitTillTime), and whatever wakes it now, it asks before it does
+anything. Spark 4.3 asks once more within a batch, when that has been planned, and interrupts its
+own thread if it is to end (MicroBatchExecution.runBatch): so the flag is set while a batch is being
+done, or none is under way. Where a Spark has no such flag, the moment between two batches is waited
+for and may be missed: the batch that `stop` then cuts short has been planned and not committed, and
+Spark repeats it.
 """
 
 from __future__ import annotations
@@ -22,8 +25,12 @@ from stateshift.formats import marks
 from stateshift.job import files
 from stateshift.job.places import handed_over, location
 
-TELL_SECONDS_MAX = 10.0  # how long a moment is waited for in which telling a query does not cut its batch short
-BATCH_SECONDS_MAX = 240.0  # how long a query may take to finish its batch before it is stopped in the middle of it
+TELL_SECONDS_MAX = (
+    10.0  # how long a moment is waited for in which telling a query does not cut its batch short
+)
+BATCH_SECONDS_MAX = (
+    240.0  # how long a query may take to finish its batch before it is stopped in the middle of it
+)
 
 
 def run(*queries: Any) -> None:
@@ -37,8 +44,10 @@ def run(*queries: Any) -> None:
 
 
 def watch(*queries: Any, seconds: float = 0.2) -> None:
-    """Return when all queries have ended, or when the stop marker is there and each has been stopped between two of its
-    batches. Raises what a query failed with. Looks every so many `seconds`."""
+    """Return when all queries have ended, or when the stop marker is there and each has been
+    stopped between two of its batches. Raises what a query failed with. Looks every so many
+    `seconds`.
+    """
     places = _places(queries)
     tag = handed_over("TAG")
     restoring = list(queries) if tag else []
@@ -50,16 +59,22 @@ def watch(*queries: Any, seconds: float = 0.2) -> None:
                 return _stop(queries)
         for query in [query for query in restoring if _is_idle(query)]:
             restoring.remove(query)
-            files.write(_checkpoint_of(query), marks.IDLE, marks.encode_idle(tag or "", _committed(query)))
+            files.write(
+                _checkpoint_of(query), marks.IDLE, marks.encode_idle(tag or "", _committed(query))
+            )
         time.sleep(seconds)
     return None
 
 
-def wait(job: str | None = None, seconds: float = 0.1, first: Callable[[], object] | None = None) -> None:
-    """Return when this job's image is there: at once, unless it was started early. Called before its first query, and
-    once what takes its time is done: the session, libraries, lookup tables. `first` is done only by one that was
-    started early, before it says that it waits: its query once over next to nothing, say, with a checkpoint of its own,
-    so that the code is loaded. Looks every so many `seconds`. One that is asked to stop meanwhile ends here."""
+def wait(
+    job: str | None = None, seconds: float = 0.1, first: Callable[[], object] | None = None
+) -> None:
+    """Return when this job's image is there: at once, unless it was started early. Called before
+    its first query, and once what takes its time is done: the session, libraries, lookup tables.
+    `first` is done only by one that was started early, before it says that it waits: its query once
+    over next to nothing, say, with a checkpoint of its own, so that the code is loaded. Looks every
+    so many `seconds`. One that is asked to stop meanwhile ends here.
+    """
     if not handed_over("WAIT"):
         return
     if first is not None:
@@ -80,11 +95,15 @@ def stop_requested() -> bool:
 
 
 def _stop(queries: tuple[Any, ...]) -> None:
-    """Tell all of them first, so that they finish their batches at the same time; then wait for each."""
+    """Tell all of them first, so that they finish their batches at the same time; then wait for
+    each.
+    """
     told = [_tell(query) for query in queries]
     until = time.monotonic() + BATCH_SECONDS_MAX
     for query, knows in zip(queries, told, strict=True):
-        while time.monotonic() < until and not (_has_stopped(query) if knows else _between_batches(query)):
+        while time.monotonic() < until and not (
+            _has_stopped(query) if knows else _between_batches(query)
+        ):
             time.sleep(0.02)
         query.stop()
         query.awaitTermination()
@@ -120,7 +139,9 @@ def _is_past_planning(query: Any) -> bool:
 
 
 def _frames(thread: Any) -> str:
-    """All of its stack as one text: frame by frame it would be another by the time that the last is asked for."""
+    """All of its stack as one text: frame by frame it would be another by the time that the last
+    is asked for.
+    """
     java, bearer = files.jvm().java, files.jvm().java.lang.Throwable()
     bearer.setStackTrace(thread.getStackTrace())
     text = java.io.StringWriter()
@@ -132,7 +153,9 @@ _PAST_PLANNING = (".withNewExecutionId(", ".sleep(", ".waitTillTime(")
 
 
 def _has_stopped(query: Any) -> bool:
-    """Whether a query that was told has done its last batch: it has ended, or sleeps until its next trigger."""
+    """Whether a query that was told has done its last batch: it has ended, or sleeps until its
+    next trigger.
+    """
     thread = _execution(query).queryExecutionThread()
     return not thread.isAlive() or ".waitTillTime(" in _frames(thread)
 
@@ -147,8 +170,10 @@ def _between_batches(query: Any) -> bool:
 
 
 def _is_idle(query: Any) -> bool:
-    """Restored, and waiting for input. Spark says so (ProgressContext and StreamExecution.updateStatusMessage) after
-    its first look at the sources: what was planned when it was stopped has been done again by then."""
+    """Restored, and waiting for input. Spark says so (ProgressContext and
+    StreamExecution.updateStatusMessage) after its first look at the sources: what was planned when
+    it was stopped has been done again by then.
+    """
     status = query.status
     waits = status["message"] in ("Waiting for data to arrive", "Waiting for next trigger")
     return waits and not status["isTriggerActive"] and not status["isDataAvailable"]
@@ -166,11 +191,17 @@ def _marker(place: str) -> bytes | None:
     """The stop marker, if it is there and means us."""
     content = files.read(place, marks.STOP)
     job, tag = handed_over("JOB"), handed_over("TAG")
-    return content if content is not None and marks.asks_to_stop(content, job, tag, time.time()) else None
+    return (
+        content
+        if content is not None and marks.asks_to_stop(content, job, tag, time.time())
+        else None
+    )
 
 
 def _places(queries: tuple[Any, ...]) -> tuple[str, ...]:
-    """Where the marker may be: at the job's location, or, where nothing says what that is, beside each query."""
+    """Where the marker may be: at the job's location, or, where nothing says what that is,
+    beside each query.
+    """
     if any(not hasattr(query, "_jsq") for query in queries):
         raise PlanError(
             "queries of Spark Connect cannot be watched: what is needed of them is in the driver",

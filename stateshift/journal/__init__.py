@@ -1,8 +1,8 @@
 """What happened: records, one a line, and their fold.
 
-    records     one thing that happened, at one time
-    progress    everything a journal says so far; `advance(progress, record)` is the whole state machine
-    lines       the journal's bytes: appended so that each record is on disk before the next effect begins
+records   one thing that happened, at one time
+progress  everything a journal says so far; `advance(progress, record)` is the whole state machine
+lines     the journal's bytes: appended so that each record is on disk before the next effect begins
 """
 
 from stateshift.journal.lines import Journal, Lines, decode_records, encode_record, expect_ours

@@ -2,8 +2,8 @@
 
     line  =  crc32 of the JSON, 8 hex digits | blank | JSON | newline
 
-A last line that is cut short is what a kill leaves behind: it is dropped, its effect is repeated. A damaged line
-anywhere else is refused.
+A last line that is cut short is what a kill leaves behind: it is dropped, its effect is repeated. A
+damaged line anywhere else is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_records(content: bytes) -> tuple[list[Record], int]:
-    """The records, and how many bytes of `content` hold them: what lies behind is a line a kill cut short."""
+    """The records, and how many bytes of `content` hold them: what lies behind is a line a kill
+    cut short.
+    """
     records: list[Record] = []
     good = 0
     while good < len(content):
@@ -41,7 +43,8 @@ def decode_records(content: bytes) -> tuple[list[Record], int]:
             raise JournalError(
                 f"record {len(records)} of the journal is damaged (at byte {good})",
                 record=len(records),
-                hint="nothing was changed; restore the workdir's `journal` from a copy, or look at the target with "
+                hint="nothing was changed; restore the workdir's `journal` from a copy, or look "
+                "at the target with "
                 "`stateshift verify LOCATION` and remove it by hand",
             )
         records.append(record)
@@ -71,8 +74,9 @@ SEEN_KEPT = 64  # looks at jobs that run, of a journal that is written anew
 
 
 class Journal:
-    """The journal of one run, held by one process, written by several threads. Reading it changes nothing: a line
-    that was cut short is dropped just before the next one is written."""
+    """The journal of one run, held by one process, written by several threads. Reading it changes
+    nothing: a line that was cut short is dropped just before the next one is written.
+    """
 
     def __init__(self, lines: Lines) -> None:
         self._lines, self._lock = lines, threading.Lock()
@@ -96,7 +100,9 @@ class Journal:
             return progress
 
     def forget(self, plans: Collection[int], job: str) -> None:
-        """Write it anew without these plans: their numbers stay taken. One more of the job's stands for them."""
+        """Write it anew without these plans: their numbers stay taken. One more of the job's
+        stands for them.
+        """
         with self._lock:
             records, _ = decode_records(self._lines.read())
             kept = tuple(_without(records, plans, Counter({job: -1})))
@@ -106,7 +112,9 @@ class Journal:
             self._good, self._torn, self.progress = len(content), False, progress
 
 
-def _without(records: Sequence[Record], plans: Collection[int], rounds: Counter[str]) -> Iterator[Record]:
+def _without(
+    records: Sequence[Record], plans: Collection[int], rounds: Counter[str]
+) -> Iterator[Record]:
     seen = [record for record in records if isinstance(record, RoundSeen)]
     old, count, last = set(map(id, seen[:-SEEN_KEPT])), 0, 0.0
     for record in records:
@@ -131,14 +139,20 @@ def _without(records: Sequence[Record], plans: Collection[int], rounds: Counter[
 
 
 def expect_ours(tail: bytes) -> None:
-    """What a kill, or a crash of the machine, leaves behind the last whole line begins as a line of ours does, or is
-    zeros. Anything else is somebody else's file, which is not ours to cut."""
+    """What a kill, or a crash of the machine, leaves behind the last whole line begins as a line of
+    ours does, or is zeros. Anything else is somebody else's file, which is not ours to cut.
+    """
     head, _, text = tail[:10].partition(b" ")
-    ours = len(head) <= 8 and all(c in b"0123456789abcdef" for c in head) and text[:1] in (b"", b"{")
+    ours = (
+        len(head) <= 8 and all(c in b"0123456789abcdef" for c in head) and text[:1] in (b"", b"{")
+    )
     if not ours and tail.strip(b"\0\n"):
         raise JournalError(
             "the journal does not end as one that stateshift wrote",
-            hint="nothing was changed; look at the end of the workdir's `journal`, and restore it from a copy",
+            hint=(
+                "nothing was changed; look at the end of the workdir's `journal`, and restore "
+                "it from a copy"
+            ),
         )
 
 

@@ -30,7 +30,9 @@ from stateshift.journal.records import (
     WaveGivenUp,
 )
 
-State = Literal["new", "running", "failed", "interrupted", "finished", "rolling-back", "rolled-back"]
+State = Literal[
+    "new", "running", "failed", "interrupted", "finished", "rolling-back", "rolled-back"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ class PlanProgress:
 
 
 FORGOTTEN_MAX = 10_000_000
-FORGOTTEN = PlanProgress(-1, "", "warm", "", 0, 0.0, undone=True)  # keeps a number, and nothing else
+FORGOTTEN = PlanProgress(
+    -1, "", "warm", "", 0, 0.0, undone=True
+)  # keeps a number, and nothing else
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,50 +123,86 @@ def advance(progress: Progress, record: Record) -> Progress:
         case RunStarted():
             _expect(progress.state == "new", progress, record)
             return replace(
-                after, state="running", run=record.run, stateshift=record.stateshift, spec=record.spec,
-                jobs=record.jobs, began=record.at,
-            )  # fmt: skip
+                after,
+                state="running",
+                run=record.run,
+                stateshift=record.stateshift,
+                spec=record.spec,
+                jobs=record.jobs,
+                began=record.at,
+            )
         case RunResumed():
             _expect(progress.state in ("running", "failed", "interrupted"), progress, record)
             left = tuple(one for one in progress.given_up if progress.half_back(one.jobs))
             return replace(after, state="running", failure=None, given_up=left)
         case LockTaken():
             _expect(progress.state in ("running", "rolling-back"), progress, record)
-            return replace(after, locks=(*(x for x in progress.locks if x != record.location), record.location))
+            return replace(
+                after, locks=(*(x for x in progress.locks if x != record.location), record.location)
+            )
         case LockReleased():
             return replace(after, locks=tuple(x for x in progress.locks if x != record.location))
         case PlanAdopted():
-            _expect(progress.state == "running" and record.plan == len(progress.plans), progress, record)
+            _expect(
+                progress.state == "running" and record.plan == len(progress.plans), progress, record
+            )
             adopted = PlanProgress(
-                record.plan, record.job, record.purpose, record.fingerprint, record.steps, record.at,
-                source=record.source, engine=record.engine,
-            )  # fmt: skip
+                record.plan,
+                record.job,
+                record.purpose,
+                record.fingerprint,
+                record.steps,
+                record.at,
+                source=record.source,
+                engine=record.engine,
+            )
             return replace(after, plans=(*progress.plans, adopted))
         case PlansForgotten():
             _expect(0 < record.count <= FORGOTTEN_MAX, progress, record)
             jobs = {*progress.forgotten, *record.rounds}
-            counts = {job: progress.forgotten.get(job, 0) + record.rounds.get(job, 0) for job in jobs}
-            return replace(after, plans=(*progress.plans, *(FORGOTTEN,) * record.count), forgotten=counts)
+            counts = {
+                job: progress.forgotten.get(job, 0) + record.rounds.get(job, 0) for job in jobs
+            }
+            return replace(
+                after, plans=(*progress.plans, *(FORGOTTEN,) * record.count), forgotten=counts
+            )
         case StepStarted():
-            _expect(progress.state == "running" and record.plan < len(progress.plans), progress, record)
+            _expect(
+                progress.state == "running" and record.plan < len(progress.plans), progress, record
+            )
             return _with_started(after, record)
         case StepFinished():
             before = _step(progress, record.plan, record.step, record)
-            seconds = max(record.seconds, record.at - before.at) if before.repeated else record.seconds
-            return _with_step(after, record.plan, record.step, replace(
-                before, state="finished", seconds=seconds, files=record.files, bytes=record.bytes,
-                evidence=record.evidence,
-            ))  # fmt: skip
+            seconds = (
+                max(record.seconds, record.at - before.at) if before.repeated else record.seconds
+            )
+            return _with_step(
+                after,
+                record.plan,
+                record.step,
+                replace(
+                    before,
+                    state="finished",
+                    seconds=seconds,
+                    files=record.files,
+                    bytes=record.bytes,
+                    evidence=record.evidence,
+                ),
+            )
         case StepUndone():
             before = _step(progress, record.plan, record.step, record)
             begun = _with_plan(after, replace(progress.plans[record.plan], finished_at=None))
-            return _with_step(begun, record.plan, record.step, replace(before, state="undone", left=record.left))
+            return _with_step(
+                begun, record.plan, record.step, replace(before, state="undone", left=record.left)
+            )
         case PlanFinished():
             _expect(record.plan < len(progress.plans), progress, record)
             return _with_plan(after, replace(progress.plans[record.plan], finished_at=record.at))
         case PlanUndone():
             _expect(record.plan < len(progress.plans), progress, record)
-            return _with_plan(after, replace(progress.plans[record.plan], undone=True, left=record.left))
+            return _with_plan(
+                after, replace(progress.plans[record.plan], undone=True, left=record.left)
+            )
         case RoundSeen():
             _expect(progress.state == "running", progress, record)
             return replace(after, seen=(*progress.seen, record))
@@ -173,7 +213,9 @@ def advance(progress: Progress, record: Record) -> Progress:
             _expect(progress.state in ("running", "rolling-back"), progress, record)
             if progress.state == "rolling-back":
                 return replace(after, failure=record)
-            return replace(after, state="interrupted" if record.exit_code == 130 else "failed", failure=record)
+            return replace(
+                after, state="interrupted" if record.exit_code == 130 else "failed", failure=record
+            )
         case WaveGivenUp():
             _expect(progress.state == "running", progress, record)
             others = tuple(one for one in progress.given_up if set(one.jobs) != set(record.jobs))
@@ -184,12 +226,18 @@ def advance(progress: Progress, record: Record) -> Progress:
         case RollbackStarted():
             _expect(progress.state not in ("new", "rolled-back"), progress, record)
             failure = progress.failure if record.automatic else None
-            return replace(after, state="rolling-back", failure=failure, reason=failure, discard=record.discard)
+            return replace(
+                after, state="rolling-back", failure=failure, reason=failure, discard=record.discard
+            )
         case RollbackRefused():
             _expect(progress.state == "rolling-back", progress, record)
-            failure = RunFailed(record.at, record.error, record.message, record.hint, record.exit_code)
+            failure = RunFailed(
+                record.at, record.error, record.message, record.hint, record.exit_code
+            )
             if progress.reason is not None:
-                failure = replace(progress.reason, hint=f"not taken back: {record.message}; {record.hint}")
+                failure = replace(
+                    progress.reason, hint=f"not taken back: {record.message}; {record.hint}"
+                )
             return replace(after, state="failed", failure=failure, reason=None, discard=False)
         case RunRolledBack():
             _expect(progress.state == "rolling-back", progress, record)
@@ -206,7 +254,10 @@ def fold(records: Iterator[Record]) -> Progress:
 def _expect(right: bool, progress: Progress, record: Record) -> None:
     if not right:
         raise JournalError(
-            f"record {progress.records} ({record.kind}) cannot follow a run that is {progress.state}",
+            (
+                f"record {progress.records} ({record.kind}) cannot follow a run that is "
+                f"{progress.state}"
+            ),
             record=progress.records,
             hint="this journal is not one that stateshift wrote; nothing was changed",
         )
@@ -223,8 +274,9 @@ def _with_plan(progress: Progress, plan: PlanProgress) -> Progress:
 
 
 def _with_started(progress: Progress, record: StepStarted) -> Progress:
-    """A step that was begun before and not finished is begun again. A plan that was taken back and is carried out once
-    more is no longer taken back, nor finished."""
+    """A step that was begun before and not finished is begun again. A plan that was taken back and
+    is carried out once more is no longer taken back, nor finished.
+    """
     plan = progress.plans[record.plan]
     before = plan.steps.get(record.step)
     if before is not None and before.state == "started":

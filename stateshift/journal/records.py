@@ -1,5 +1,6 @@
-"""One thing that happened, at one time: the kinds of records there are. A plan is too long for a record; it names the
-file and the plan's fingerprint."""
+"""One thing that happened, at one time: the kinds of records there are. A plan is too long for a
+record; it names the file and the plan's fingerprint.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ class RunResumed:
 
 @dataclass(frozen=True, slots=True)
 class LockTaken:
-    """Written before the lock is taken, so that whoever takes the run back knows of a lock that may be there."""
+    """Written before the lock is taken, so that whoever takes the run back knows of a lock that
+    may be there.
+    """
 
     kind: ClassVar[str] = "lock-taken"
     at: float
@@ -59,8 +62,10 @@ class PlanAdopted:
 
 @dataclass(frozen=True, slots=True)
 class PlansForgotten:
-    """So many plans stood here, one after the other, among them so many `rounds` of each job. What they have brought, a
-    later one answers for, which brought nothing itself: it stands for one of them."""
+    """So many plans stood here, one after the other, among them so many `rounds` of each job. What
+    they have brought, a later one answers for, which brought nothing itself: it stands for one of
+    them.
+    """
 
     kind: ClassVar[str] = "plans-forgotten"
     at: float
@@ -118,7 +123,9 @@ class RoundSeen:
 
 @dataclass(frozen=True, slots=True)
 class Steered:
-    """Somebody outside has asked for something, and it is heeded from here on: cutover, pause, go on, throttle."""
+    """Somebody outside has asked for something, and it is heeded from here on: cutover, pause,
+    go on, throttle.
+    """
 
     kind: ClassVar[str] = "steered"
     at: float
@@ -147,8 +154,9 @@ class RunFailed:
 
 @dataclass(frozen=True, slots=True)
 class WaveGivenUp:
-    """A wave failed, and the run goes on without it. With `back` it is taken back from here on; a resume finishes that,
-    and then tries it again."""
+    """A wave failed, and the run goes on without it. With `back` it is taken back from here on; a
+    resume finishes that, and then tries it again.
+    """
 
     kind: ClassVar[str] = "wave-given-up"
     at: float
@@ -177,8 +185,9 @@ class RollbackStarted:
 
 @dataclass(frozen=True, slots=True)
 class RollbackRefused:
-    """A job committed something while it was being stopped for the rollback: nothing else of it was taken back. The run
-    has failed, as one whose job has to be started once more."""
+    """A job committed something while it was being stopped for the rollback: nothing else of it was
+    taken back. The run has failed, as one whose job has to be started once more.
+    """
 
     kind: ClassVar[str] = "rollback-refused"
     at: float

@@ -6,8 +6,9 @@
     export       its state, or what single batches did to it, as Parquet, Arrow or JSON lines
     diff         two images compared by their entries
 
-Whose image it is, the registry of engines tells, and the engine does the rest (`engines.looks`). Each module is
-imported when something of it is first asked for: who inspects waits for nothing that compares.
+Whose image it is, the registry of engines tells, and the engine does the rest (`engines.looks`).
+Each module is imported when something of it is first asked for: who inspects waits for nothing that
+compares.
 """
 
 from __future__ import annotations

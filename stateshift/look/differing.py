@@ -1,6 +1,8 @@
-"""Two images compared by their entries: files, shards and what else is an engine's own are forgotten. Reads only.
+"""Two images compared by their entries: files, shards and what else is an engine's own are
+forgotten. Reads only.
 
-    diff(A, B) -> Differences      per operator and store: added (only B has the key), removed (only A), changed
+diff(A, B) -> Differences  per operator and store: added (only B has the key), removed (only A),
+                           changed
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ def diff(
     show: int = 0,
     fleet: Readers | None = None,
 ) -> Differences:
-    """Compare the image at `one` (A) with that at `other` (B); `show` of the differences of each store are decoded. A
-    `fleet` reads them, where there is one."""
+    """Compare the image at `one` (A) with that at `other` (B); `show` of the differences of each
+    store are decoded. A `fleet` reads them, where there is one.
+    """
     engine = shown_by(*(locations.normal(at, os.getcwd()) for at in (one, other)), opening=opening)
     return engine.looks().diff(one, other, opening, show, fleet)

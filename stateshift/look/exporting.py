@@ -1,5 +1,6 @@
-"""State as rows for other programs: Parquet, Arrow or JSON lines, by the file's suffix. Reads only, but for the file,
-which is written whole or not at all."""
+"""State as rows for other programs: Parquet, Arrow or JSON lines, by the file's suffix. Reads only,
+but for the file, which is written whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +18,22 @@ STDOUT = "-"
 _SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "jsonl", ".json": "jsonl"}
 
 
-def export(location: str, to: str, wanted: Wanted | None = None, opening: Opening = open_patiently) -> Export:
-    """What would be exported to `to`; everything that can be refused without reading the state is refused here."""
+def export(
+    location: str, to: str, wanted: Wanted | None = None, opening: Opening = open_patiently
+) -> Export:
+    """What would be exported to `to`; everything that can be refused without reading the state
+    is refused here.
+    """
     format, place = _format(to), locations.normal(location, os.getcwd())
-    made = shown_by(place, opening=opening).looks().export(location, wanted or Wanted(), format, opening)
+    made = (
+        shown_by(place, opening=opening)
+        .looks()
+        .export(location, wanted or Wanted(), format, opening)
+    )
     if to != STDOUT and relation(locations.normal(to, os.getcwd()), place) in ("same", "inside"):
-        raise PlanError(f"{to} lies inside of what is exported", hint="name a file outside of the checkpoint")
+        raise PlanError(
+            f"{to} lies inside of what is exported", hint="name a file outside of the checkpoint"
+        )
     return made
 
 
@@ -41,7 +52,15 @@ def _format(to: str) -> str:
     suffix = os.path.splitext(to)[1].lower()
     if suffix not in _SUFFIXES:
         raise SpecError(
-            (Complaint("--to", f"{to}: the suffix decides the format, and {suffix or 'none'} is none that is known"),),
+            (
+                Complaint(
+                    "--to",
+                    (
+                        f"{to}: the suffix decides the format, and {suffix or 'none'} is none "
+                        "that is known"
+                    ),
+                ),
+            ),
             hint="name it .parquet, .arrow or .jsonl; - writes JSON lines to stdout",
         )
     return _SUFFIXES[suffix]

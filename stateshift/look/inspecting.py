@@ -1,4 +1,5 @@
-"""Looking into an image, a workflow directory or a single file: what is there, and some of its state, decoded.
+"""Looking into an image, a workflow directory or a single file: what is there, and some of its
+state, decoded.
 
 Who looks at a directory waits for nothing that decodes files: that is imported where it is used.
 """
@@ -41,12 +42,19 @@ def inspect(location: str, opening: Opening = open_patiently) -> Look:
     return Look(survey)
 
 
-def entries(location: str, opening: Opening = open_patiently, limit: int = 20) -> Iterator[ShownEntry]:
-    """The first entries of every store, keys and values by the names of their columns as far as these are known."""
+def entries(
+    location: str, opening: Opening = open_patiently, limit: int = 20
+) -> Iterator[ShownEntry]:
+    """The first entries of every store, keys and values by the names of their columns as far as
+    these are known.
+    """
     engine, storage, survey = found_at(location, opening)
     return engine.looks().entries(storage, survey, limit)
 
 
 def _above(location: str) -> str:
     """Where to look for what is not here."""
-    return f"check the path: stateshift inspect {quote(locations.parent(locations.normal(location, os.getcwd())))}"
+    return (
+        "check the path: stateshift inspect "
+        f"{quote(locations.parent(locations.normal(location, os.getcwd())))}"
+    )

@@ -1,11 +1,13 @@
-"""What earlier rounds have brought over, and may still be counted on: by the journal's evidence, and by what both ends
-list now.
+"""What earlier rounds have brought over, and may still be counted on: by the journal's evidence,
+and by what both ends list now.
 
-    at the target    the very file that a round has left there: nobody has touched it since
-    at the source    the very file that was read; or it is gone, and a commit of that round still stands, so that the
-                     job has tidied it away and not gone back behind it
+    at the target  the very file that a round has left there: nobody has touched it since
+    at the source  the very file that was read; or it is gone, and a commit of that round still
+                   stands, so that the
+                   job has tidied it away and not gone back behind it
 
-What does not meet this counts as not brought: it is copied again where it is needed, and removed where it is not.
+What does not meet this counts as not brought: it is copied again where it is needed, and removed
+where it is not.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class Arrived:
 
 @dataclass
 class Arrivals:
-    """All rounds of one job so far, in their order. A later round counts for more than an earlier one."""
+    """All rounds of one job so far, in their order. A later round counts for more than an
+    earlier one.
+    """
 
     files: dict[tuple[str, str], Arrived] = field(default_factory=dict)
     written: dict[str, set[str]] = field(default_factory=dict)
@@ -50,7 +54,9 @@ class Arrivals:
 
 
 def arrivals(rounds: list[PlanProgress], read: Callable[[PlanProgress], Plan]) -> Arrivals:
-    """By the journal alone. A step that was begun and not finished may have written anything of what it was to."""
+    """By the journal alone. A step that was begun and not finished may have written anything of
+    what it was to.
+    """
     found = Arrivals()
     for progress in rounds:
         for step in read(progress):
@@ -86,26 +92,44 @@ def _add(found: Arrivals, step: BringFiles, progress: PlanProgress) -> None:
     items = {name: item for item, name in step.named}
     for name, _, digest in evidence["files"]:
         item = items[name]
-        found.files[step.source, item.path] = Arrived(step, item, name, digest, evidence["stamps"][name])
+        found.files[step.source, item.path] = Arrived(
+            step, item, name, digest, evidence["stamps"][name]
+        )
     found.chains += step.shards
 
 
 def with_arrivals(facts: Facts, found: Arrivals) -> Facts:
-    """The facts, knowing what is there already; and the target without it, which is then as empty as it was."""
+    """The facts, knowing what is there already; and the target without it, which is then as
+    empty as it was.
+    """
     if not found:
         return facts
-    here = {survey.location: _listed(survey) for survey in (facts.source, *(a for a, _ in facts.data))}
-    there = {survey.location: _listed(survey) for survey in (facts.target, *(b for _, b in facts.data))}
+    here = {
+        survey.location: _listed(survey) for survey in (facts.source, *(a for a, _ in facts.data))
+    }
+    there = {
+        survey.location: _listed(survey) for survey in (facts.target, *(b for _, b in facts.data))
+    }
     as_they_were = {key: one for key, one in found.files.items() if _is_as_it_was(one, there)}
     brought = {
         key: Brought(one.step.source, one.step.target, one.file, one.digest, one.name)
         for key, one in as_they_were.items()
         if _is_ours(one, here)
     }
-    past = tuple(sorted((one.step.target, one.name) for key, one in as_they_were.items() if key not in brought))
+    past = tuple(
+        sorted(
+            (one.step.target, one.name) for key, one in as_they_were.items() if key not in brought
+        )
+    )
     ours = {(one.target, one.name) for one in brought.values()}
-    left = tuple(sorted((place, path) for place, paths in found.written.items() for path in paths
-                        if (place, path) not in ours and path in there.get(place, {})))  # fmt: skip
+    left = tuple(
+        sorted(
+            (place, path)
+            for place, paths in found.written.items()
+            for path in paths
+            if (place, path) not in ours and path in there.get(place, {})
+        )
+    )
     return replace(
         facts,
         target=_without(facts.target, found),
@@ -123,7 +147,9 @@ def _listed(survey: Survey) -> Mapping[str, FileInfo]:
 
 def _is_as_it_was(one: Arrived, there: Listings) -> bool:
     now = there.get(one.step.target, {}).get(one.name)
-    return now is not None and now.stamp != "" and now.stamp == one.stamp and now.size == one.file.size
+    return (
+        now is not None and now.stamp != "" and now.stamp == one.stamp and now.size == one.file.size
+    )
 
 
 def _is_ours(one: Arrived, here: Listings) -> bool:
@@ -132,8 +158,10 @@ def _is_ours(one: Arrived, here: Listings) -> bool:
     if now is not None:
         return now.stamp == one.file.stamp
     anchors = [listed.get(anchor.path) for anchor in one.step.anchors]
-    stand = all(now is not None and now.stamp == was.stamp
-                for now, was in zip(anchors, one.step.anchors, strict=True))  # fmt: skip
+    stand = all(
+        now is not None and now.stamp == was.stamp
+        for now, was in zip(anchors, one.step.anchors, strict=True)
+    )
     return bool(anchors) and stand
 
 
@@ -144,7 +172,14 @@ def _without(survey: Survey, found: Arrivals) -> Survey:
     if len(files) == len(survey.files):
         return survey
     empty = all(file.path.startswith(f"{FOLDER}/") for file in files)
-    return replace(survey, files=files, images=(), findings=(), engine=None, kind="empty" if empty else "foreign")
+    return replace(
+        survey,
+        files=files,
+        images=(),
+        findings=(),
+        engine=None,
+        kind="empty" if empty else "foreign",
+    )
 
 
 def _others(survey: Survey, written: set[str]) -> Iterator[FileInfo]:

@@ -22,7 +22,13 @@ from stateshift.journal import (
 from stateshift.migration.correcting import correct
 from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.foreign import foreign_files
-from stateshift.migration.proposing import Proposal, check_submits, encode_proposal, proposal_of, refuse
+from stateshift.migration.proposing import (
+    Proposal,
+    check_submits,
+    encode_proposal,
+    proposal_of,
+    refuse,
+)
 from stateshift.migration.running import Run
 from stateshift.plan import WHILE_IT_RUNS, Plan
 from stateshift.report import Report, summarize
@@ -35,9 +41,15 @@ def nobody_waits() -> None:
 
 
 def apply(
-    proposal: Proposal, run: str, workdir: Workdir, doors: Doors, begun: Callable[[], None] = nobody_waits
+    proposal: Proposal,
+    run: str,
+    workdir: Workdir,
+    doors: Doors,
+    begun: Callable[[], None] = nobody_waits,
 ) -> Report:
-    """Carry out a proposal as a new run. What is found now must still be what the plans were made from."""
+    """Carry out a proposal as a new run. What is found now must still be what the plans were
+    made from.
+    """
     refuse(proposal.plans)
     jobs = proposal.jobs()
     workdir.create()
@@ -47,26 +59,39 @@ def apply(
             where = quote(str(workdir.path))
             raise JournalError(
                 f"{workdir.path} is the workdir of another run",
-                hint=f"stateshift status {where} tells of it; stateshift apply --workdir takes another place",
+                hint=(
+                    f"stateshift status {where} tells of it; stateshift apply --workdir takes "
+                    "another place"
+                ),
             )
         plain_spec = to_plain_spec(proposal.spec)
         workdir.write("spec.json", plain_spec)
         workdir.write("proposal.json", encode_proposal(proposal))
         names = tuple(job.name for job in jobs)
-        journal.append(RunStarted(doors.clock.now(), run, __version__, plain.fingerprint(plain_spec), names))
+        journal.append(
+            RunStarted(doors.clock.now(), run, __version__, plain.fingerprint(plain_spec), names)
+        )
         begun()
         return Run(proposal, journal, workdir, doors).go()
 
 
 def resume(
-    workdir: Workdir, doors: Doors, corrected: Spec | None = None, begun: Callable[[], None] = nobody_waits
+    workdir: Workdir,
+    doors: Doors,
+    corrected: Spec | None = None,
+    begun: Callable[[], None] = nobody_waits,
 ) -> Report:
-    """Go on where the journal ends, and start jobs as a `corrected` spec says. A finished run has nothing left, and
-    one that goes back starts no job that could be corrected."""
+    """Go on where the journal ends, and start jobs as a `corrected` spec says. A finished run has
+    nothing left, and one that goes back starts no job that could be corrected.
+    """
     workdir.require()
     with workdir.hold():
         journal = Journal(workdir.lines)
-        if corrected is not None and journal.progress.state not in ("finished", "rolled-back", "rolling-back"):
+        if corrected is not None and journal.progress.state not in (
+            "finished",
+            "rolled-back",
+            "rolling-back",
+        ):
             spec = proposal_of(workdir).spec
             for job in corrected.jobs:
                 check_submits(corrected, job)
@@ -89,7 +114,10 @@ def resume(
 
 
 def rollback(
-    workdir: Workdir, doors: Doors, discard_progress: bool = False, begun: Callable[[], None] = nobody_waits
+    workdir: Workdir,
+    doors: Doors,
+    discard_progress: bool = False,
+    begun: Callable[[], None] = nobody_waits,
 ) -> Report:
     """Take a run back: everything it wrote, and nothing else."""
     workdir.require()
@@ -133,8 +161,9 @@ def progress_of(workdir: Workdir) -> Progress:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What `verify WORKDIR` found: the steps whose evidence does not hold, what could not be asked any more, and the
-    epoch that each job's image was brought at."""
+    """What `verify WORKDIR` found: the steps whose evidence does not hold, what could not be asked
+    any more, and the epoch that each job's image was brought at.
+    """
 
     broken: tuple[executor.Broken, ...]
     notes: tuple[str, ...]
@@ -143,31 +172,48 @@ class Verdict:
 
 
 def verify(workdir: Workdir, doors: Doors) -> Verdict:
-    """Ask every step of a run whether its evidence still holds. Once the job has gone on from the image, its files are
-    the job's to change: then only what guards the source and the job itself is asked. What rounds have brought is asked
-    of the move, which keeps it."""
+    """Ask every step of a run whether its evidence still holds. Once the job has gone on from the
+    image, its files are the job's to change: then only what guards the source and the job itself is
+    asked. What rounds have brought is asked of the move, which keeps it.
+    """
     workdir.require()
-    progress = progress_of(workdir)  # never a Journal: opening one would cut the line that a live run is writing
+    progress = progress_of(
+        workdir
+    )  # never a Journal: opening one would cut the line that a live run is writing
     world = world_of(proposal_of(workdir).spec, progress.run, workdir, doors)
     broken: list[executor.Broken] = []
     epochs: dict[str, int | None] = {}
     notes: list[str] = []
     if progress.state != "finished":
-        notes.append(f"the run is {progress.state}: only what it has done so far, and not taken back, was asked")
+        notes.append(
+            f"the run is {progress.state}: only what it has done so far, and not taken "
+            "back, was asked"
+        )
     moved = {adopted.job for adopted in progress.plans if adopted.purpose == "move"}
-    followed = {adopted.job for adopted in progress.plans if adopted.purpose in WHILE_IT_RUNS and not adopted.undone}
-    notes += [f"{job} is followed while it runs: what has been brought of it was not asked"
-              for job in sorted(followed - moved)]  # fmt: skip
+    followed = {
+        adopted.job
+        for adopted in progress.plans
+        if adopted.purpose in WHILE_IT_RUNS and not adopted.undone
+    }
+    notes += [
+        f"{job} is followed while it runs: what has been brought of it was not asked"
+        for job in sorted(followed - moved)
+    ]
     planned: list[tuple[PlanProgress, Plan]] = []
     for adopted in progress.known:
         if adopted.purpose in WHILE_IT_RUNS:
-            continue  # a later round may have replaced it, or the move removed it: that answers for what it has kept
+            # a later round may have replaced it, or the move removed it: that answers for what it
+            # has kept
+            continue
         plan = workdir.read_plan(adopted.plan, adopted.fingerprint)
         planned.append((adopted, plan))
-        gone_on = any(s.phase == "confirm" and s.state == "finished" for s in adopted.steps.values())
+        gone_on = any(
+            s.phase == "confirm" and s.state == "finished" for s in adopted.steps.values()
+        )
         if gone_on:
             notes.append(
-                f"{adopted.job} has gone on from its image since: the image's files were not asked, nor those that the "
+                f"{adopted.job} has gone on from its image since: the image's files were "
+                "not asked, nor those that the "
                 "job wrote there since; the source's fence and the job were"
             )
         kinds = ("FenceSource", "SubmitJob") if gone_on else ()

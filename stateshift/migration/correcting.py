@@ -1,8 +1,10 @@
-"""A run that goes on with a corrected spec: of a job's `submit` alone, since all else has been done by it.
+"""A run that goes on with a corrected spec: of a job's `submit` alone, since all else has been done
+by it.
 
     <workdir>/corrected.json    the corrected spec, which every later command of the run goes by
 
-A plan that was adopted stays as it is: what it says of the start is overridden when the job is started.
+A plan that was adopted stays as it is: what it says of the start is overridden when the job is
+started.
 """
 
 from __future__ import annotations
@@ -29,8 +31,14 @@ def correct(workdir: Workdir, before: Spec, after: Spec) -> None:
         more = f" and {len(different) - _SHOWN_MAX} more" if len(different) > _SHOWN_MAX else ""
         names = ", ".join(different[:_SHOWN_MAX]) + more
         raise SpecError(
-            (Complaint(different[0], f"differs from the spec that the run was begun with (in all: {names})"),),
-            hint='only "submit" of a job can be corrected in a run; for anything else: stateshift rollback WORKDIR, '
+            (
+                Complaint(
+                    different[0],
+                    f"differs from the spec that the run was begun with (in all: {names})",
+                ),
+            ),
+            hint='only "submit" of a job can be corrected in a run; for anything else: '
+            "stateshift rollback WORKDIR, "
             "and apply the new spec",
         )
     workdir.write(FILE, to_plain_spec(after))
@@ -47,7 +55,9 @@ def corrections(workdir: Workdir, spec: Spec) -> dict[str, Correction]:
         if now.submit is not None and now.submit != job.submit:
             before = job.submit or SubmitSpec()
             how = now.submit
-            found[job.name] = Correction(before.options, how.options, how.environment, how.seconds_max)
+            found[job.name] = Correction(
+                before.options, how.options, how.environment, how.seconds_max
+            )
     return found
 
 

@@ -1,4 +1,6 @@
-"""How the outside is reached: the adapters of storages and clusters are opened here, and nowhere above."""
+"""How the outside is reached: the adapters of storages and clusters are opened here, and nowhere
+above.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,19 @@ if TYPE_CHECKING:
     from stateshift.fleet.mustering import OpenFleet
 
 
-# Of these brokers and topics: partition -> (first offset, the one after the last); nothing for a topic not there.
+# Of these brokers and topics: partition -> (first offset, the one after the last); nothing for a
+# topic not there.
 AskTopics = Callable[[KafkaSpec, Sequence[str]], Mapping[str, Mapping[int, tuple[int, int]]]]
 # The records around these offsets, at brokers that a file of properties says how to reach.
 AskRecords = Callable[
-    [str, str | None, Mapping[str, Mapping[int, int]]], Mapping[str, Mapping[int, tuple[Record, ...]]]
+    [str, str | None, Mapping[str, Mapping[int, int]]],
+    Mapping[str, Mapping[int, tuple[Record, ...]]],
 ]
 
 
-def ask_kafka(spec: KafkaSpec, topics: Sequence[str]) -> Mapping[str, Mapping[int, tuple[int, int]]]:
+def ask_kafka(
+    spec: KafkaSpec, topics: Sequence[str]
+) -> Mapping[str, Mapping[int, tuple[int, int]]]:
     """The brokers themselves. Their client is not imported before."""
     from stateshift.brokers.kafka import spans
 
@@ -60,7 +66,9 @@ def open_fleet(master: str, log: Path, meter: Meter, stop: threading.Event) -> C
 
 @dataclass(frozen=True)
 class Doors:
-    """How the outside is reached. Tests put in-memory twins here; nothing else has to be patched."""
+    """How the outside is reached. Tests put in-memory twins here; nothing else has to be
+    patched.
+    """
 
     open_storage: Callable[[str], Storage]
     open_cluster: Callable[[ClusterSpec, Workdir], Cluster]
@@ -75,16 +83,28 @@ class Doors:
 
 
 def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
-    """The world as it is: storages by their URL, retried where an error may pass; clusters by their kind."""
+    """The world as it is: storages by their URL, retried where an error may pass; clusters by
+    their kind.
+    """
     interrupt, watched = stop or threading.Event(), meter or Unwatched()
 
     def cluster(spec: ClusterSpec, workdir: Workdir) -> Cluster:
-        from stateshift.clusters.opening import open_cluster  # where there is no cluster, nobody waits for one
+        from stateshift.clusters.opening import (
+            open_cluster,
+        )  # where there is no cluster, nobody waits for one
 
-        return open_cluster(spec, str(workdir.path), open_storage=open_patiently, say=watched.say, interrupt=interrupt)
+        return open_cluster(
+            spec,
+            str(workdir.path),
+            open_storage=open_patiently,
+            say=watched.say,
+            interrupt=interrupt,
+        )
 
     host = socket.gethostname()
-    return Doors(open_patiently, cluster, SystemClock(), watched, interrupt, host, ask_records=read_kafka)
+    return Doors(
+        open_patiently, cluster, SystemClock(), watched, interrupt, host, ask_records=read_kafka
+    )
 
 
 def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
@@ -92,7 +112,9 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
     storages: dict[str, Storage] = {}
     clusters: dict[str, Cluster] = {}
     opening = threading.Lock()
-    pace = Pace(doors.clock, spec.bytes_per_second, spec.operations_per_second)  # it may be throttled at any time
+    pace = Pace(
+        doors.clock, spec.bytes_per_second, spec.operations_per_second
+    )  # it may be throttled at any time
 
     def storage(location: str) -> Storage:
         with opening:

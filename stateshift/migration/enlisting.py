@@ -1,5 +1,6 @@
-"""A fleet for a run, where one is asked for: mustered before anything is begun, so that no job is stopped for a fleet
-that does not come; and let go however the run ends."""
+"""A fleet for a run, where one is asked for: mustered before anything is begun, so that no job is
+stopped for a fleet that does not come; and let go however the run ends.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ LOG = "fleet.log"
 
 @contextmanager
 def enlisted(doors: Doors, master: str | None, spec: Spec, workdir: Workdir) -> Iterator[Doors]:
-    """The doors with a fleet behind them for as long as this lasts; as they are where no master is named."""
+    """The doors with a fleet behind them for as long as this lasts; as they are where no master
+    is named.
+    """
     if master is None:
         yield doors
         return
@@ -40,7 +43,11 @@ def _telling(workdir: Workdir) -> Iterator[None]:
     try:
         yield
     except StateshiftError as error:
-        again = f"stateshift resume {quote(str(workdir.path))}" if workdir.exists else "the same command again"
+        again = (
+            f"stateshift resume {quote(str(workdir.path))}"
+            if workdir.exists
+            else "the same command again"
+        )
         if isinstance(error, Interrupted):
             error.hint = again
         elif error.hint is not None:
@@ -57,7 +64,12 @@ def places_of(spec: Spec) -> list[str]:
             job.source,
             job.destination,
             *job.merge_locations,
-            *(at for change in job.transform if change["kind"] == "merge" for at in change["locations"]),
+            *(
+                at
+                for change in job.transform
+                if change["kind"] == "merge"
+                for at in change["locations"]
+            ),
             *(end for data in job.data if data.copy for end in (data.source, data.target)),
         )
     )

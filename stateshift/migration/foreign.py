@@ -1,8 +1,10 @@
-"""What lies at a run's target and was written by somebody else: a commit, an offset log or a file of the state.
+"""What lies at a run's target and was written by somebody else: a commit, an offset log or a file
+of the state.
 
-A target is empty when a run begins, so that all that is there is the run's, or somebody's. A job that goes on from the
-image writes there as well: where the run itself has started one, nothing is asked; where its image is a later one and
-a job could restart from that, a job was started by hand, and that is said. Everything else does not hold.
+A target is empty when a run begins, so that all that is there is the run's, or somebody's. A job
+that goes on from the image writes there as well: where the run itself has started one, nothing is
+asked; where its image is a later one and a job could restart from that, a job was started by hand,
+and that is said. Everything else does not hold.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ def foreign_files(planned: Sequence[Planned], world: World) -> Foreign:
         if own:
             epochs = ", ".join(str(image.epoch) for image in gone_on)
             notes.append(
-                f"{adopted.job} has gone on to {epochs} since, started by somebody else: its {len(own)} "
+                f"{adopted.job} has gone on to {epochs} since, started by somebody else: "
+                f"its {len(own)} "
                 "files there were not asked, only what the run wrote"
             )
         broken += _named(adopted.plan, sorted(strange - own))
@@ -61,7 +64,9 @@ def foreign_files(planned: Sequence[Planned], world: World) -> Foreign:
 
 
 def _is_asked(adopted: PlanProgress, plan: Plan) -> bool:
-    """Whether nobody but the run had a reason to write at the plan's target: it published there, and started no job."""
+    """Whether nobody but the run had a reason to write at the plan's target: it published there,
+    and started no job.
+    """
     if adopted.finished_at is None or adopted.undone or plan.target == plan.source:
         return False
     if plan.purpose != "move":
@@ -86,15 +91,22 @@ def _written(planned: Iterable[Planned]) -> Iterator[str]:
 
 
 def _is_beside(path: str) -> bool:
-    """What we leave beside an image, and hidden files: checksums of a file system's, leftovers of writers."""
+    """What we leave beside an image, and hidden files: checksums of a file system's, leftovers
+    of writers.
+    """
     name = path.rpartition("/")[2]
     return path.startswith(f"{FOLDER}/") or name.startswith(".") or name.endswith(LOCK_SUFFIX)
 
 
 def _has_gone_on(image: Image, strange: set[str]) -> bool:
-    """Whether the image that a job would restart from is one that the run has not brought, and whole. What makes an
-    image visible is the last of what is read first."""
-    return image.epoch in image.epochs and image.first_read[-1:] != () and image.first_read[-1] in strange
+    """Whether the image that a job would restart from is one that the run has not brought, and
+    whole. What makes an image visible is the last of what is read first.
+    """
+    return (
+        image.epoch in image.epochs
+        and image.first_read[-1:] != ()
+        and image.first_read[-1] in strange
+    )
 
 
 def _is_inside(path: str, image: Image) -> bool:

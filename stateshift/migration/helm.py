@@ -1,7 +1,8 @@
 """How a run at work heeds what is asked of it from outside, and tells what it is at.
 
-`look` is called between any two writes, by every thread of the run; it reads the wishes a few times a second. A pause
-is waited for right there, and only while the job runs: once it has been stopped, nothing keeps it down longer.
+`look` is called between any two writes, by every thread of the run; it reads the wishes a few times
+a second. A pause is waited for right there, and only while the job runs: once it has been stopped,
+nothing keeps it down longer.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ class Helm:
     """`pace` is what all storages of the run keep to; `stop` ends it."""
 
     def __init__(
-        self, telling: Telling, journal: Journal, spec: Spec, clock: Clock, pace: Limits | None, stop: threading.Event
+        self,
+        telling: Telling,
+        journal: Journal,
+        spec: Spec,
+        clock: Clock,
+        pace: Limits | None,
+        stop: threading.Event,
     ) -> None:
         self.steering, self._telling = telling.steering, telling
         self._journal, self._clock, self._stop = journal, clock, stop
@@ -45,12 +52,19 @@ class Helm:
 
     def look(self) -> None:
         """Heed what is asked for now; return when the run may go on."""
-        while self._looked_again() and self.may_pause and self.wishes.paused and not self._stop.is_set():
+        while (
+            self._looked_again()
+            and self.may_pause
+            and self.wishes.paused
+            and not self._stop.is_set()
+        ):
             self._clock.sleep(SECONDS_BETWEEN_LOOKS)
             self._looked = float("-inf")
 
     def _looked_again(self) -> bool:
-        """Whether there is something to heed. One thread reads, the others go by what it has read."""
+        """Whether there is something to heed. One thread reads, the others go by what it has
+        read.
+        """
         with self._lock:
             now = self._clock.now()
             if now - self._looked >= SECONDS_BETWEEN_LOOKS or now < self._looked:
@@ -60,7 +74,9 @@ class Helm:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """A step that waits for a cluster looks at nothing else: whoever asks the run to end is heard all the same."""
+        """A step that waits for a cluster looks at nothing else: whoever asks the run to end is
+        heard all the same.
+        """
         over = threading.Event()
 
         def listen() -> None:
@@ -120,8 +136,17 @@ class Telling:
     def phase(self, job: str, name: str, files: int, bytes: int) -> None:
         self._inner.phase(job, name, files, bytes)
         now = self._clock.now()
-        self._change(True, job=job, phase=name, began=now, files=files, bytes=bytes, files_done=0, bytes_done=0,
-                     waiting="")  # fmt: skip
+        self._change(
+            True,
+            job=job,
+            phase=name,
+            began=now,
+            files=files,
+            bytes=bytes,
+            files_done=0,
+            bytes_done=0,
+            waiting="",
+        )
 
     def step(self, name: str, description: str) -> None:
         self._inner.step(name, description)
@@ -160,7 +185,10 @@ class Telling:
         with self._lock:
             now, live = self._clock.now(), self._live
             self._live = replace(
-                live, at=now, files_done=live.files_done + more[0], bytes_done=live.bytes_done + more[1]
+                live,
+                at=now,
+                files_done=live.files_done + more[0],
+                bytes_done=live.bytes_done + more[1],
             )
             self._live = replace(self._live, **values)  # type: ignore[arg-type]
             if at_once or now - self._told >= SECONDS_BETWEEN_WORDS or now < self._told:

@@ -1,10 +1,12 @@
 """The deep look: what a move is made from is read to its end while the job still runs.
 
-A survey goes by names, sizes and a few heads. Damage inside a file would come to light only in a copy or a comparison,
-with the job down. Here every byte that a restart needs is read before anything is stopped, locked or fenced.
+A survey goes by names, sizes and a few heads. Damage inside a file would come to light only in a
+copy or a comparison, with the job down. Here every byte that a restart needs is read before
+anything is stopped, locked or fenced.
 
-A job that runs writes on and tidies up meanwhile. What is damaged in a committed epoch stays damaged: only what every
-one of a few looks finds counts, and what vanishes between two of them does not.
+A job that runs writes on and tidies up meanwhile. What is damaged in a committed epoch stays
+damaged: only what every one of a few looks finds counts, and what vanishes between two of them does
+not.
 """
 
 from __future__ import annotations
@@ -47,8 +49,12 @@ def damages(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir) -> tuple[F
     return tuple(found)
 
 
-def _without_what_stays(kind: Engine, job: JobSpec, number: int, look: Look) -> tuple[Storage, Survey]:
-    """Damage in an operator that the spec leaves behind goes nowhere: it is no reason to refuse the rest."""
+def _without_what_stays(
+    kind: Engine, job: JobSpec, number: int, look: Look
+) -> tuple[Storage, Survey]:
+    """Damage in an operator that the spec leaves behind goes nowhere: it is no reason to refuse
+    the rest.
+    """
     storage, survey = look()
     images = tuple(kind.taken(job, number, image) for image in survey.images)
     return storage, replace(survey, images=images)
@@ -61,7 +67,9 @@ def refuse_damaged(spec: Spec, jobs: Iterable[JobSpec], doors: Doors, workdir: W
         found = damages(spec, job, doors, workdir)
         if found:
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            way_out = "`stateshift verify --deep` tells of all of it and what a job could restart from"
+            way_out = (
+                "`stateshift verify --deep` tells of all of it and what a job could restart from"
+            )
             skip = 'to move it as it is: "verify": {"source": "names"}'
             raise PlanError(
                 f"{job.name} cannot restart from its source: {found[0].message}{more}",
@@ -70,12 +78,15 @@ def refuse_damaged(spec: Spec, jobs: Iterable[JobSpec], doors: Doors, workdir: W
 
 
 def _each_source_once(jobs: Iterable[JobSpec]) -> Iterator[JobSpec]:
-    """Those whose source is to be looked into. What jobs divide among them is read for the first, but operators that
-    only another one takes along."""
+    """Those whose source is to be looked into. What jobs divide among them is read for the first,
+    but operators that only another one takes along.
+    """
     seen: set[tuple[object, ...]] = set()
     for job in jobs:
         images = (job.source, *job.merge_locations, *other_images(job))
-        drops = json.dumps([change for change in job.transform if change["kind"] == "drop"], sort_keys=True)
+        drops = json.dumps(
+            [change for change in job.transform if change["kind"] == "drop"], sort_keys=True
+        )
         own = (images, tuple(operator.name for operator in job.operators), drops)
         if job.verify_source == "deep" and own not in seen:
             seen.add(own)
@@ -93,7 +104,9 @@ def _lasting(kind: Engine, look: Look, job: JobSpec, doors: Doors) -> list[Findi
         try:
             now = _seen(kind, look, doors)
         except MissingFile:
-            continue  # the job has tidied up while we read: a file that is needed is missed by the next survey
+            # the job has tidied up while we read: a file that is needed is missed by the next
+            # survey
+            continue
         found = now if found is None else [finding for finding in found if finding in now]
         if not found:
             return []
@@ -102,7 +115,11 @@ def _lasting(kind: Engine, look: Look, job: JobSpec, doors: Doors) -> list[Findi
 
 def _seen(kind: Engine, look: Look, doors: Doors) -> list[Finding]:
     storage, survey = look()
-    return [finding for image in survey.images for finding in _inside(kind, storage, survey, image, doors)]
+    return [
+        finding
+        for image in survey.images
+        for finding in _inside(kind, storage, survey, image, doors)
+    ]
 
 
 def _inside(

@@ -1,10 +1,13 @@
-"""What is asked beside the surveys before anything moves: space, permission, what the brokers still have. It reads.
+"""What is asked beside the surveys before anything moves: space, permission, what the brokers still
+have. It reads.
 
-    source, merges   may the fence's files be made there? (the folders that the engine looks into first)
-    target           is there space, may we write there, and beside it, where the lock goes?
-    data             the same, where it is copied
-    topics           the span of each partition that the checkpoint has an offset of, and the records around that;
-                     the same records at the brokers that the job has read so far
+    source, merges  may the fence's files be made there? (the folders that the engine looks into
+                    first)
+    target          is there space, may we write there, and beside it, where the lock goes?
+    data            the same, where it is copied
+    topics          the span of each partition that the checkpoint has an offset of, and the records
+                    around that;
+                    the same records at the brokers that the job has read so far
 
 Nothing of it is in a plan's fingerprint: space comes and goes, and topics grow.
 """
@@ -29,14 +32,18 @@ def asked(spec: Spec, job: JobSpec, facts: Facts, doors: Doors) -> Facts:
         return facts
     stays = job.target is None
     fenced = spec.engine == "spark" and job.moves and (not stays or bool(job.transform))
-    source = _asked(facts.source, doors, _first_looked_into(facts.source)) if fenced else facts.source
+    source = (
+        _asked(facts.source, doors, _first_looked_into(facts.source)) if fenced else facts.source
+    )
     if stays:
         source = _asked(_beside(source, doors), doors, ())
     return replace(
         facts,
         source=source,
         target=source if stays else _asked(_beside(facts.target, doors), doors, ("",)),
-        merges=tuple(_asked(merge, doors, ("", *_first_looked_into(merge))) for merge in facts.merges),
+        merges=tuple(
+            _asked(merge, doors, ("", *_first_looked_into(merge))) for merge in facts.merges
+        ),
         data=tuple(
             (here, _asked(there, doors, ("",)) if data.copy else there)
             for data, (here, there) in zip(job.data, facts.data, strict=True)
@@ -49,9 +56,10 @@ def _asked(survey: Survey, doors: Doors, folders: tuple[str, ...]) -> Survey:
     """Its room, and which of these folders in it may not be written to."""
     storage = doors.open_storage(survey.location)
     told = {folder: storage.writable(folder) for folder in folders}
-    return _told(replace(survey, room=survey.room or storage.room()), {
-        locations.join(survey.location, folder): answer for folder, answer in told.items()
-    })  # fmt: skip
+    return _told(
+        replace(survey, room=survey.room or storage.room()),
+        {locations.join(survey.location, folder): answer for folder, answer in told.items()},
+    )
 
 
 def _beside(survey: Survey, doors: Doors) -> Survey:
@@ -88,11 +96,15 @@ def _topics(job: JobSpec, facts: Facts, doors: Doors) -> Topics | None:
     topics = _with_records(topics, kafka.properties, wanted, doors.ask_records)
     if kafka.source_bootstrap_servers is None:
         return topics
-    source = _with_records(Topics(kafka.source_bootstrap_servers), kafka.source_properties, wanted, doors.ask_records)
+    source = _with_records(
+        Topics(kafka.source_bootstrap_servers), kafka.source_properties, wanted, doors.ask_records
+    )
     return replace(topics, source=source)
 
 
-def _with_records(topics: Topics, properties: str | None, wanted: Offsets, ask: AskRecords) -> Topics:
+def _with_records(
+    topics: Topics, properties: str | None, wanted: Offsets, ask: AskRecords
+) -> Topics:
     """The records around the job's offsets, or why they were not to be had."""
     try:
         return replace(topics, records=ask(topics.brokers, properties, wanted))

@@ -1,4 +1,6 @@
-"""Before anything happens: what is there is gathered, and what would be done is proposed. Reads only."""
+"""Before anything happens: what is there is gathered, and what would be done is proposed. Reads
+only.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ class Proposal:
 
     @property
     def fingerprint(self) -> str:
-        return plain.fingerprint([to_plain_spec(self.spec), [plan.fingerprint for plan in self.plans]])
+        return plain.fingerprint(
+            [to_plain_spec(self.spec), [plan.fingerprint for plan in self.plans]]
+        )
 
     @property
     def refusals(self) -> tuple[Finding, ...]:
@@ -60,8 +64,10 @@ class Proposal:
         wanted = jobs_of(self.spec, only or planned)
         without = [job.name for job in wanted if job.name not in planned]
         if without:
-            raise PlanError(f"nothing was planned for {', '.join(map(repr, without))}",
-                            hint="plan again: without --job, or with every one that is to move")  # fmt: skip
+            raise PlanError(
+                f"nothing was planned for {', '.join(map(repr, without))}",
+                hint="plan again: without --job, or with every one that is to move",
+            )
         return wanted
 
     def of_jobs(self, only: Collection[str]) -> Proposal:
@@ -86,7 +92,8 @@ def decode_proposal(value: Any) -> Proposal:
         raise PlanError("not a saved plan", hint="make one: stateshift plan SPEC -o FILE")
     if value["stateshift_plan"] != PLAN_VERSION:
         raise PlanError(
-            f"the plan was made by another version of stateshift ({value.get('stateshift', 'unknown')}; "
+            "the plan was made by another version of stateshift "
+            f"({value.get('stateshift', 'unknown')}; "
             f"this is {__version__})",
             hint="make it again: stateshift plan SPEC -o FILE",
         )
@@ -104,12 +111,19 @@ def decode_proposal(value: Any) -> Proposal:
 
 
 def gather(
-    spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bool = False, arrived: Arrivals | None = None,
+    spec: Spec,
+    job: JobSpec,
+    doors: Doors,
+    workdir: Workdir,
+    probing: bool = False,
+    arrived: Arrivals | None = None,
     before: Facts | None = None,
-) -> Facts:  # fmt: skip
-    """All the reading there is before a plan exists. `probing` is for a plan that is shown: how fast its storages are,
-    and what is asked of them before anything moves (`preflight`). `arrived` is what rounds have left
-    at the target already; what clusters said `before` is not asked of them again."""
+) -> Facts:
+    """All the reading there is before a plan exists. `probing` is for a plan that is shown: how
+    fast its storages are, and what is asked of them before anything moves (`preflight`). `arrived`
+    is what rounds have left at the target already; what clusters said `before` is not asked of them
+    again.
+    """
     kind = engine(spec.engine)
     check_submits(spec, job)
     with _asking(job, doors) as ask:
@@ -117,14 +131,30 @@ def gather(
         target = ask(lambda: _survey(spec, job.target or job.source, doors)) if job.target else None
         merges = [ask(partial(_survey, spec, location, doors)) for location in job.merge_locations]
         data = [
-            (ask(partial(_data, kind, d.source, doors, True)), ask(partial(_data, kind, d.target, doors, d.copy)))
+            (
+                ask(partial(_data, kind, d.source, doors, True)),
+                ask(partial(_data, kind, d.target, doors, d.copy)),
+            )
             for d in job.data
         ]
-        others = [ask(partial(_survey, spec, location, doors, job.transform)) for location in other_images(job)]
-        here = ask(lambda: before.source_cluster if before is not None else
-                   _cluster_facts(spec, job.source_cluster, job, doors, workdir, running=True))  # fmt: skip
-        there = ask(lambda: before.target_cluster if before is not None else
-                    _cluster_facts(spec, job.target_cluster, job, doors, workdir, running=False))  # fmt: skip
+        others = [
+            ask(partial(_survey, spec, location, doors, job.transform))
+            for location in other_images(job)
+        ]
+        here = ask(
+            lambda: (
+                before.source_cluster
+                if before is not None
+                else _cluster_facts(spec, job.source_cluster, job, doors, workdir, running=True)
+            )
+        )
+        there = ask(
+            lambda: (
+                before.target_cluster
+                if before is not None
+                else _cluster_facts(spec, job.target_cluster, job, doors, workdir, running=False)
+            )
+        )
         source, found = source_of()
         survey = kind.own_part(spec, job, _surveyed(found, source))
         facts = Facts(
@@ -145,11 +175,14 @@ def gather(
 
 
 def _sink(kind: Engine, job: JobSpec, survey: Survey, doors: Doors) -> SinkFacts | None:
-    """Read what the sink that the spec names has of the queries of this image. What it is not asked for by a rewind
-    ends with the image's own last batch."""
+    """Read what the sink that the spec names has of the queries of this image. What it is not asked
+    for by a rewind ends with the image's own last batch.
+    """
     if job.sink is None or kind.sink is None:
         return None
-    queries = {image.identity: image.epoch or 0 for image in survey.images if image.identity is not None}
+    queries = {
+        image.identity: image.epoch or 0 for image in survey.images if image.identity is not None
+    }
     return kind.sink(job.sink, doors.open_storage, queries)
 
 
@@ -161,8 +194,9 @@ class Ask(Protocol):
 
 @contextmanager
 def _asking(job: JobSpec, doors: Doors) -> Iterator[Ask]:
-    """All at once where each is mostly waited for, since the job may be down meanwhile; else each when its answer is
-    wanted, in the order in which these are."""
+    """All at once where each is mostly waited for, since the job may be down meanwhile; else each
+    when its answer is wanted, in the order in which these are.
+    """
     if doors.open_storage(job.source).traits.at_once <= 1:
         yield lambda question: question
         return
@@ -183,10 +217,13 @@ def check_submits(spec: Spec, job: JobSpec) -> None:
             check_submit(spec.cluster(cluster), submit.options, f"/jobs/{number}/{key}", connection)
 
 
-def _source(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Workdir) -> tuple[Storage, Survey]:
-    """What is there; of images that are still to be taken, nothing is. A job that is followed while it runs is looked
-    at where its last checkpoint is. One that runs tidies up while we look: what is really missing is missing the next
-    time, too."""
+def _source(
+    spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Workdir
+) -> tuple[Storage, Survey]:
+    """What is there; of images that are still to be taken, nothing is. A job that is followed while
+    it runs is looked at where its last checkpoint is. One that runs tidies up while we look: what
+    is really missing is missing the next time, too.
+    """
     for _ in range(LOOKS if job.source_cluster is not None or not job.moves else 0):
         with suppress(MissingFile):
             storage, survey = source_now(spec, kind, job, doors, workdir)
@@ -198,10 +235,14 @@ def _source(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Workd
     except MissingFile:
         if not job.takes_savepoints:
             raise
-        return _nothing_yet(job, doors)  # each checkpoint is gone by the time it is read: the next look, or the end
+        return _nothing_yet(
+            job, doors
+        )  # each checkpoint is gone by the time it is read: the next look, or the end
 
 
-def source_now(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Workdir) -> tuple[Storage, Survey]:
+def source_now(
+    spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Workdir
+) -> tuple[Storage, Survey]:
     location: str | None = job.source
     if job.takes_savepoints:
         location = _last_checkpoint(spec, job, doors, workdir) if job.mode == "warm" else None
@@ -209,7 +250,10 @@ def source_now(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Wo
         return _nothing_yet(job, doors)
     storage, survey = kind.survey(location, doors.open_storage, changes=job.transform)
     if job.takes_savepoints and survey.engine is None:
-        raise MissingFile(f"the checkpoint at {location} is gone: a newer one has been completed", location=location)
+        raise MissingFile(
+            f"the checkpoint at {location} is gone: a newer one has been completed",
+            location=location,
+        )
     return storage, survey
 
 
@@ -226,9 +270,12 @@ def _last_checkpoint(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir) -
     return ask(job.flink.job_ids[0]) if ask is not None else None
 
 
-def propose(spec: Spec, doors: Doors, workdir: Workdir, only: Collection[str] = (), deep: bool = False) -> Proposal:
-    """The plans of the spec's jobs, with estimates. Reads, and changes nothing. `deep`: to the end of all that a
-    restart needs."""
+def propose(
+    spec: Spec, doors: Doors, workdir: Workdir, only: Collection[str] = (), deep: bool = False
+) -> Proposal:
+    """The plans of the spec's jobs, with estimates. Reads, and changes nothing. `deep`: to the end
+    of all that a restart needs.
+    """
     plans = []
     throttle = (spec.bytes_per_second, spec.operations_per_second)
     for job in jobs_of(spec, only):
@@ -259,19 +306,26 @@ def proposal_of(workdir: Workdir) -> Proposal:
         return decode_proposal(value)
     except PlanError as error:
         same = made_by in (None, __version__)
-        again = "restore it from a copy" if same else f"pip install stateshift=={made_by}, then the same command again"
+        again = (
+            "restore it from a copy"
+            if same
+            else f"pip install stateshift=={made_by}, then the same command again"
+        )
         where = f"{workdir.path / 'proposal.json'}: {error.fact}"
         raise JournalError(where, hint=again) from error
 
 
 def jobs_of(spec: Spec, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
-    """The jobs to work on, in the order in which they move: all, or those that are named (IS-3), with all that moves
-    together among them."""
+    """The jobs to work on, in the order in which they move: all, or those that are named (IS-3),
+    with all that moves together among them.
+    """
     names = [job.name for job in spec.jobs]
     unknown = next((name for name in only if name not in names), None)
     if unknown is not None:
-        raise SpecError((Complaint("--job", f"the spec has no job {unknown!r}{nearest(unknown, names)}"),),
-                        hint=f"--job takes one of: {', '.join(sorted(names))}")  # fmt: skip
+        raise SpecError(
+            (Complaint("--job", f"the spec has no job {unknown!r}{nearest(unknown, names)}"),),
+            hint=f"--job takes one of: {', '.join(sorted(names))}",
+        )
     jobs = tuple(job for wave in waves(spec) for job in wave if not only or job.name in only)
     if only:
         _refuse_parts(spec, jobs)
@@ -284,22 +338,36 @@ def _refuse_parts(spec: Spec, jobs: Sequence[JobSpec]) -> None:
     for job in jobs:
         left = [other.name for other in sharing(spec, job) if other.name not in only]
         if left:
-            raise PlanError(f"{job.name!r} shares its source with {left[0]!r}: they move together", hint=hint)
+            raise PlanError(
+                f"{job.name!r} shares its source with {left[0]!r}: they move together", hint=hint
+            )
     for cut in cuts_of(spec):
-        here, left = [name for name in cut.jobs if name in only], [name for name in cut.jobs if name not in only]
+        here, left = (
+            [name for name in cut.jobs if name in only],
+            [name for name in cut.jobs if name not in only],
+        )
         if here and left:
             told = ", ".join(map(repr, left))
-            raise PlanError(f"{here[0]!r} is stopped at one cut with {told}: by the spec's dataflow they move together",
-                            hint=hint)  # fmt: skip
+            raise PlanError(
+                (
+                    f"{here[0]!r} is stopped at one cut with {told}: by the spec's dataflow "
+                    "they move together"
+                ),
+                hint=hint,
+            )
 
 
 def other_images(job: JobSpec) -> tuple[str, ...]:
     """Images whose state is added to the job's."""
     savepoints = job.flink.existing_savepoints[1:] if job.flink is not None else ()
-    return savepoints + tuple(at for change in job.transform if change["kind"] == "merge" for at in change["locations"])
+    return savepoints + tuple(
+        at for change in job.transform if change["kind"] == "merge" for at in change["locations"]
+    )
 
 
-def _survey(spec: Spec, location: str, doors: Doors, changes: Sequence[Mapping[str, Any]] = ()) -> Survey:
+def _survey(
+    spec: Spec, location: str, doors: Doors, changes: Sequence[Mapping[str, Any]] = ()
+) -> Survey:
     """A place beside the job's own; what is to be gone back to is the job's own batch."""
     asked = [change for change in changes if change["kind"] != "rewind"]
     storage, found = engine(spec.engine).survey(location, doors.open_storage, changes=asked)
@@ -309,16 +377,22 @@ def _survey(spec: Spec, location: str, doors: Doors, changes: Sequence[Mapping[s
 def _surveyed(survey: Survey, storage: Storage) -> Survey:
     traits = storage.traits
     told = {"renames": traits.renames, "keeps_times": traits.keeps_times, "owners": traits.owners}
-    told["renames_sooner"] = traits.renames_once and traits.at_once > 1  # than anything new is there
+    told["renames_sooner"] = (
+        traits.renames_once and traits.at_once > 1
+    )  # than anything new is there
     return replace(survey, traits=told, real=real_location(survey.location))
 
 
 def _data(kind: Engine, location: str, doors: Doors, ours: bool) -> Survey:
-    """A place the job reads or writes: its files; and, where somebody else brought them there, whether they know."""
+    """A place the job reads or writes: its files; and, where somebody else brought them there,
+    whether they know.
+    """
     storage = doors.open_storage(location)
     files = tuple(sorted(storage.list()))
     findings = () if ours else kind.misplaced(storage, files)
-    return _surveyed(Survey(storage.location, None, "data" if files else "empty", files, (), findings), storage)
+    return _surveyed(
+        Survey(storage.location, None, "data" if files else "empty", files, (), findings), storage
+    )
 
 
 def _cluster_facts(
@@ -329,16 +403,30 @@ def _cluster_facts(
     cluster = doors.open_cluster(spec.cluster(name), workdir)
     if not running:
         found, host = _findings_of_target(cluster), cluster.host(job.connection)
-        here = doors.open_cluster(spec.cluster(job.source_cluster), workdir) if job.source_cluster else None
+        here = (
+            doors.open_cluster(spec.cluster(job.source_cluster), workdir)
+            if job.source_cluster
+            else None
+        )
         found += running_jobs.findings_of_target(cluster, job, here)
         reaches = cluster.reaches(job.destination)
-        return ClusterFacts(name, cluster.kind, cluster.version(), "unknown", None, found, host, reaches)
-    ids = {"job_ids": list(job.flink.job_ids)} if job.flink is not None and job.flink.job_ids else {}
+        return ClusterFacts(
+            name, cluster.kind, cluster.version(), "unknown", None, found, host, reaches
+        )
+    ids = (
+        {"job_ids": list(job.flink.job_ids)} if job.flink is not None and job.flink.job_ids else {}
+    )
     request = StopRequest(job.name, job.source, job.stop.get("tag"), options={**job.stop, **ids})
     status = cluster.find_source(request)
     found = _findings_of_source(spec.cluster(name), job, status)
-    if status.state is JobState.UNKNOWN and STOPPED in job.waive and _cannot_stop_unseen(spec.cluster(name)):
-        status = replace(status, state=JobState.ABSENT)  # somebody has looked, and says that it is stopped
+    if (
+        status.state is JobState.UNKNOWN
+        and STOPPED in job.waive
+        and _cannot_stop_unseen(spec.cluster(name))
+    ):
+        status = replace(
+            status, state=JobState.ABSENT
+        )  # somebody has looked, and says that it is stopped
     if job.mode == "warm" and job.takes_savepoints:
         found += _findings_of_checkpoints(cluster, job)
     savable = running_jobs.savable_jobs(cluster, job)
@@ -353,28 +441,46 @@ def _findings_of_target(cluster: Cluster) -> tuple[Finding, ...]:
     if status.state in (JobState.ABSENT, JobState.UNKNOWN):
         return ()
     message = f"{cluster.name} says that a job nobody has submitted is {status.state}"
-    return (Finding("refuse", message, hint="its `find` has to answer for the tag it is asked for: $STATESHIFT_TAG"),)
+    return (
+        Finding(
+            "refuse",
+            message,
+            hint="its `find` has to answer for the tag it is asked for: $STATESHIFT_TAG",
+        ),
+    )
 
 
 def _cannot_stop_unseen(cluster: ClusterSpec) -> bool:
-    """Whether it stops what it sees, and nothing else: people and commands are asked to stop a job that is unknown."""
+    """Whether it stops what it sees, and nothing else: people and commands are asked to stop a
+    job that is unknown.
+    """
     return cluster.kind not in ("manual", "command")
 
 
-def _findings_of_source(cluster: ClusterSpec, job: JobSpec, status: JobStatus) -> tuple[Finding, ...]:
-    """A running job that cannot be stopped is better known before than after; one that nobody sees may run all the
-    same, and would be fenced off while it does."""
+def _findings_of_source(
+    cluster: ClusterSpec, job: JobSpec, status: JobStatus
+) -> tuple[Finding, ...]:
+    """A running job that cannot be stopped is better known before than after; one that nobody sees
+    may run all the same, and would be fenced off while it does.
+    """
     if job.moves and status.state is JobState.UNKNOWN and _cannot_stop_unseen(cluster):
         message = f"{cluster.name} cannot tell whether {job.name} runs: {status.detail}"
         hint = (
-            'say in `stop` which job it is; or make the source a cluster of kind "command" that finds and stops it '
+            'say in `stop` which job it is; or make the source a cluster of kind "command" '
+            "that finds and stops it "
             f'(such as `yarn application`); or, where it is stopped, "waive": ["{STOPPED}"]'
         )
         return (Finding("refuse", message, STOPPED, hint),)
     needed = status.state.alive or status.state is JobState.UNKNOWN
     if cluster.kind == "command" and needed and not cluster.options.get("stop"):
-        message = f"{cluster.name} has no command to stop the job with, and the job is {status.state}"
-        return (Finding("refuse", message, hint='give the cluster a "stop" command, or stop the job first'),)
+        message = (
+            f"{cluster.name} has no command to stop the job with, and the job is {status.state}"
+        )
+        return (
+            Finding(
+                "refuse", message, hint='give the cluster a "stop" command, or stop the job first'
+            ),
+        )
     return ()
 
 
@@ -384,8 +490,14 @@ def _findings_of_checkpoints(cluster: Cluster, job: JobSpec) -> tuple[Finding, .
     ask: Callable[[str], tuple[RunningJob, ...]] | None = getattr(cluster, "running", None)
     found = ask(job.flink.job_ids[0]) if ask is not None else ()
     if any(one.lasting is False and one.state.alive for one in found):
-        message = f"the checkpoints of {job.name} are deleted when it is cancelled, and it is to end with one"
-        hint = 'start it with "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"; or'
+        message = (
+            f"the checkpoints of {job.name} are deleted when it is cancelled, and it is to end "
+            "with one"
+        )
+        hint = (
+            'start it with "execution.checkpointing.externalized-checkpoint-retention": '
+            '"RETAIN_ON_CANCELLATION"; or'
+        )
         return (Finding("refuse", message, hint=f'{hint} "mode": "move"'),)
     return ()
 

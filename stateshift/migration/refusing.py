@@ -1,5 +1,6 @@
-"""What keeps a run, or some of its waves, from being taken back. Each question is asked of the plans that it is about,
-and raises a PlanError with the fact and the way out."""
+"""What keeps a run, or some of its waves, from being taken back. Each question is asked of the
+plans that it is about, and raises a PlanError with the fact and the way out.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from stateshift.terms import terms_of
 from stateshift.workdir import Workdir
 from stateshift.world import World
 
-# What is taken back before it is asked once more whether a job has committed: it is stopped by then.
+# What is taken back before it is asked once more whether a job has committed: it is stopped by
+# then.
 FROM_THE_START = PHASES[PHASES.index("submit") :]
 
 
@@ -44,11 +46,17 @@ class Refusing:
             self.progress(plans)
 
     def from_another_run(self, plans: Iterable[PlanProgress]) -> None:
-        """A job that was moved on from the target since: to take this run back would pull its source away from under
-        that run, and start the old job beside the new one."""
+        """A job that was moved on from the target since: to take this run back would pull its
+        source away from under that run, and start the old job beside the new one.
+        """
         for adopted in plans:
             plan = self._plan(adopted)
-            if adopted.undone or not adopted.steps or plan.purpose != "move" or plan.target == plan.source:
+            if (
+                adopted.undone
+                or not adopted.steps
+                or plan.purpose != "move"
+                or plan.target == plan.source
+            ):
                 continue
             owner = self.world.fence(plan.target)
             if owner not in (None, self.world.run):
@@ -65,7 +73,11 @@ class Refusing:
             if job is None or not job.moves or not begun:
                 continue
             for step in self._plan(adopted):
-                if not isinstance(step, SubmitJob) or step.name not in begun or step.status(self.world).state.alive:
+                if (
+                    not isinstance(step, SubmitJob)
+                    or step.name not in begun
+                    or step.status(self.world).state.alive
+                ):
                     continue
                 request = StopRequest(job.name, job.destination)
                 if self.world.cluster(step.cluster).find_source(request).state.alive:
@@ -75,33 +87,50 @@ class Refusing:
                     )
 
     def what_was_built_on(self, plans: Iterable[PlanProgress]) -> None:
-        """State that was compacted in place: later versions of a job that has gone on may name our files."""
+        """State that was compacted in place: later versions of a job that has gone on may name
+        our files.
+        """
         for adopted in plans:
             if _in_place(self._plan(adopted)) and not adopted.undone and self._gone_on(adopted):
                 raise PlanError(
-                    f"{adopted.job} has {self._terms.done} {self._terms.many} since, on the files that were written "
+                    f"{adopted.job} has {self._terms.done} {self._terms.many} since, on "
+                    "the files that were written "
                     "here: it cannot do without them",
                     hint="what was set aside may be removed; there is nothing to take back",
                 )
 
     def progress(self, plans: Iterable[PlanProgress]) -> None:
-        """A job that has committed since, whoever started it: taking it back throws those batches away."""
+        """A job that has committed since, whoever started it: taking it back throws those
+        batches away.
+        """
         for adopted in plans:
-            confirmed = [s for s in adopted.steps.values() if s.phase == "confirm" and s.state == "finished"]
+            confirmed = [
+                s for s in adopted.steps.values() if s.phase == "confirm" and s.state == "finished"
+            ]
             told = any(s.evidence and s.evidence.get("committed") for s in confirmed)
             if told or self._gone_on(adopted) or self._has_completed(adopted):
-                stopped = "`stateshift resume WORKDIR` starts it there again; " if is_only_stopped(adopted) else ""
+                stopped = (
+                    "`stateshift resume WORKDIR` starts it there again; "
+                    if is_only_stopped(adopted)
+                    else ""
+                )
                 raise CommittedSince(
-                    f"{adopted.job} has {self._terms.done} {self._terms.many} on the target since; a rollback would "
+                    f"{adopted.job} has {self._terms.done} {self._terms.many} on the "
+                    "target since; a rollback would "
                     "throw them away",
                     hint=f"{stopped}if that is what you want: {self._discarding}",
                 )
 
     def before_it_is_stopped(self, adopted: PlanProgress) -> None:
-        """A job that has gone on since it was asked last, as only its cluster can tell: while it runs."""
+        """A job that has gone on since it was asked last, as only its cluster can tell: while it
+        runs.
+        """
         if not adopted.undone and self._has_completed(adopted):
             raise CommittedSince(
-                f"{adopted.job} has completed a checkpoint on the target since; a rollback would throw that away",
+                (
+                    f"{adopted.job} has completed a checkpoint on the target since; a rollback "
+                    "would throw that away"
+                ),
                 hint=f"if that is what you want: {self._discarding}",
             )
 
@@ -113,12 +142,14 @@ class Refusing:
         again = "`stateshift resume WORKDIR` starts it there again"
         if in_place:
             raise CommittedSince(
-                f"{adopted.job} has {self._terms.went_on} while it was being stopped, on the files that were written "
+                f"{adopted.job} has {self._terms.went_on} while it was being stopped, on "
+                "the files that were written "
                 "here: it cannot do without them",
                 hint=f"{again}; there is nothing to take back",
             )
         raise CommittedSince(
-            f"{adopted.job} has {self._terms.went_on} on the target while it was being stopped; to take it back would "
+            f"{adopted.job} has {self._terms.went_on} on the target while it was being "
+            "stopped; to take it back would "
             "throw that away. It is stopped, and its image is whole",
             hint=f"{again}; if it may be thrown away: {self._discarding}",
         )
@@ -128,8 +159,9 @@ class Refusing:
         return f"stateshift rollback {quote(str(self.workdir.path))} --discard-progress"
 
     def _has_completed(self, adopted: PlanProgress) -> bool:
-        """Whether the job that was started there has completed a checkpoint of its own, where only the cluster tells.
-        Of one that has failed it may know no more."""
+        """Whether the job that was started there has completed a checkpoint of its own, where only
+        the cluster tells. Of one that has failed it may know no more.
+        """
         plan = self._plan(adopted)
         waits = [step for step in plan if isinstance(step, AwaitProgress) and not step.commits]
         for step in plan:
@@ -147,30 +179,42 @@ class Refusing:
     def _gone_on(self, adopted: PlanProgress) -> bool:
         """Whether the target's image has a later epoch than the one that was brought there."""
         plan = self._plan(adopted)
-        if plan.purpose != "move" or not adopted.steps or (plan.target == plan.source and not _in_place(plan)):
+        if (
+            plan.purpose != "move"
+            or not adopted.steps
+            or (plan.target == plan.source and not _in_place(plan))
+        ):
             return False
         there = self._epochs(plan.engine, plan.target)
         here: dict[str, int | None] = {"": plan.epoch}
         if plan.epoch is None and any(epoch is not None for epoch in there.values()):  # a workflow
             here = self._epochs(plan.engine, plan.source)
-        return any((there.get(path) or 0) > epoch for path, epoch in here.items() if epoch is not None)
+        return any(
+            (there.get(path) or 0) > epoch for path, epoch in here.items() if epoch is not None
+        )
 
     def _epochs(self, kind: str, location: str) -> dict[str, int | None]:
         """Of the images there, by where they lie below the location."""
         above = self.world.storage(location).location
         _, survey = engine(kind).survey(location, self.world.storage)
-        places = ((locations.join(survey.location, image.path), image.epoch) for image in survey.images)
+        places = (
+            (locations.join(survey.location, image.path), image.epoch) for image in survey.images
+        )
         return {locations.relative(place, above): epoch for place, epoch in places}
 
 
 def is_whole(adopted: PlanProgress) -> bool:
     """Whether nothing of it is taken back but what a job had been started by."""
-    return all(step.state != "undone" or step.phase in FROM_THE_START for step in adopted.steps.values())
+    return all(
+        step.state != "undone" or step.phase in FROM_THE_START for step in adopted.steps.values()
+    )
 
 
 def is_only_stopped(adopted: PlanProgress) -> bool:
     """Whether of a plan that is taken back the job was stopped that it had started, and no more."""
-    return is_whole(adopted) and any(s.phase == "submit" and s.state == "undone" for s in adopted.steps.values())
+    return is_whole(adopted) and any(
+        s.phase == "submit" and s.state == "undone" for s in adopted.steps.values()
+    )
 
 
 def _in_place(plan: Plan) -> bool:

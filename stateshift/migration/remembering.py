@@ -1,11 +1,13 @@
-"""What many rounds have brought, remembered as one: so that a job that is followed for months takes no more memory,
-journal and time than one that is followed for an hour.
+"""What many rounds have brought, remembered as one: so that a job that is followed for months takes
+no more memory, journal and time than one that is followed for an hour.
 
-    rounds 1 2 3 ... 100     ->     round 1, "what is there" as a round that brought nothing, and the last few
+    rounds 1 2 3 ... 100  ->  round 1, "what is there" as a round that brought nothing, and the last
+                              few
 
-The journal is then written anew without the others. They can be forgotten once everything that lies at the target is
-some remaining plan's to answer for: what counts as brought stands in the new one, what makes a standby an image in the
-plan that published it last. Where something else is there, all is kept until it is gone.
+The journal is then written anew without the others. They can be forgotten once everything that lies
+at the target is some remaining plan's to answer for: what counts as brought stands in the new one,
+what makes a standby an image in the plan that published it last. Where something else is there, all
+is kept until it is gone.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ FILES_MAX = 1024
 
 @dataclass(frozen=True)
 class Remembered:
-    """`plan` stands for the plans that are `forgotten`, by their numbers; `evidence` is what its steps have shown."""
+    """`plan` stands for the plans that are `forgotten`, by their numbers; `evidence` is what its
+    steps have shown.
+    """
 
     plan: Plan
     evidence: Mapping[str, Evidence]
@@ -38,8 +42,9 @@ class Remembered:
 def remembered(
     rounds: list[PlanProgress], found: Arrivals, facts: Facts, read: Callable[[PlanProgress], Plan]
 ) -> Remembered | None:
-    """Of all plans of a job while it ran, and what they have brought. None where there is nothing to gain by it, or too
-    much lies at the target."""
+    """Of all plans of a job while it ran, and what they have brought. None where there is nothing
+    to gain by it, or too much lies at the target.
+    """
     warm = [plan for plan in rounds if plan.purpose == "warm"]
     if len(warm) <= ROUNDS_MAX:
         return None
@@ -52,7 +57,9 @@ def remembered(
     if not steps:
         return None
     template = read(warm[-1])
-    plan = replace(template, phases=phases_of(Phase("copy", tuple(step for step, _ in steps))), findings=())
+    plan = replace(
+        template, phases=phases_of(Phase("copy", tuple(step for step, _ in steps))), findings=()
+    )
     evidence = {step.name: shown for step, shown in steps}
     return Remembered(plan, evidence, frozenset(plan.plan for plan in rounds) - staying)
 
@@ -66,14 +73,23 @@ def dropped(left: Iterable[tuple[str, str]]) -> Iterator[KeepBrought]:
 
 
 def due(rounds: int) -> bool:
-    """Whether it is time to try: not behind each round, should there be a reason why it cannot be."""
+    """Whether it is time to try: not behind each round, should there be a reason why it cannot
+    be.
+    """
     return rounds > ROUNDS_MAX and (rounds - ROUNDS_MAX) % ROUNDS_KEPT == 1
 
 
-def _steps(brought: Mapping[tuple[str, str], Brought], found: Arrivals) -> Iterator[tuple[BringFiles, Evidence]]:
-    """What is there and counts. The anchors of what came last vouch for what came before it, too: who has not gone back
-    behind that has not gone back behind an earlier one."""
-    came = [(one.step.source, one.step.target, one) for key, one in found.files.items() if key in brought]
+def _steps(
+    brought: Mapping[tuple[str, str], Brought], found: Arrivals
+) -> Iterator[tuple[BringFiles, Evidence]]:
+    """What is there and counts. The anchors of what came last vouch for what came before it, too:
+    who has not gone back behind that has not gone back behind an earlier one.
+    """
+    came = [
+        (one.step.source, one.step.target, one)
+        for key, one in found.files.items()
+        if key in brought
+    ]
     chains, number = _last_of_each(found.chains), 0
     for source, target in dict.fromkeys((source, target) for source, target, _ in came):
         ours = [one for *place, one in came if place == [source, target]]
@@ -81,13 +97,25 @@ def _steps(brought: Mapping[tuple[str, str], Brought], found: Arrivals) -> Itera
         for files in bundled(ours, FILES_MAX):
             names, items = tuple(one.name for one in files), tuple(one.file for one in files)
             same = all(name == item.path for name, item in zip(names, items, strict=True))
-            step = BringFiles(f"copy/there-{number}", source, target, items, () if number else chains, last.anchors,
-                              last.keep_times, last.read_back, () if same else names)  # fmt: skip
-            yield step, {
-                "files": [[one.name, one.file.size, one.digest] for one in files],
-                "stamps": {one.name: one.stamp for one in files},
-                "missed": 0,
-            }
+            step = BringFiles(
+                f"copy/there-{number}",
+                source,
+                target,
+                items,
+                () if number else chains,
+                last.anchors,
+                last.keep_times,
+                last.read_back,
+                () if same else names,
+            )
+            yield (
+                step,
+                {
+                    "files": [[one.name, one.file.size, one.digest] for one in files],
+                    "stamps": {one.name: one.stamp for one in files},
+                    "missed": 0,
+                },
+            )
             number += 1
 
 

@@ -1,7 +1,8 @@
 """One run at work: its waves forward, and the way back.
 
-Each wave is the jobs that move together: it takes the locks on their targets, halts them all, carries out their plans
-phase by phase, and lets go. What is found when a wave begins must still be what the proposal was made from.
+Each wave is the jobs that move together: it takes the locks on their targets, halts them all,
+carries out their plans phase by phase, and lets go. What is found when a wave begins must still be
+what the proposal was made from.
 """
 
 from __future__ import annotations
@@ -36,7 +37,13 @@ from stateshift.migration.doors import Doors
 from stateshift.migration.halting import Halting
 from stateshift.migration.looking import refuse_damaged
 from stateshift.migration.proposing import Proposal, proposal_of, refuse
-from stateshift.migration.refusing import FROM_THE_START, CommittedSince, Refusing, is_only_stopped, is_whole
+from stateshift.migration.refusing import (
+    FROM_THE_START,
+    CommittedSince,
+    Refusing,
+    is_only_stopped,
+    is_whole,
+)
 from stateshift.migration.together import waves
 from stateshift.migration.warming import Warming
 from stateshift.migration.working import stale
@@ -56,7 +63,9 @@ WRITING: tuple[PhaseName, ...] = ("copy", "transform", "compare")
 
 
 class Run(Halting):
-    def __init__(self, proposal: Proposal, journal: Journal, workdir: Workdir, doors: Doors) -> None:
+    def __init__(
+        self, proposal: Proposal, journal: Journal, workdir: Workdir, doors: Doors
+    ) -> None:
         super().__init__(proposal, journal, workdir, doors)
         self.refusing = Refusing(proposal.spec, self.world, workdir)
 
@@ -71,7 +80,9 @@ class Run(Halting):
             return self._go()
 
     def _go(self) -> Report:
-        """All waves, as far as they go. What becomes of the others when one fails, the spec says."""
+        """All waves, as far as they go. What becomes of the others when one fails, the spec
+        says.
+        """
         failures: list[StateshiftError] = []
         try:
             for wave in self._waves():
@@ -110,7 +121,12 @@ class Run(Halting):
             if job not in pending:
                 self._let_go(job)
         if not self.has_stopped(pending):
-            refuse_damaged(self.spec, pending, replace(self.doors, open_storage=self.world.storage), self.workdir)
+            refuse_damaged(
+                self.spec,
+                pending,
+                replace(self.doors, open_storage=self.world.storage),
+                self.workdir,
+            )
         for job in pending:
             self._lock(job)
         for job in pending:
@@ -124,7 +140,10 @@ class Run(Halting):
         halted = self.halt(pending, warming.while_they_stop() if warming is not None else None)
         if any(job.mode == "warm" for job in pending):
             self.helm.steering.heeded("cutover")  # not before: who resumes is not asked again
-        adopted = [self.adopted(job, "move", "start") or self._fresh(job, halted, pending) for job in pending]
+        adopted = [
+            self.adopted(job, "move", "start") or self._fresh(job, halted, pending)
+            for job in pending
+        ]
         plans = [self.adopt(one) if isinstance(one, Plan) else one for one in adopted]
         self._start_again(plans)
         executor.execute_together(plans, self.world, self.journal, self.doors.fleet)
@@ -133,13 +152,16 @@ class Run(Halting):
         self.telling.down(None)
 
     def _start_again(self, plans: list[tuple[int, Plan]]) -> None:
-        """A job that an earlier attempt waited for in vain, and that has failed, or that was stopped to be taken back
-        and was not: who resumes wants it started again."""
+        """A job that an earlier attempt waited for in vain, and that has failed, or that was
+        stopped to be taken back and was not: who resumes wants it started again.
+        """
         now, write = self.doors.clock.now, self.journal.append
         for number, plan in plans:
             done = self.journal.progress.plans[number]
             waits = [step for step in plan if isinstance(step, AwaitProgress)]
-            vain = [step for step in waits if step.name in done.steps and not done.finished(step.name)]
+            vain = [
+                step for step in waits if step.name in done.steps and not done.finished(step.name)
+            ]
             waited, hopeless = bool(vain), any(step.is_hopeless(self.world) for step in vain)
             ended = any(step.ended_in_vain(self.world) for step in vain)
             for step in (step for step in plan if isinstance(step, SubmitJob)):
@@ -153,13 +175,16 @@ class Run(Halting):
                     self.refusing.from_another_job([done], "resume")
                 else:
                     write(StepUndone(now(), number, step.name, ()))
-                # Killed between the stop and the start, a resume has to know that it was stopped by us.
+                # Killed between the stop and the start, a resume has to know that it was stopped by
+                # us.
                 write(StepStarted(now(), number, "submit", step.name, stopped or hopeless))
                 evidence = step.again(self.world, stopped or ended, hopeless)
                 write(StepFinished(now(), number, step.name, 0.0, 0, 0, evidence))
 
     def _moves_warm(self, job: JobSpec) -> bool:
-        """Whether it is still to be followed while it runs: it was not stopped yet, or has been started again."""
+        """Whether it is still to be followed while it runs: it was not stopped yet, or has been
+        started again.
+        """
         return self.proposed(job, "warm") is not None and not self.has_stopped((job,))
 
     def _done(self, job: JobSpec) -> bool:
@@ -168,15 +193,18 @@ class Run(Halting):
         return moved and last is not None and last.finished_at is not None and not last.undone
 
     def _fresh(self, job: JobSpec, halts: frozenset[str], wave: list[JobSpec]) -> Plan:
-        """The move plan of what is there now, if that is still what the proposal was made from. Else no job of the wave
-        stays halted."""
+        """The move plan of what is there now, if that is still what the proposal was made from.
+        Else no job of the wave stays halted.
+        """
         halted = job.name in halts
         job = self.with_images(job)
         facts = self.facts_of(job)
         if halted and facts.source_cluster is not None and facts.source_cluster.state == "unknown":
             # A cluster that cannot tell was told to stop the job, and said that it did.
             facts = replace(facts, source_cluster=replace(facts.source_cluster, state="absent"))
-        made = engine(self.spec.engine).plan(self.spec, job, replace(facts, attempt=self.attempt(job), stopped=halted))
+        made = engine(self.spec.engine).plan(
+            self.spec, job, replace(facts, attempt=self.attempt(job), stopped=halted)
+        )
         proposed = self._proposed(job)[-1]
         runs = any(plan.purpose == "halt" for plan in made)
         if runs and halted:
@@ -194,12 +222,16 @@ class Run(Halting):
         return made[-1]
 
     def _let_go_of_untouched(self) -> None:
-        """A target on which nothing was begun, or where everything was taken back, need not stay locked."""
+        """A target on which nothing was begun, or where everything was taken back, need not stay
+        locked.
+        """
         for name in self.journal.progress.jobs:
             plans = [plan for plan in self.journal.progress.plans if plan.job == name]
             touched = any(step.state != "undone" for plan in plans for step in plan.steps.values())
             if not touched:
-                with suppress(StateshiftError):  # the failure that was told counts, and a resume finds its own lock
+                with suppress(
+                    StateshiftError
+                ):  # the failure that was told counts, and a resume finds its own lock
                     self._let_go(self._job(name))
 
     # -- back
@@ -225,8 +257,9 @@ class Run(Halting):
         return self._report()
 
     def _undo(self, plans: Sequence[PlanProgress]) -> None:
-        """All jobs are stopped and asked before any image is touched: what cannot be taken back is whole. What takes
-        long, and keeps no job from running where it was, comes last."""
+        """All jobs are stopped and asked before any image is touched: what cannot be taken back is
+        whole. What takes long, and keeps no job from running where it was, comes last.
+        """
         left = [adopted for adopted in reversed(plans) if not adopted.undone]
         self.refusing.from_another_job(adopted for adopted in left if is_whole(adopted))
         for adopted in left if not self._discards else ():
@@ -234,20 +267,33 @@ class Run(Halting):
         for adopted in left:
             self._lock(self._job(adopted.job))  # ours still; or again, where the run had finished
         for adopted in left:
-            executor.roll_back(adopted.plan, self.plan_of(adopted), self.world, self.journal, FROM_THE_START)
+            executor.roll_back(
+                adopted.plan, self.plan_of(adopted), self.world, self.journal, FROM_THE_START
+            )
         for adopted in (self.journal.progress.plans[one.plan] for one in left):
             if is_only_stopped(adopted):
                 self.refusing.since_it_was_asked_to_stop(adopted, self._discards)
         for phases in (_in_the_way, lambda plan: PHASES):
             for number, adopted in enumerate(left):
-                plan, rest = self.plan_of(adopted), [(one.plan, self.plan_of(one)) for one in left[number + 1 :]]
-                executor.roll_back(adopted.plan, plan, self.world, self.journal, phases(plan), others=rest)
+                plan, rest = (
+                    self.plan_of(adopted),
+                    [(one.plan, self.plan_of(one)) for one in left[number + 1 :]],
+                )
+                executor.roll_back(
+                    adopted.plan, plan, self.world, self.journal, phases(plan), others=rest
+                )
 
     @property
     def _discards(self) -> bool:
-        """Whether what a job has committed since may be thrown away: the run goes back, or a wave does."""
+        """Whether what a job has committed since may be thrown away: the run goes back, or a
+        wave does.
+        """
         progress = self.journal.progress
-        return progress.discard if progress.state == "rolling-back" else self.spec.on_failure == "discard"
+        return (
+            progress.discard
+            if progress.state == "rolling-back"
+            else self.spec.on_failure == "discard"
+        )
 
     def _take_back(self, wave: tuple[JobSpec, ...]) -> None:
         """One wave, while the run goes on."""
@@ -256,16 +302,25 @@ class Run(Halting):
             self._let_go(job)
 
     def _give_up(self, wave: tuple[JobSpec, ...], error: StateshiftError) -> None:
-        """Take a wave back that failed, unless that would lose what its jobs have done since. What keeps it from being
-        taken back is told with the failure, and is no reason to leave the other waves alone."""
+        """Take a wave back that failed, unless that would lose what its jobs have done since. What
+        keeps it from being taken back is told with the failure, and is no reason to leave the other
+        waves alone.
+        """
         names = " and ".join(_names(wave))
         try:
-            self.refusing.back(self.journal.progress.plans_of(_names(wave)), self.spec.on_failure == "discard")
+            self.refusing.back(
+                self.journal.progress.plans_of(_names(wave)), self.spec.on_failure == "discard"
+            )
         except StateshiftError as refusal:
-            error.hint = f"{names} was not taken back: {refusal.fact}; `stateshift resume WORKDIR` tries it again"
+            error.hint = (
+                f"{names} was not taken back: {refusal.fact}; `stateshift resume WORKDIR` "
+                "tries it again"
+            )
             self.journal.append(self._given_up(wave, error, back=False))
             return
-        error.hint = f"{names} was taken back; mend this, then `stateshift resume WORKDIR` tries it again"
+        error.hint = (
+            f"{names} was taken back; mend this, then `stateshift resume WORKDIR` tries it again"
+        )
         self.journal.append(self._given_up(wave, error, back=True))
         try:
             self._take_back(wave)
@@ -275,18 +330,31 @@ class Run(Halting):
             error.hint = f"{names} was not taken back: {since.fact}; {since.hint}"
             self.journal.append(self._given_up(wave, error, back=False))
         except StateshiftError as worse:
-            error.hint = f"taking {names} back failed, too ({worse.fact}): `stateshift resume WORKDIR` tries again"
+            error.hint = (
+                f"taking {names} back failed, too ({worse.fact}): `stateshift resume WORKDIR` "
+                "tries again"
+            )
             self.journal.append(self._given_up(wave, error, back=True))
 
-    def _given_up(self, wave: tuple[JobSpec, ...], error: StateshiftError, back: bool) -> WaveGivenUp:
+    def _given_up(
+        self, wave: tuple[JobSpec, ...], error: StateshiftError, back: bool
+    ) -> WaveGivenUp:
         hint, step = self._in_words(error.hint), error.where.get("step")
         return WaveGivenUp(
-            self.doors.clock.now(), _names(wave), back, type(error).__name__, error.fact, hint, error.exit_code, step
+            self.doors.clock.now(),
+            _names(wave),
+            back,
+            type(error).__name__,
+            error.fact,
+            hint,
+            error.exit_code,
+            step,
         )
 
     def _all_back(self, wave: tuple[JobSpec, ...], error: StateshiftError) -> None:
-        """Take the whole run back, because a wave failed. Where that would lose what other jobs have done since, only
-        the wave that failed."""
+        """Take the whole run back, because a wave failed. Where that would lose what other jobs
+        have done since, only the wave that failed.
+        """
         discard = self.spec.on_failure == "discard"
         try:
             self.refusing.back(self.journal.progress.known, discard)
@@ -309,10 +377,14 @@ class Run(Halting):
             again = "`stateshift resume WORKDIR` goes on with that"
             error.hint = self._in_words(f"taking the run back failed, too ({worse.fact}): {again}")
             raise error from worse
-        error.hint = "the run was taken back, as `on_failure` says: mend this, then apply the spec again"
+        error.hint = (
+            "the run was taken back, as `on_failure` says: mend this, then apply the spec again"
+        )
 
     def _let_go_on(self, waves: Sequence[tuple[JobSpec, ...]], error: StateshiftError) -> None:
-        """Jobs that ran on their targets and were stopped for nothing: nobody may be there to resume."""
+        """Jobs that ran on their targets and were stopped for nothing: nobody may be there to
+        resume.
+        """
         if not waves:
             return
         names = " and ".join(name for wave in waves for name in _names(wave))
@@ -339,7 +411,9 @@ class Run(Halting):
         if location not in self.journal.progress.locks:
             self.journal.append(LockTaken(self.doors.clock.now(), location))
         path = str(self.workdir.path.absolute())
-        lock.take(self._above(location), locations.name(location), self.world.run, path, self.doors.host)
+        lock.take(
+            self._above(location), locations.name(location), self.world.run, path, self.doors.host
+        )
         if job.source != location:
             lock.refuse_source(self._above(job.source), locations.name(job.source), self.world.run)
 
@@ -355,15 +429,23 @@ class Run(Halting):
 
     def _fail(self, error: StateshiftError) -> None:
         where = quote(str(self.workdir.path))
-        error.hint = f"stateshift resume {where}" if isinstance(error, Interrupted) else self._in_words(error.hint)
+        error.hint = (
+            f"stateshift resume {where}"
+            if isinstance(error, Interrupted)
+            else self._in_words(error.hint)
+        )
         step = error.where.get("step")
         kind = type(error).__name__
         if self.journal.progress.state not in ("running", "rolling-back"):
             return  # the journal has it
-        # Where the workdir's own disk is full, the failure cannot be written down: it is raised all the same, and a
-        # journal that ends in the middle of a run can be resumed.
+        # Where the workdir's own disk is full, the failure cannot be written down: it is raised all
+        # the same, and a journal that ends in the middle of a run can be resumed.
         with suppress(StorageError):
-            self.journal.append(RunFailed(self.doors.clock.now(), kind, error.fact, error.hint, error.exit_code, step))
+            self.journal.append(
+                RunFailed(
+                    self.doors.clock.now(), kind, error.fact, error.hint, error.exit_code, step
+                )
+            )
             self._report()
 
     def _in_words(self, hint: str | None) -> str | None:
@@ -371,7 +453,9 @@ class Run(Halting):
         return hint and hint.replace("WORKDIR", quote(str(self.workdir.path)))
 
     def ended(self) -> Report:
-        """The report of a run that has nothing left to do: written again, should a kill have come before it."""
+        """The report of a run that has nothing left to do: written again, should a kill have
+        come before it.
+        """
         return self._report()
 
     def _report(self) -> Report:
@@ -381,7 +465,9 @@ class Run(Halting):
 
 
 def _over(waited: bool, stopped: bool, ended: bool) -> tuple[JobState, ...]:
-    """Return the states in which a job is started again: no state, where nobody waited for it or stopped it."""
+    """Return the states in which a job is started again: no state, where nobody waited for it or
+    stopped it.
+    """
     over = OVER if waited or stopped else ()
     return (*over, JobState.FINISHED) if stopped or ended else over
 
@@ -396,18 +482,24 @@ def _why_again(stopped: bool, ended: bool, hopeless: bool) -> str:
 
 
 def _was_stopped(submit: StepProgress | None) -> bool:
-    """Whether what a step had started was stopped to be taken back, and is not yet started again."""
-    return submit is not None and (submit.state == "undone" or (submit.state == "started" and submit.stopped))
+    """Whether what a step had started was stopped to be taken back, and is not yet started
+    again.
+    """
+    return submit is not None and (
+        submit.state == "undone" or (submit.state == "started" and submit.stopped)
+    )
 
 
 def _in_the_way(plan: Plan) -> Sequence[PhaseName]:
-    """What has to be taken back before the job may run where it was. Files that lie in the target, and that nobody can
-    see any more, need not be."""
+    """What has to be taken back before the job may run where it was. Files that lie in the target,
+    and that nobody can see any more, need not be.
+    """
     brought = [step for phase in plan.phases if phase.name in WRITING for step in phase.steps]
-    there = plan.target == plan.source or any(isinstance(step, FenceSource | MoveFiles) for step in brought)
+    there = plan.target == plan.source or any(
+        isinstance(step, FenceSource | MoveFiles) for step in brought
+    )
     return PHASES if there else tuple(name for name in PHASES if name not in WRITING)
 
 
 def _names(wave: Iterable[JobSpec]) -> tuple[str, ...]:
     return tuple(job.name for job in wave)
-

@@ -1,10 +1,13 @@
-"""What clusters are asked of Flink's jobs before a plan is made: what keeps a run from succeeding, once it has begun.
+"""What clusters are asked of Flink's jobs before a plan is made: what keeps a run from succeeding,
+once it has begun.
 
-    the source    which jobs run there, whether each can write the savepoint that is asked for, and how many slots it
-                  will give back
-    the target    is the jar there, and are there slots for the parallelism?
+    the source  which jobs run there, whether each can write the savepoint that is asked for, and
+                how many slots it
+                will give back
+    the target  is the jar there, and are there slots for the parallelism?
 
-A cluster that is asked through other words than Flink's has none of these questions, and is not asked.
+A cluster that is asked through other words than Flink's has none of these questions, and is not
+asked.
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ class AsksFlink(Protocol):
 
 
 def savable_jobs(cluster: Cluster, job: JobSpec) -> tuple[Savable, ...]:
-    """Of each job that a savepoint is to be taken of: what it is, and why it would not be a canonical one."""
+    """Of each job that a savepoint is to be taken of: what it is, and why it would not be a
+    canonical one.
+    """
     if job.flink is None or not job.takes_savepoints or not _tells(cluster, "running"):
         return ()
     return tuple(_savable(cluster, id) for id in job.flink.job_ids)
@@ -56,8 +61,12 @@ def _listed(cluster: Cluster) -> tuple[str, ...]:
     return tuple(f"{one.id} ({one.name})" for one in jobs)
 
 
-def findings_of_target(cluster: Cluster, job: JobSpec, source: Cluster | None) -> tuple[Finding, ...]:
-    """Whether the job could be submitted there now. Whatever cannot be asked is found out when it is submitted."""
+def findings_of_target(
+    cluster: Cluster, job: JobSpec, source: Cluster | None
+) -> tuple[Finding, ...]:
+    """Whether the job could be submitted there now. Whatever cannot be asked is found out when
+    it is submitted.
+    """
     if job.submit is None or job.flink is None:
         return ()
     try:
@@ -74,7 +83,13 @@ def _of_jar(cluster: Cluster, job: JobSpec) -> tuple[Finding, ...]:
         return ()
     names = ", ".join(sorted(there)) or "none"
     message = f"{cluster.name} has no jar {str(id)!r}"
-    return (Finding("refuse", message, hint=f'jars there: {names}; or "jar" names a file here, which is uploaded'),)
+    return (
+        Finding(
+            "refuse",
+            message,
+            hint=f'jars there: {names}; or "jar" names a file here, which is uploaded',
+        ),
+    )
 
 
 def _of_slots(cluster: Cluster, job: JobSpec, source: Cluster | None) -> tuple[Finding, ...]:
@@ -89,18 +104,24 @@ def _of_slots(cluster: Cluster, job: JobSpec, source: Cluster | None) -> tuple[F
     free = slots.free + given_back
     if wanted <= free:
         return ()
-    message = f"{job.name} is to run with parallelism {wanted}, and {cluster.name} has {free} free slots of {slots.all}"
+    message = (
+        f"{job.name} is to run with parallelism {wanted}, and {cluster.name} has {free} free "
+        f"slots of {slots.all}"
+    )
     if slots.adaptive and free > 0:
         return (Finding("warn", f"{message}: its adaptive scheduler starts it with fewer"),)
     hint = (
-        f'a "parallelism" up to {free}, or more TaskManagers; or, where there will be enough by then, "waive": '
+        f'a "parallelism" up to {free}, or more TaskManagers; or, where there will be '
+        'enough by then, "waive": '
         f'["{SLOTS}"]'
     )
     return (Finding("refuse", message, SLOTS, hint),)
 
 
 def _given_back(job: JobSpec, source: Cluster) -> int:
-    """The slots of the jobs that end with their savepoints: as many as their widest vertex has subtasks."""
+    """The slots of the jobs that end with their savepoints: as many as their widest vertex has
+    subtasks.
+    """
     assert job.flink is not None, "a spec that is checked"
     ends = job.moves and job.flink.cancel_job is not False and job.takes_savepoints
     if not ends or not _tells(source, "running"):
@@ -112,7 +133,9 @@ def _given_back(job: JobSpec, source: Cluster) -> int:
 
 
 def _is_same(one: Cluster, other: Cluster) -> bool:
-    urls = [str(getattr(cluster, "options", {}).get("url", "")).rstrip("/") for cluster in (one, other)]
+    urls = [
+        str(getattr(cluster, "options", {}).get("url", "")).rstrip("/") for cluster in (one, other)
+    ]
     return one.name == other.name or (urls[0] == urls[1] != "")
 
 

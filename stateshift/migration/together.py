@@ -1,11 +1,13 @@
-"""Which jobs of a spec move together: what the spec says, what they share, and what its dataflow makes of them.
+"""Which jobs of a spec move together: what the spec says, what they share, and what its dataflow
+makes of them.
 
-    with_dataflow(spec, opened)   the spec with the dataflow that it names, read and held against its jobs
-    waves(spec)                   every job once, in the order in which they move
-    cuts_of(spec, names)          which of these jobs are stopped at one cut, and why
+    with_dataflow(spec, opened)  the spec with the dataflow that it names, read and held against its
+                                 jobs
+    waves(spec)                  every job once, in the order in which they move
+    cuts_of(spec, names)         which of these jobs are stopped at one cut, and why
 
-Jobs whose operators a tuple may pass one after the other change at one cut (`reconfigure.cuts`): they are in one wave,
-which stops all of them before it copies any.
+Jobs whose operators a tuple may pass one after the other change at one cut (`reconfigure.cuts`):
+they are in one wave, which stops all of them before it copies any.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def with_dataflow(spec: Spec, opened: Callable[[str], str]) -> Spec:
         return opened(os.path.join(folder, name))
 
     try:
-        dataflow = parse_dataflow(opened(said), near) if isinstance(said, str) else dataflow_of(said, near)
+        dataflow = (
+            parse_dataflow(opened(said), near) if isinstance(said, str) else dataflow_of(said, near)
+        )
     except (OSError, UnicodeDecodeError) as error:
         fact = f"{said!r} cannot be read: {getattr(error, 'strerror', None) or error}"
         raise SpecError((Complaint("/dataflow", fact, said, "a file beside the spec"),)) from error
@@ -50,7 +54,10 @@ def with_dataflow(spec: Spec, opened: Callable[[str], str]) -> Spec:
     read = replace(spec, dataflow=to_plain(dataflow))
     complaints = tuple(_misfits(read, dataflow))
     if complaints:
-        raise SpecError(complaints, hint="stateshift reconfigure DATAFLOW --targets A,B shows what hangs together")
+        raise SpecError(
+            complaints,
+            hint="stateshift reconfigure DATAFLOW --targets A,B shows what hangs together",
+        )
     return read
 
 
@@ -67,7 +74,9 @@ def cuts_of(spec: Spec, names: Sequence[str] | None = None) -> tuple[Cut, ...]:
 
 
 def _dataflow(spec: Spec) -> Dataflow:
-    assert not isinstance(spec.dataflow, str), "a spec's dataflow is read before anything is asked of it"
+    assert not isinstance(spec.dataflow, str), (
+        "a spec's dataflow is read before anything is asked of it"
+    )
     return dataflow_of(spec.dataflow or {})
 
 
@@ -86,15 +95,26 @@ def _together(spec: Spec) -> list[Wave]:
 
 
 def _misfits(spec: Spec, dataflow: Dataflow) -> Iterator[Complaint]:
-    known = list(dict.fromkeys(operator.job for operator in dataflow.operators if operator.job is not None))
+    known = list(
+        dict.fromkeys(operator.job for operator in dataflow.operators if operator.job is not None)
+    )
     for job in spec.jobs:
         if job.name not in known:
-            told = f"no operator of the dataflow is of the job {job.name!r}{nearest(job.name, known)}"
-            yield Complaint("/dataflow", told, None, '"job" of its operators, or at least one operator of its own')
+            told = (
+                f"no operator of the dataflow is of the job {job.name!r}{nearest(job.name, known)}"
+            )
+            yield Complaint(
+                "/dataflow",
+                told,
+                None,
+                '"job" of its operators, or at least one operator of its own',
+            )
     wave_of = {name: number for number, wave in enumerate(spec.waves) for name in wave}
     for cut in cuts_of(spec) if spec.waves else ():
         first = cut.jobs[0]
         for other in cut.jobs[1:]:
             if wave_of[other] != wave_of[first]:
                 told = f"{first!r} and {other!r} change at one cut, and are in two waves"
-                yield Complaint("/waves", told, None, f"one wave for {', '.join(cut.jobs)}, or no \"dataflow\"")
+                yield Complaint(
+                    "/waves", told, None, f'one wave for {", ".join(cut.jobs)}, or no "dataflow"'
+                )

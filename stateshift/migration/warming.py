@@ -1,12 +1,14 @@
-"""Rounds: a job's image is brought over while the job runs, again and again, each time what has come since; until so
-little is left that the job may be stopped for it.
+"""Rounds: a job's image is brought over while the job runs, again and again, each time what has
+come since; until so little is left that the job may be stopped for it.
 
-    look     what is there now, what of it is still to be brought, and how long that would take with the job down
-    decide   stop the job, bring what is left once more, or wait
-    bring    one plan for each job, carried out together
+    look    what is there now, what of it is still to be brought, and how long that would take with
+            the job down
+    decide  stop the job, bring what is left once more, or wait
+    bring   one plan for each job, carried out together
 
-A job that is asked to stop still commits, and takes its time to go: what it leaves behind is brought meanwhile.
-Nothing here changes the source: whoever ends this in between leaves a job that runs as if nobody had looked.
+A job that is asked to stop still commits, and takes its time to go: what it leaves behind is
+brought meanwhile. Nothing here changes the source: whoever ends this in between leaves a job that
+runs as if nobody had looked.
 """
 
 from __future__ import annotations
@@ -81,7 +83,9 @@ class Warming:
             helm.may_pause = False
 
     def _prepare(self) -> bool:
-        """What takes its time and can be done while the jobs run; they write on meanwhile, and are looked at again."""
+        """What takes its time and can be done while the jobs run; they write on meanwhile, and
+        are looked at again.
+        """
         self._prepared = True
         return self.run.prepare(self.jobs)
 
@@ -93,7 +97,10 @@ class Warming:
 
     def _look_at(self, job: JobSpec) -> Seen:
         began, now = time.perf_counter(), self.run.doors.clock.now()
-        kind, facts = engine(self.run.spec.engine), self.run.same_facts(job, self.run.proposed(job, "warm"))
+        kind, facts = (
+            engine(self.run.spec.engine),
+            self.run.same_facts(job, self.run.proposed(job, "warm")),
+        )
         plan = kind.round(self.run.spec, job, facts)
         looking = time.perf_counter() - began
         runs = facts.source_cluster is not None and facts.source_cluster.state in RUNS
@@ -118,11 +125,19 @@ class Warming:
             bytes_max = min(bytes_max or limit, limit / 2)
         seconds += plan.bytes / bytes_max if bytes_max else 0.0
         seconds += plan.files / files_max if files_max else 0.0
-        return Left(self.run.rounds_made(job), plan.epoch, plan.files, plan.bytes, round(seconds, 3),
-                    brought_per_second=round(bytes_max, 1) or None)  # fmt: skip
+        return Left(
+            self.run.rounds_made(job),
+            plan.epoch,
+            plan.files,
+            plan.bytes,
+            round(seconds, 3),
+            brought_per_second=round(bytes_max, 1) or None,
+        )
 
     def _written(self, before: list[Seen], left: Left, now: float) -> float | None:
-        """How fast the job writes what has to be brought: what has come since the round that emptied it."""
+        """How fast the job writes what has to be brought: what has come since the round that
+        emptied it.
+        """
         if not before or left.round == before[-1].left.round == 0:
             return None
         last = before[-1]
@@ -137,8 +152,11 @@ class Warming:
             return True
         if not any(one.runs for one in seen):
             if wish is None and any(one.job.cutover == NEVER for one in seen):
-                return False  # a job that failed: whoever keeps a standby of it decides what becomes of it
-            self.run.say(f"{_names(seen)}: no longer running, so there is no need for another round")
+                # a job that failed: whoever keeps a standby of it decides what becomes of it
+                return False
+            self.run.say(
+                f"{_names(seen)}: no longer running, so there is no need for another round"
+            )
             return True
         ready = all(self._is_ready(one) for one in seen)
         allowed = wish is not None or all(self._is_allowed(one.job) for one in seen)
@@ -164,20 +182,30 @@ class Warming:
         return job.cutover == READY
 
     def _refuse_hopeless(self, one: Seen, allowed: bool) -> None:
-        """A job that writes as fast as it is brought would be followed for ever. Not while nobody wants it stopped."""
+        """A job that writes as fast as it is brought would be followed for ever. Not while
+        nobody wants it stopped.
+        """
         job, left = one.job, one.left
         if not allowed or left.round == 0 or (job.rounds is not None and job.until is None):
             return
-        rates = f"the job writes {_rate(left.written_per_second)} and {_rate(left.brought_per_second)} are brought"
+        rates = (
+            f"the job writes {_rate(left.written_per_second)} and "
+            f"{_rate(left.brought_per_second)} are brought"
+        )
         fact = f"{job.name}: {left.seconds:.1f} s are left after {left.round} rounds, and {rates}"
         hint = (
-            f'it runs on. `stateshift cutover WORKDIR --now` stops it for those {left.seconds:.0f} s; else raise '
+            "it runs on. `stateshift cutover WORKDIR --now` stops it for those "
+            f"{left.seconds:.0f} s; else raise "
             '"until", or bring faster ("parallel", no "throttle"), or compact what it writes; then '
             "`stateshift resume WORKDIR`"
         )
         if job.rounds is not None and job.until is not None and left.round >= job.rounds:
-            raise PlanError(f"{fact}: not less than {job.until.partition('<')[2].strip()}", hint=hint)
-        rounds = list({s.left.round: s.left.seconds for s in self.seen[job.name] if s.left.round}.items())
+            raise PlanError(
+                f"{fact}: not less than {job.until.partition('<')[2].strip()}", hint=hint
+            )
+        rounds = list(
+            {s.left.round: s.left.seconds for s in self.seen[job.name] if s.left.round}.items()
+        )
         last = [seconds for _, seconds in rounds[-PATIENCE - 1 :]]
         if len(last) > PATIENCE and all(b >= SHRINKS * a for a, b in pairwise(last)):
             raise PlanError(f"{fact}: it does not get less", hint=hint)
@@ -185,17 +213,22 @@ class Warming:
     # -- while the jobs go
 
     def while_they_stop(self) -> Callable[[threading.Event], None] | None:
-        """What is done beside that, if there is something to do. A disk is not waited for, and what Flink leaves behind
-        is known only when it has."""
+        """What is done beside that, if there is something to do. A disk is not waited for, and what
+        Flink leaves behind is known only when it has.
+        """
         far = [
-            job for job in self.jobs
-            if not job.takes_savepoints and self.run.doors.open_storage(job.source).traits.at_once > 1
-        ]  # fmt: skip
+            job
+            for job in self.jobs
+            if not job.takes_savepoints
+            and self.run.doors.open_storage(job.source).traits.at_once > 1
+        ]
         return partial(self._follow, far) if far else None
 
     def _follow(self, jobs: Sequence[JobSpec], over: threading.Event) -> None:
-        """Whatever fails here, be it a bug of ours, is left for afterwards: the jobs are being stopped. Each attempt is
-        a plan of its own, so that after one that failed the next one takes its time."""
+        """Whatever fails here, be it a bug of ours, is left for afterwards: the jobs are being
+        stopped. Each attempt is a plan of its own, so that after one that failed the next one takes
+        its time.
+        """
         seconds = STOPPING_SECONDS
         while not over.is_set():
             try:
@@ -214,7 +247,10 @@ class Warming:
         run, number = self.run, self.run.rounds_made(job)
         before = self.seen[job.name][-1]
         facts = run.facts_of(job, before=before.facts)
-        plan, at = engine(run.spec.engine).round(run.spec, job, facts, stopping=True), runs_at(facts)
+        plan, at = (
+            engine(run.spec.engine).round(run.spec, job, facts, stopping=True),
+            runs_at(facts),
+        )
         if over.is_set() or plan.facts != before.plan.facts or at == self._stopping.get(job.name):
             return
         world = replace(run.world, meter=Unwatched())  # what is watched is that the jobs stop
@@ -252,18 +288,26 @@ class Warming:
                 self.run.remember(one.job, one.facts)
 
     def _is_news(self, one: Seen) -> bool:
-        """Whether an image that can be started from is wanted, and this is a later one than what is there."""
+        """Whether an image that can be started from is wanted, and this is a later one than what
+        is there.
+        """
         return one.job.cutover == NEVER and runs_at(one.facts) != self._kept.get(one.job.name)
 
     def _keep(self, one: Seen) -> bool:
-        """Make what rounds have brought an image; whether it is one. What the job has tidied away by now, the next
-        round looks for."""
+        """Make what rounds have brought an image; whether it is one. What the job has tidied away
+        by now, the next round looks for.
+        """
         run, name = self.run, one.job.name
         try:
-            plan = engine(run.spec.engine).standby(run.spec, one.job, run.with_arrivals(one.job, one.facts))
+            plan = engine(run.spec.engine).standby(
+                run.spec, one.job, run.with_arrivals(one.job, one.facts)
+            )
             executor.execute_together([run.adopt(plan)], run.world, run.journal, run.doors.fleet)
         except (MissingFile, StalePlan) as error:
-            told = f"{name}: what there is of it now was not kept ({error.fact}); the image before it is"
+            told = (
+                f"{name}: what there is of it now was not kept ({error.fact}); the image "
+                "before it is"
+            )
             if self._unkept.get(name) != told:  # once, and not at each look
                 run.say(told)
             self._unkept[name] = told
@@ -278,8 +322,13 @@ class Warming:
         name, hidden = one.job.name, engine(self.run.spec.engine).hidden
         if one.job.cutover != NEVER or (plan := hidden(one.job, one.facts, one.plan)) is None:
             return
-        self.run.say(f"{name}: it has gone back behind what {one.job.destination} can be started from: that is removed")
-        executor.execute_together([self.run.adopt(plan)], self.run.world, self.run.journal, self.run.doors.fleet)
+        self.run.say(
+            f"{name}: it has gone back behind what {one.job.destination} can be started "
+            "from: that is removed"
+        )
+        executor.execute_together(
+            [self.run.adopt(plan)], self.run.world, self.run.journal, self.run.doors.fleet
+        )
         self._kept.pop(name, None)
 
     def _is_worth_it(self, one: Seen) -> bool:
@@ -307,7 +356,11 @@ class Warming:
             return "until so little is left that the job may be stopped"
         terms = terms_of(self.run.spec.engine)
         told = [one.job for one in seen if one.job.cutover == TOLD]
-        hours = [one.job.cutover for one in seen if window_of(one.job.cutover) and not self._is_allowed(one.job)]
+        hours = [
+            one.job.cutover
+            for one in seen
+            if window_of(one.job.cutover) and not self._is_allowed(one.job)
+        ]
         if told:
             return "for `stateshift cutover`"
         if any(one.job.cutover == NEVER for one in seen):
@@ -336,7 +389,11 @@ def _at(plan: Plan) -> str:
 
 
 def _rate(bytes_per_second: float | None) -> str:
-    return "an unknown number of bytes" if bytes_per_second is None else f"{bytes_per_second / 1e6:.1f} MB/s"
+    return (
+        "an unknown number of bytes"
+        if bytes_per_second is None
+        else f"{bytes_per_second / 1e6:.1f} MB/s"
+    )
 
 
 def _names(seen: list[Seen]) -> str:

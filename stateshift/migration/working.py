@@ -1,5 +1,6 @@
-"""What a run at work is made of: what it was proposed, its journal, the world its steps act on, and its plans; and what
-is there now, behind the rounds that it has made."""
+"""What a run at work is made of: what it was proposed, its journal, the world its steps act on, and
+its plans; and what is there now, behind the rounds that it has made.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +10,14 @@ from dataclasses import replace
 from stateshift import executor
 from stateshift.engines.registry import engine
 from stateshift.errors import StalePlan
-from stateshift.journal import Journal, PlanAdopted, PlanFinished, PlanProgress, StepFinished, StepStarted
+from stateshift.journal import (
+    Journal,
+    PlanAdopted,
+    PlanFinished,
+    PlanProgress,
+    StepFinished,
+    StepStarted,
+)
 from stateshift.migration.brought import Arrivals, arrivals, with_arrivals
 from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.helm import Helm, Telling
@@ -25,13 +33,21 @@ from stateshift.workdir import Workdir
 
 
 class Working:
-    def __init__(self, proposal: Proposal, journal: Journal, workdir: Workdir, doors: Doors) -> None:
+    def __init__(
+        self, proposal: Proposal, journal: Journal, workdir: Workdir, doors: Doors
+    ) -> None:
         self.spec, self.proposal, self.journal, self.workdir, self.doors = (
-            proposal.spec, proposal, journal, workdir, doors,
-        )  # fmt: skip
+            proposal.spec,
+            proposal,
+            journal,
+            workdir,
+            doors,
+        )
         clock = doors.clock
         self.telling = Telling(doors.meter, workdir.steering, clock)
-        world = world_of(proposal.spec, journal.progress.run, workdir, replace(doors, meter=self.telling))
+        world = world_of(
+            proposal.spec, journal.progress.run, workdir, replace(doors, meter=self.telling)
+        )
         self.helm = Helm(self.telling, journal, proposal.spec, clock, world.pace, doors.stop)
         self.world = replace(world, look=self.helm.look)
         self._plans: dict[int, Plan] = {}
@@ -45,7 +61,9 @@ class Working:
         return [plan for plan in self.proposal.plans if plan.job == job.name]
 
     def load(self, job: JobSpec) -> None:
-        """What the job's plans need of its engine, while it still runs: Arrow alone takes a third of a second."""
+        """What the job's plans need of its engine, while it still runs: Arrow alone takes a
+        third of a second.
+        """
         for step in (step for plan in self._proposed(job) for step in plan):
             if isinstance(step, TransformShard):
                 self.world.transforms.get(step.transform)
@@ -53,8 +71,9 @@ class Working:
                 self.world.entries.get(step.engine)
 
     def adopted(self, job: JobSpec, *purposes: str) -> tuple[int, Plan] | None:
-        """The plan that is being carried out. A halt that was taken back is carried out again; what moved and was taken
-        back is planned anew, since its job has gone on."""
+        """The plan that is being carried out. A halt that was taken back is carried out again; what
+        moved and was taken back is planned anew, since its job has gone on.
+        """
         for plan in reversed(self.journal.progress.plans_of((job.name,))):
             if plan.purpose in purposes and (plan.purpose == "halt" or not plan.undone):
                 return plan.plan, self.plan_of(plan)
@@ -66,7 +85,9 @@ class Working:
         fingerprint, now = self.workdir.write_plan(number, plan), self.doors.clock.now()
         steps = sum(len(phase.steps) for phase in plan.phases)
         self.journal.append(
-            PlanAdopted(now, number, plan.job, plan.purpose, fingerprint, steps, plan.source, plan.engine)
+            PlanAdopted(
+                now, number, plan.job, plan.purpose, fingerprint, steps, plan.source, plan.engine
+            )
         )
         return number, plan
 
@@ -83,12 +104,19 @@ class Working:
         return self._plans[adopted.plan]
 
     def again(self, number: int, halt: Plan) -> Plan | None:
-        """The halt of a Flink job that was taken back, and so started again under another id: that one is the job now.
-        None of any other."""
+        """The halt of a Flink job that was taken back, and so started again under another id: that
+        one is the job now. None of any other.
+        """
         (step,) = steps if len(steps := tuple(halt)) == 1 else (None,)
-        if not self.journal.progress.plans[number].undone or not isinstance(step, TakeCheckpoint | TakeSavepoint):
+        if not self.journal.progress.plans[number].undone or not isinstance(
+            step, TakeCheckpoint | TakeSavepoint
+        ):
             return None
-        id = self.world.cluster(step.cluster).find(step.tag_again(self.world)).id if step.restart is not None else None
+        id = (
+            self.world.cluster(step.cluster).find(step.tag_again(self.world)).id
+            if step.restart is not None
+            else None
+        )
         if id is None:
             return None
         phases = tuple(replace(phase, steps=(replace(step, job_id=id),)) for phase in halt.phases)
@@ -96,12 +124,22 @@ class Working:
 
     def as_it_runs(self, job: JobSpec) -> JobSpec:
         """The job by the id that it has now."""
-        adopted = self.adopted(job, "halt") if job.takes_savepoints and job.flink is not None else None
+        adopted = (
+            self.adopted(job, "halt") if job.takes_savepoints and job.flink is not None else None
+        )
         if adopted is None:
             return job
-        ends = [step for step in self.again(*adopted) or adopted[1] if isinstance(step, TakeCheckpoint | TakeSavepoint)]
+        ends = [
+            step
+            for step in self.again(*adopted) or adopted[1]
+            if isinstance(step, TakeCheckpoint | TakeSavepoint)
+        ]
         ids = tuple(step.job_id for step in ends)
-        return replace(job, flink=replace(job.flink, job_ids=ids)) if ids and job.flink is not None else job
+        return (
+            replace(job, flink=replace(job.flink, job_ids=ids))
+            if ids and job.flink is not None
+            else job
+        )
 
     # -- what is there
 
@@ -114,12 +152,18 @@ class Working:
         return [plan for plan in self.while_it_ran(job) if plan.purpose == "warm"]
 
     def facts_of(self, job: JobSpec, before: Facts | None = None) -> Facts:
-        """What is there now, and what of it rounds have brought. With facts from `before` no cluster is asked."""
+        """What is there now, and what of it rounds have brought. With facts from `before` no
+        cluster is asked.
+        """
         now = self.as_it_runs(job)
-        return gather(self.spec, now, self.doors, self.workdir, arrived=self._arrivals(job), before=before)
+        return gather(
+            self.spec, now, self.doors, self.workdir, arrived=self._arrivals(job), before=before
+        )
 
     def with_arrivals(self, job: JobSpec, facts: Facts) -> Facts:
-        """The same facts, behind a round that was made from them: what that has brought is at the target now."""
+        """The same facts, behind a round that was made from them: what that has brought is at
+        the target now.
+        """
         _, target = engine(self.spec.engine).survey(facts.target.location, self.doors.open_storage)
         there = tuple((a, _relisted(b, self.doors.open_storage(b.location))) for a, b in facts.data)
         return with_arrivals(replace(facts, target=target, data=there), self._arrivals(job))
@@ -133,16 +177,27 @@ class Working:
         return [plan for plan in plans if plan.purpose in WHILE_IT_RUNS and not plan.undone]
 
     def tidy(self, plans: Iterable[PlanProgress]) -> None:
-        """A round that was cut short is never repeated, but by other rounds: what is left of a file that it was at goes
-        before the image can be seen."""
-        begun = ((plan, {n for n, step in plan.steps.items() if step.state == "started"}) for plan in plans)
-        steps = (step for plan, names in begun if names for step in self.plan_of(plan) if step.name in names)
+        """A round that was cut short is never repeated, but by other rounds: what is left of a file
+        that it was at goes before the image can be seen.
+        """
+        begun = (
+            (plan, {n for n, step in plan.steps.items() if step.state == "started"})
+            for plan in plans
+        )
+        steps = (
+            step
+            for plan, names in begun
+            if names
+            for step in self.plan_of(plan)
+            if step.name in names
+        )
         for place in sorted({step.target for step in steps if isinstance(step, executor.WRITERS)}):
             self.world.storage(place).prune()
 
     def remember(self, job: JobSpec, facts: Facts) -> None:
-        """So many rounds that they are better told as one. What lies at the target and is nobody's goes first, unless
-        it may be a part of an image that can be seen."""
+        """So many rounds that they are better told as one. What lies at the target and is nobody's
+        goes first, unless it may be a part of an image that can be seen.
+        """
         rounds, facts = self.while_it_ran(job), self.with_arrivals(job, facts)
         if facts.left and job.cutover != NEVER:
             phases = phases_of(Phase("retire", tuple(dropped(facts.left))))
@@ -163,8 +218,9 @@ class Working:
         self.forget(found.forgotten, job.name)
 
     def same_facts(self, job: JobSpec, proposed: Plan | None) -> Facts:
-        """What is there now, if the job is still the one that this was proposed for. One that is followed may be in the
-        middle of something: it is looked at more than once."""
+        """What is there now, if the job is still the one that this was proposed for. One that is
+        followed may be in the middle of something: it is looked at more than once.
+        """
         for again in reversed(range(LOOKS if job.mode == "warm" else 1)):
             facts = self.facts_of(job)
             if proposed is None or engine(self.spec.engine).identity(facts) == proposed.facts:
@@ -179,7 +235,10 @@ class Working:
 
 def stale(job: JobSpec, taken_back: bool) -> StalePlan:
     return StalePlan(
-        f"what is found at {job.source} and {job.destination} is no longer what the plan was made from"
+        (
+            f"what is found at {job.source} and {job.destination} is no longer what the plan "
+            "was made from"
+        )
         + ("; the halt was taken back" if taken_back else ""),
         hint="look at the difference with a new plan: stateshift plan WORKDIR/spec.json",
     )

@@ -1,22 +1,29 @@
-"""The coordinator of a migration while a job runs: checks, triggers, counts acknowledgements, completes or aborts.
+"""The coordinator of a migration while a job runs: checks, triggers, counts acknowledgements,
+completes or aborts.
 
-    begin(flow, migration, …)              checked, allocated and triggered
-    advance(coordinator, word, now)        one word of a task further: records to write down, orders to send
+    begin(flow, migration, …)        checked, allocated and triggered
+    advance(coordinator, word, now)  one word of a task further: records to write down, orders to
+                                     send
 
-Four steps (T-5), and what they are called elsewhere in stateshift; a phase is a barrier here as there:
+Four steps (T-5), and what they are called elsewhere in stateshift; a phase is a barrier here as
+there:
 
-    here        phase     is done when                           the executor's step
-    allocate    prepare   the places have room                   PrepareJob
-    trigger     prepare   every task has acknowledged            (no counterpart: a stopped job needs no telling)
-    ship        copy      every moving task is paused at the     StopJob and CopyFiles: the image is its snapshot, the
-                          checkpoint and has shipped its state   checkpoint its epoch
-    restart     submit    every new place has the state          SubmitJob
-    resume      confirm   every task runs, nothing is held back  AwaitProgress; from its start nothing is taken back
+    here      phase    is done when                           the executor's step
+    allocate  prepare  the places have room                   PrepareJob
+    trigger   prepare  every task has acknowledged            (no counterpart: a stopped job needs
+                                                              no telling)
+    ship      copy     every moving task is paused at the     StopJob and CopyFiles: the image is
+                                                              its snapshot, the
+                       checkpoint and has shipped its state   checkpoint its epoch
+    restart   submit   every new place has the state          SubmitJob
+    resume    confirm  every task runs, nothing is held back  AwaitProgress; from its start nothing
+                                                              is taken back
 
-What has happened is the fold of a journal, and not a second machine: each word writes the records that the executor
-writes (StepStarted, StepFinished with evidence, RunFailed, RollbackStarted, StepUndone, …), `progress` is their fold by
-journal.advance, and the coordinator's state is Progress.state. BTW 2018 says *completed* for `finished`, *aborted* for
-`rolled-back`, and *failed* for the moment between. Rows T-2, T-3 and T-5.
+What has happened is the fold of a journal, and not a second machine: each word writes the records
+that the executor writes (StepStarted, StepFinished with evidence, RunFailed, RollbackStarted,
+StepUndone, …), `progress` is their fold by journal.advance, and the coordinator's state is
+Progress.state. BTW 2018 says *completed* for `finished`, *aborted* for `rolled-back`, and *failed*
+for the moment between. Rows T-2, T-3 and T-5.
 """
 
 from __future__ import annotations
@@ -63,8 +70,12 @@ from stateshift.reconfigure.coordinator_tasks import (
 )
 
 STEPS: Mapping[str, PhaseName] = {
-    "allocate": "prepare", "trigger": "prepare", "ship": "copy", "restart": "submit", "resume": "confirm",
-}  # fmt: skip
+    "allocate": "prepare",
+    "trigger": "prepare",
+    "ship": "copy",
+    "restart": "submit",
+    "resume": "confirm",
+}
 Address = tuple[Task, str]  # a task at a place
 Sent = tuple[Address, Order]
 
@@ -91,7 +102,9 @@ class Coordinator:
     def step(self) -> str | None:
         """The step that is being waited for."""
         begun = self.progress.plans[0].steps if self.progress.plans else {}
-        return next((name for name in STEPS if name in begun and begun[name].state == "started"), None)
+        return next(
+            (name for name in STEPS if name in begun and begun[name].state == "started"), None
+        )
 
     @property
     def decided(self) -> bool:
@@ -102,10 +115,17 @@ class Coordinator:
 Told = tuple[Coordinator, tuple[Record, ...], tuple[Sent, ...]]
 
 
-def begin(flow: Flow, migration: Migration, running: Mapping[Task, str], free: Mapping[str, int],
-          checkpoint: int, now: float) -> Told:  # fmt: skip
-    """The coordinator of a migration that was found possible, with the orders to the sources: `checkpoint` is one that
-    has not begun anywhere."""
+def begin(
+    flow: Flow,
+    migration: Migration,
+    running: Mapping[Task, str],
+    free: Mapping[str, int],
+    checkpoint: int,
+    now: float,
+) -> Told:
+    """The coordinator of a migration that was found possible, with the orders to the sources:
+    `checkpoint` is one that has not begun anywhere.
+    """
     check_migration(migration, flow, running, free)
     told = {str(task): place for task, place in migration.places.items()}
     records: list[Record] = [
@@ -152,7 +172,9 @@ def _settled(heard: Coordinator, now: float) -> Told:
 
 
 def _done(known: Coordinator, now: float) -> Iterator[Record]:
-    """The records of the step that is being waited for, if it is done, and of the one that follows."""
+    """The records of the step that is being waited for, if it is done, and of the one that
+    follows.
+    """
     moving, tasks = known.migration.places.keys(), set(known.flow.tasks)
     if known.state == "rolling-back":
         yield from _taken_back(known, now) if known.resumed >= tasks else ()
@@ -177,7 +199,9 @@ def _orders(known: Coordinator, done: list[Record]) -> Iterator[Sent]:
     begun = [record.step for record in done if isinstance(record, StepStarted)]
     name, places = known.migration.name, known.migration.places
     if "restart" in begun:
-        yield from (((task, place), Restore(name, known.snapshots[task])) for task, place in places.items())
+        yield from (
+            ((task, place), Restore(name, known.snapshots[task])) for task, place in places.items()
+        )
     if "resume" in begun:
         yield from ((address, Complete(name)) for address in _everybody(known))
 
@@ -189,13 +213,22 @@ def _everybody(known: Coordinator) -> Iterator[Address]:
 
 
 def _aborted(before: Coordinator, reason: str, now: float) -> Told:
-    """Before it is decided everything can be taken back; afterwards nothing is any more, and need not be."""
+    """Before it is decided everything can be taken back; afterwards nothing is any more, and
+    need not be.
+    """
     if before.decided or before.state == "rolling-back":
         return before, (), ()
     hint = "every task runs on where it was; ask again once the reason is gone"
-    records = (RunFailed(now, "Aborted", reason, hint, 7, before.step), RollbackStarted(now, automatic=True))
+    records = (
+        RunFailed(now, "Aborted", reason, hint, 7, before.step),
+        RollbackStarted(now, automatic=True),
+    )
     after = _with(replace(before, resumed=frozenset()), records)
-    return after, records, tuple((address, Abort(before.migration.name)) for address in _everybody(before))
+    return (
+        after,
+        records,
+        tuple((address, Abort(before.migration.name)) for address in _everybody(before)),
+    )
 
 
 def _taken_back(known: Coordinator, now: float) -> Iterator[Record]:

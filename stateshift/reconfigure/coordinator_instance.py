@@ -1,4 +1,5 @@
-"""A task at a place: what it does with records, barriers and orders. A model; channels are first in, first out.
+"""A task at a place: what it does with records, barriers and orders. A model; channels are first
+in, first out.
 
     take(instance, source, item)     from the channel of a task that sends to it
     hear(instance, order)            from the coordinator, at any moment and in any order
@@ -6,10 +7,12 @@
 
 The sending side aligns (T-8). At the checkpoint that a trigger names, a task
 
-    buffers     whatever it would send to a task that moves, behind the barrier, first in and first out (T-7)
-    ships       its state, once the barrier has come from everybody: it is paused, and nothing is on its way to it,
-                because everybody who sends to it buffers. So no data moves but state.
-    rewires     to the new place: the barrier is the last it gets from the old one
+    buffers  whatever it would send to a task that moves, behind the barrier, first in and first out
+             (T-7)
+    ships    its state, once the barrier has come from everybody: it is paused, and nothing is on
+             its way to it,
+             because everybody who sends to it buffers. So no data moves but state.
+    rewires  to the new place: the barrier is the last it gets from the old one
 """
 
 from __future__ import annotations
@@ -38,7 +41,9 @@ from stateshift.reconfigure.coordinator_tasks import (
 
 
 class Record(NamedTuple):
-    """The `number`-th that this sender has sent to this receiver; none is left out, and none comes twice."""
+    """The `number`-th that this sender has sent to this receiver; none is left out, and none
+    comes twice.
+    """
 
     key: int
     number: int
@@ -53,8 +58,9 @@ Item = Record | Barrier | Trigger
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A task's state at a checkpoint: what it has read (a source), what it has of its senders and has sent, and what it
-    has computed (here, the sum of the keys)."""
+    """A task's state at a checkpoint: what it has read (a source), what it has of its senders and
+    has sent, and what it has computed (here, the sum of the keys).
+    """
 
     checkpoint: int = 0
     read: int = 0
@@ -72,7 +78,9 @@ class Instance:
     snapshot: Snapshot = field(default_factory=Snapshot)
     barriers: frozenset[Task] = frozenset()  # whose barrier of the next checkpoint has come
     order: Trigger | None = None
-    buffers: Mapping[Task, tuple[Item, ...]] = field(default_factory=dict)  # a task that moves -> what it shall get
+    buffers: Mapping[Task, tuple[Item, ...]] = field(
+        default_factory=dict
+    )  # a task that moves -> what it shall get
     over: frozenset[str] = frozenset()  # migrations that were completed or aborted
 
     def may_take(self, source: Task) -> bool:
@@ -114,11 +122,19 @@ def take(before: Instance, source: Task, item: Item) -> Done:
     match item:
         case Record(key, number):
             snapshot = before.snapshot
-            assert number == snapshot.received.get(source, 0), "first in, first out, and each of them once"
-            return _processed(before, key, replace(snapshot, received={**snapshot.received, source: number + 1}))
+            assert number == snapshot.received.get(source, 0), (
+                "first in, first out, and each of them once"
+            )
+            return _processed(
+                before, key, replace(snapshot, received={**snapshot.received, source: number + 1})
+            )
         case Barrier():
             after = replace(before, barriers=before.barriers | {source})
-            return _passed(after) if after.barriers >= {*before.flow.feeders(before.task)} else Done(after)
+            return (
+                _passed(after)
+                if after.barriers >= {*before.flow.feeders(before.task)}
+                else Done(after)
+            )
         case Trigger():
             return _instructed(before, item)
 
@@ -127,18 +143,26 @@ def hear(before: Instance, order: Order) -> Done:
     match order:
         case Trigger():
             if order.checkpoint <= before.snapshot.checkpoint:
-                return Done(before, said=(Refused(before.task, f"checkpoint {order.checkpoint} has begun"),))
+                return Done(
+                    before, said=(Refused(before.task, f"checkpoint {order.checkpoint} has begun"),)
+                )
             return _instructed(before, order)
         case Restore(name, snapshot):
             if before.state != "created":
                 return Done(before)  # the abort was here first
             state = become(before.state, "scheduled", "deployed")
-            return Done(replace(before, state=state, snapshot=snapshot), said=(Deployed(before.task),))
+            return Done(
+                replace(before, state=state, snapshot=snapshot), said=(Deployed(before.task),)
+            )
         case Complete(name) if before.state == "deployed":
-            after = replace(before, state=become(before.state, "running"), over=before.over | {name})
+            after = replace(
+                before, state=become(before.state, "running"), over=before.over | {name}
+            )
             return Done(after, said=(Running(before.task),))
         case Complete(name) if before.state == "paused":
-            return Done(replace(before, state=become(before.state, "canceling", "canceled"), buffers={}))
+            return Done(
+                replace(before, state=become(before.state, "canceling", "canceled"), buffers={})
+            )
         case Abort(name) if before.state in ("created", "deployed"):
             return Done(replace(before, state=become(before.state, "canceling", "canceled")))
         case Abort(name) | Complete(name):
@@ -151,26 +175,40 @@ def _processed(before: Instance, key: int, snapshot: Snapshot) -> Done:
     items: list[tuple[Task, Item]] = []
     for target in before.flow.routes(before.task, key):
         number = after.snapshot.sent.get(target, 0)
-        after = replace(after, snapshot=replace(after.snapshot, sent={**after.snapshot.sent, target: number + 1}))
+        after = replace(
+            after,
+            snapshot=replace(after.snapshot, sent={**after.snapshot.sent, target: number + 1}),
+        )
         items.append((target, Record(key, number)))
     return _sent(after, items)
 
 
 def _instructed(before: Instance, trigger: Trigger) -> Done:
-    """The first time it is passed on with the data, and acknowledged; what is over already concerns nobody any more."""
+    """The first time it is passed on with the data, and acknowledged; what is over already
+    concerns nobody any more.
+    """
     name = trigger.migration.name
     if before.order is not None or name in before.over:
         return Done(before)
-    done = _sent(replace(before, order=trigger), [(target, trigger) for target in before.flow.targets(before.task)])
+    done = _sent(
+        replace(before, order=trigger),
+        [(target, trigger) for target in before.flow.targets(before.task)],
+    )
     part = roles(before.flow, trigger, before.task)
     return done._replace(said=(Acknowledged(before.task, part),))
 
 
 def _passed(before: Instance) -> Done:
-    """A checkpoint: it is passed on, and where it is the one that was named, the task does its part."""
+    """A checkpoint: it is passed on, and where it is the one that was named, the task does its
+    part.
+    """
     checkpoint = before.snapshot.checkpoint + 1
-    after = replace(before, snapshot=replace(before.snapshot, checkpoint=checkpoint), barriers=frozenset())
-    done = _sent(after, [(target, Barrier(checkpoint)) for target in before.flow.targets(before.task)])
+    after = replace(
+        before, snapshot=replace(before.snapshot, checkpoint=checkpoint), barriers=frozenset()
+    )
+    done = _sent(
+        after, [(target, Barrier(checkpoint)) for target in before.flow.targets(before.task)]
+    )
     if before.order is None or before.order.checkpoint != checkpoint:
         return done
     moving = before.order.migration.places.keys()
@@ -183,7 +221,9 @@ def _passed(before: Instance) -> Done:
 
 
 def _released(before: Instance) -> Done:
-    """What was buffered goes out in the order in which it came, and nothing is held back any more."""
+    """What was buffered goes out in the order in which it came, and nothing is held back any
+    more.
+    """
     sent = tuple((target, item) for target, items in before.buffers.items() for item in items)
     return Done(replace(before, buffers={}, order=None), sent, (Running(before.task),))
 

@@ -1,15 +1,17 @@
 """A job and the coordinator of its migration, as one value: every order of events can be tried.
 
-    Job
-      instances    task at place -> what it is
-      channels     (from task, to task) -> items, first in, first out. A channel is the tasks', wherever they are: what
-                   the old place of a task has sent ends with the barrier, and only then the new one's is read
-      orders       from the coordinator, and
-      words        to it: overtaking each other as they like
+Job
+  instances  task at place -> what it is
+  channels   (from task, to task) -> items, first in, first out. A channel is the tasks', wherever
+             they are: what
+             the old place of a task has sent ends with the barrier, and only then the new one's
+             is read
+  orders     from the coordinator, and
+  words      to it: overtaking each other as they like
 
-    job(flow, places)                      runs
-    asked(job, migration, …)               its migration is begun
-    choices(job, …), happened(job, choice) what can happen next; it happens
+job(flow, places)                      runs
+asked(job, migration, …)               its migration is begun
+choices(job, …), happened(job, choice) what can happen next; it happens
 """
 
 from __future__ import annotations
@@ -21,7 +23,15 @@ from typing import NamedTuple
 from stateshift.journal import Record as Journaled
 from stateshift.reconfigure.coordinator import Address, Coordinator, Sent, Told, advance, begin
 from stateshift.reconfigure.coordinator_flow import Flow, Migration, Task
-from stateshift.reconfigure.coordinator_instance import Done, Instance, Item, hear, read, start, take
+from stateshift.reconfigure.coordinator_instance import (
+    Done,
+    Instance,
+    Item,
+    hear,
+    read,
+    start,
+    take,
+)
 from stateshift.reconfigure.coordinator_tasks import Word
 
 
@@ -60,19 +70,34 @@ class Job:
 
     def at(self, task: Task) -> Instance | None:
         """The instance that runs a task, if one does."""
-        found = (one for (name, _), one in self.instances.items() if name == task and one.state == "running")
+        found = (
+            one
+            for (name, _), one in self.instances.items()
+            if name == task and one.state == "running"
+        )
         return next(found, None)
 
 
 def job(flow: Flow, places: Mapping[Task, str]) -> Job:
-    return Job(flow, {(task, place): Instance(flow, task, place, "running") for task, place in places.items()}, {})
+    return Job(
+        flow,
+        {(task, place): Instance(flow, task, place, "running") for task, place in places.items()},
+        {},
+    )
 
 
-def asked(before: Job, migration: Migration, free: Mapping[str, int], checkpoint: int, now: float = 0.0) -> Job:
+def asked(
+    before: Job, migration: Migration, free: Mapping[str, int], checkpoint: int, now: float = 0.0
+) -> Job:
     """Places are allocated: a new instance of every task that moves is created there."""
-    running = {task: place for (task, place), one in before.instances.items() if one.state == "running"}
+    running = {
+        task: place for (task, place), one in before.instances.items() if one.state == "running"
+    }
     told = begin(before.flow, migration, running, free, checkpoint, now)
-    new = {(task, place): Instance(before.flow, task, place, "created") for task, place in migration.places.items()}
+    new = {
+        (task, place): Instance(before.flow, task, place, "created")
+        for task, place in migration.places.items()
+    }
     return _with(replace(before, instances={**before.instances, **new}), told)
 
 
@@ -83,7 +108,9 @@ def said(before: Job, word: Word, now: float = 0.0) -> Job:
 
 
 def choices(now: Job, records: int, checkpoints: int) -> Iterator[Choice]:
-    """What can happen next, in a fixed order; a source has so many records, and begins so many checkpoints."""
+    """What can happen next, in a fixed order; a source has so many records, and begins so many
+    checkpoints.
+    """
     for address, one in now.instances.items():
         if one.state == "running" and address[0] in now.flow.sources:
             if one.snapshot.read < records:
@@ -115,7 +142,11 @@ def happened(before: Job, choice: Choice, now: float = 0.0) -> Job:
             left = replace(before, orders=(*before.orders[:n], *before.orders[n + 1 :]))
             return _done(left, address, hear(before.instances[address], order))
         case Tell(n):
-            return said(replace(before, words=(*before.words[:n], *before.words[n + 1 :])), before.words[n], now)
+            return said(
+                replace(before, words=(*before.words[:n], *before.words[n + 1 :])),
+                before.words[n],
+                now,
+            )
 
 
 def _done(before: Job, address: Address, done: Done) -> Job:
@@ -123,9 +154,16 @@ def _done(before: Job, address: Address, done: Done) -> Job:
     for target, item in done.sent:
         channels[address[0], target] = (*channels.get((address[0], target), ()), item)
     instances = {**before.instances, address: done.instance}
-    return replace(before, instances=instances, channels=channels, words=(*before.words, *done.said))
+    return replace(
+        before, instances=instances, channels=channels, words=(*before.words, *done.said)
+    )
 
 
 def _with(before: Job, told: Told) -> Job:
     coordinator, records, orders = told
-    return replace(before, coordinator=coordinator, records=before.records + records, orders=before.orders + orders)
+    return replace(
+        before,
+        coordinator=coordinator,
+        records=before.records + records,
+        orders=before.orders + orders,
+    )

@@ -1,13 +1,15 @@
-"""The states of a task, and what may follow which (T-4); the words a coordinator and its tasks exchange.
+"""The states of a task, and what may follow which (T-4); the words a coordinator and its tasks
+exchange.
 
-    created ─▶ scheduled ─▶ deployed ─▶ running ─▶ finished      paused ─▶ running: taken back, as it was before
-                                        │    ▲                   from each that is no end: ─▶ failed
-                                        ▼    │                                             ─▶ canceling ─▶ canceled
+    created ─▶ scheduled ─▶ deployed ─▶ running ─▶ finished  paused ─▶ running: taken back, as it
+                                                             was before
+                                        │    ▲               from each that is no end: ─▶ failed
+                                        ▼    │                                         ─▶ canceling ─▶ canceled
                                      pausing ─▶ paused
 
-`running`, `finished` and `failed` mean of a task what they mean of a run (journal.progress.State): the same words. A
-run is never created, scheduled or deployed, since it needs no place; and where a run is *rolled back*, a task is
-*running*: nothing of it is left to see.
+`running`, `finished` and `failed` mean of a task what they mean of a run (journal.progress.State):
+the same words. A run is never created, scheduled or deployed, since it needs no place; and where a
+run is *rolled back*, a task is *running*: nothing of it is left to see.
 """
 
 from __future__ import annotations
@@ -19,7 +21,16 @@ from typing import Any, Literal
 from stateshift.reconfigure.coordinator_flow import Migration, Task
 
 TaskState = Literal[
-    "created", "scheduled", "deployed", "running", "finished", "failed", "canceling", "canceled", "pausing", "paused"
+    "created",
+    "scheduled",
+    "deployed",
+    "running",
+    "finished",
+    "failed",
+    "canceling",
+    "canceled",
+    "pausing",
+    "paused",
 ]
 _ENDING: frozenset[TaskState] = frozenset(("failed", "canceling"))
 FOLLOWS: Mapping[TaskState, frozenset[TaskState]] = {
@@ -49,8 +60,10 @@ Role = Literal["buffers", "ships", "rewires"]
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """All instructions in one message: every task finds its own part in it (T-6). It goes to the sources, and from
-    there with the data, so that it is everywhere before the checkpoint that it names."""
+    """All instructions in one message: every task finds its own part in it (T-6). It goes to the
+    sources, and from there with the data, so that it is everywhere before the checkpoint that it
+    names.
+    """
 
     migration: Migration
     checkpoint: int
@@ -83,7 +96,9 @@ Order = Trigger | Restore | Complete | Abort
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """A task knows its part; no role is one as well: it ignores the migration, and says so (T-2)."""
+    """A task knows its part; no role is one as well: it ignores the migration, and says so
+    (T-2).
+    """
 
     task: Task
     roles: tuple[Role, ...]

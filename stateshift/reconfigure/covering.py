@@ -1,13 +1,15 @@
 """The minimal covering sub-DAG of some operators, and what it consists of (Fries, section 4).
 
-    members          operators that have to change together wherever one tuple may meet two of them
-    Component        all operators and edges on ways from one member to another, as far as they hang together;
-                     its heads are those that none of its own edges lead to
+    members    operators that have to change together wherever one tuple may meet two of them
+    Component  all operators and edges on ways from one member to another, as far as they hang
+               together;
+               its heads are those that none of its own edges lead to
 
-It is unique: an edge belongs to it exactly when its upstream end is a member or below one, and its downstream end is a
-member or above one. Both sets are two walks over the dataflow, so all of it takes O(V+E). Within a component, markers
-that start at the heads and wait for each other at every meeting of edges part the tuples of before from those of after;
-components need not know of each other.
+It is unique: an edge belongs to it exactly when its upstream end is a member or below one, and its
+downstream end is a member or above one. Both sets are two walks over the dataflow, so all of it
+takes O(V+E). Within a component, markers that start at the heads and wait for each other at every
+meeting of edges part the tuples of before from those of after; components need not know of each
+other.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def covered(graph: Graph, members: Iterable[int]) -> tuple[list[int], list[tuple
 
 
 def components(graph: Graph, members: Iterable[int]) -> tuple[Component, ...]:
-    """The components of the members' minimal covering sub-DAG, the one whose operator is named first first."""
+    """The components of the members' minimal covering sub-DAG, the one whose operator is named
+    first first.
+    """
     inside, ends = covered(graph, members)
     rank = {here: place for place, here in enumerate(_upstream_first(inside, ends))}
     fed = {other for _, other in ends}
@@ -46,8 +50,10 @@ def components(graph: Graph, members: Iterable[int]) -> tuple[Component, ...]:
     edges: list[list[tuple[int, int]]] = [[] for _ in gathered]
     for end in ends:
         edges[group_of[end[0]]].append(end)
-    return tuple(_named(graph, sorted(group, key=rank.__getitem__), mine, fed)
-                 for group, mine in zip(gathered, edges, strict=True))  # fmt: skip
+    return tuple(
+        _named(graph, sorted(group, key=rank.__getitem__), mine, fed)
+        for group, mine in zip(gathered, edges, strict=True)
+    )
 
 
 def _upstream_first(inside: Iterable[int], ends: Iterable[tuple[int, int]]) -> list[int]:
@@ -61,7 +67,9 @@ def _upstream_first(inside: Iterable[int], ends: Iterable[tuple[int, int]]) -> l
     return order
 
 
-def _named(graph: Graph, group: list[int], edges: list[tuple[int, int]], fed: set[int]) -> Component:
+def _named(
+    graph: Graph, group: list[int], edges: list[tuple[int, int]], fed: set[int]
+) -> Component:
     names = graph.names
     return Component(
         operators=tuple(names[i] for i in group),

@@ -1,4 +1,5 @@
-"""Our own JSON of a dataflow to its parts: operators, edges, and jobs whose plans are told elsewhere.
+"""Our own JSON of a dataflow to its parts: operators, edges, and jobs whose plans are told
+elsewhere.
 
     {"operators": [{"name": "score", "kind": "one-to-many", "workers": 4}, …],
      "edges": ["read -> score", {"from": "score", "to": "alert", "way": "partitioned"}],
@@ -7,7 +8,8 @@
 
     read_document(reader, root, opened) -> Draft
 
-Reading goes on after each complaint. The parts of a draft have not been held against each other yet; `reading` does.
+Reading goes on after each complaint. The parts of a draft have not been held against each other
+yet; `reading` does.
 """
 
 from __future__ import annotations
@@ -33,8 +35,9 @@ Opened = Callable[[str], str]
 
 @dataclass(slots=True)
 class Draft:
-    """What has been read so far, and where. `partly`: some operators could not be read, so that a name nobody knows may
-    be one of theirs."""
+    """What has been read so far, and where. `partly`: some operators could not be read, so that a
+    name nobody knows may be one of theirs.
+    """
 
     name: str = "dataflow"
     operators: list[tuple[Place, Operator]] = field(default_factory=list)
@@ -53,11 +56,17 @@ class _Said:
 
 
 def read_document(reader: Reader, root: Place, opened: Opened | None) -> Draft:
-    """The draft of a document. `opened` brings the text of a file by the name that the document has for it."""
+    """The draft of a document. `opened` brings the text of a file by the name that the document
+    has for it.
+    """
     places = reader.known(root, DATAFLOW)
     if isinstance(root.value, dict) and "jobs" not in places:
         reader.need(root, places, "operators")
-    values = {key: reader.value(DATAFLOW[key], places[key]) for key in ("version", "name") if key in places}
+    values = {
+        key: reader.value(DATAFLOW[key], places[key])
+        for key in ("version", "name")
+        if key in places
+    }
     draft = Draft(values.get("name") or "dataflow", partly=not isinstance(root.value, dict))
     said = _operators(reader, places.get("operators"), draft)
     draft.operators = [(one.place, Operator(one.name, **one.values)) for one in said]
@@ -82,7 +91,11 @@ def _operators(reader: Reader, place: Place | None, draft: Draft) -> list[_Said]
         if isinstance(item.value, dict) and reader.need(item, known, "name"):
             single = known.pop("one_per_edge", None)
             single = None if single is None or single.value is False else single
-            known = {key: place for key, place in known.items() if not refused_as_too_large(reader, key, place)}
+            known = {
+                key: place
+                for key, place in known.items()
+                if not refused_as_too_large(reader, key, place)
+            }
             values = ({"kind": "one-to-many"} if single else {}) | reader.fields(OPERATOR, known)
             if single is not None and values["kind"] != "one-to-many":
                 _refuse_contradiction(reader, known["kind"], values["kind"])
@@ -94,9 +107,12 @@ def _operators(reader: Reader, place: Place | None, draft: Draft) -> list[_Said]
 
 
 def _refuse_contradiction(reader: Reader, place: Place, kind: str) -> None:
-    """Only a one-to-many operator uses several edges. Where the two disagree, nothing is guessed: to believe the kind
-    could part what one tuple meets."""
-    message = f"{kind!r} contradicts one_per_edge, by which one tuple makes one on each of several edges"
+    """Only a one-to-many operator uses several edges. Where the two disagree, nothing is guessed:
+    to believe the kind could part what one tuple meets.
+    """
+    message = (
+        f"{kind!r} contradicts one_per_edge, by which one tuple makes one on each of several edges"
+    )
     reader.complaints.add(place, message, "one-to-many, or no one_per_edge")
 
 
@@ -116,16 +132,22 @@ def _edges(reader: Reader, place: Place) -> Iterator[tuple[Place, Edge]]:
             yield place, Edge(**values)
 
 
-def _job(reader: Reader, place: Place, draft: Draft, opened: Opened | None, others: set[str]) -> None:
-    """A job's operators and edges, from its own plan and what is said beside it, which counts. One that is called as
-    one of the others is not looked at: all that it says would collide with what that one says."""
+def _job(
+    reader: Reader, place: Place, draft: Draft, opened: Opened | None, others: set[str]
+) -> None:
+    """A job's operators and edges, from its own plan and what is said beside it, which counts. One
+    that is called as one of the others is not looked at: all that it says would collide with what
+    that one says.
+    """
     known = reader.known(place, JOB)
     if not isinstance(place.value, dict) or not reader.need(place, known, "name", "plan"):
         draft.partly = True
         return
     name = reader.value(JOB["name"], known["name"])
     if name in others:
-        reader.complaints.add(known["name"], f"two jobs are called {name}", "a name that no other job has")
+        reader.complaints.add(
+            known["name"], f"two jobs are called {name}", "a name that no other job has"
+        )
         draft.partly = True
         return
     others |= set() if name is None else {name}
@@ -141,11 +163,21 @@ def _job(reader: Reader, place: Place, draft: Draft, opened: Opened | None, othe
         over = proper.get(operator.name)
         made = operator if over is None else replace(operator, **over.values)
         draft.operators.append((known["plan"] if over is None else over.place, made))
-    # A kind that is said beside the plan takes the place of all that the plan knows of what its edges carry.
+    # A kind that is said beside the plan takes the place of all that the plan knows of what its
+    # edges carry.
     many = {name for name, one in proper.items() if one.values.get("kind") == "one-to-many"}
-    edges = [replace(edge, one_per_tuple=edge.one_per_tuple and edge.upstream not in many) for edge in plan.edges]
-    mine = [replace(one, name=proper_name) for proper_name, one in proper.items() if proper_name is not None]
-    draft.edges += _flagged(reader.complaints, [(known["plan"], edge) for edge in edges], mine, f"{name}/")
+    edges = [
+        replace(edge, one_per_tuple=edge.one_per_tuple and edge.upstream not in many)
+        for edge in plan.edges
+    ]
+    mine = [
+        replace(one, name=proper_name)
+        for proper_name, one in proper.items()
+        if proper_name is not None
+    ]
+    draft.edges += _flagged(
+        reader.complaints, [(known["plan"], edge) for edge in edges], mine, f"{name}/"
+    )
 
 
 def _plan(reader: Reader, place: Place, opened: Opened | None) -> Dataflow | None:
@@ -164,9 +196,13 @@ def _plan(reader: Reader, place: Place, opened: Opened | None) -> Dataflow | Non
     if root is not None and flink_plan.is_plan(root.value):
         return flink_plan.parse(root, reader.complaints)
     if root is not None and (told := flink_plan.error_in(root.value)) is not None:
-        reader.complaints.add(place, f"Flink's answer is an error and no plan: {told}", flink_plan.ANSWER)
+        reader.complaints.add(
+            place, f"Flink's answer is an error and no plan: {told}", flink_plan.ANSWER
+        )
         return None
-    reader.complaints.add(place, "no plan of a job", "a Flink job's plan with its nodes, or what Spark explains")
+    reader.complaints.add(
+        place, "no plan of a job", "a Flink job's plan with its nodes, or what Spark explains"
+    )
     return None
 
 
@@ -177,7 +213,9 @@ def _opened(reader: Reader, place: Place, name: str, opened: Opened | None) -> s
         fact = "there is no place beside which it could be"
     except (OSError, ValueError) as error:
         fact = getattr(error, "strerror", None) or str(error)
-    reader.complaints.add(place, f"{name} cannot be read: {fact}", "a file beside the dataflow, or the plan itself")
+    reader.complaints.add(
+        place, f"{name} cannot be read: {fact}", "a file beside the dataflow, or the plan itself"
+    )
     return None
 
 
@@ -201,8 +239,14 @@ def _flagged(
     for one in said:
         if one.single is not None:
             reached = after.get(one.name, set())
-            single |= {(one.name, name) for name in _chosen(complaints, one.name, one.single, reached, prefix)}
-    return [(place, replace(edge, one_per_tuple=True) if edge.ends in single else edge) for place, edge in edges]
+            single |= {
+                (one.name, name)
+                for name in _chosen(complaints, one.name, one.single, reached, prefix)
+            }
+    return [
+        (place, replace(edge, one_per_tuple=True) if edge.ends in single else edge)
+        for place, edge in edges
+    ]
 
 
 def _chosen(
@@ -211,7 +255,9 @@ def _chosen(
     if single.value is True:
         return reached
     if not isinstance(single.value, list):
-        complaints.add(single, "not true, false or a list", "true, or names of operators it sends to")
+        complaints.add(
+            single, "not true, false or a list", "true, or names of operators it sends to"
+        )
         return ()
     found = []
     for place in single.items:
@@ -219,7 +265,10 @@ def _chosen(
         if other in reached:
             found.append(other)
         else:
-            message = f"there is no edge from {name!r} to {place.value!r}{nearest(str(place.value), reached)}"
+            message = (
+                f"there is no edge from {name!r} to "
+                f"{place.value!r}{nearest(str(place.value), reached)}"
+            )
             complaints.add(place, message, "an operator that it sends to")
     return found
 
@@ -229,13 +278,19 @@ def _items(reader: Reader, place: Place | None) -> list[Place]:
 
 
 def to_plain(dataflow: Dataflow) -> dict[str, Any]:
-    """The document of a dataflow, its plans as the operators and edges that they tell. Topics join it again."""
+    """The document of a dataflow, its plans as the operators and edges that they tell. Topics
+    join it again.
+    """
     single: dict[str, list[str]] = {}
     for edge in dataflow.edges:
         if edge.one_per_tuple:
             single.setdefault(edge.upstream, []).append(edge.downstream)
     # A one-to-one operator's edges carry one each anyway: to say so would make it one-to-many.
-    flags = {name: {"one_per_edge": others} for name, others in single.items() if dataflow[name].kind == "one-to-many"}
+    flags = {
+        name: {"one_per_edge": others}
+        for name, others in single.items()
+        if dataflow[name].kind == "one-to-many"
+    }
     kept = [one for one in dataflow.operators if not one.replicate]
     names = {one.name for one in kept}
     return {

@@ -1,4 +1,5 @@
-"""A schedule as Graphviz and as Mermaid draw it: components in boxes, targets filled, heads framed twice.
+"""A schedule as Graphviz and as Mermaid draw it: components in boxes, targets filled, heads framed
+twice.
 
 Names are escaped, so that whatever a plan calls its operators is drawn, and nothing else happens.
 """
@@ -52,12 +53,21 @@ def _mermaid(schedule: Schedule) -> Iterator[str]:
     yield "flowchart LR"
     for i, component in enumerate(schedule.components):
         yield f'  subgraph c{i}["component {i + 1}"]'
-        yield from (f"    {_mermaid_node(schedule, name, number[name])}" for name in component.operators)
+        yield from (
+            f"    {_mermaid_node(schedule, name, number[name])}" for name in component.operators
+        )
         yield "  end"
-    yield from (f"  {_mermaid_node(schedule, name, node)}" for name, node in number.items() if name not in inside)
+    yield from (
+        f"  {_mermaid_node(schedule, name, node)}"
+        for name, node in number.items()
+        if name not in inside
+    )
     marked = schedule.edges
     for edge in schedule.dataflow.edges:
-        yield f"  {number[edge.upstream]} {'==>' if edge.ends in marked else '-->'} {number[edge.downstream]}"
+        yield (
+            f"  {number[edge.upstream]} {'==>' if edge.ends in marked else '-->'} "
+            f"{number[edge.downstream]}"
+        )
     targets = ",".join(number[name] for name in schedule.targets)
     yield "  classDef target fill:gold"
     yield f"  class {targets} target"

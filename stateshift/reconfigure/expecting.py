@@ -1,8 +1,9 @@
-"""What to expect of each scheduler: whether it is consistent here, and its delay, simulated under the load that the
-dataflow tells, or under an assumed one.
+"""What to expect of each scheduler: whether it is consistent here, and its delay, simulated under
+the load that the dataflow tells, or under an assumed one.
 
-What operators do not say is assumed and named: a tuple costs a millisecond, and sources read as much as keeps the
-busiest operator at work for 80 % of the time. Seconds, then, compare schedulers, and promise nothing.
+What operators do not say is assumed and named: a tuple costs a millisecond, and sources read as
+much as keeps the busiest operator at work for 80 % of the time. Seconds, then, compare schedulers,
+and promise nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ WORKERS_MAX = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Busiest:
-    """The operator with the most to do: tuples that reach it in a second, and how many it can work."""
+    """The operator with the most to do: tuples that reach it in a second, and how many it can
+    work.
+    """
 
     name: str
     reached_per_second: float
@@ -41,9 +44,11 @@ class Busiest:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """`consistent` and `seconds` by scheduler; `rule` is how Fries prunes. `rates` are what sources read in a second.
-    `no_figure` says why there are no seconds: the dataflow is too large to be simulated at once, or an operator falls
-    behind. Its queue grows without end, and a delay would only tell how long was simulated."""
+    """`consistent` and `seconds` by scheduler; `rule` is how Fries prunes. `rates` are what sources
+    read in a second. `no_figure` says why there are no seconds: the dataflow is too large to be
+    simulated at once, or an operator falls behind. Its queue grows without end, and a delay would
+    only tell how long was simulated.
+    """
 
     rule: Rule
     consistent: Mapping[Scheduler, bool]
@@ -66,8 +71,12 @@ def expected(
     kept = {one: consistent(made) for one, made in schedules.items()}
     if why := _no_figure(dataflow, busiest):
         return Expected(rule, kept, dict.fromkeys(SCHEDULERS), assumed, rates, busiest, why)
-    runs = {one: simulate(made, load, chance(), until_changed=True) for one, made in schedules.items()}
-    return Expected(rule, kept, {one: run.delay_seconds for one, run in runs.items()}, assumed, rates, busiest)
+    runs = {
+        one: simulate(made, load, chance(), until_changed=True) for one, made in schedules.items()
+    }
+    return Expected(
+        rule, kept, {one: run.delay_seconds for one, run in runs.items()}, assumed, rates, busiest
+    )
 
 
 def _no_figure(dataflow: Dataflow, busiest: Busiest) -> str | None:
@@ -75,15 +84,27 @@ def _no_figure(dataflow: Dataflow, busiest: Busiest) -> str | None:
         return f"more than {WORKERS_MAX:,} workers are not simulated"
     if busiest.busy < 1:
         return None
-    return (f"{busiest.name} falls behind: {rounded(busiest.reached_per_second)} tuples a second reach it, and it can "
-            f"work {rounded(busiest.able_per_second)}")  # fmt: skip
+    return (
+        f"{busiest.name} falls behind: {rounded(busiest.reached_per_second)} tuples a "
+        "second reach it, and it can "
+        f"work {rounded(busiest.able_per_second)}"
+    )
 
 
 def load_of(dataflow: Dataflow) -> tuple[Load, tuple[str, ...]]:
     """The load that the operators tell of, and what had to be assumed."""
-    costs = {one.name: COST_SECONDS if one.cost_seconds is None else one.cost_seconds for one in dataflow.operators}
-    told = {name: rate for name in dataflow.sources if (rate := dataflow[name].rate_per_second) is not None}
-    rates = told | dict.fromkeys((name for name in dataflow.sources if name not in told), _rate(dataflow, told, costs))
+    costs = {
+        one.name: COST_SECONDS if one.cost_seconds is None else one.cost_seconds
+        for one in dataflow.operators
+    }
+    told = {
+        name: rate
+        for name in dataflow.sources
+        if (rate := dataflow[name].rate_per_second) is not None
+    }
+    rates = told | dict.fromkeys(
+        (name for name in dataflow.sources if name not in told), _rate(dataflow, told, costs)
+    )
     each_second = sum(flows(dataflow, rates).values()) or 1.0
     before = min(SECONDS_BEFORE, EVENTS_MAX / each_second)
     load = Load({name: ((0.0, rate),) for name, rate in rates.items()}, costs, before, 3 * before)
@@ -96,26 +117,39 @@ def flows(dataflow: Dataflow, rates: Mapping[str, float]) -> dict[str, float]:
     order = topological(graph)
     assert order is not None, "a dataflow with a cycle"
     flow = dict.fromkeys(dataflow.names, 0.0) | dict(rates)
-    copies = {edge.ends: dataflow[edge.downstream].workers for edge in dataflow.edges if edge.way == "broadcast"}
+    copies = {
+        edge.ends: dataflow[edge.downstream].workers
+        for edge in dataflow.edges
+        if edge.way == "broadcast"
+    }
     most = sum(rates.values())
     for here in order:
         operator = dataflow.operators[here]
         out = min(flow[operator.name], most) if operator.unique else flow[operator.name]
         after = [graph.names[other] for other in graph.after[here]]
         for name in after:
-            part = out if operator.kind == "one-to-many" and not operator.unique else out / len(after)
+            part = (
+                out if operator.kind == "one-to-many" and not operator.unique else out / len(after)
+            )
             flow[name] += part * copies.get((operator.name, name), 1)
     return flow
 
 
 def _busiest(dataflow: Dataflow, rates: Mapping[str, float], costs: Mapping[str, float]) -> Busiest:
     flow = flows(dataflow, rates)
-    able = {one.name: one.workers / costs[one.name] if costs[one.name] else math.inf for one in dataflow.operators}
-    return max((Busiest(name, flow[name], able[name]) for name in dataflow.names), key=lambda one: one.busy)
+    able = {
+        one.name: one.workers / costs[one.name] if costs[one.name] else math.inf
+        for one in dataflow.operators
+    }
+    return max(
+        (Busiest(name, flow[name], able[name]) for name in dataflow.names), key=lambda one: one.busy
+    )
 
 
 def _rate(dataflow: Dataflow, told: Mapping[str, float], costs: Mapping[str, float]) -> float:
-    """What the other sources read; where none says, as much as the busiest operator can do in its part of the time."""
+    """What the other sources read; where none says, as much as the busiest operator can do in
+    its part of the time.
+    """
     if told:
         return sum(told.values()) / len(told)
     flow = flows(dataflow, dict.fromkeys(dataflow.sources, 1.0))
@@ -123,14 +157,18 @@ def _rate(dataflow: Dataflow, told: Mapping[str, float], costs: Mapping[str, flo
     return BUSY / most if most else 1.0
 
 
-def _assumed(dataflow: Dataflow, told: Mapping[str, float], rates: Mapping[str, float]) -> list[str]:
+def _assumed(
+    dataflow: Dataflow, told: Mapping[str, float], rates: Mapping[str, float]
+) -> list[str]:
     found = []
     without = [one.name for one in dataflow.operators if one.cost_seconds is None]
     if without:
         found.append(f"{COST_SECONDS * 1000:g} ms a tuple at {_several(without)} (cost_seconds)")
     silent = [name for name in dataflow.sources if name not in told]
     if silent:
-        found.append(f"{rounded(rates[silent[0]])} tuples a second at {_several(silent)} (rate_per_second)")
+        found.append(
+            f"{rounded(rates[silent[0]])} tuples a second at {_several(silent)} (rate_per_second)"
+        )
     return found
 
 

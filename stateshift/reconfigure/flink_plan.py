@@ -3,12 +3,13 @@
     {"plan": {"jid": …, "name": …, "nodes": [
         {"id": "cbc3…", "parallelism": 2, "description": "Source: orders -&gt; Map", "inputs": []},
         {"id": "90be…", "parallelism": 4, "description": "Score<br/>+- Sink: Print",
-         "inputs": [{"num": 0, "id": "cbc3…", "ship_strategy": "HASH", "exchange": "pipelined_bounded"}]}]}}
+         "inputs": [{"num": 0, "id": "cbc3…", "ship_strategy": "HASH", "exchange":
+         "pipelined_bounded"}]}]}}
 
-(Flink, JsonPlanGenerator.) A node is a chain of functions that run in one task; what changes one of them, changes the
-task. The plan does not say how many tuples a function makes of one: chains of which every part is known to make at
-most one are one-to-one, all others one-to-many, which is never wrong, only slower. A node that several others read
-from hands each of them every tuple.
+(Flink, JsonPlanGenerator.) A node is a chain of functions that run in one task; what changes one of
+them, changes the task. The plan does not say how many tuples a function makes of one: chains of
+which every part is known to make at most one are one-to-one, all others one-to-many, which is never
+wrong, only slower. A node that several others read from hands each of them every tuple.
 """
 
 from __future__ import annotations
@@ -25,9 +26,30 @@ from stateshift.spec.place import Complaints, Place
 
 # How Flink's own functions of which at most one tuple comes call themselves.
 ONE_TO_ONE = (
-    *("Source", "Sink", "Map", "Filter", "Calc", "Timestamps/Watermarks", "WatermarkAssigner", "Keyed Reduce"),
-    *("Keyed Aggregation", "ConstraintEnforcer", "DropUpdateBefore", "Writer", "Committer", "Print to Std. Out"),
-    *("StreamRecordTimestampInserter", "TableToDataStream", "DataSteamToTable", "DataStreamToTable"),
+    *(
+        "Source",
+        "Sink",
+        "Map",
+        "Filter",
+        "Calc",
+        "Timestamps/Watermarks",
+        "WatermarkAssigner",
+        "Keyed Reduce",
+    ),
+    *(
+        "Keyed Aggregation",
+        "ConstraintEnforcer",
+        "DropUpdateBefore",
+        "Writer",
+        "Committer",
+        "Print to Std. Out",
+    ),
+    *(
+        "StreamRecordTimestampInserter",
+        "TableToDataStream",
+        "DataSteamToTable",
+        "DataStreamToTable",
+    ),
 )
 _WAYS: dict[str, Way] = {"FORWARD": "forward", "BROADCAST": "broadcast"}
 _BETWEEN = re.compile(r"\s*(?:->|<br\s*/?>)\s*(?:[:|]\s+)*(?:[+:]-)?\s*")
@@ -43,12 +65,20 @@ def is_plan(value: Any) -> bool:
 
 
 def error_in(value: Any) -> str | None:
-    """What Flink says where it answers with an error (ErrorResponseBody), the first line of each, without its trace.
-    None where a JSON value is no such answer."""
-    if not isinstance(value, dict) or value.keys() != {"errors"} or not isinstance(value["errors"], list):
+    """What Flink says where it answers with an error (ErrorResponseBody), the first line of each,
+    without its trace. None where a JSON value is no such answer.
+    """
+    if (
+        not isinstance(value, dict)
+        or value.keys() != {"errors"}
+        or not isinstance(value["errors"], list)
+    ):
         return None
     lines = (str(one).strip().partition("\n")[0].strip() for one in value["errors"])
-    return "; ".join(line for line in lines if line and not line.startswith("<")) or "it does not say which"
+    return (
+        "; ".join(line for line in lines if line and not line.startswith("<"))
+        or "it does not say which"
+    )
 
 
 def parse(root: Place, complaints: Complaints) -> Dataflow:
@@ -64,7 +94,9 @@ def parse(root: Place, complaints: Complaints) -> Dataflow:
     operators = dict(zip((str(node.value["id"]) for node in whole), _named(whole), strict=False))
     edges = [edge for node in whole for edge in _edges(complaints, node, operators)]
     name = plan.value.get("name")
-    return _replicating(Dataflow(tuple(operators.values()), tuple(edges), name if isinstance(name, str) else "job"))
+    return _replicating(
+        Dataflow(tuple(operators.values()), tuple(edges), name if isinstance(name, str) else "job")
+    )
 
 
 def parts(description: str) -> tuple[str, ...]:
@@ -111,18 +143,28 @@ def _edges(complaints: Complaints, node: Place, operators: dict[str, Operator]) 
     for place in inputs.items:
         number = str(place.value.get("id")) if isinstance(place.value, dict) else None
         if number not in operators:
-            complaints.add(place, f"reads from {number}, which is no node of the plan", "the id of a node")
+            complaints.add(
+                place, f"reads from {number}, which is no node of the plan", "the id of a node"
+            )
             continue
-        yield Edge(operators[number].name, mine, _WAYS.get(place.value.get("ship_strategy"), "partitioned"))
+        yield Edge(
+            operators[number].name, mine, _WAYS.get(place.value.get("ship_strategy"), "partitioned")
+        )
 
 
 def _replicating(dataflow: Dataflow) -> Dataflow:
-    """Nodes that several others read from are one-to-many; one tuple for each edge, where their chains make one. A node
-    that another reads from twice is one-to-many, and has one edge."""
+    """Nodes that several others read from are one-to-many; one tuple for each edge, where their
+    chains make one. A node that another reads from twice is one-to-many, and has one edge.
+    """
     sent = Counter(edge.ends for edge in dataflow.edges)
     reads = Counter(edge.upstream for edge in dataflow.edges)
-    several = {one.name for one in dataflow.operators if reads[one.name] > 1 and one.kind == "one-to-one"}
-    operators = tuple(replace(one, kind="one-to-many") if one.name in several else one for one in dataflow.operators)
+    several = {
+        one.name for one in dataflow.operators if reads[one.name] > 1 and one.kind == "one-to-one"
+    }
+    operators = tuple(
+        replace(one, kind="one-to-many") if one.name in several else one
+        for one in dataflow.operators
+    )
     edges = {edge.ends: edge for edge in dataflow.edges}
     single = {
         ends: replace(edge, one_per_tuple=edge.upstream in several and sent[ends] == 1)

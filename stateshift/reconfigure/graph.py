@@ -33,13 +33,26 @@ class Graph:
 
 
 def graph_of(dataflow: Dataflow, *, cut: bool = False) -> Graph:
-    """`cut` leaves out what blocking operators send: on its far side are other source tuples (F-14)."""
+    """`cut` leaves out what blocking operators send: on its far side are other source tuples
+    (F-14).
+    """
     number = {operator.name: i for i, operator in enumerate(dataflow.operators)}
     before: Neighbours = [[] for _ in number]
     after: Neighbours = [[] for _ in number]
-    silent = {operator.name for operator in dataflow.operators if operator.kind == "blocking"} if cut else frozenset()
-    edges = [edge for edge in dataflow.edges if edge.upstream not in silent] if silent else dataflow.edges
-    ones, others = [number[edge.upstream] for edge in edges], [number[edge.downstream] for edge in edges]
+    silent = (
+        {operator.name for operator in dataflow.operators if operator.kind == "blocking"}
+        if cut
+        else frozenset()
+    )
+    edges = (
+        [edge for edge in dataflow.edges if edge.upstream not in silent]
+        if silent
+        else dataflow.edges
+    )
+    ones, others = (
+        [number[edge.upstream] for edge in edges],
+        [number[edge.downstream] for edge in edges],
+    )
     for one, other in zip(ones, others, strict=True):
         after[one].append(other)
     for one, other in zip(ones, others, strict=True):
@@ -50,14 +63,20 @@ def graph_of(dataflow: Dataflow, *, cut: bool = False) -> Graph:
 def topological(graph: Graph) -> list[int] | None:
     """Upstream first; among those that could be next, the one that was named first."""
     waiting_for = [len(before) for before in graph.before]
-    order = in_turn([i for i, count in enumerate(waiting_for) if not count], waiting_for, graph.after)
+    order = in_turn(
+        [i for i, count in enumerate(waiting_for) if not count], waiting_for, graph.after
+    )
     return order if len(order) == len(graph.names) else None
 
 
 def in_turn(
-    first: list[int], waiting_for: dict[int, int] | list[int], after: Mapping[int, Sequence[int]] | Neighbours
+    first: list[int],
+    waiting_for: dict[int, int] | list[int],
+    after: Mapping[int, Sequence[int]] | Neighbours,
 ) -> list[int]:
-    """Whoever waits for nobody any more, behind all that it has waited for; `waiting_for` is used up."""
+    """Whoever waits for nobody any more, behind all that it has waited for; `waiting_for` is
+    used up.
+    """
     order = [*first]
     for here in order:  # grows while it is walked
         for other in after[here]:
@@ -68,8 +87,9 @@ def in_turn(
 
 
 def cycles(graph: Graph) -> list[tuple[str, ...]]:
-    """One cycle of each knot (strongly connected component) that has any: the names along it, the first again at the
-    end."""
+    """One cycle of each knot (strongly connected component) that has any: the names along it, the
+    first again at the end.
+    """
     knot = _knots(graph)
     members: dict[int, list[int]] = {}
     for here, root in enumerate(knot):
@@ -79,7 +99,9 @@ def cycles(graph: Graph) -> list[tuple[str, ...]]:
 
 
 def _around(graph: Graph, knot: list[int], start: int) -> tuple[str, ...]:
-    """From each operator of a knot an edge leads to another: whoever goes on comes by where he has been."""
+    """From each operator of a knot an edge leads to another: whoever goes on comes by where he
+    has been.
+    """
     way, place = [start], {start: 0}
     while True:
         here = next(other for other in graph.after[way[-1]] if knot[other] == knot[start])
@@ -90,8 +112,9 @@ def _around(graph: Graph, knot: list[int], start: int) -> tuple[str, ...]:
 
 
 def _knots(graph: Graph) -> list[int]:
-    """For each operator the number of its knot: who reaches whom against the edges, those that were left last first
-    (Kosaraju)."""
+    """For each operator the number of its knot: who reaches whom against the edges, those that were
+    left last first (Kosaraju).
+    """
     knot = [-1] * len(graph.names)
     for start in reversed(_as_left(graph)):
         if knot[start] < 0:
@@ -138,7 +161,9 @@ def marked(neighbours: Sequence[Sequence[int]], start: Iterable[int]) -> bytearr
 
 
 def groups(members: Sequence[int], ends: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """The members, those together that edges connect in whatever direction; in the members' order."""
+    """The members, those together that edges connect in whatever direction; in the members'
+    order.
+    """
     beside: dict[int, list[int]] = {member: [] for member in members}
     for one, other in ends:
         beside[one].append(other)

@@ -4,13 +4,15 @@
     Update     one worker of an operator has taken its new function       mu
     History    operations in the order in which they happened
 
-A tuple's *scope* is it and everything that was made of it. All data operations on the scope of one source tuple are one
-*data transaction*; all updates of one reconfiguration are one *function-update transaction*. Two operations conflict
-when they are of different transactions, on the same worker of the same operator, and one of them is an update. A
-history is *conflict-serialisable* when the transactions can be put in an order that leaves all conflicts as they were;
-it is not, exactly when the conflicts lead from a transaction back to itself. `check` finds the shortest such way.
+A tuple's *scope* is it and everything that was made of it. All data operations on the scope of one
+source tuple are one *data transaction*; all updates of one reconfiguration are one *function-update
+transaction*. Two operations conflict when they are of different transactions, on the same worker of
+the same operator, and one of them is an update. A history is *conflict-serialisable* when the
+transactions can be put in an order that leaves all conflicts as they were; it is not, exactly when
+the conflicts lead from a transaction back to itself. `check` finds the shortest such way.
 
-With versions (the multi-version scheduler) not the moment decides but the version a tuple was processed with.
+With versions (the multi-version scheduler) not the moment decides but the version a tuple was
+processed with.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """`version`: 0 for the old function, 1 for the new one, where it was the tuple that said which; else None."""
+    """`version`: 0 for the old function, 1 for the new one, where it was the tuple that said
+    which; else None.
+    """
 
     tuple: str
     operator: str
@@ -51,12 +55,16 @@ class Conflict:
     second: Operation
 
     def __str__(self) -> str:
-        return f"{self.before} before {self.after}: {told(self.first)}, and then {told(self.second)}"
+        return (
+            f"{self.before} before {self.after}: {told(self.first)}, and then {told(self.second)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`cycle` is empty where the history is conflict-serialisable; else what leads from a transaction back to it."""
+    """`cycle` is empty where the history is conflict-serialisable; else what leads from a
+    transaction back to it.
+    """
 
     cycle: tuple[Conflict, ...] = ()
 
@@ -68,11 +76,15 @@ class Verdict:
         if not self.cycle:
             return "conflict-serialisable"
         names = " -> ".join([conflict.before for conflict in self.cycle] + [self.cycle[0].before])
-        return "\n".join([f"not conflict-serialisable: {names}", *(f"  {conflict}" for conflict in self.cycle)])
+        return "\n".join(
+            [f"not conflict-serialisable: {names}", *(f"  {conflict}" for conflict in self.cycle)]
+        )
 
 
 def check(history: History, derived: Mapping[str, str] | None = None) -> Verdict:
-    """Whether the history is conflict-serialisable. `derived` says of which tuple each tuple was made."""
+    """Whether the history is conflict-serialisable. `derived` says of which tuple each tuple was
+    made.
+    """
     after: dict[str, dict[str, Conflict]] = defaultdict(dict)
     for conflict in conflicts(history, derived or {}):
         after[conflict.before].setdefault(conflict.after, conflict)
@@ -109,7 +121,9 @@ def conflicts(history: History, derived: Mapping[str, str]) -> Iterator[Conflict
         updates = [(place, op) for place, op in enumerate(operations) if isinstance(op, Update)]
         for place, operation in enumerate(operations):
             for other, update in updates:
-                if _owner(operation, derived) != update.transaction and (isinstance(operation, Data) or place < other):
+                if _owner(operation, derived) != update.transaction and (
+                    isinstance(operation, Data) or place < other
+                ):
                     yield _ordered(operation, update, place < other, derived)
 
 
@@ -126,10 +140,16 @@ def told(operation: Operation) -> str:
 
 
 def _owner(operation: Operation, derived: Mapping[str, str]) -> str:
-    return operation.transaction if isinstance(operation, Update) else source_of(operation.tuple, derived)
+    return (
+        operation.transaction
+        if isinstance(operation, Update)
+        else source_of(operation.tuple, derived)
+    )
 
 
-def _ordered(operation: Operation, update: Update, earlier: bool, derived: Mapping[str, str]) -> Conflict:
+def _ordered(
+    operation: Operation, update: Update, earlier: bool, derived: Mapping[str, str]
+) -> Conflict:
     if isinstance(operation, Data) and operation.version is not None:
         earlier = operation.version == 0
     owner = _owner(operation, derived)

@@ -1,10 +1,12 @@
-"""Several jobs as one dataflow: each job's operators under its name, and edges where topics lead from one to another.
+"""Several jobs as one dataflow: each job's operators under its name, and edges where topics lead
+from one to another.
 
-    within(plan, "fraud", "east")     its operators as fraud/…, of that job, on that cluster
-    joined(dataflow)                  an edge from every operator that writes a topic to every one that reads it
+    within(plan, "fraud", "east")  its operators as fraud/…, of that job, on that cluster
+    joined(dataflow)               an edge from every operator that writes a topic to every one that
+                                   reads it
 
-A topic with several readers hands each of them every tuple. That is an operator of its own that replicates: the copies
-of one tuple may meet different targets.
+A topic with several readers hands each of them every tuple. That is an operator of its own that
+replicates: the copies of one tuple may meet different targets.
 """
 
 from __future__ import annotations
@@ -17,13 +19,22 @@ from stateshift.reconfigure.dataflow import Dataflow, Edge, Operator
 
 
 def within(plan: Dataflow, job: str, cluster: str | None) -> Dataflow:
-    """The plan of a job among others. Its operators still go by the names that the plan has for them."""
+    """The plan of a job among others. Its operators still go by the names that the plan has for
+    them.
+    """
     operators = tuple(
-        replace(one, name=f"{job}/{one.name}", job=job, cluster=cluster or one.cluster, also=(one.name, *one.also))
+        replace(
+            one,
+            name=f"{job}/{one.name}",
+            job=job,
+            cluster=cluster or one.cluster,
+            also=(one.name, *one.also),
+        )
         for one in plan.operators
     )
     edges = tuple(
-        replace(one, upstream=f"{job}/{one.upstream}", downstream=f"{job}/{one.downstream}") for one in plan.edges
+        replace(one, upstream=f"{job}/{one.upstream}", downstream=f"{job}/{one.downstream}")
+        for one in plan.edges
     )
     return Dataflow(operators, edges, job)
 

@@ -1,19 +1,23 @@
-"""The protocol as a machine of states and steps, small enough that all interleavings of a small dataflow can be seen.
+"""The protocol as a machine of states and steps, small enough that all interleavings of a small
+dataflow can be seen.
 
-    State      what is in the channels; who has been told, has heard which markers, and has changed; what is still to
-               come; and for each source tuple whether a target has met it before its change, after it, or both
-    steps      what may happen next, each with the operations it is recorded as:
-                 a head's control message arrives (it overtakes all data)
-                 a source tuple arrives at a source, or a blocking operator sends one
-                 a worker takes the first item of a channel that is not waiting for other markers
-                 a source begins to ask for the new version, once all targets have it (multi-version)
+    State  what is in the channels; who has been told, has heard which markers, and has changed;
+           what is still to
+           come; and for each source tuple whether a target has met it before its change, after
+           it, or both
+    steps  what may happen next, each with the operations it is recorded as:
+             a head's control message arrives (it overtakes all data)
+             a source tuple arrives at a source, or a blocking operator sends one
+             a worker takes the first item of a channel that is not waiting for other markers
+             a source begins to ask for the new version, once all targets have it (multi-version)
 
-    explore    all that can happen to some source tuples, or until one of them is met both before and after
-    walk       one thing that can happen, chosen by chance
+    explore  all that can happen to some source tuples, or until one of them is met both before and
+             after
+    walk     one thing that can happen, chosen by chance
 
-An operator does the most its kind allows: a one-to-one operator chooses an edge, a one-to-many operator uses all of
-them, twice where nothing forbids it. To send less is never worse: what was not sent meets nobody. Where nothing leads
-to a target, nothing is modelled.
+An operator does the most its kind allows: a one-to-one operator chooses an edge, a one-to-many
+operator uses all of them, twice where nothing forbids it. To send less is never worse: what was not
+sent meets nobody. Where nothing leads to a target, nothing is modelled.
 """
 
 from __future__ import annotations
@@ -59,7 +63,9 @@ Step = tuple[tuple[Operation, ...], State]
 
 @dataclass(frozen=True)
 class Machine:
-    """A schedule at work on source tuples, each born at one operator: `origins[k]` is where tuple k is."""
+    """A schedule at work on source tuples, each born at one operator: `origins[k]` is where
+    tuple k is.
+    """
 
     schedule: Schedule
     origins: tuple[str, ...]
@@ -71,8 +77,16 @@ class Machine:
     @property
     def start(self) -> State:
         wiring = self.wiring
-        return State(((),) * len(wiring.channels), 0, 0, 0, 0, (1 << len(self.origins)) - 1, frozenset(),
-                     (0,) * len(self.origins))  # fmt: skip
+        return State(
+            ((),) * len(wiring.channels),
+            0,
+            0,
+            0,
+            0,
+            (1 << len(self.origins)) - 1,
+            frozenset(),
+            (0,) * len(self.origins),
+        )
 
     def steps(self, state: State) -> Iterator[Step]:
         yield from self._tellings(state)
@@ -122,8 +136,12 @@ class Machine:
         return (), state
 
     def _pass(self, state: State, worker: int) -> Step:
-        """All that was to be waited for is here: the worker changes, if it is to, and sends its own markers."""
-        state = _sent(state._replace(passed=state.passed | 1 << worker), self.wiring.marking[worker], MARK)
+        """All that was to be waited for is here: the worker changes, if it is to, and sends its
+        own markers.
+        """
+        state = _sent(
+            state._replace(passed=state.passed | 1 << worker), self.wiring.marking[worker], MARK
+        )
         operator, number = self.wiring.workers[worker]
         return ((Update(operator.name, number),) if worker in self.wiring.changing else ()), state
 
@@ -133,7 +151,9 @@ class Machine:
         done = (Data(f"t{item[0] + 1}", operator.name, number, version),)
         if worker in self.wiring.changing:
             new = item[1] if self.wiring.tagging else state.passed >> worker & 1
-            state = state._replace(met=_with(state.met, item[0], state.met[item[0]] | (NEW if new else OLD)))
+            state = state._replace(
+                met=_with(state.met, item[0], state.met[item[0]] | (NEW if new else OLD))
+            )
         if not operator.unique or operator.kind == "blocking":
             yield from ((done, _sent(state, sending, item)) for sending in self._sendings(worker))
             return
@@ -144,7 +164,9 @@ class Machine:
                 yield done, _sent(state, (channel,), item)
 
     def _sendings(self, worker: int) -> list[tuple[int, ...]]:
-        """The channels that what is made of one tuple may take, each possibility with all of them."""
+        """The channels that what is made of one tuple may take, each possibility with all of
+        them.
+        """
         found = self._ways_on.get(worker)
         if found is None:
             found = self._ways_on[worker] = list(_sendings(self.wiring, worker)) or [()]
@@ -157,8 +179,9 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """`failing` is a history in which a source tuple is met before and after the change; None where there is none.
-    `complete` is False where the limit ended it before all states were seen."""
+    """`failing` is a history in which a source tuple is met before and after the change; None where
+    there is none. `complete` is False where the limit ended it before all states were seen.
+    """
 
     states: int
     complete: bool
@@ -184,16 +207,22 @@ def explore(schedule: Schedule, origins: Sequence[str], *, states_max: int = 200
 
 
 def origins_of(schedule: Schedule) -> tuple[str, ...]:
-    """Where the source tuples are born that a change may meet: sources, and what blocking operators send."""
+    """Where the source tuples are born that a change may meet: sources, and what blocking
+    operators send.
+    """
     kept = trimmed(schedule).dataflow
     sending = {edge.upstream for edge in kept.edges}
-    blocking = (one.name for one in kept.operators if one.kind == "blocking" and one.name in sending)
+    blocking = (
+        one.name for one in kept.operators if one.kind == "blocking" and one.name in sending
+    )
     sources = (name for name in kept.sources if kept[name].kind != "blocking")
     return tuple(dict.fromkeys((*sources, *blocking)))
 
 
 def walk(machine: Machine, chance: Chance) -> tuple[tuple[Operation, ...], State]:
-    """One thing that can happen, to its end: when nothing is under way, every target has changed."""
+    """One thing that can happen, to its end: when nothing is under way, every target has
+    changed.
+    """
     state = machine.start
     history: list[Operation] = []
     while steps := list(machine.steps(state)):
@@ -216,7 +245,9 @@ def _sendings(wiring: Wiring, worker: int) -> Iterator[tuple[int, ...]]:
             yield from ((channel,) for edge in edges for channel in edge)
         case "one-to-many":
             choices = [list(_on_one_edge(wiring, edge)) for edge in edges]
-            yield from (tuple(chain.from_iterable(chosen)) for chosen in product(*choices) if chosen)
+            yield from (
+                tuple(chain.from_iterable(chosen)) for chosen in product(*choices) if chosen
+            )
 
 
 def _on_one_edge(wiring: Wiring, edge: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
@@ -248,7 +279,9 @@ def _way_to(
 
 
 def _to_the_end(machine: Machine, state: State) -> tuple[Operation, ...]:
-    """What is still under way, in any order: a change that is not in the history cannot conflict."""
+    """What is still under way, in any order: a change that is not in the history cannot
+    conflict.
+    """
     history: list[Operation] = []
     while (step := next(machine.steps(state), None)) is not None:
         operations, state = step

@@ -1,8 +1,11 @@
 """What a user says of a dataflow, to a Dataflow: all complaints at once, each with a JSON pointer.
 
-    asked(text, targets, opened)   the dataflow of a text, and the proper names of the targets, each text a name or
-                                   several with commas between; of a document that is a part of another, `dataflow_of`
-      our own JSON        (`document`) operators, edges, and jobs whose plans `opened` brings by the name of a file
+    asked(text, targets, opened)   the dataflow of a text, and the proper names of the targets, each
+                                   text a name or
+                                   several with commas between; of a document that is a part of
+                                   another, `dataflow_of`
+      our own JSON        (`document`) operators, edges, and jobs whose plans `opened` brings by the
+                          name of a file
       a Flink job's plan  what GET /jobs/:jobid/plan answers
       a Spark query's     what explain(extended=True) prints
     problems(dataflow)             what is wrong with one that a program has put together
@@ -26,18 +29,31 @@ from stateshift.spec.place import Complaints, Place
 from stateshift.spec.text import read_text
 from stateshift.spec.values import Reader
 
-HINT = "stateshift reconfigure --help tells what a dataflow holds, stateshift schema dataflow tells editors"
-KINDS = ("a dataflow is JSON (stateshift reconfigure --help), what Flink answers to GET /jobs/:jobid/plan, or what "
-         "Spark's explain(extended=True) prints")  # fmt: skip
+HINT = (
+    "stateshift reconfigure --help tells what a dataflow holds, stateshift schema "
+    "dataflow tells editors"
+)
+KINDS = (
+    "a dataflow is JSON (stateshift reconfigure --help), what Flink answers to GET "
+    "/jobs/:jobid/plan, or what "
+    "Spark's explain(extended=True) prints"
+)
 
 
-def asked(text: str, targets: Sequence[str] = (), opened: Opened | None = None) -> tuple[Dataflow, tuple[str, ...]]:
-    """The dataflow that a text tells of, and the targets in it. Raises one SpecError that holds every complaint."""
+def asked(
+    text: str, targets: Sequence[str] = (), opened: Opened | None = None
+) -> tuple[Dataflow, tuple[str, ...]]:
+    """The dataflow that a text tells of, and the targets in it. Raises one SpecError that holds
+    every complaint.
+    """
     complaints = Complaints()
     draft = _draft(text, complaints, opened)
     dataflow = _whole(complaints, draft)
     names = [name for text in targets for name in named(dataflow, text)]
-    found = [resolved(complaints, dataflow, Place(name, "--targets"), name, draft.partly) for name in names]
+    found = [
+        resolved(complaints, dataflow, Place(name, "--targets"), name, draft.partly)
+        for name in names
+    ]
     if complaints.found:
         raise SpecError(tuple(complaints.found), hint=HINT)
     return dataflow, tuple(dict.fromkeys(name for name in found if name is not None))
@@ -57,7 +73,9 @@ def dataflow_of(plain: Mapping[str, Any], opened: Opened | None = None) -> Dataf
 
 
 def problems(dataflow: Dataflow) -> tuple[Complaint, ...]:
-    """What is wrong with a dataflow that a program has put together; its parts as /operators/0, /edges/0."""
+    """What is wrong with a dataflow that a program has put together; its parts as /operators/0,
+    /edges/0.
+    """
     complaints = Complaints()
     _whole(complaints, _drafted(dataflow, ""))
     return tuple(complaints.found)
@@ -65,12 +83,16 @@ def problems(dataflow: Dataflow) -> tuple[Complaint, ...]:
 
 def _draft(text: str, complaints: Complaints, opened: Opened | None) -> Draft:
     if spark_plan.is_plan(text):
-        return _drafted(spark_plan.parse(text, Place(text, ""), complaints), None, partly=bool(complaints.found))
+        return _drafted(
+            spark_plan.parse(text, Place(text, ""), complaints), None, partly=bool(complaints.found)
+        )
     root = _tree(text, complaints)
     if flink_plan.is_plan(root.value):
         return _drafted(flink_plan.parse(root, complaints), None, partly=bool(complaints.found))
     if (told := flink_plan.error_in(root.value)) is not None:
-        complaints.add(root / "errors", f"Flink's answer is an error and no plan: {told}", flink_plan.ANSWER)
+        complaints.add(
+            root / "errors", f"Flink's answer is an error and no plan: {told}", flink_plan.ANSWER
+        )
         return Draft(partly=True)
     return read_document(Reader(complaints), root, opened)
 
@@ -87,22 +109,33 @@ def _tree(text: str, complaints: Complaints) -> Place:
 
 
 def _drafted(dataflow: Dataflow, pointer: str | None, partly: bool = False) -> Draft:
-    """The parts of a dataflow. `pointer` is where it stands, None for a plan, of which nobody wrote the parts."""
-    one, other = ("", "") if pointer is None else (f"{pointer}/operators/{{}}", f"{pointer}/edges/{{}}")
+    """The parts of a dataflow. `pointer` is where it stands, None for a plan, of which nobody
+    wrote the parts.
+    """
+    one, other = (
+        ("", "") if pointer is None else (f"{pointer}/operators/{{}}", f"{pointer}/edges/{{}}")
+    )
     return Draft(
         dataflow.name,
         [(Place(part.name, one.format(i)), part) for i, part in enumerate(dataflow.operators)],
-        [(Place(" -> ".join(part.ends), other.format(i)), part) for i, part in enumerate(dataflow.edges)],
+        [
+            (Place(" -> ".join(part.ends), other.format(i)), part)
+            for i, part in enumerate(dataflow.edges)
+        ],
         partly,
     )
 
 
 def _whole(complaints: Complaints, draft: Draft) -> Dataflow:
-    """The parts as one dataflow, with the edges of its topics; what does not fit together is complained of."""
+    """The parts as one dataflow, with the edges of its topics; what does not fit together is
+    complained of.
+    """
     known = Dataflow(tuple(refuse_doubles(complaints, draft.operators)), (), draft.name)
     edges = []
     for place, edge in draft.edges:
-        upstream, downstream = (resolved(complaints, known, place, end, draft.partly) for end in edge.ends)
+        upstream, downstream = (
+            resolved(complaints, known, place, end, draft.partly) for end in edge.ends
+        )
         if upstream is not None and downstream is not None:
             edges.append((place, replace(edge, upstream=upstream, downstream=downstream)))
     whole = joined(replace(known, edges=tuple(refuse_doubles(complaints, edges))))

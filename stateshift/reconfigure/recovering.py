@@ -1,18 +1,24 @@
-"""Changes of functions, checkpoints and failures together: what is asked for, and a small runtime that carries it out.
+"""Changes of functions, checkpoints and failures together: what is asked for, and a small runtime
+that carries it out.
 
-    Change             an operator's new function, and what becomes of the state that the old one has kept (F-1)
-    Reconfiguration    changes that take effect at one cut, by a schedule; one after the other, never two at a time
-    Runtime            operators that read, change, save what they have and fail; `steps` is what may happen next
+    Change           an operator's new function, and what becomes of the state that the old one has
+                     kept (F-1)
+    Reconfiguration  changes that take effect at one cut, by a schedule; one after the other, never
+                     two at a time
+    Runtime          operators that read, change, save what they have and fail; `steps` is what may
+                     happen next
 
-Checkpoints are aligned, as the engines make them: a marker goes from the sources along every channel, and a worker that
-has heard it on one channel takes nothing more from that one until it has heard it on all, and saved. A failure takes
-every worker back to the last complete checkpoint, and the sources read again from there. What was asked for is kept
-outside (a journal): what the checkpoint does not have yet, is asked for again (F-17).
+Checkpoints are aligned, as the engines make them: a marker goes from the sources along every
+channel, and a worker that has heard it on one channel takes nothing more from that one until it has
+heard it on all, and saved. A failure takes every worker back to the last complete checkpoint, and
+the sources read again from there. What was asked for is kept outside (a journal): what the
+checkpoint does not have yet, is asked for again (F-17).
 
-A change and a checkpoint must not be under way at the same time, which `careful` sees to. Both are cuts, and the
-messages to heads overtake data: where a component has two heads, one may have changed before its checkpoint and the
-other may not. Whoever then waits for both markers on two channels hears them in different orders, and waits for ever;
-or the checkpoint holds one changed head and one unchanged, and what is asked for again changes the first one twice.
+A change and a checkpoint must not be under way at the same time, which `careful` sees to. Both are
+cuts, and the messages to heads overtake data: where a component has two heads, one may have changed
+before its checkpoint and the other may not. Whoever then waits for both markers on two channels
+hears them in different orders, and waits for ever; or the checkpoint holds one changed head and one
+unchanged, and what is asked for again changes the first one twice.
 """
 
 from __future__ import annotations
@@ -45,19 +51,40 @@ class Reconfiguration:
 
     def __post_init__(self) -> None:
         names, schedule = [change.operator for change in self.changes], self.schedule
-        told = [f"{name!r} is to change twice" for name in dict.fromkeys(names) if names.count(name) > 1]
-        told += [f"{name!r} is no target of the schedule" for name in names if name not in schedule.targets]
-        told += [f"{name!r} is a target, and has no change" for name in schedule.targets if name not in names]
-        told += [f"{one.name!r} is blocking: what comes before it and what comes after change each on its own"
-                 for one in schedule.dataflow.operators if one.kind == "blocking"]  # fmt: skip
-        told += ["tuples that say which function is meant: no worker keeps both"] if schedule.tagging else []
+        told = [
+            f"{name!r} is to change twice" for name in dict.fromkeys(names) if names.count(name) > 1
+        ]
+        told += [
+            f"{name!r} is no target of the schedule"
+            for name in names
+            if name not in schedule.targets
+        ]
+        told += [
+            f"{name!r} is a target, and has no change"
+            for name in schedule.targets
+            if name not in names
+        ]
+        told += [
+            (
+                f"{one.name!r} is blocking: what comes before it and what comes after change "
+                "each on its own"
+            )
+            for one in schedule.dataflow.operators
+            if one.kind == "blocking"
+        ]
+        told += (
+            ["tuples that say which function is meant: no worker keeps both"]
+            if schedule.tagging
+            else []
+        )
         if told:
             raise SpecError(tuple(Complaint("/changes", fact) for fact in told), hint=HINT)
 
 
 class Worker(NamedTuple):
-    """`taken` counts the reconfigurations that it is through with; `heard` and `held` are the channels on which the
-    markers of the next one, and those of the checkpoint under way, have come."""
+    """`taken` counts the reconfigurations that it is through with; `heard` and `held` are the
+    channels on which the markers of the next one, and those of the checkpoint under way, have come.
+    """
 
     keeps: Hashable = ()
     taken: int = 0
@@ -68,8 +95,10 @@ class Worker(NamedTuple):
 
 
 class State(NamedTuple):
-    """`done` counts reconfigurations that are complete, `asked` says that the next one is under way. `kept` is what the
-    last complete checkpoint has of each worker, `saving` what the one under way has so far."""
+    """`done` counts reconfigurations that are complete, `asked` says that the next one is under
+    way. `kept` is what the last complete checkpoint has of each worker, `saving` what the one under
+    way has so far.
+    """
 
     queues: tuple[tuple[int, ...], ...]
     workers: tuple[Worker, ...]
@@ -84,9 +113,10 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Runtime:
-    """`tuples` are read by the sources in turn. `functions` are the first ones; an operator without one keeps nothing.
-    Which way a tuple takes follows from it, so that what is read again goes the same way. A one-to-many operator sends
-    along all of its edges, whatever else is said of it."""
+    """`tuples` are read by the sources in turn. `functions` are the first ones; an operator without
+    one keeps nothing. Which way a tuple takes follows from it, so that what is read again goes the
+    same way. A one-to-many operator sends along all of its edges, whatever else is said of it.
+    """
 
     reconfigurations: Sequence[Reconfiguration]
     tuples: int
@@ -110,7 +140,17 @@ class Runtime:
         workers = tuple(Worker() for _ in wiring.workers)
         read = tuple(0 for _ in self.sources)
         kept = (tuple((worker.keeps, worker.taken) for worker in workers), read, 0)
-        return State(((),) * len(wiring.channels), workers, read, 0, False, kept, None, self.checkpoints, self.failures)
+        return State(
+            ((),) * len(wiring.channels),
+            workers,
+            read,
+            0,
+            False,
+            kept,
+            None,
+            self.checkpoints,
+            self.failures,
+        )
 
     def steps(self, state: State) -> Iterator[State]:
         yield from self._asked(state)
@@ -139,9 +179,14 @@ class Runtime:
     def _failed(self, state: State) -> State:
         workers, read, done = state.kept
         return state._replace(
-            queues=((),) * len(state.queues), workers=tuple(Worker(*one) for one in workers), read=read, done=done,
-            asked=False, saving=None, failures=state.failures - 1,
-        )  # fmt: skip
+            queues=((),) * len(state.queues),
+            workers=tuple(Worker(*one) for one in workers),
+            read=read,
+            done=done,
+            asked=False,
+            saving=None,
+            failures=state.failures - 1,
+        )
 
     # -- what workers do
 
@@ -165,7 +210,11 @@ class Runtime:
                 yield self._passed(_with(left, receiver, heard=worker.heard | {number}), receiver)
             elif queue[0] == SAVE:
                 left = _with(left, receiver, held=worker.held | {number})
-                every = {n for n, channel in enumerate(self.wirings[0].channels) if channel.receiver == receiver}
+                every = {
+                    n
+                    for n, channel in enumerate(self.wirings[0].channels)
+                    if channel.receiver == receiver
+                }
                 yield self._saved(left, receiver) if left.workers[receiver].held >= every else left
             else:
                 yield self._processed(left, receiver, queue[0])
@@ -178,7 +227,9 @@ class Runtime:
         edges = self.wirings[0].outs[worker]
         if operator.kind != "one-to-many":
             edges = edges[number % len(edges) :][:1] if edges else ()
-        return _sent(state, [channel for edge in edges for channel in self._chosen(edge, number)], number)
+        return _sent(
+            state, [channel for edge in edges for channel in self._chosen(edge, number)], number
+        )
 
     def _chosen(self, edge: tuple[int, ...], number: int) -> tuple[int, ...]:
         broadcast = self.wirings[0].channels[edge[0]].edge.way == "broadcast"
@@ -192,9 +243,13 @@ class Runtime:
         return self.functions.get(name)
 
     def _passed(self, state: State, worker: int) -> State:
-        """The worker changes, if it has heard all that it waits for, and says so to those behind it."""
+        """The worker changes, if it has heard all that it waits for, and says so to those behind
+        it.
+        """
         wiring, before = self.wirings[state.done], state.workers[worker]
-        if not before.heard.issuperset(wiring.awaited[worker]) or (not wiring.awaited[worker] and not before.told):
+        if not before.heard.issuperset(wiring.awaited[worker]) or (
+            not wiring.awaited[worker] and not before.told
+        ):
             return state
         keeps = before.keeps
         for change in self.reconfigurations[state.done].changes:
@@ -206,10 +261,16 @@ class Runtime:
     def _completed(self, state: State) -> State:
         """Whoever has no part in a reconfiguration is through with it when the others are."""
         wiring = self.wirings[state.done]
-        part = {*wiring.told, *wiring.changing, *(n for n, awaited in enumerate(wiring.awaited) if awaited)}
+        part = {
+            *wiring.told,
+            *wiring.changing,
+            *(n for n, awaited in enumerate(wiring.awaited) if awaited),
+        }
         if any(state.workers[worker].taken <= state.done for worker in part):
             return state
-        workers = tuple(worker._replace(taken=state.done + 1, told=False) for worker in state.workers)
+        workers = tuple(
+            worker._replace(taken=state.done + 1, told=False) for worker in state.workers
+        )
         return state._replace(workers=workers, done=state.done + 1, asked=False)
 
     def _saved(self, state: State, worker: int) -> State:
@@ -221,11 +282,15 @@ class Runtime:
         state = _with(state, worker, saved=True, held=frozenset())
         saving = (_at(parts, worker, (here.keeps, here.taken)), read, done)
         state = state._replace(saving=saving)
-        state = _sent(state, [channel for edge in self.wirings[0].outs[worker] for channel in edge], SAVE)
+        state = _sent(
+            state, [channel for edge in self.wirings[0].outs[worker] for channel in edge], SAVE
+        )
         if not all(one.saved for one in state.workers):
             return state
         workers = tuple(one._replace(saved=False) for one in state.workers)
-        return state._replace(workers=workers, kept=saving, saving=None, checkpoints=state.checkpoints - 1)
+        return state._replace(
+            workers=workers, kept=saving, saving=None, checkpoints=state.checkpoints - 1
+        )
 
 
 def _sent(state: State, channels: Sequence[int], item: int) -> State:
@@ -236,7 +301,9 @@ def _sent(state: State, channels: Sequence[int], item: int) -> State:
 
 
 def _with(state: State, worker: int, **fields: Any) -> State:
-    return state._replace(workers=_at(state.workers, worker, state.workers[worker]._replace(**fields)))
+    return state._replace(
+        workers=_at(state.workers, worker, state.workers[worker]._replace(**fields))
+    )
 
 
 def _at(values: tuple[Any, ...], place: int, value: Any) -> tuple[Any, ...]:

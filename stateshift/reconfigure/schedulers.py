@@ -1,16 +1,22 @@
 """How a change of functions reaches its targets: the four schedulers of the Fries paper, as values.
 
-    epoch barrier    markers start at all sources and go through the whole dataflow, in line with the data
-    naive            every target is told at once, by a control message that overtakes data: fast, and not consistent
-    multi-version    every target is given the new function beside the old one; then the sources say with each tuple
-                     which of them is meant
-    fries            control messages to the heads of each component, markers inside it; everything else goes on
+    epoch barrier  markers start at all sources and go through the whole dataflow, in line with the
+                   data
+    naive          every target is told at once, by a control message that overtakes data: fast, and
+                   not consistent
+    multi-version  every target is given the new function beside the old one; then the sources say
+                   with each tuple
+                   which of them is meant
+    fries          control messages to the heads of each component, markers inside it; everything
+                   else goes on
 
-All four are the same value with other content: a schedule says which operators get a control message (heads), along
-which edges markers go and are waited for, and whether tuples carry versions. `wiring` runs it on workers; `model`
-checks it and `simulating` measures it without knowing which scheduler it came from.
+All four are the same value with other content: a schedule says which operators get a control
+message (heads), along which edges markers go and are waited for, and whether tuples carry versions.
+`wiring` runs it on workers; `model` checks it and `simulating` measures it without knowing which
+scheduler it came from.
 
-A dataflow is cut at its blocking operators before Fries looks at it (F-14), and broadcasts are operators (F-15).
+A dataflow is cut at its blocking operators before Fries looks at it (F-14), and broadcasts are
+operators (F-15).
 """
 
 from __future__ import annotations
@@ -30,9 +36,10 @@ SCHEDULERS: tuple[Scheduler, ...] = ("fries", "epoch", "multi-version", "naive")
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """`dataflow` is the one that was asked about, with its broadcasts as operators. `members` are the targets and the
-    one-to-many operators that had to join them; `pruned` those that did not, and are on no way between members either.
-    The sources of `tagging` (and blocking operators, whose output is new) say with each tuple which function is meant.
+    """`dataflow` is the one that was asked about, with its broadcasts as operators. `members` are
+    the targets and the one-to-many operators that had to join them; `pruned` those that did not,
+    and are on no way between members either. The sources of `tagging` (and blocking operators,
+    whose output is new) say with each tuple which function is meant.
     """
 
     scheduler: Scheduler
@@ -54,7 +61,9 @@ class Schedule:
 
     @property
     def paused(self) -> tuple[str, ...]:
-        """Operators that take no data for a moment: they are told, or wait for the last of their markers."""
+        """Operators that take no data for a moment: they are told, or wait for the last of their
+        markers.
+        """
         return tuple(name for component in self.components for name in component.operators)
 
     @property
@@ -76,7 +85,9 @@ class Schedule:
 
 
 def fries(dataflow: Dataflow, targets: Iterable[str], rule: Rule = "sound") -> Schedule:
-    """Algorithm 1 on the targets and the one-to-many operators above them (Algorithm 2) that no rule prunes (3)."""
+    """Algorithm 1 on the targets and the one-to-many operators above them (Algorithm 2) that no
+    rule prunes (3).
+    """
     dataflow = with_replicates(dataflow)
     graph = graph_of(dataflow, cut=True)
     wanted = graph.numbers(targets)
@@ -85,7 +96,9 @@ def fries(dataflow: Dataflow, targets: Iterable[str], rule: Rule = "sound") -> S
     found = components(graph, members)
     inside = {name for component in found for name in component.operators}
     spared = tuple(one for one in pruned if one.operator not in inside)
-    return Schedule("fries", dataflow, tuple(targets), tuple(graph.names[i] for i in members), found, spared)
+    return Schedule(
+        "fries", dataflow, tuple(targets), tuple(graph.names[i] for i in members), found, spared
+    )
 
 
 def epoch_barrier(dataflow: Dataflow, targets: Iterable[str]) -> Schedule:
@@ -110,15 +123,23 @@ def multi_version(dataflow: Dataflow, targets: Iterable[str]) -> Schedule:
     return Schedule("multi-version", dataflow, targets, targets, _alone(targets), tagging=tagging)
 
 
-def schedule(dataflow: Dataflow, targets: Iterable[str], scheduler: Scheduler, rule: Rule = "sound") -> Schedule:
+def schedule(
+    dataflow: Dataflow, targets: Iterable[str], scheduler: Scheduler, rule: Rule = "sound"
+) -> Schedule:
     """What `scheduler` does; `rule` is how Fries prunes."""
     targets = tuple(targets)
-    return fries(dataflow, targets, rule) if scheduler == "fries" else _OTHERS[scheduler](dataflow, targets)
+    return (
+        fries(dataflow, targets, rule)
+        if scheduler == "fries"
+        else _OTHERS[scheduler](dataflow, targets)
+    )
 
 
 _OTHERS: Mapping[str, Callable[[Dataflow, tuple[str, ...]], Schedule]] = {
-    "epoch": epoch_barrier, "naive": naive, "multi-version": multi_version,
-}  # fmt: skip
+    "epoch": epoch_barrier,
+    "naive": naive,
+    "multi-version": multi_version,
+}
 
 
 def _alone(targets: Iterable[str]) -> tuple[Component, ...]:
@@ -128,4 +149,6 @@ def _alone(targets: Iterable[str]) -> tuple[Component, ...]:
 def _without(component: Component, edge: tuple[str, str]) -> Component:
     edges = tuple(one for one in component.edges if one != edge)
     fed = {downstream for _, downstream in edges}
-    return replace(component, edges=edges, heads=tuple(name for name in component.operators if name not in fed))
+    return replace(
+        component, edges=edges, heads=tuple(name for name in component.operators if name not in fed)
+    )

@@ -1,6 +1,8 @@
-"""`dataflow_schema() -> dict`: the JSON Schema (2020-12) of a dataflow, made from the same table of keys that reads it.
+"""`dataflow_schema() -> dict`: the JSON Schema (2020-12) of a dataflow, made from the same table of
+keys that reads it.
 
-What it accepts has the right shape; whether names are known and nothing runs in a circle, only the reader tells.
+What it accepts has the right shape; whether names are known and nothing runs in a circle, only the
+reader tells.
 """
 
 from __future__ import annotations
@@ -24,7 +26,10 @@ def dataflow_schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "stateshift/dataflow.schema.json",
         "title": "stateshift dataflow",
-        "description": "Operators, and which of them sends to which: what `stateshift reconfigure` is asked about.",
+        "description": (
+            "Operators, and which of them sends to which: what `stateshift reconfigure` is "
+            "asked about."
+        ),
         **object_schema(DATAFLOW, "#"),
         "$defs": {
             "operator": object_schema(OPERATOR, "#/$defs/operator"),

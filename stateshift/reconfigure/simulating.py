@@ -1,16 +1,18 @@
 """How long a schedule takes: tuples, queues, costs, control messages and markers, event by event.
 
-    Load        how many tuples sources read, what one costs at each operator before and after the change, how unevenly
-                keys fall on workers, how long a control message takes, when the change is asked for
-    simulate    -> Run: when each worker was through, what was queued, and how long tuples took to the sinks
+    Load      how many tuples sources read, what one costs at each operator before and after the
+              change, how unevenly
+              keys fall on workers, how long a control message takes, when the change is asked for
+    simulate  -> Run: when each worker was through, what was queued, and how long tuples took to the
+              sinks
 
-A worker takes one item at a time, in the order of arrival, but for channels that wait for markers. A control message
-overtakes what is queued, not the tuple that is being processed. Sending takes no time. A one-to-one operator chooses
-one of its edges by chance, a one-to-many operator sends one tuple along each; what blocking operators would send once
-their input has ended, is not simulated.
+A worker takes one item at a time, in the order of arrival, but for channels that wait for markers.
+A control message overtakes what is queued, not the tuple that is being processed. Sending takes no
+time. A one-to-one operator chooses one of its edges by chance, a one-to-many operator sends one
+tuple along each; what blocking operators would send once their input has ended, is not simulated.
 
-The *delay* of a reconfiguration is the time from the request until no target uses its old function any more (F-3). The
-same load and chance give the same run.
+The *delay* of a reconfiguration is the time from the request until no target uses its old function
+any more (F-3). The same load and chance give the same run.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class Chance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`rates` are steps: (from this second on, tuples a second). What is not named costs nothing, and keys are even."""
+    """`rates` are steps: (from this second on, tuples a second). What is not named costs
+    nothing, and keys are even.
+    """
 
     rates: Mapping[str, tuple[tuple[float, float], ...]]
     costs: Mapping[str, float]
@@ -47,8 +51,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`through`: seconds from the request until a worker that had to do with it was through. `latencies`: (when, how
-    long) of each tuple that came to an end. `backlog_seconds`: the work queued at the slowest worker at the request."""
+    """`through`: seconds from the request until a worker that had to do with it was through.
+    `latencies`: (when, how long) of each tuple that came to an end. `backlog_seconds`: the work
+    queued at the slowest worker at the request.
+    """
 
     through: Mapping[tuple[str, int], float]
     targets: tuple[str, ...]
@@ -133,7 +139,10 @@ class _Simulation:
     def _next_arrival(self, worker: int) -> None:
         """At random moments, as many a second as the rate of the moment says."""
         operator, _ = self.wiring.workers[worker]
-        rate = next((rate for since, rate in reversed(self.load.rates[operator.name]) if since <= self.now), 0.0)
+        rate = next(
+            (rate for since, rate in reversed(self.load.rates[operator.name]) if since <= self.now),
+            0.0,
+        )
         if rate > 0:
             when = self.now - math.log(1.0 - self.chance.random()) * operator.workers / rate
             if when < self.load.seconds:
@@ -199,7 +208,10 @@ class _Simulation:
     def _chosen(self, edge: tuple[int, ...]) -> tuple[int, ...]:
         if len(edge) == 1 or self.wiring.channels[edge[0]].edge.way == "broadcast":
             return edge
-        share, left = self.load.shares.get(self.wiring.channels[edge[0]].edge.downstream), self.chance.random()
+        share, left = (
+            self.load.shares.get(self.wiring.channels[edge[0]].edge.downstream),
+            self.chance.random(),
+        )
         if share is None:
             return (edge[int(left * len(edge))],)
         for channel, part in zip(edge, share, strict=True):
@@ -228,7 +240,9 @@ class _Simulation:
             self._pass(number)
 
     def _pass(self, number: int) -> None:
-        """Through: the new function from here on, markers to whom it concerns, and what was held back first."""
+        """Through: the new function from here on, markers to whom it concerns, and what was held
+        back first.
+        """
         worker = self.workers[number]
         worker.passed = True
         self.through[number] = self.now
@@ -237,7 +251,9 @@ class _Simulation:
         for channel in self.wiring.marking[number]:
             self._put(self.wiring.channels[channel].receiver, channel, None)
         if self.versions and self._installed():
-            for source in self.wiring.tagging:  # told once the last target has said that it is ready
+            for (
+                source
+            ) in self.wiring.tagging:  # told once the last target has said that it is ready
                 self._at(self.now + 2 * self.load.control_seconds, TOLD, source)
         if worker.busy is None:
             self._work(number)
@@ -248,7 +264,9 @@ class _Simulation:
     def changed(self) -> bool:
         if not self._installed():
             return False
-        return not self.versions or (not self.old and all(self.workers[one].tagging for one in self.wiring.tagging))
+        return not self.versions or (
+            not self.old and all(self.workers[one].tagging for one in self.wiring.tagging)
+        )
 
     def _backlog(self, number: int) -> float:
         return len(self.workers[number].queue) * self.costs[number]

@@ -1,16 +1,19 @@
-"""A Spark streaming query's own plan to a dataflow: what `explain(extended=True)` prints of a query or a DataFrame.
+"""A Spark streaming query's own plan to a dataflow: what `explain(extended=True)` prints of a query
+or a DataFrame.
 
     == Physical Plan ==
     *(4) HashAggregate(keys=[shop#7], functions=[count(1)])
     +- StateStoreSave [shop#7], state info [ checkpoint = …, opId = 0, ver = 3, numPartitions = 8], Update, 0, 2
        +- Exchange hashpartitioning(shop#7, 8), ENSURE_REQUIREMENTS, [plan_id=31]
           +- *(1) Project [shop#7]
-             +- MicroBatchScan[key#1, value#2] class org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaScan
+             +- MicroBatchScan[key#1, value#2] class
+             org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaScan
 
-(Spark, TreeNode.treeString.) Three characters a level; tuples flow upwards. An exchange is no operator but the way of
-an edge, and says on how many workers what is above it runs. Nodes of which at most one tuple comes for each are
-one-to-one (ONE_TO_ONE), all others one-to-many: never wrong, only slower. Of several nodes of a name, the first on the
-way from the sources has the name, the next ones a number.
+(Spark, TreeNode.treeString.) Three characters a level; tuples flow upwards. An exchange is no
+operator but the way of an edge, and says on how many workers what is above it runs. Nodes of which
+at most one tuple comes for each are one-to-one (ONE_TO_ONE), all others one-to-many: never wrong,
+only slower. Of several nodes of a name, the first on the way from the sources has the name, the
+next ones a number.
 """
 
 from __future__ import annotations
@@ -26,17 +29,50 @@ from stateshift.spec.place import Complaints, Place
 PHYSICAL = "== Physical Plan =="
 ONE_TO_ONE = frozenset(
     (
-        *("Project", "Filter", "EventTimeWatermark", "HashAggregate", "ObjectHashAggregate", "SortAggregate", "Sort"),
-        *("StateStoreSave", "StateStoreRestore", "SessionWindowStateStoreSave", "SessionWindowStateStoreRestore"),
-        *("StreamingDeduplicate", "StreamingDeduplicateWithinWatermark", "MergingSessions", "UpdatingSessions"),
-        *("MicroBatchScan", "StreamingRelation", "Scan", "FileScan", "LocalTableScan", "Union", "Coalesce"),
-        *("WriteToDataSourceV2", "WriteToContinuousDataSource", "SerializeFromObject", "DeserializeToObject"),
+        *(
+            "Project",
+            "Filter",
+            "EventTimeWatermark",
+            "HashAggregate",
+            "ObjectHashAggregate",
+            "SortAggregate",
+            "Sort",
+        ),
+        *(
+            "StateStoreSave",
+            "StateStoreRestore",
+            "SessionWindowStateStoreSave",
+            "SessionWindowStateStoreRestore",
+        ),
+        *(
+            "StreamingDeduplicate",
+            "StreamingDeduplicateWithinWatermark",
+            "MergingSessions",
+            "UpdatingSessions",
+        ),
+        *(
+            "MicroBatchScan",
+            "StreamingRelation",
+            "Scan",
+            "FileScan",
+            "LocalTableScan",
+            "Union",
+            "Coalesce",
+        ),
+        *(
+            "WriteToDataSourceV2",
+            "WriteToContinuousDataSource",
+            "SerializeFromObject",
+            "DeserializeToObject",
+        ),
         *("MapElements", "AppendColumns", "BatchEvalPython", "ArrowEvalPython", "ColumnarToRow"),
         *("StreamingGlobalLimit", "StreamingLocalLimit", "EventTimeWatermarkExec"),
     )
 )
 _WRAPPERS = ("InputAdapter", "WholeStageCodegen", "AdaptiveSparkPlan")
-_LINE = re.compile(r"^(?P<indent>[ :]*(?:[+:]- )?)(?:\*\s?(?:\(\d+\) )?)?(?P<node>[A-Za-z_]\w*)(?P<rest>.*)$")
+_LINE = re.compile(
+    r"^(?P<indent>[ :]*(?:[+:]- )?)(?:\*\s?(?:\(\d+\) )?)?(?P<node>[A-Za-z_]\w*)(?P<rest>.*)$"
+)
 _WORKERS = re.compile(r"partitioning\(.*?(\d+)\)")
 _TOPICS = re.compile(r"Subscribe\[([^\]]+)\]")
 
@@ -92,7 +128,9 @@ def _children(nodes: list[_Node]) -> list[list[int]]:
 
 
 def _all_workers(nodes: list[_Node], below: list[list[int]]) -> list[int]:
-    """On how many workers each node runs: as many as the exchange below it says, or else what it reads from."""
+    """On how many workers each node runs: as many as the exchange below it says, or else what it
+    reads from.
+    """
     workers = [1] * len(nodes)
     for number in reversed(range(len(nodes))):
         told = _WORKERS.search(nodes[number].rest) if nodes[number].exchange else None
@@ -114,9 +152,15 @@ def _operators(nodes: list[_Node], workers: list[int]) -> tuple[list[Operator], 
             continue
         often[node.name] += 1
         named[number] = node.name if often[node.name] == 1 else f"{node.name} {often[node.name]}"
-        kind, topics = ("one-to-one" if node.name in ONE_TO_ONE else "one-to-many"), _TOPICS.search(node.rest)
-        made = Operator(named[number], workers=max(1, workers[number]),
-                        reads=tuple(topics[1].replace(" ", "").split(",")) if topics else ())  # fmt: skip
+        kind, topics = (
+            ("one-to-one" if node.name in ONE_TO_ONE else "one-to-many"),
+            _TOPICS.search(node.rest),
+        )
+        made = Operator(
+            named[number],
+            workers=max(1, workers[number]),
+            reads=tuple(topics[1].replace(" ", "").split(",")) if topics else (),
+        )
         operators.append(made if kind == "one-to-one" else replace(made, kind="one-to-many"))
     return operators, named
 
@@ -125,7 +169,9 @@ def _edges(nodes: list[_Node], below: list[list[int]], named: dict[int, str]) ->
     for number, name in named.items():
         for child in below[number]:
             way: Way = "forward"
-            while child not in named and below[child]:  # exchanges, and what is no operator of its own
+            while (
+                child not in named and below[child]
+            ):  # exchanges, and what is no operator of its own
                 way = _way(nodes[child], way)
                 child = below[child][0]
             if child in named:

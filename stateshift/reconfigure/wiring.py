@@ -1,11 +1,11 @@
 """A schedule on workers and channels: who sends to whom, where markers go, and who waits for which.
 
-    worker      one of an operator's workers, by number
-    channel     from one worker to another, first in, first out; of one edge
-    outs        for each worker and each of its edges, the channels between which a tuple's key decides
+    worker   one of an operator's workers, by number
+    channel  from one worker to another, first in, first out; of one edge
+    outs     for each worker and each of its edges, the channels between which a tuple's key decides
 
-A forward edge between operators of as many workers leads from each to its twin; any other leads from all to all. What
-the model checks and the simulator measures is the same wiring.
+A forward edge between operators of as many workers leads from each to its twin; any other leads
+from all to all. What the model checks and the simulator measures is the same wiring.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """`awaited` are the channels whose markers a worker waits for, `marking` those it sends its own along. `told` get
-    a control message, `changing` take a new function, `tagging` say which version is meant."""
+    """`awaited` are the channels whose markers a worker waits for, `marking` those it sends its own
+    along. `told` get a control message, `changing` take a new function, `tagging` say which version
+    is meant.
+    """
 
     workers: tuple[tuple[Operator, int], ...]
     channels: tuple[Channel, ...]
@@ -40,12 +42,16 @@ class Wiring:
 
     def of(self, name: str) -> tuple[int, ...]:
         """The numbers of an operator's workers."""
-        return tuple(number for number, (operator, _) in enumerate(self.workers) if operator.name == name)
+        return tuple(
+            number for number, (operator, _) in enumerate(self.workers) if operator.name == name
+        )
 
 
 def wired(schedule: Schedule) -> Wiring:
     dataflow = schedule.dataflow
-    workers = tuple((operator, i) for operator in dataflow.operators for i in range(operator.workers))
+    workers = tuple(
+        (operator, i) for operator in dataflow.operators for i in range(operator.workers)
+    )
     numbers: dict[str, list[int]] = {operator.name: [] for operator in dataflow.operators}
     for number, (operator, _) in enumerate(workers):
         numbers[operator.name].append(number)
@@ -85,7 +91,9 @@ def _channels(
 
 
 def trimmed(schedule: Schedule) -> Schedule:
-    """The schedule without what is not upstream of a target: nothing that happens there can be met by a change."""
+    """The schedule without what is not upstream of a target: nothing that happens there can be
+    met by a change.
+    """
     dataflow = schedule.dataflow
     graph = graph_of(dataflow)
     above = marked(graph.before, graph.numbers(schedule.targets))
@@ -95,9 +103,18 @@ def trimmed(schedule: Schedule) -> Schedule:
         operators=tuple(operator for operator in dataflow.operators if operator.name in kept),
         edges=tuple(edge for edge in dataflow.edges if edge.downstream in kept),
     )
-    parts = tuple(replace(part, operators=tuple(name for name in part.operators if name in kept),
-                          edges=tuple(edge for edge in part.edges if edge[1] in kept),
-                          heads=tuple(name for name in part.heads if name in kept))
-                  for part in schedule.components)  # fmt: skip
-    return replace(schedule, dataflow=left, components=parts,
-                   tagging=tuple(name for name in schedule.tagging if name in kept))  # fmt: skip
+    parts = tuple(
+        replace(
+            part,
+            operators=tuple(name for name in part.operators if name in kept),
+            edges=tuple(edge for edge in part.edges if edge[1] in kept),
+            heads=tuple(name for name in part.heads if name in kept),
+        )
+        for part in schedule.components
+    )
+    return replace(
+        schedule,
+        dataflow=left,
+        components=parts,
+        tagging=tuple(name for name in schedule.tagging if name in kept),
+    )

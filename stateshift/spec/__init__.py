@@ -8,8 +8,8 @@
     checks    what has to hold between the parts
     parse     all of these in their order; `write` is its inverse; `schema` tells editors the same
 
-Pure. Locations are in the normal form of `location`. Each module is imported when something of it is first asked for:
-who only names a location waits for no spec.
+Pure. Locations are in the normal form of `location`. Each module is imported when something of it
+is first asked for: who only names a location waits for no spec.
 """
 
 from __future__ import annotations
@@ -55,7 +55,12 @@ __all__ = [
     "to_plain_spec",
 ]
 
-_HOMES = {"parse_spec": "parse", "schema_text": "schema", "spec_schema": "schema", "to_plain_spec": "write"}
+_HOMES = {
+    "parse_spec": "parse",
+    "schema_text": "schema",
+    "spec_schema": "schema",
+    "to_plain_spec": "write",
+}
 
 
 def __getattr__(name: str) -> Any:

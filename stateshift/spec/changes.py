@@ -1,4 +1,5 @@
-"""`transform` of a job: changes to the state on its way, each an object with a `kind` and that kind's own keys.
+"""`transform` of a job: changes to the state on its way, each an object with a `kind` and that
+kind's own keys.
 
     {"kind": "rewind", "batch": 41, "renumber": true}
     {"kind": "compact", "in_place": true}
@@ -6,7 +7,8 @@
     {"kind": "convert", "provider": "rocksdb", "codec": "zstd", "checkpoint_format": "v1"}     any of the three
     {"kind": "rename", "operators": {"0": "1"}, "sources": {"0": "1"}}                         either, or both
     {"kind": "drop", "operators": ["1"], "sources": ["2"]}
-    {"kind": "split", "by": 4, "part": 0}  or  {"kind": "split", "column": "country", "values": ["de", "fr"]}
+    {"kind": "split", "by": 4, "part": 0}  or  {"kind": "split", "column": "country", "values":
+                                               ["de", "fr"]}
     {"kind": "merge", "locations": ["/there"], "sum": ["count"]}
     {"kind": "evolve", "operator": "0", "store": "default", "add": [{"name": "last", "type": "long", "default": 0,
      "after": "count"}], "widen": {"count": "long"}, "rename": {"a": "b"}, "drop": ["c"], "widen_key": {"id": "long"},
@@ -15,9 +17,9 @@
     {"kind": "union", "operators": ["count"]}                                                  (Flink)
     {"kind": "repair", "files": ["/savepoints/savepoint-1"]}                                   (Flink)
 
-The model keeps them as mappings with canonical keys. Each kind stands once (`evolve` once for each store, `rename` and
-`drop` of Flink once for each image that they are `of`): what several of them ask for is one rewriting of the state, so
-their order does not matter.
+The model keeps them as mappings with canonical keys. Each kind stands once (`evolve` once for each
+store, `rename` and `drop` of Flink once for each image that they are `of`): what several of them
+ask for is one rewriting of the state, so their order does not matter.
 """
 
 from __future__ import annotations
@@ -50,14 +52,20 @@ def read_changes(reader: Reader, place: Place) -> tuple[Change, ...]:
 
 def _place(change: Change) -> tuple[Any, ...]:
     """What may stand once."""
-    of_store = (change.get("operator"), change.get("store", "default")) if change["kind"] == "evolve" else ()
+    of_store = (
+        (change.get("operator"), change.get("store", "default"))
+        if change["kind"] == "evolve"
+        else ()
+    )
     return (change["kind"], change.get("of"), *of_store)
 
 
 def _read(reader: Reader, place: Place) -> Change | None:
     before = len(reader.complaints.found)
     refuse_secrets(reader.complaints, place)
-    if len(reader.complaints.found) > before or not reader.is_a(place, dict, "an object with a 'kind'"):
+    if len(reader.complaints.found) > before or not reader.is_a(
+        place, dict, "an object with a 'kind'"
+    ):
         return None
     kind = _kind(reader, place)
     if kind is None:
@@ -101,7 +109,9 @@ def _value(reader: Reader, key: Key, place: Place) -> Any:
         if not isinstance(below.value, str) or not below.value.strip():
             reader.refuse(below, "the new name, as text")
         elif below.value in named.values():
-            reader.complaints.add(below, f"{below.value!r} would be the name of two", "a name for each")
+            reader.complaints.add(
+                below, f"{below.value!r} would be the name of two", "a name for each"
+            )
         else:
             named[name] = below.value
     return named
@@ -130,7 +140,9 @@ def _columns(reader: Reader, place: Place) -> list[dict[str, Any]]:
             column = {key: below.value for key, below in known.items()}
             for key, kinds in (("name", str), ("type", (str, dict)), ("after", str)):
                 if key in column and not isinstance(column[key], kinds):
-                    reader.refuse(known[key], "text" if kinds is str else "a type's name, or its JSON")
+                    reader.refuse(
+                        known[key], "text" if kinds is str else "a type's name, or its JSON"
+                    )
             found.append(column)
     return found
 
@@ -166,16 +178,24 @@ def _needs_one(reader: Reader, place: Place, known: Mapping[str, Place]) -> None
 def _split(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
     shards, column = {"by", "part"} & known.keys(), {"column", "values"} & known.keys()
     if bool(shards) == bool(column):
-        reader.complaints.add(place, "a split by shards or by a column", "'by' and 'part', or 'column' and 'values'")
-    elif reader.need(place, known, *(("by", "part") if shards else ("column", "values"))) and shards:
+        reader.complaints.add(
+            place, "a split by shards or by a column", "'by' and 'part', or 'column' and 'values'"
+        )
+    elif (
+        reader.need(place, known, *(("by", "part") if shards else ("column", "values"))) and shards
+    ):
         by, part = known["by"].value, known["part"].value
         if isinstance(by, int) and isinstance(part, int) and part >= by > 0:
-            reader.complaints.add(known["part"], f"there is no part {part} of {by}", "parts are counted from 0")
+            reader.complaints.add(
+                known["part"], f"there is no part {part} of {by}", "parts are counted from 0"
+            )
 
 
 def _evolve(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
     if reader.need(place, known, "operator") and not known.keys() - {"kind", "operator", "store"}:
-        reader.complaints.add(place, "nothing is asked for", "add, widen, rename, drop, nullable or one for keys")
+        reader.complaints.add(
+            place, "nothing is asked for", "add, widen, rename, drop, nullable or one for keys"
+        )
 
 
 _FITS: Mapping[str, Callable[[Reader, Place, Mapping[str, Place]], None]] = {

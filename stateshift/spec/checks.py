@@ -1,7 +1,8 @@
-"""What has to hold between the parts of a spec. Every check sees all jobs and adds its complaints; none stops another.
+"""What has to hold between the parts of a spec. Every check sees all jobs and adds its complaints;
+none stops another.
 
-Nothing here looks at bytes: whether two names have the same hash is told where hashes are made, and what lies at a
-location is told by its survey.
+Nothing here looks at bytes: whether two names have the same hash is told where hashes are made, and
+what lies at a location is told by its survey.
 """
 
 from __future__ import annotations
@@ -40,8 +41,12 @@ def check(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
 
 
 def _check_names(complaints: Complaints, jobs: list[ReadJob]) -> None:
-    for name, place, first in _again((read.job.name, read.at("name")) for read in jobs if read.job.name):
-        complaints.add(place, f"another job is called {name!r} (at {first.pointer})", "a name of its own")
+    for name, place, first in _again(
+        (read.job.name, read.at("name")) for read in jobs if read.job.name
+    ):
+        complaints.add(
+            place, f"another job is called {name!r} (at {first.pointer})", "a name of its own"
+        )
 
 
 def _check_operators(complaints: Complaints, jobs: list[ReadJob]) -> None:
@@ -49,13 +54,25 @@ def _check_operators(complaints: Complaints, jobs: list[ReadJob]) -> None:
     operators = [
         (read.job.source, operator, place)
         for read in jobs
-        for operator, place in zip(read.job.operators, read.each("operators", read.job.operators), strict=True)
+        for operator, place in zip(
+            read.job.operators, read.each("operators", read.job.operators), strict=True
+        )
     ]
     for name, place, first in _again((operator.name, place) for _, operator, place in operators):
-        complaints.add(place, f"{name!r} names another operator, too (at {first.pointer})", "a name of its own")
-    adopted = [(f"{source}/{operator.directory}", place) for source, operator, place in operators if operator.directory]
+        complaints.add(
+            place, f"{name!r} names another operator, too (at {first.pointer})", "a name of its own"
+        )
+    adopted = [
+        (f"{source}/{operator.directory}", place)
+        for source, operator, place in operators
+        if operator.directory
+    ]
     for directory, place, first in _again(adopted):
-        complaints.add(place, f"{directory!r} holds another operator, too (at {first.pointer})", "a directory for each")
+        complaints.add(
+            place,
+            f"{directory!r} holds another operator, too (at {first.pointer})",
+            "a directory for each",
+        )
 
 
 def _check_targets(complaints: Complaints, jobs: list[ReadJob]) -> None:
@@ -65,12 +82,19 @@ def _check_targets(complaints: Complaints, jobs: list[ReadJob]) -> None:
         for other, other_target in going[:index]:
             lies = relation(target, other_target)
             if lies != "apart":
-                message = f"the target of {read.job.name!r} {_RELATION[lies]} the target of {other.job.name!r}"
-                complaints.add(read.at("remote_location", "new_savepoint_path"), message, "a place of its own")
+                message = (
+                    f"the target of {read.job.name!r} {_RELATION[lies]} the target of "
+                    f"{other.job.name!r}"
+                )
+                complaints.add(
+                    read.at("remote_location", "new_savepoint_path"), message, "a place of its own"
+                )
 
 
 def _check_shared(complaints: Complaints, jobs: list[ReadJob]) -> None:
-    """Jobs that divide a workflow: each says which operators are its own, and takes them elsewhere."""
+    """Jobs that divide a workflow: each says which operators are its own, and takes them
+    elsewhere.
+    """
     for read in jobs:
         others = [other for other in jobs if other is not read and share(read.job, other.job)]
         if not others:
@@ -78,11 +102,19 @@ def _check_shared(complaints: Complaints, jobs: list[ReadJob]) -> None:
         fact = f"{read.job.source!r} is the source of {others[0].job.name!r}, too"
         at = read.at("checkpoint_location", "existing_savepoint_paths")
         if not read.job.operators:
-            complaints.add(at, f"{fact}, and this job names no operators", "its own operators, or \"mode\": \"fork\"")
+            complaints.add(
+                at,
+                f"{fact}, and this job names no operators",
+                'its own operators, or "mode": "fork"',
+            )
         if not read.job.target:
-            complaints.add(at, f"{fact}, and this job stays there", "'remote_location': where its part goes")
+            complaints.add(
+                at, f"{fact}, and this job stays there", "'remote_location': where its part goes"
+            )
         if read.job.merge_locations:
-            complaints.add(read.at("merge_jobs"), f"{fact}: a merge would be divided", "two runs: merge first")
+            complaints.add(
+                read.at("merge_jobs"), f"{fact}: a merge would be divided", "two runs: merge first"
+            )
 
 
 def _check_waves(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
@@ -93,7 +125,10 @@ def _check_waves(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> Non
         message = "a strategy beside waves: both say what moves together"
         complaints.add(Place(spec.strategy, "/strategy"), message, "one of them")
     at = Place(spec.waves, "/waves")
-    names, planned = [read.job.name for read in jobs], [name for wave in spec.waves for name in wave]
+    names, planned = (
+        [read.job.name for read in jobs],
+        [name for wave in spec.waves for name in wave],
+    )
     for name in dict.fromkeys(planned):
         if name not in names:
             close = get_close_matches(name, names, n=1)
@@ -107,15 +142,24 @@ def _check_waves(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> Non
     wave_of = {name: number for number, wave in enumerate(spec.waves) for name in wave}
     for index, read in enumerate(jobs):
         for other in jobs[:index]:
-            if share(read.job, other.job) and wave_of.get(read.job.name) != wave_of.get(other.job.name):
-                message = f"{other.job.name!r} and {read.job.name!r} have one source, and are in two waves"
+            if share(read.job, other.job) and wave_of.get(read.job.name) != wave_of.get(
+                other.job.name
+            ):
+                message = (
+                    f"{other.job.name!r} and {read.job.name!r} have one source, and are in two "
+                    "waves"
+                )
                 complaints.add(at, message, "one wave for both")
 
 
 def _check_kept(complaints: Complaints, read: ReadJob) -> None:
     for word in read.job.keep:
         if word not in get_args(Keep):
-            complaints.add(read.at("keep"), f"nothing is kept by {word!r}", f"some of {', '.join(get_args(Keep))}")
+            complaints.add(
+                read.at("keep"),
+                f"nothing is kept by {word!r}",
+                f"some of {', '.join(get_args(Keep))}",
+            )
 
 
 def _check_waivers(complaints: Complaints, read: ReadJob) -> None:
@@ -124,12 +168,21 @@ def _check_waivers(complaints: Complaints, read: ReadJob) -> None:
         if waiver not in WAIVERS:
             close = get_close_matches(waiver, WAIVERS, n=1)
             meant = f", did you mean {close[0]!r}?" if close else ""
-            complaints.add(read.at("waive"), f"nothing is waived by {waiver!r}{meant}", f"some of {', '.join(WAIVERS)}")
+            complaints.add(
+                read.at("waive"),
+                f"nothing is waived by {waiver!r}{meant}",
+                f"some of {', '.join(WAIVERS)}",
+            )
 
 
-def _check_clusters(complaints: Complaints, clusters: tuple[ClusterSpec, ...], read: ReadJob) -> None:
+def _check_clusters(
+    complaints: Complaints, clusters: tuple[ClusterSpec, ...], read: ReadJob
+) -> None:
     names = [cluster.name for cluster in clusters]
-    for key, cluster in (("source_cluster", read.job.source_cluster), ("target_cluster", read.job.target_cluster)):
+    for key, cluster in (
+        ("source_cluster", read.job.source_cluster),
+        ("target_cluster", read.job.target_cluster),
+    ):
         if cluster is not None and cluster not in names:
             close = get_close_matches(cluster, names, n=1)
             meant = f", did you mean {close[0]!r}?" if close else ""
@@ -137,12 +190,16 @@ def _check_clusters(complaints: Complaints, clusters: tuple[ClusterSpec, ...], r
             complaints.add(read.at(key), f"there is no cluster {cluster!r}{meant}", expected)
     for key, cluster_key in (("submit", "target_cluster"), ("source_submit", "source_cluster")):
         if key in read.places and cluster_key not in read.places:
-            complaints.add(read.at(key), f"{key!r} without {cluster_key!r}", "the cluster that starts the job")
+            complaints.add(
+                read.at(key), f"{key!r} without {cluster_key!r}", "the cluster that starts the job"
+            )
 
 
 def _check_ends(complaints: Complaints, read: ReadJob) -> None:
-    """IS-5: the image is copied to another place than where it is. Where Flink is asked for a savepoint, the source is
-    the folder in which it will make one, and the target may be another one there."""
+    """IS-5: the image is copied to another place than where it is. Where Flink is asked for a
+    savepoint, the source is the folder in which it will make one, and the target may be another one
+    there.
+    """
     job, flink = read.job, read.job.flink
     taken = flink is not None and not flink.existing_savepoints
     for source in dict.fromkeys([job.source, *(flink.existing_savepoints if flink else ())]):
@@ -154,22 +211,33 @@ def _check_ends(complaints: Complaints, read: ReadJob) -> None:
 
 
 def _check_merges(complaints: Complaints, read: ReadJob) -> None:
-    """Algorithm 5 moves these by rename: each into the source, so apart from it and on its file system."""
+    """Algorithm 5 moves these by rename: each into the source, so apart from it and on its file
+    system.
+    """
     merges = read.job.merge_locations
     ends = [("the checkpoint location", read.job.source), ("the remote location", read.job.target)]
-    for index, (merge, place) in enumerate(zip(merges, read.each("merge_jobs", merges), strict=True)):
+    for index, (merge, place) in enumerate(
+        zip(merges, read.each("merge_jobs", merges), strict=True)
+    ):
         earlier = [(f"the merge directory {location!r}", location) for location in merges[:index]]
         for what, location in [*ends, *earlier]:
             lies = relation(merge, location) if location else "apart"
             if lies != "apart":
-                complaints.add(place, f"the merge directory {merge!r} {_RELATION[lies]} {what}", "places apart")
+                complaints.add(
+                    place, f"the merge directory {merge!r} {_RELATION[lies]} {what}", "places apart"
+                )
         if read.job.source and scheme(merge) != scheme(read.job.source):
-            message = f"the merge directory {merge!r} is on another file system than the checkpoint location"
+            message = (
+                f"the merge directory {merge!r} is on another file system than the checkpoint "
+                "location"
+            )
             complaints.add(place, message, "a directory that can be moved by renaming it")
 
 
 def _check_united(complaints: Complaints, read: ReadJob) -> None:
-    """A checkpoint that is put together with itself would count twice, and one that holds the target would change."""
+    """A checkpoint that is put together with itself would count twice, and one that holds the
+    target would change.
+    """
     merges = [change for change in read.job.transform if change["kind"] == "merge"]
     merged = [location for merge in merges for location in merge.get("locations", ())]
     ends = [("the checkpoint location", read.job.source), ("the remote location", read.job.target)]
@@ -187,8 +255,14 @@ def _check_data(complaints: Complaints, read: ReadJob) -> None:
     for datum, place in zip(read.job.data, places, strict=True):
         lies = relation(datum.target, datum.source)
         if lies == "same" or (datum.copy and lies != "apart"):
-            complaints.add(place, f"{datum.target!r} {_RELATION[lies]} its source", "a target apart from the source")
-    for source, place, _ in _again(zip((datum.source for datum in read.job.data), places, strict=True)):
+            complaints.add(
+                place,
+                f"{datum.target!r} {_RELATION[lies]} its source",
+                "a target apart from the source",
+            )
+    for source, place, _ in _again(
+        zip((datum.source for datum in read.job.data), places, strict=True)
+    ):
         complaints.add(place, f"{source!r} goes to two places", "each source once")
 
 
@@ -197,25 +271,37 @@ def _check_fork(complaints: Complaints, read: ReadJob) -> None:
     if read.job.mode != "fork":
         return
     if read.job.merge_locations:
-        complaints.add(read.at("mode"), "a fork with merge_jobs, which would change the source", "'move', or no merge")
+        complaints.add(
+            read.at("mode"),
+            "a fork with merge_jobs, which would change the source",
+            "'move', or no merge",
+        )
     if not read.job.target:
         complaints.add(read.at("mode"), "a fork without 'remote_location'", "where the copy goes")
 
 
 def _check_warm(complaints: Complaints, read: ReadJob) -> None:
-    """What is brought over while the job runs is brought as it is, to a place of its own; and it has to be stopped."""
+    """What is brought over while the job runs is brought as it is, to a place of its own; and it
+    has to be stopped.
+    """
     job, at = read.job, read.at("mode")
     if job.mode != "warm":
         for key in ("rounds", "until", "cutover"):
             if key in read.places and read.places[key].pointer.startswith(read.place.pointer):
-                complaints.add(read.at(key), f"{key!r} is for a job that moves warm", '"mode": "warm"')
+                complaints.add(
+                    read.at(key), f"{key!r} is for a job that moves warm", '"mode": "warm"'
+                )
         return
     if job.flink is not None:
         _check_warm_flink(complaints, read, job.flink)
     if not job.target:
         complaints.add(at, "a warm move without 'remote_location'", "where the image goes")
     if not job.source_cluster:
-        complaints.add(at, "a warm move without 'source_cluster'", "the cluster on which the job is stopped in the end")
+        complaints.add(
+            at,
+            "a warm move without 'source_cluster'",
+            "the cluster on which the job is stopped in the end",
+        )
     if job.transform:
         complaints.add(at, "a warm move with 'transform'", "two runs: the change before, or after")
     if job.merge_locations:
@@ -226,13 +312,23 @@ def _check_warm_flink(complaints: Complaints, read: ReadJob, flink: FlinkJob) ->
     """It is followed by its checkpoints, and ends with the last one."""
     at, ending = read.at("mode"), "it ends with its last checkpoint"
     if flink.existing_savepoints:
-        complaints.add(at, "a warm move of a savepoint that there is", "'move'; or 'job_ids', of a job that runs")
+        complaints.add(
+            at,
+            "a warm move of a savepoint that there is",
+            "'move'; or 'job_ids', of a job that runs",
+        )
     elif len(flink.job_ids) != 1:
-        complaints.add(at, f"a warm move of {len(flink.job_ids)} jobs at once", "one in 'job_ids'; or 'move'")
+        complaints.add(
+            at, f"a warm move of {len(flink.job_ids)} jobs at once", "one in 'job_ids'; or 'move'"
+        )
     if flink.cancel_job is not None:
         complaints.add(read.at("cancel_job"), "'cancel_job' with a warm move", f"without: {ending}")
     for key in sorted({"drain", "format"} & read.job.stop.keys()):
-        complaints.add(read.at("stop"), f"{key!r} with a warm move", f"without: {ending}, and takes no savepoint")
+        complaints.add(
+            read.at("stop"),
+            f"{key!r} with a warm move",
+            f"without: {ending}, and takes no savepoint",
+        )
 
 
 def _check_prepared(complaints: Complaints, read: ReadJob) -> None:
@@ -241,13 +337,21 @@ def _check_prepared(complaints: Complaints, read: ReadJob) -> None:
         at = read.at("submit") / "prepare" if "submit" in read.places else read.place
         if job.flink is not None or job.mode == "fork":
             what = "a job of Flink" if job.flink is not None else "a fork"
-            complaints.add(at, f"{what} that is prepared", "no 'prepare': it has nothing to wait for")
+            complaints.add(
+                at, f"{what} that is prepared", "no 'prepare': it has nothing to wait for"
+            )
         elif not job.source_cluster:
-            complaints.add(at, "'prepare' without 'source_cluster'", "the cluster on which the old job is stopped")
+            complaints.add(
+                at,
+                "'prepare' without 'source_cluster'",
+                "the cluster on which the old job is stopped",
+            )
 
 
 def _check_changes(complaints: Complaints, read: ReadJob) -> None:
-    """The source is not changed, so a changed image has a place of its own; but for a compaction in place."""
+    """The source is not changed, so a changed image has a place of its own; but for a compaction
+    in place.
+    """
     in_place = [change for change in read.job.transform if change.get("in_place")]
     if in_place and (read.job.target or len(read.job.transform) > 1):
         wrong = "with 'remote_location'" if read.job.target else "beside another change"
@@ -257,11 +361,23 @@ def _check_changes(complaints: Complaints, read: ReadJob) -> None:
         for change in read.job.transform
     )
     if read.job.flink is None and of_flink:
-        complaints.add(read.at("transform"), "a change of Flink's images, for a job of Spark", '"engine": "flink"')
+        complaints.add(
+            read.at("transform"),
+            "a change of Flink's images, for a job of Spark",
+            '"engine": "flink"',
+        )
     if read.job.transform and not read.job.target and not in_place:
-        complaints.add(read.at("transform"), "a transform without 'remote_location'", "where the changed image goes")
+        complaints.add(
+            read.at("transform"),
+            "a transform without 'remote_location'",
+            "where the changed image goes",
+        )
     if read.job.transform and read.job.merge_locations:
-        complaints.add(read.at("transform"), "a transform with merge_jobs", "two jobs: merge first, then change")
+        complaints.add(
+            read.at("transform"),
+            "a transform with merge_jobs",
+            "two jobs: merge first, then change",
+        )
 
 
 def _again(named: Iterable[tuple[str, Place]]) -> Iterator[tuple[str, Place, Place]]:

@@ -1,12 +1,14 @@
 """One job as a spec spells it, in the dialect and for the engine the whole spec is in.
 
-Switches (IS-4): without `version` the spec is INFORE's, and merge jobs or a remote connection count only where `merge`
-or `remote` is true. With `version` they count where they are given, unless the switch is false. A connection that is
-switched on has to be there. A remote location is on where it is given (IS-5).
+Switches (IS-4): without `version` the spec is INFORE's, and merge jobs or a remote connection count
+only where `merge` or `remote` is true. With `version` they count where they are given, unless the
+switch is false. A connection that is switched on has to be there. A remote location is on where it
+is given (IS-5).
 
-Flink's jobs (IF-1): with existing savepoints the first is the source; else savepoints of the job ids are taken, and
-the source is where Flink puts them. `host` and `port` without a `source_cluster` are the cluster on which they run.
-`checkpoint_location` and `remote_location` name source and target here as well.
+Flink's jobs (IF-1): with existing savepoints the first is the source; else savepoints of the job
+ids are taken, and the source is where Flink puts them. `host` and `port` without a `source_cluster`
+are the cluster on which they run. `checkpoint_location` and `remote_location` name source and
+target here as well.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ METADATA = "_metadata"
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What the spec as a whole says of its jobs. `defaults` are the values of keys that stand beside `jobs`."""
+    """What the spec as a whole says of its jobs. `defaults` are the values of keys that stand
+    beside `jobs`.
+    """
 
     engine: Engine
     switches_on: bool
@@ -37,7 +41,9 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class ReadJob:
-    """A job, where it stands, and where each of its keys does (its own ones, and those for all jobs)."""
+    """A job, where it stands, and where each of its keys does (its own ones, and those for all
+    jobs).
+    """
 
     job: JobSpec
     place: Place
@@ -48,10 +54,15 @@ class ReadJob:
         return next((self.places[name] for name in names if name in self.places), self.place)
 
     def each(self, name: str, values: tuple[Any, ...]) -> list[Place]:
-        """The places of what was read from a list or a map: each its own, unless some of it could not be read."""
+        """The places of what was read from a list or a map: each its own, unless some of it
+        could not be read.
+        """
         place = self.at(name)
         if isinstance(place.value, list | dict) and len(place.value) == len(values):
-            return [place / key for key in (place.value if isinstance(place.value, dict) else range(len(values)))]
+            return [
+                place / key
+                for key in (place.value if isinstance(place.value, dict) else range(len(values)))
+            ]
         return [place] * len(values)
 
 
@@ -86,11 +97,17 @@ def check_engine(reader: Reader, places: Mapping[str, Place], engine: Engine) ->
 def _check_engine(reader: Reader, key: Key, place: Place, engine: Engine) -> None:
     if key.engine not in (None, engine):
         other, this = str(key.engine).capitalize(), engine.capitalize()
-        reader.complaints.add(place, f"{place.key!r} is a key of {other}'s jobs", f"a key of {this}'s jobs")
+        reader.complaints.add(
+            place, f"{place.key!r} is a key of {other}'s jobs", f"a key of {this}'s jobs"
+        )
 
 
 def _spark_job(
-    reader: Reader, place: Place, places: Mapping[str, Place], values: dict[str, Any], dialect: Dialect
+    reader: Reader,
+    place: Place,
+    places: Mapping[str, Place],
+    values: dict[str, Any],
+    dialect: Dialect,
 ) -> JobSpec:
     reader.need(place, places, "checkpoint_location")
     for switch, key, expected in _SWITCHES:
@@ -108,7 +125,11 @@ _SWITCHES = (
 
 
 def _flink_job(
-    reader: Reader, place: Place, places: Mapping[str, Place], values: dict[str, Any], dialect: Dialect
+    reader: Reader,
+    place: Place,
+    places: Mapping[str, Place],
+    values: dict[str, Any],
+    dialect: Dialect,
 ) -> JobSpec:
     _name_folders(values)
     own = [key for key in JOB.all if key.of is FlinkJob and key.name in values]
@@ -116,7 +137,12 @@ def _flink_job(
     source, switch = values.get("checkpoint_location"), flink.get("from_existing_savepoint")
     if switch is False:
         flink["existing_savepoints"] = ()
-    elif source and dialect.restart and not flink.get("existing_savepoints") and not flink.get("job_ids"):
+    elif (
+        source
+        and dialect.restart
+        and not flink.get("existing_savepoints")
+        and not flink.get("job_ids")
+    ):
         flink["existing_savepoints"] = (source,)
     existing = flink.get("existing_savepoints", ())
     flink["from_existing_savepoint"] = bool(existing)
@@ -125,7 +151,9 @@ def _flink_job(
         _check_savepoints_can_be_taken(reader, place, places, switch)
     for given, other in (("host", "port"), ("port", "host")):
         if given in places and other not in places:
-            reader.complaints.add(places[given], f"{given!r} without {other!r}", "both of them, or neither")
+            reader.complaints.add(
+                places[given], f"{given!r} without {other!r}", "both of them, or neither"
+            )
     if "host" in flink and "port" in flink and "source_cluster" not in values:
         values["source_cluster"] = rest_name(flink["host"], flink["port"])
     _set_ends(reader, place, places, values, existing)
@@ -167,7 +195,12 @@ def rest_name(host: str, port: int) -> str:
 def implied_cluster(job: JobSpec) -> ClusterSpec | None:
     """The cluster whose host and port the job tells."""
     flink = job.flink
-    if flink is None or not flink.host or not flink.port or job.source_cluster != rest_name(flink.host, flink.port):
+    if (
+        flink is None
+        or not flink.host
+        or not flink.port
+        or job.source_cluster != rest_name(flink.host, flink.port)
+    ):
         return None
     return ClusterSpec(job.source_cluster, "flink_rest", {"url": f"http://{job.source_cluster}"})
 
@@ -187,7 +220,11 @@ def _check_savepoints_can_be_taken(
 
 
 def _set_ends(
-    reader: Reader, place: Place, places: Mapping[str, Place], values: dict[str, Any], existing: tuple[str, ...]
+    reader: Reader,
+    place: Place,
+    places: Mapping[str, Place],
+    values: dict[str, Any],
+    existing: tuple[str, ...],
 ) -> None:
     """Source and target, from Flink's own keys where the general ones are not there."""
     new, target = values.get("new_savepoint_path"), values.get("remote_location")
@@ -195,16 +232,30 @@ def _set_ends(
         message = "'remote_location' and 'new_savepoint_path' differ"
         reader.complaints.add(places["remote_location"], message, "one of them")
     values["remote_location"] = target or new
-    ends = [values.get("checkpoint_location"), *existing, values.get("target_directory"), values.get("checkpoint_dir")]
+    ends = [
+        values.get("checkpoint_location"),
+        *existing,
+        values.get("target_directory"),
+        values.get("checkpoint_dir"),
+    ]
     values["checkpoint_location"] = next((end for end in ends if end), None)
-    if not {"checkpoint_location", "existing_savepoint_paths", "target_directory", "checkpoint_dir"} & set(places):
-        reader.complaints.add(place, "'target_directory' is missing", "where Flink puts the savepoint it is asked for")
+    if not {
+        "checkpoint_location",
+        "existing_savepoint_paths",
+        "target_directory",
+        "checkpoint_dir",
+    } & set(places):
+        reader.complaints.add(
+            place, "'target_directory' is missing", "where Flink puts the savepoint it is asked for"
+        )
 
 
 def _job_spec(values: Mapping[str, Any], flink: FlinkJob | None = None) -> JobSpec:
     """The keys that INFORE's and ours have in common, by the model's names."""
     own = [key for key in JOB.all if key.of is JobSpec and key.field]
-    fields: dict[str, Any] = {str(key.field): values[key.name] for key in own if values.get(key.name) is not None}
+    fields: dict[str, Any] = {
+        str(key.field): values[key.name] for key in own if values.get(key.name) is not None
+    }
     ends = fields.pop("verify", {})
     fields |= ends if isinstance(ends, Mapping) else {"verify": ends}
     return JobSpec(**{"source": "", **fields, "flink": flink})

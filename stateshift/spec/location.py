@@ -1,13 +1,15 @@
-"""Locations as a spec spells them, in one normal form, and how two of them lie to each other. No file is looked at.
+"""Locations as a spec spells them, in one normal form, and how two of them lie to each other. No
+file is looked at.
 
-    /data/in   file:/data/in   file:///data//in/   file://localhost/data/in    ->  file:///data/in
-    in         (in a spec that lies in /data)                                  ->  file:///data/in
-    HDFS://namenode:8020/in/                                                   ->  hdfs://namenode:8020/in
-    hdfs:/in   (Hadoop's short form of a URL without a host)                   ->  hdfs:///in
+    /data/in   file:/data/in   file:///data//in/   file://localhost/data/in  ->  file:///data/in
+    in         (in a spec that lies in /data)                                ->  file:///data/in
+    HDFS://namenode:8020/in/                                                 ->  hdfs://namenode:8020/in
+    hdfs:/in   (Hadoop's short form of a URL without a host)                 ->  hdfs:///in
 
-Names are taken literally: `%20` is three characters, as in Hadoop's Path (3.4) and in fsspec. Of a URL only the
-scheme's case and the slashes at the end change: between the slashes of an object's key everything means something, and
-a job whose Hadoop knows `s3a` is not told `s3`. A relative location stays relative only where nobody says what to.
+Names are taken literally: `%20` is three characters, as in Hadoop's Path (3.4) and in fsspec. Of a
+URL only the scheme's case and the slashes at the end change: between the slashes of an object's key
+everything means something, and a job whose Hadoop knows `s3a` is not told `s3`. A relative location
+stays relative only where nobody says what to.
 """
 
 from __future__ import annotations
@@ -18,9 +20,13 @@ from typing import Literal
 
 Relation = Literal["same", "inside", "around", "apart"]
 
-_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)(?P<path>/.*)?\Z", re.DOTALL)
+_URL = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)(?P<path>/.*)?\Z", re.DOTALL
+)
 _LOCAL = re.compile(r"(?:file|local):(?P<rest>.*)\Z", re.DOTALL | re.IGNORECASE)
-_NO_HOST = re.compile(r"(?P<scheme>hdfs|webhdfs|swebhdfs|viewfs):(?P<path>/(?!/).*)\Z", re.DOTALL | re.IGNORECASE)
+_NO_HOST = re.compile(
+    r"(?P<scheme>hdfs|webhdfs|swebhdfs|viewfs):(?P<path>/(?!/).*)\Z", re.DOTALL | re.IGNORECASE
+)
 _ODD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/:]")  # s3:/bucket, simplecache::s3://bucket
 
 # Names of one and the same file system.
@@ -36,7 +42,9 @@ def normal(text: str, base: str | None = None) -> str:
     if text.startswith("/"):
         return _local(text)
     if text.startswith("~"):
-        raise NoLocation("a full path: ${HOME}/... names the home directory (./~... a directory of that name)")
+        raise NoLocation(
+            "a full path: ${HOME}/... names the home directory (./~... a directory of that name)"
+        )
     local = _LOCAL.match(text)
     if local:
         return _local(_path_of(local["rest"]))
@@ -46,12 +54,16 @@ def normal(text: str, base: str | None = None) -> str:
         return _url(url)
     if _ODD.match(text):
         start = text.split(":")[0]
-        raise NoLocation(f"{start}://host/path, in full (or ./{start}:... for a local file of that name)")
+        raise NoLocation(
+            f"{start}://host/path, in full (or ./{start}:... for a local file of that name)"
+        )
     return _under(base, text)
 
 
 def relation(one: str, other: str) -> Relation:
-    """How `one` lies to `other`, both in normal form: the same place, inside it, around it, or apart from it."""
+    """How `one` lies to `other`, both in normal form: the same place, inside it, around it, or
+    apart from it.
+    """
     (ours, our_names), (theirs, their_names) = _parts(one), _parts(other)
     shared = min(len(our_names), len(their_names))
     if ours != theirs or our_names[:shared] != their_names[:shared]:
@@ -67,7 +79,9 @@ def scheme(location: str) -> str:
 
 
 def host_of(location: str) -> str:
-    """`hdfs://namenode:8020` of a location there; what is on one machine's disks is at one place."""
+    """`hdfs://namenode:8020` of a location there; what is on one machine's disks is at one
+    place.
+    """
     (kind, host), _ = _parts(location) if location else (("", ""), [])
     return f"{kind}://{host}"
 
@@ -94,7 +108,9 @@ def _url(url: re.Match[str]) -> str:
 
 
 def _local(path: str) -> str:
-    """`..` is taken back by its name, as Hadoop's Path does it, without looking where a link leads."""
+    """`..` is taken back by its name, as Hadoop's Path does it, without looking where a link
+    leads.
+    """
     return "file:///" + posixpath.normpath(path).lstrip("/")
 
 
@@ -104,7 +120,9 @@ def _under(base: str | None, relative: str) -> str:
     if base and _URL.match(base):
         return normal(f"{base.rstrip('/')}/{relative.removeprefix('./')}")
     plain = posixpath.normpath(posixpath.join(base or "", relative))
-    return f"./{plain}" if plain.startswith("~") or _LOCAL.match(plain) or _ODD.match(plain) else plain
+    return (
+        f"./{plain}" if plain.startswith("~") or _LOCAL.match(plain) or _ODD.match(plain) else plain
+    )
 
 
 def _parts(location: str) -> tuple[tuple[str, str], list[str]]:

@@ -1,21 +1,25 @@
-"""What the user asked for, as frozen values. No text, no keys of any dialect: those are read in `spec.parse`.
+"""What the user asked for, as frozen values. No text, no keys of any dialect: those are read in
+`spec.parse`.
 
-    Spec                    one migration
-      clusters                named places where jobs run
-      jobs                    in the order in which they move
-      waves                   which of them move together, by name; empty where `strategy` says it (`strategies.waves`)
-      on_failure              what becomes of the other jobs when one fails
-        source, target          locations; without a target the job stays where it is
-        merge_locations         directories whose content joins the source first (Algorithm 5)
-        operators               names (= UIDs), with the directory where somebody else chose one
-        data                    places the job reads or writes that move with it
-        sink                    what the job writes to: its own log tells which batches it has
-        also                    what lies in the checkpoint, is not the engine's, and moves along
-        flink                   what only Flink's dialect has; the source is then the first of its existing savepoints,
-                                or the folder in which Flink puts the one it is asked for
+    Spec                 one migration
+      clusters             named places where jobs run
+      jobs                 in the order in which they move
+      waves                which of them move together, by name; empty where `strategy` says it
+                           (`strategies.waves`)
+      on_failure           what becomes of the other jobs when one fails
+        source, target       locations; without a target the job stays where it is
+        merge_locations      directories whose content joins the source first (Algorithm 5)
+        operators            names (= UIDs), with the directory where somebody else chose one
+        data                 places the job reads or writes that move with it
+        sink                 what the job writes to: its own log tells which batches it has
+        also                 what lies in the checkpoint, is not the engine's, and moves along
+        flink                what only Flink's dialect has; the source is then the first of its
+                             existing savepoints,
+                             or the folder in which Flink puts the one it is asked for
 
-Locations are in the normal form of `spec.location`: file:///a/b for every spelling of a local path, other URLs as typed
-but for the scheme's case and the slashes at their ends (`s3a` stays `s3a`: the job has to be told it that way).
+Locations are in the normal form of `spec.location`: file:///a/b for every spelling of a local path,
+other URLs as typed but for the scheme's case and the slashes at their ends (`s3a` stays `s3a`: the
+job has to be told it that way).
 """
 
 from __future__ import annotations
@@ -29,7 +33,16 @@ from stateshift.spec.warm import READY
 # The findings that may be waived, by the names that the findings give.
 WAIVERS = (
     *("paths-stay", "older-target", "zip-format", "operators-stay"),
-    *("permission", "space", "target-reach", "lost-offsets", "other-records", "list-state", "kryo", "job-stopped"),
+    *(
+        "permission",
+        "space",
+        "target-reach",
+        "lost-offsets",
+        "other-records",
+        "list-state",
+        "kryo",
+        "job-stopped",
+    ),
     *("sink-ahead", "free-slots", "old-state", "repeated-batches"),
 )
 
@@ -39,14 +52,16 @@ VerifySource = Literal["deep", "names"]
 Keep = Literal["owner", "permissions"]
 SinkKind = Literal["delta", "iceberg", "file", "foreach-batch", "kafka"]
 
-# Stop there and let a person decide; take the wave that failed back and finish the others; take the whole run back, as
-# far as no job has committed on its target since; take back those, too.
+# Stop there and let a person decide; take the wave that failed back and finish the others; take the
+# whole run back, as far as no job has committed on its target since; take back those, too.
 OnFailure = Literal["stop", "finish", "rollback", "discard"]
 
 
 @dataclass(frozen=True, slots=True)
 class HashProfile:
-    """The constants of a polynomial rolling hash: sum of (code + offset) * p^i, mod m at each step."""
+    """The constants of a polynomial rolling hash: sum of (code + offset) * p^i, mod m at each
+    step.
+    """
 
     name: str = "default"
     p: int = 31
@@ -57,7 +72,9 @@ class HashProfile:
 
 @dataclass(frozen=True, slots=True)
 class OperatorSpec:
-    """An operator by its name, which is its UID. `directory` adopts one that somebody else made (IS-7, IS-9)."""
+    """An operator by its name, which is its UID. `directory` adopts one that somebody else made
+    (IS-7, IS-9).
+    """
 
     name: str
     directory: str | None = None
@@ -74,8 +91,10 @@ class ClusterSpec:
 
 @dataclass(frozen=True, slots=True)
 class SubmitSpec:
-    """How the job starts. `options` are the cluster kind's own (application, arguments, conf, command, ...). With
-    `prepare` it is started before the old one is stopped, and waits for its image (`stateshift.job.wait`)."""
+    """How the job starts. `options` are the cluster kind's own (application, arguments, conf,
+    command, ...). With `prepare` it is started before the old one is stopped, and waits for its
+    image (`stateshift.job.wait`).
+    """
 
     options: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -85,8 +104,9 @@ class SubmitSpec:
 
 @dataclass(frozen=True, slots=True)
 class DataSpec:
-    """A directory the job reads or writes, which is somewhere else afterwards. With `copy` we bring it over, without
-    it is there already; either way, what the image says of it is rewritten."""
+    """A directory the job reads or writes, which is somewhere else afterwards. With `copy` we bring
+    it over, without it is there already; either way, what the image says of it is rewritten.
+    """
 
     source: str
     target: str
@@ -95,8 +115,10 @@ class DataSpec:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSpec:
-    """The brokers from which the job reads afterwards, and those that it has read so far: no checkpoint names them.
-    `properties` is a file on this machine with what a client needs beside: credentials are only there."""
+    """The brokers from which the job reads afterwards, and those that it has read so far: no
+    checkpoint names them. `properties` is a file on this machine with what a client needs beside:
+    credentials are only there.
+    """
 
     bootstrap_servers: str
     properties: str | None = None
@@ -106,10 +128,11 @@ class KafkaSpec:
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
-    """What the job writes to. `location` is the table or the folder; a foreach-batch function and Kafka may have none.
-    `idempotent_by_batch`: whether a foreach-batch function drops a batch whose number it has seen; None where the spec
-    does not say. `transaction_id` is the txnAppId of a function that writes to a Delta table with txnAppId and
-    txnVersion."""
+    """What the job writes to. `location` is the table or the folder; a foreach-batch function and
+    Kafka may have none. `idempotent_by_batch`: whether a foreach-batch function drops a batch whose
+    number it has seen; None where the spec does not say. `transaction_id` is the txnAppId of a
+    function that writes to a Delta table with txnAppId and txnVersion.
+    """
 
     kind: SinkKind
     location: str | None = None
@@ -119,8 +142,10 @@ class SinkSpec:
 
 @dataclass(frozen=True, slots=True)
 class FlinkJob:
-    """What only Flink's dialect of INFORE D5.2 has (IF-1). `cancel_job`: true takes savepoints and cancels the jobs
-    then, false lets them go on; left out, they end with their savepoints, and lose nothing."""
+    """What only Flink's dialect of INFORE D5.2 has (IF-1). `cancel_job`: true takes savepoints and
+    cancels the jobs then, false lets them go on; left out, they end with their savepoints, and lose
+    nothing.
+    """
 
     job_ids: tuple[str, ...] = ()
     new_savepoint: str | None = None
@@ -173,7 +198,11 @@ class JobSpec:
     @property
     def takes_savepoints(self) -> bool:
         """Whether its images are still to be taken."""
-        return self.flink is not None and bool(self.flink.job_ids) and not self.flink.existing_savepoints
+        return (
+            self.flink is not None
+            and bool(self.flink.job_ids)
+            and not self.flink.existing_savepoints
+        )
 
     def started_from(self, images: tuple[str, ...]) -> JobSpec:
         """The same job, once its savepoints have been taken."""
@@ -189,7 +218,9 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A whole request. `restart` false means a first deployment: nothing moves, jobs are prepared and submitted."""
+    """A whole request. `restart` false means a first deployment: nothing moves, jobs are
+    prepared and submitted.
+    """
 
     engine: Literal["spark", "flink"]
     jobs: tuple[JobSpec, ...]

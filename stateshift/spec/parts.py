@@ -1,4 +1,5 @@
-"""The parts of a spec that are objects of their own: clusters, operators, submissions, data, hashes.
+"""The parts of a spec that are objects of their own: clusters, operators, submissions, data,
+hashes.
 
     clusters    {"a": {"kind": "manual", ...}}  or  [{"name": "a", "kind": "manual", ...}]
     operators   ["A", "B"]  or  [{"name": "A", "directory": "d"}]  or  {"A": "d", "B": null}
@@ -49,7 +50,10 @@ from stateshift.spec.place import Place
 from stateshift.spec.secret import refuse_secrets
 from stateshift.spec.values import Reader, is_host_port
 
-NAMED_PROFILES = {"default": HashProfile(), "java-signed": HashProfile(name="java-signed", signed=True)}
+NAMED_PROFILES = {
+    "default": HashProfile(),
+    "java-signed": HashProfile(name="java-signed", signed=True),
+}
 assert tuple(NAMED_PROFILES) == PROFILES
 
 
@@ -64,13 +68,17 @@ def named(reader: Reader, place: Place, what: str) -> Iterator[tuple[str | None,
             yield name, place / name
 
 
-def name_of(reader: Reader, place: Place, given: str | None, known: dict[str, Place], key: Key) -> str | None:
+def name_of(
+    reader: Reader, place: Place, given: str | None, known: dict[str, Place], key: Key
+) -> str | None:
     """The name that stands in the object, or that the map gave; both only where they agree."""
     inner = reader.value(key, known["name"]) if "name" in known else None
     if given is None:
         reader.need(place, known, "name")
     elif inner is not None and inner != given:
-        reader.complaints.add(known["name"], f"the map calls it {given!r}", f"{given!r}, or no name here")
+        reader.complaints.add(
+            known["name"], f"the map calls it {given!r}", f"{given!r}, or no name here"
+        )
     return inner if given is None else given
 
 
@@ -91,9 +99,13 @@ def _clusters(reader: Reader, place: Place) -> tuple[ClusterSpec, ...]:
         reader.need(item, known, "kind")
         kind = reader.value(CLUSTER["kind"], known["kind"]) if "kind" in known else None
         if name in [cluster.name for cluster in clusters]:
-            reader.complaints.add(known["name"], f"another cluster is called {name!r}", "a name of its own")
+            reader.complaints.add(
+                known["name"], f"another cluster is called {name!r}", "a name of its own"
+            )
         elif name is not None:
-            clusters.append(ClusterSpec(name, kind or "manual", {key: item.value[key] for key in options}))
+            clusters.append(
+                ClusterSpec(name, kind or "manual", {key: item.value[key] for key in options})
+            )
     return tuple(clusters)
 
 
@@ -122,7 +134,9 @@ def _operator(reader: Reader, place: Place) -> OperatorSpec | None:
 
 
 def _directory(reader: Reader, place: Place) -> str | None:
-    directory: str | None = reader.value(OPERATOR["directory"], place) if place.value is not None else None
+    directory: str | None = (
+        reader.value(OPERATOR["directory"], place) if place.value is not None else None
+    )
     return directory
 
 
@@ -160,7 +174,9 @@ def _dataflow(reader: Reader, place: Place) -> dict[str, Any] | str | None:
 
 
 def _data(reader: Reader, place: Place) -> tuple[DataSpec, ...]:
-    items = list(place.items) if reader.is_a(place, list, "a list of {source, target, copy}") else []
+    items = (
+        list(place.items) if reader.is_a(place, list, "a list of {source, target, copy}") else []
+    )
     read = [_datum(reader, item) for item in items]
     return tuple(datum for datum in read if datum is not None)
 
@@ -218,7 +234,9 @@ def _sink(reader: Reader, place: Place) -> SinkSpec | None:
 def _uid_hash(reader: Reader, place: Place) -> HashProfile | None:
     if isinstance(place.value, str):
         wanted = fold(place.value)
-        profile = next((profile for name, profile in NAMED_PROFILES.items() if fold(name) == wanted), None)
+        profile = next(
+            (profile for name, profile in NAMED_PROFILES.items() if fold(name) == wanted), None
+        )
         if profile is None:
             reader.refuse(place, _HASH_EXPECTED)
         return profile
@@ -229,7 +247,9 @@ def _uid_hash(reader: Reader, place: Place) -> HashProfile | None:
         message = f"the profile {made.name!r} has other constants"
         reader.complaints.add(place, message, "another name, or none")
     if made.m < 2:
-        reader.complaints.add(place, "a modulus that gives every name the same hash", "m of at least 2")
+        reader.complaints.add(
+            place, "a modulus that gives every name the same hash", "m of at least 2"
+        )
     return made
 
 
@@ -241,7 +261,9 @@ def _throttle(reader: Reader, place: Place) -> dict[str, float]:
 
 
 def _verify(reader: Reader, place: Place) -> Any:
-    """A word says how the target is compared; an object, by the model's names, what is done at both ends."""
+    """A word says how the target is compared; an object, by the model's names, what is done at
+    both ends.
+    """
     if isinstance(place.value, dict):
         return reader.fields(VERIFY, reader.known(place, VERIFY))
     return reader.value(VERIFY["target"], place)

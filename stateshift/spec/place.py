@@ -1,7 +1,8 @@
 """Where in a spec something stands, and the list of what is wrong with it.
 
-    Place        a value and its JSON pointer (RFC 6901), in the user's own spelling of the keys
-    Complaints   everything found wrong so far; reading goes on after each, so that all are told at once
+    Place       a value and its JSON pointer (RFC 6901), in the user's own spelling of the keys
+    Complaints  everything found wrong so far; reading goes on after each, so that all are told at
+                once
 
 A complaint never repeats a secret: what a URL carries before its host is masked.
 """
@@ -17,7 +18,8 @@ from typing import Any
 
 from stateshift.errors import Complaint
 
-# scheme://user:password@host. A number and a slash behind the colon are a port, with an @ somewhere in the path.
+# scheme://user:password@host. A number and a slash behind the colon are a port, with an @ somewhere
+# in the path.
 _PASSWORD = r"(?!//|\d+(?:[/,]|$))(?P<password>[^\s@]+)@"
 CREDENTIALS = re.compile(rf"(?P<user>(?:^|//)[^/\s:@]*:){_PASSWORD}")
 CREDENTIALS_OF_URL = re.compile(rf"//[^/\s:@]*:{_PASSWORD}")
@@ -54,7 +56,9 @@ class Complaints:
     found: list[Complaint] = field(default_factory=list)
 
     def add(self, place: Place, message: str, expected: str | None = None) -> None:
-        self.found.append(Complaint(place.pointer, readable(masked(message)), shown(place.value), expected))
+        self.found.append(
+            Complaint(place.pointer, readable(masked(message)), shown(place.value), expected)
+        )
 
 
 def escape(key: str) -> str:
@@ -65,7 +69,11 @@ def escape(key: str) -> str:
 
 def told(value: Any) -> str:
     """The value as a sentence about it begins."""
-    return shown(value) if isinstance(value, dict | list) else json.dumps(shown(value), ensure_ascii=False)
+    return (
+        shown(value)
+        if isinstance(value, dict | list)
+        else json.dumps(shown(value), ensure_ascii=False)
+    )
 
 
 def shown(value: Any) -> Any:

@@ -1,10 +1,13 @@
-"""`spec_schema() -> dict`: the JSON Schema (2020-12) of what `parse_spec` reads, made from the same table of keys.
+"""`spec_schema() -> dict`: the JSON Schema (2020-12) of what `parse_spec` reads, made from the same
+table of keys.
 
-    properties           the canonical keys: what an editor offers
-    patternProperties    their other spellings (camelCase, with blanks, ...), referring to the canonical ones
-    $defs                one per object, and one per kind of value that is more than a line
+    properties         the canonical keys: what an editor offers
+    patternProperties  their other spellings (camelCase, with blanks, ...), referring to the
+                       canonical ones
+    $defs              one per object, and one per kind of value that is more than a line
 
-What the schema accepts has the right shape; whether its parts fit each other, only `parse_spec` tells.
+What the schema accepts has the right shape; whether its parts fit each other, only `parse_spec`
+tells.
 """
 
 from __future__ import annotations
@@ -48,7 +51,9 @@ _WHOLE = rf"^\s*-?[0-9]{{1,16}}\s*$|{_PLACEHOLDER}"
 _DECIMAL = rf"^\s*[0-9]{{1,16}}(\.[0-9]{{1,16}})?\s*$|{_PLACEHOLDER}"
 _UNTIL = rf"^\s*[Rr][Ee][Mm][Aa][Ii][Nn][Ii][Nn][Gg]\s*<\s*[0-9.]+\s*[A-Za-z]+\s*$|{_PLACEHOLDER}"
 _HOURS = r"[0-9]+:[0-9]+\s*-\s*[0-9]+:[0-9]+(\s*[Uu][Tt][Cc])?"
-_CUTOVER = rf"^\s*([Rr][Ee][Aa][Dd][Yy]|[Tt][Oo][Ll][Dd]|[Nn][Ee][Vv][Ee][Rr]|{_HOURS})\s*$|{_PLACEHOLDER}"
+_CUTOVER = (
+    rf"^\s*([Rr][Ee][Aa][Dd][Yy]|[Tt][Oo][Ll][Dd]|[Nn][Ee][Vv][Ee][Rr]|{_HOURS})\s*$|{_PLACEHOLDER}"
+)
 _CONNECTION = rf"^\s*([A-Za-z][A-Za-z0-9+.-]*://\S+|[^\s/@]+:[0-9]{{1,5}})\s*$|{_PLACEHOLDER}"
 
 
@@ -62,13 +67,16 @@ def spec_schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "stateshift/spec.schema.json",
         "title": "stateshift spec",
-        "description": "Which streaming jobs move, from where to where. Keys may be spelled in snake_case, camelCase "
-        "or with blanks; ${NAME} in a text stands for an environment variable, $${NAME} for these characters.",
+        "description": "Which streaming jobs move, from where to where. Keys may be spelled in "
+        "snake_case, camelCase "
+        "or with blanks; ${NAME} in a text stands for an environment variable, $${NAME} "
+        "for these characters.",
         **object_schema(SPEC, "#"),
         "anyOf": _one_spelling("jobs"),
         "$defs": {
             "job": object_schema(JOB, "#/$defs/job"),
-            "cluster": _open_object(CLUSTER, "#/$defs/cluster", CLUSTER_OPTIONS) | {"anyOf": _one_spelling("kind")},
+            "cluster": _open_object(CLUSTER, "#/$defs/cluster", CLUSTER_OPTIONS)
+            | {"anyOf": _one_spelling("kind")},
             "submit": _open_object(SUBMIT, "#/$defs/submit", SUBMIT_OPTIONS),
             "stop": _open_object(STOP, "#/$defs/stop", STOP_OPTIONS),
             "datum": object_schema(DATA, "#/$defs/datum"),
@@ -87,48 +95,79 @@ def spec_schema() -> Schema:
 
 
 def object_schema(keys: Keys, place: str) -> Schema:
-    """An object of these keys, in any spelling, and no others; `place` is where in the document it will stand."""
+    """An object of these keys, in any spelling, and no others; `place` is where in the document
+    it will stand.
+    """
     return {**_open_object(keys, place, ()), "additionalProperties": False}
 
 
 def _change(kind: str, keys: Keys) -> Schema:
     """One kind of change: told from the others by its `kind`."""
     changed = object_schema(keys, f"#/$defs/{kind}")
-    told = {"title": "kind", "description": keys["kind"].about, **_value(replace(keys["kind"], choices=(kind,)))}
-    return {**changed, "properties": {**changed["properties"], "kind": told}, "anyOf": _one_spelling("kind")}
+    told = {
+        "title": "kind",
+        "description": keys["kind"].about,
+        **_value(replace(keys["kind"], choices=(kind,))),
+    }
+    return {
+        **changed,
+        "properties": {**changed["properties"], "kind": told},
+        "anyOf": _one_spelling("kind"),
+    }
 
 
 def _open_object(keys: Keys, place: str, options: Iterable[Option]) -> Schema:
-    """An object of these keys in any spelling. The options are carried as given, so any other may stand beside."""
+    """An object of these keys in any spelling. The options are carried as given, so any other
+    may stand beside.
+    """
     return {
         "type": "object",
         "properties": {
             **{key.name: _property(key) for key in keys.all},
-            **{name: {"title": name, "description": about, "type": kind} for name, kind, about in options},
+            **{
+                name: {"title": name, "description": about, "type": kind}
+                for name, kind, about in options
+            },
         },
         "patternProperties": {
-            pattern: {"$ref": f"{place}/properties/{key.name}"} for key in keys.all for pattern in _spellings(key)
+            pattern: {"$ref": f"{place}/properties/{key.name}"}
+            for key in keys.all
+            for pattern in _spellings(key)
         },
     }
 
 
 def _property(key: Key) -> Schema:
     value = key.default
-    default = {} if value is dataclasses.MISSING or value is None else {"default": plain_value(value)}
+    default = (
+        {} if value is dataclasses.MISSING or value is None else {"default": plain_value(value)}
+    )
     return {"title": key.name.replace("_", " "), "description": key.about, **default, **_value(key)}
 
 
 def _value(key: Key) -> Schema:
-    """The shape of the key's value. A key that a blank turns off takes null and blank texts as well."""
+    """The shape of the key's value. A key that a blank turns off takes null and blank texts as
+    well.
+    """
     if key.kind == "choice":
-        return {"anyOf": [{"enum": list(key.choices)}, {"type": "string", "pattern": _any_case(key.choices)}]}
+        return {
+            "anyOf": [
+                {"enum": list(key.choices)},
+                {"type": "string", "pattern": _any_case(key.choices)},
+            ]
+        }
     shape = _INLINE.get(key.kind) or {"$ref": f"#/$defs/{key.kind}"}
-    return {"anyOf": [shape, {"type": "null"}, {"$ref": "#/$defs/blank"}]} if key.blank_is_off else shape
+    return (
+        {"anyOf": [shape, {"type": "null"}, {"$ref": "#/$defs/blank"}]}
+        if key.blank_is_off
+        else shape
+    )
 
 
 def _spellings(key: Key) -> list[str]:
-    """Patterns for every name of the key in any case, its words apart by blanks, underscores, hyphens or nothing. The
-    canonical spelling is left to `properties`."""
+    """Patterns for every name of the key in any case, its words apart by blanks, underscores,
+    hyphens or nothing. The canonical spelling is left to `properties`.
+    """
     return [f"^(?!{key.name}$){_loosely(name)}$" for name in key.names if name != "$schema"]
 
 
@@ -159,8 +198,12 @@ def _list_or_map(of: str) -> list[Schema]:
 _TEXT = {"type": "string", "pattern": r"\S"}
 _TEXTS = {"anyOf": [{"type": "array", "items": _TEXT}, {"type": "string"}]}
 
-_STRATEGY = "|".join((*map(_loosely, ("all_at_once", "fluid", "optimised", "optimized")),
-                      rf"{_loosely('batched')}\s*\(\s*[0-9]{{1,9}}\s*\)"))  # fmt: skip
+_STRATEGY = "|".join(
+    (
+        *map(_loosely, ("all_at_once", "fluid", "optimised", "optimized")),
+        rf"{_loosely('batched')}\s*\(\s*[0-9]{{1,9}}\s*\)",
+    )
+)
 
 _INLINE: dict[str, Schema] = {
     "text": _TEXT,
@@ -207,8 +250,18 @@ VALUES: dict[str, Schema] = {
     "boolean": {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": _TRUE_OR_FALSE}]},
     "integer": {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": _WHOLE}]},
     "count": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _WHOLE}]},
-    "number": {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": _DECIMAL}]},
-    "port": {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 65535}, {"type": "string", "pattern": _WHOLE}]},
+    "number": {
+        "anyOf": [
+            {"type": "number", "exclusiveMinimum": 0},
+            {"type": "string", "pattern": _DECIMAL},
+        ]
+    },
+    "port": {
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": 65535},
+            {"type": "string", "pattern": _WHOLE},
+        ]
+    },
     "connection": {"type": "string", "pattern": _CONNECTION},
     "operators": {
         "anyOf": [

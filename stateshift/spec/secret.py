@@ -1,11 +1,15 @@
-"""Places where a credential would stand. A spec is copied into the workdir and into plans, so it holds none.
+"""Places where a credential would stand. A spec is copied into the workdir and into plans, so it
+holds none.
 
     {"dbPassword": "x"}, {"fs.s3a.secret.key": "x"}        the value under a telling key
-    ["--password", "x"], ["--db-password=x"]               the argument behind a telling flag, or with it
-    ["DB_PASSWORD=x"], "run.sh --conf fs.s3a.secret.key=x"   an assignment to a telling name, in a list or a command
+    ["--password", "x"], ["--db-password=x"]               the argument behind a telling flag, or
+                                                           with it
+    ["DB_PASSWORD=x"], "run.sh --conf fs.s3a.secret.key=x"   an assignment to a telling name, in a
+                                                             list or a command
 
-`password_file` and `fs.s3a.aws.credentials.provider` are not refused: they name where the credential is. Nor is a value
-that is none itself: `{placeholder}`, `$NAME`, `${NAME}` and `$(command)` are filled in by whoever runs the command.
+`password_file` and `fs.s3a.aws.credentials.provider` are not refused: they name where the
+credential is. Nor is a value that is none itself: `{placeholder}`, `$NAME`, `${NAME}` and
+`$(command)` are filled in by whoever runs the command.
 """
 
 from __future__ import annotations
@@ -20,13 +24,48 @@ from stateshift.spec.place import Complaints, Place
 from stateshift.spec.text import WHERE_CREDENTIALS_BELONG
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_SECRET = {"password", "passwd", "passphrase", "secret", "secrets", "token", "credential", "credentials"}
-_SECRET_PAIRS = {("access", "key"), ("api", "key"), ("account", "key"), ("private", "key"), ("shared", "key")}
-_SECRET_RUNS = ("password", "passwd", "secretkey", "accesskey", "apikey", "authtoken", "accesstoken")
+_SECRET = {
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "secrets",
+    "token",
+    "credential",
+    "credentials",
+}
+_SECRET_PAIRS = {
+    ("access", "key"),
+    ("api", "key"),
+    ("account", "key"),
+    ("private", "key"),
+    ("shared", "key"),
+}
+_SECRET_RUNS = (
+    "password",
+    "passwd",
+    "secretkey",
+    "accesskey",
+    "apikey",
+    "authtoken",
+    "accesstoken",
+)
 _HARMLESS_END = {
-    "class", "dir", "enabled", "file", "files", "interval", "length", "location", "path", "provider", "providers",
-    "ratio", "type", "wait",
-}  # fmt: skip
+    "class",
+    "dir",
+    "enabled",
+    "file",
+    "files",
+    "interval",
+    "length",
+    "location",
+    "path",
+    "provider",
+    "providers",
+    "ratio",
+    "type",
+    "wait",
+}
 
 
 def refuse_secrets(complaints: Complaints, place: Place) -> None:
@@ -79,7 +118,9 @@ def words_of(command: str) -> list[str]:
 
 
 def secrets_in(place: Place) -> Iterator[Place]:
-    """The places below this one that stand under such a key and hold something. Their values are left out."""
+    """The places below this one that stand under such a key and hold something. Their values are
+    left out.
+    """
     if isinstance(place.value, dict):
         for key in place.value:
             below = place / key

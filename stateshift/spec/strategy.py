@@ -1,4 +1,6 @@
-"""In which steps jobs move, in one spelling of a strategy's name. `strategies` says what each does. Pure."""
+"""In which steps jobs move, in one spelling of a strategy's name. `strategies` says what each
+does. Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,12 @@ import re
 from stateshift.spec.keys import fold
 
 EXPECTED = "all-at-once, fluid, batched(k) with k moves at a time, or optimised"
-_NAMES = {"allatonce": "all-at-once", "fluid": "fluid", "optimised": "optimised", "optimized": "optimised"}
+_NAMES = {
+    "allatonce": "all-at-once",
+    "fluid": "fluid",
+    "optimised": "optimised",
+    "optimized": "optimised",
+}
 _BATCHED = re.compile(r"\s*batched\s*\(\s*0*([1-9][0-9]{0,8})\s*\)\s*", re.IGNORECASE)
 
 

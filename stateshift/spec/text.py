@@ -1,11 +1,13 @@
 """Text to a plain tree: JSON, with what JSON itself lets pass refused, and `${NAME}` replaced.
 
-    read_text("{...}")            -> Place of dictionaries, lists, strings, numbers; SpecError where it is not JSON
-    "${HOME}/in"                     the variable's value; one that is not set is a complaint
-    "$${HOME}"                       the characters ${HOME}, for a shell to read
+    read_text("{...}")  -> Place of dictionaries, lists, strings, numbers; SpecError where it is not
+                        JSON
+    "${HOME}/in"           the variable's value; one that is not set is a complaint
+    "$${HOME}"             the characters ${HOME}, for a shell to read
 
-Keys are never replaced. What is refused: a key that stands twice in one object, NaN and infinities, text that no file
-name or log can hold (a NUL, half a surrogate pair), a user's password inside a URL, and bottomless nesting.
+Keys are never replaced. What is refused: a key that stands twice in one object, NaN and infinities,
+text that no file name or log can hold (a NUL, half a surrogate pair), a user's password inside a
+URL, and bottomless nesting.
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _DEPTH_MAX = 40
 
 WHERE_CREDENTIALS_BELONG = (
-    "credentials in fsspec's own configuration, ~/.hdfscli.cfg, the environment of the program that needs them, "
+    "credentials in fsspec's own configuration, ~/.hdfscli.cfg, the environment of the "
+    "program that needs them, "
     "or a file that the spec only names"
 )
 
 
 class _Object(dict[str, Any]):
-    """An object as it was written: `twice` names the keys that came again; the first value counts."""
+    """An object as it was written: `twice` names the keys that came again; the first value
+    counts.
+    """
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__()
@@ -43,7 +48,9 @@ class _Object(dict[str, Any]):
 
 
 def read_text(text: str, environment: Mapping[str, str], complaints: Complaints) -> Place:
-    """The tree of a JSON text, settled: every string is final, and every complaint about the text itself is made."""
+    """The tree of a JSON text, settled: every string is final, and every complaint about the
+    text itself is made.
+    """
     return Place(_Settler(environment, complaints).settle(_decode(text), "", 0), "")
 
 
@@ -57,7 +64,9 @@ def _decode(text: str) -> Any:
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_Object)
     except json.JSONDecodeError as error:
         # The line itself is not repeated: there may be a password in it.
-        raise _not_json(f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from error
+        raise _not_json(
+            f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
+        ) from error
     except RecursionError as error:
         raise _not_json("not a spec: nested too deeply") from error
     except ValueError as error:  # a number of more digits than Python converts
@@ -66,7 +75,9 @@ def _decode(text: str) -> Any:
 
 def _not_json(fact: str) -> SpecError:
     complaint = Complaint("", fact, expected="one JSON object")
-    return SpecError((complaint,), hint="JSON takes double quotes, no comments, and no comma after the last item")
+    return SpecError(
+        (complaint,), hint="JSON takes double quotes, no comments, and no comma after the last item"
+    )
 
 
 class _Settler:
@@ -78,7 +89,9 @@ class _Settler:
 
     def settle(self, value: Any, pointer: str, depth: int) -> Any:
         if depth > _DEPTH_MAX:
-            self._complaints.add(Place(value, pointer), "nested too deeply", f"at most {_DEPTH_MAX} levels")
+            self._complaints.add(
+                Place(value, pointer), "nested too deeply", f"at most {_DEPTH_MAX} levels"
+            )
             return None
         if isinstance(value, _Object):
             return self._object(value, pointer, depth)
@@ -87,14 +100,18 @@ class _Settler:
         if isinstance(value, str):
             return self._text(Place(value, pointer))
         if isinstance(value, float) and not math.isfinite(value):
-            self._complaints.add(Place(value, pointer), "not a number that JSON knows", "a finite number")
+            self._complaints.add(
+                Place(value, pointer), "not a number that JSON knows", "a finite number"
+            )
             return None
         return value
 
     def _object(self, value: _Object, pointer: str, depth: int) -> dict[str, Any]:
         for key in value.twice:
             place = Place(value[key], f"{pointer}/{escape(key)}")
-            self._complaints.add(place, f"{key!r} stands more than once in one object", "each key once")
+            self._complaints.add(
+                place, f"{key!r} stands more than once in one object", "each key once"
+            )
         items = {}
         for key, item in value.items():
             below = f"{pointer}/{escape(key)}"
@@ -115,7 +132,9 @@ class _Settler:
             self._complaints.add(place, "a password in a URL", WHERE_CREDENTIALS_BELONG)
 
     def _is_text(self, place: Place) -> bool:
-        if "\0" not in place.value and not any("\ud800" <= letter <= "\udfff" for letter in place.value):
+        if "\0" not in place.value and not any(
+            "\ud800" <= letter <= "\udfff" for letter in place.value
+        ):
             return True
         self._complaints.add(place, "a NUL or half a surrogate pair", "text")
         return False

@@ -1,9 +1,11 @@
 """Single values as a spec spells them, and the keys of one object.
 
-    Reader.known(place, keys)    the object's places by canonical key; unknown and doubled keys are complaints
-    Reader.value(key, place)     the value the model holds; None where it is none, after a complaint
+    Reader.known(place, keys)  the object's places by canonical key; unknown and doubled keys are
+                               complaints
+    Reader.value(key, place)   the value the model holds; None where it is none, after a complaint
 
-Leniency that loses nothing: "true" for true, "8081" for 8081, "a, b" for ["a", "b"], null for a key left out.
+Leniency that loses nothing: "true" for true, "8081" for 8081, "a, b" for ["a", "b"], null for a key
+left out.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _NUMBER_MAX = 1e15
 _INTEGER = re.compile(r"\s*-?[0-9]{1,16}\s*\Z")
 _DECIMAL = re.compile(r"\s*[0-9]{1,16}(\.[0-9]{1,16})?\s*\Z")
 _HOST_PORT = re.compile(r"(?:[^\s:/@,\[\]]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})\Z")
-_CONNECTION = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<hosts>[^/]*)(?P<path>/\S*)?\Z")
+_CONNECTION = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<hosts>[^/]*)(?P<path>/\S*)?\Z"
+)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f/\\]")
 _NAME_BYTES_MAX = 255
 
@@ -34,7 +38,9 @@ class Reader:
     complaints: Complaints
     base: str | None = None
 
-    def known(self, place: Place, keys: Keys, elsewhere: Mapping[str, Keys] | None = None) -> dict[str, Place]:
+    def known(
+        self, place: Place, keys: Keys, elsewhere: Mapping[str, Keys] | None = None
+    ) -> dict[str, Place]:
         """The places of an object whose every key has to be in `keys`."""
         known, rest = self.split(place, keys)
         for unknown in rest:
@@ -42,7 +48,9 @@ class Reader:
         return known
 
     def split(self, place: Place, keys: Keys) -> tuple[dict[str, Place], list[str]]:
-        """The places of the keys in `keys`, and the spellings of all others. What is null or blank is left out."""
+        """The places of the keys in `keys`, and the spellings of all others. What is null or
+        blank is left out.
+        """
         if not self.is_a(place, dict, "an object"):
             return {}, []
         known: dict[str, Place] = {}
@@ -77,7 +85,9 @@ class Reader:
         return not missing
 
     def is_a(self, place: Place, wanted: type, expected: str) -> bool:
-        if isinstance(place.value, wanted) and (wanted is bool or not isinstance(place.value, bool)):
+        if isinstance(place.value, wanted) and (
+            wanted is bool or not isinstance(place.value, bool)
+        ):
             return True
         self.refuse(place, expected)
         return False
@@ -86,7 +96,9 @@ class Reader:
         """Complain that the place holds something else; what is read there is then None."""
         self.complaints.add(place, f"{told(place.value)} is not {expected}", expected)
 
-    def _unknown(self, place: Place, spelling: str, keys: Keys, elsewhere: Mapping[str, Keys]) -> None:
+    def _unknown(
+        self, place: Place, spelling: str, keys: Keys, elsewhere: Mapping[str, Keys]
+    ) -> None:
         message, nearest = f"unknown key {spelling!r}", keys.nearest(spelling)
         home = next((where for where, others in elsewhere.items() if others.find(spelling)), None)
         if home:
@@ -158,7 +170,9 @@ def _until(reader: Reader, key: Key, place: Place) -> str | None:
 def _cutover(reader: Reader, key: Key, place: Place) -> str | None:
     read = warm.normal_cutover(place.value) if isinstance(place.value, str) else None
     if read is None:
-        reader.refuse(place, "ready, told, never, or hours of the day: 22:00-04:30 or 22:00-04:30 UTC")
+        reader.refuse(
+            place, "ready, told, never, or hours of the day: 22:00-04:30 or 22:00-04:30 UTC"
+        )
     return read
 
 
@@ -220,7 +234,9 @@ def _location(reader: Reader, key: Key, place: Place) -> str | None:
 def _list(reader: Reader, place: Place) -> list[Place]:
     """The places of a list, or of the parts of one text with commas."""
     if isinstance(place.value, str):
-        return [Place(part.strip(), place.pointer) for part in place.value.split(",") if part.strip()]
+        return [
+            Place(part.strip(), place.pointer) for part in place.value.split(",") if part.strip()
+        ]
     return list(place.items) if reader.is_a(place, list, "a list, or one text with commas") else []
 
 
@@ -243,8 +259,12 @@ def _environment(reader: Reader, key: Key, place: Place) -> dict[str, str]:
         return {}
     for name in place.value:
         if not name or "=" in name:
-            reader.complaints.add(place / name, f"{name!r} is no variable's name", "a name without =")
-    return {name: value for name, value in place.value.items() if reader.is_a(place / name, str, "text")}
+            reader.complaints.add(
+                place / name, f"{name!r} is no variable's name", "a name without ="
+            )
+    return {
+        name: value for name, value in place.value.items() if reader.is_a(place / name, str, "text")
+    }
 
 
 def _directory(reader: Reader, key: Key, place: Place) -> str | None:

@@ -1,10 +1,10 @@
 """How a job moves while it runs: until when it is copied, and when it may be stopped. Pure.
 
-    until      "remaining < 5s"     stop once what is left to bring would take less than that
-    cutover    "ready"              as soon as `until` is reached
-               "told"               not before somebody says so: stateshift cutover WORKDIR
-               "never"              likewise; and what has been brought can be started from at any time
-               "22:00-04:30 UTC"    not outside of these hours; without UTC they are this machine's
+until      "remaining < 5s"     stop once what is left to bring would take less than that
+cutover    "ready"              as soon as `until` is reached
+           "told"               not before somebody says so: stateshift cutover WORKDIR
+           "never"              likewise; and what has been brought can be started from at any time
+           "22:00-04:30 UTC"    not outside of these hours; without UTC they are this machine's
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def seconds_of(until: str | None) -> float:
 def normal_until(text: str) -> str | None:
     """One spelling; None for what says nothing of the kind."""
     found = re.fullmatch(UNTIL, text, re.IGNORECASE)
-    return f"remaining < {seconds_of(text):g}s" if found is not None and seconds_of(text) > 0 else None
+    return (
+        f"remaining < {seconds_of(text):g}s" if found is not None and seconds_of(text) > 0 else None
+    )
 
 
 def normal_cutover(text: str) -> str | None:

@@ -1,10 +1,11 @@
-"""Which jobs of a spec have to move together. Pure. (`strategies.waves` has the order of the others.)
+"""Which jobs of a spec have to move together. Pure. (`strategies.waves` has the order of the
+others.)
 
     shared(spec)         every job, those together that share a source
     sharing(spec, job)   the jobs that take their operators out of the same source
 
-Jobs that share a source move together: it is stopped once, and started again only when none of them is moved any more.
-A fork takes nothing out of its source.
+Jobs that share a source move together: it is stopped once, and started again only when none of them
+is moved any more. A fork takes nothing out of its source.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from stateshift.spec.model import JobSpec, Spec
 
 
 def shared(spec: Spec) -> tuple[tuple[JobSpec, ...], ...]:
-    """Each job once, those together that share a source; by the first of them, in the spec's order."""
+    """Each job once, those together that share a source; by the first of them, in the spec's
+    order.
+    """
     groups: list[list[JobSpec]] = []
     for job in spec.jobs:
         found = next((group for group in groups if share(group[0], job)), None)
@@ -35,8 +38,9 @@ def stopped_for(spec: Spec, job: JobSpec) -> JobSpec:
 
 
 def share(job: JobSpec, other: JobSpec) -> bool:
-    """Whether both take something out of one source. A savepoint may be started from by any number of jobs; what is
-    still to be taken of a running job, is taken once."""
+    """Whether both take something out of one source. A savepoint may be started from by any number
+    of jobs; what is still to be taken of a running job, is taken once.
+    """
     if job.flink is not None and other.flink is not None:
         taking = job.takes_savepoints and other.takes_savepoints
         return taking and bool(set(job.flink.job_ids) & set(other.flink.job_ids))

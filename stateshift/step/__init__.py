@@ -1,24 +1,25 @@
 """Steps: worthwhile units of journaled work, engine-neutral, each a frozen value.
 
-    kind             module      does
-    PrepareJob       preparing   start the target's application early: it waits for its image
-    StopJob          jobs        stop the job at a consistent epoch unless it is already stopped
-    TakeSavepoint    savepoints  let the engine write an image, and end the job with it if the spec says so
-    TakeCheckpoint   savepoints  end the job with the last checkpoint that it keeps
-    ReadyFence       fences      write a fence's files beforehand
-    FenceSource      fences      make it impossible for a zombie of the old job to commit
-    LiftFence        fences      let the job go on where it was
-    CopyFiles        files       stream a bundle of files
-    StageFiles       files       bring what makes the image visible, under other names
-    MoveFiles        files       rename a bundle within one file system
-    WriteFile        files       write literal bytes
-    TransformShard   shards      feed files through a named pure transform
-    BringFiles       rounds      bring a bundle of files while the job runs
-    KeepBrought      rounds      keep of it what belongs to the image, and remove the rest
-    CompareImages    images      fold the entries of both images and compare
-    KeepOwners       owners      give the target's files to whom the source's belong
-    SubmitJob        starting    find the tag, else submit with it
-    AwaitProgress    starting    wait until the job restored from this image commits a batch
+kind            module      does
+PrepareJob      preparing   start the target's application early: it waits for its image
+StopJob         jobs        stop the job at a consistent epoch unless it is already stopped
+TakeSavepoint   savepoints  let the engine write an image, and end the job with it if the spec says
+                            so
+TakeCheckpoint  savepoints  end the job with the last checkpoint that it keeps
+ReadyFence      fences      write a fence's files beforehand
+FenceSource     fences      make it impossible for a zombie of the old job to commit
+LiftFence       fences      let the job go on where it was
+CopyFiles       files       stream a bundle of files
+StageFiles      files       bring what makes the image visible, under other names
+MoveFiles       files       rename a bundle within one file system
+WriteFile       files       write literal bytes
+TransformShard  shards      feed files through a named pure transform
+BringFiles      rounds      bring a bundle of files while the job runs
+KeepBrought     rounds      keep of it what belongs to the image, and remove the rest
+CompareImages   images      fold the entries of both images and compare
+KeepOwners      owners      give the target's files to whom the source's belong
+SubmitJob       starting    find the tag, else submit with it
+AwaitProgress   starting    wait until the job restored from this image commits a batch
 """
 
 from stateshift.step.fences import FenceSource, LiftFence, ReadyFence

@@ -1,8 +1,8 @@
-"""What is read of a large file while the piece before it is still being written: else of two networks, or of the two
-directions of one, each stands still while the other is used.
+"""What is read of a large file while the piece before it is still being written: else of two
+networks, or of the two directions of one, each stands still while the other is used.
 
-All files of a process that are read ahead share PIECES_MAX pieces, so that many at once take no more memory than a few.
-One that gets none of them is read piece by piece, as it is written.
+All files of a process that are read ahead share PIECES_MAX pieces, so that many at once take no
+more memory than a few. One that gets none of them is read piece by piece, as it is written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def ahead(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """The same chunks. What goes wrong is raised behind those that came before it."""
     reader = _Reader(chunks)
     try:
-        threading.Thread(target=copy_context().run, args=(reader.run,), name="ahead", daemon=True).start()
+        threading.Thread(
+            target=copy_context().run, args=(reader.run,), name="ahead", daemon=True
+        ).start()
     except RuntimeError:  # no more threads: then as if there were nothing to gain
         yield from chunks
         return
@@ -39,8 +41,10 @@ def ahead(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Reader:
-    """At its end a queue holds None, or what went wrong. Each chunk in it holds one of the pieces, but for the first
-    behind one that was taken: so that who waits for a chunk never waits for other files."""
+    """At its end a queue holds None, or what went wrong. Each chunk in it holds one of the pieces,
+    but for the first behind one that was taken: so that who waits for a chunk never waits for other
+    files.
+    """
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -83,7 +87,9 @@ class _Reader:
             yield found
 
     def close(self) -> None:
-        """Nobody waits for the piece that is being read: who reads it sees that it is not wanted, and ends."""
+        """Nobody waits for the piece that is being read: who reads it sees that it is not
+        wanted, and ends.
+        """
         self._closed.set()
         self._empty()
 

@@ -1,9 +1,10 @@
 """The items of one step, several at once where each of them waits for a network.
 
-How many, the storages say: on a disk one after the other is as fast. A storage with a lane (`storage.lanes`) is used by
-all steps of a run together for as many as was found to be worth it, one without for `Traits.at_once` in each step.
-Results come in the items' order. After the first failure no more are begun, those that run may finish, and it is
-raised: the step's repeat finds what they left. So does an interruption end it.
+How many, the storages say: on a disk one after the other is as fast. A storage with a lane
+(`storage.lanes`) is used by all steps of a run together for as many as was found to be worth it,
+one without for `Traits.at_once` in each step. Results come in the items' order. After the first
+failure no more are begun, those that run may finish, and it is raised: the step's repeat finds what
+they left. So does an interruption end it.
 """
 
 from __future__ import annotations
@@ -23,9 +24,15 @@ R = TypeVar("R")
 
 
 def each(
-    world: World, items: Sequence[T], do: Callable[[T], R], *storages: Storage, size: Callable[[T], int] = lambda _: 0
+    world: World,
+    items: Sequence[T],
+    do: Callable[[T], R],
+    *storages: Storage,
+    size: Callable[[T], int] = lambda _: 0,
 ) -> list[R]:
-    """`do` of every item, in the items' order; `size` is how many bytes one moves, where that is known."""
+    """`do` of every item, in the items' order; `size` is how many bytes one moves, where that is
+    known.
+    """
     at_once = min(len(items), max(storage.traits.at_once for storage in storages))
     if at_once <= 1:
         return [_one(world, item, do) for item in items]

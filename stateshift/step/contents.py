@@ -1,5 +1,6 @@
-"""What the steps that write files have in common: content that is recognised by its digest, written where it is not
-there already, asked for again, and removed where it is still ours."""
+"""What the steps that write files have in common: content that is recognised by its digest, written
+where it is not there already, asked for again, and removed where it is still ours.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from stateshift.world import World
 # From so many on a step's target is listed once, for all steps, instead of asked for each file.
 LISTED_FILES = 16
 
-# From here on a file is worth the question for its storage's own checksum, two requests on each side.
+# From here on a file is worth the question for its storage's own checksum, two requests on each
+# side.
 LARGE_BYTES = 1024 * 1024
 
 
@@ -32,13 +34,17 @@ def digest_of(content: Iterator[bytes]) -> tuple[int, str]:
 
 
 def same_checksum(source: Storage, target: Storage, path: str, target_path: str) -> bool:
-    """Whether both sides hold the same bytes, by the storages' own word. Where one has none, nobody knows."""
+    """Whether both sides hold the same bytes, by the storages' own word. Where one has none,
+    nobody knows.
+    """
     kept = source.checksum(path)
     return kept is not None and kept == target.checksum(target_path)
 
 
 def may_hold(world: World, target: Storage, path: str, files: int) -> bool:
-    return world.found is None or world.found.may_hold(target, path, worthwhile=files >= LISTED_FILES)
+    return world.found is None or world.found.may_hold(
+        target, path, worthwhile=files >= LISTED_FILES
+    )
 
 
 def reading(source: Storage, item: FileInfo) -> Input:
@@ -52,7 +58,8 @@ def reading(source: Storage, item: FileInfo) -> Input:
             raise MissingFile(
                 f"{item.path} was there when the plan was made and is gone",
                 location=error.location,
-                hint="stop the job (it tidies up behind us), take this run back (`stateshift rollback WORKDIR`), then "
+                hint="stop the job (it tidies up behind us), take this run back (`stateshift "
+                "rollback WORKDIR`), then "
                 "plan again",
             ) from error
 
@@ -60,10 +67,16 @@ def reading(source: Storage, item: FileInfo) -> Input:
 
 
 def settle(
-    target: Storage, path: str, content: Content, modified: float | None, whole: bool = False, new: bool = False
+    target: Storage,
+    path: str,
+    content: Content,
+    modified: float | None,
+    whole: bool = False,
+    new: bool = False,
 ) -> FileEvidence:
-    """Make `path` hold `content`: by leaving it alone where it does already, else by writing it. A `new` one is not
-    looked for: it was not there when the place was listed."""
+    """Make `path` hold `content`: by leaving it alone where it does already, else by writing it. A
+    `new` one is not looked for: it was not there when the place was listed.
+    """
     there = None if new else target.stat(path)
     if there is not None:
         size, digest = digest_of(content())
@@ -132,10 +145,16 @@ def files_are_there(world: World, location: str, evidence: Evidence) -> list[Dis
     return [found for found in each(world, evidence["files"], asked, storage) if found is not None]
 
 
-def remove_ours(world: World, location: str, paths: tuple[str, ...], evidence: Evidence | None) -> list[str]:
-    """Remove what we wrote, last written first. What somebody changed since is no longer ours, and stays."""
+def remove_ours(
+    world: World, location: str, paths: tuple[str, ...], evidence: Evidence | None
+) -> list[str]:
+    """Remove what we wrote, last written first. What somebody changed since is no longer ours,
+    and stays.
+    """
     storage = world.storage(location)
-    changed = {d.place for d in files_hold(world, location, evidence)} if evidence is not None else set()
+    changed = (
+        {d.place for d in files_hold(world, location, evidence)} if evidence is not None else set()
+    )
 
     def remove(path: str) -> str | None:
         if path not in changed:
@@ -144,8 +163,16 @@ def remove_ours(world: World, location: str, paths: tuple[str, ...], evidence: E
             return f"{storage.location}/{path}: changed since it was written, left as it is"
         return None
 
-    return [left for left in each(world, tuple(reversed(paths)), remove, storage) if left is not None]
+    return [
+        left for left in each(world, tuple(reversed(paths)), remove, storage) if left is not None
+    ]
 
 
 def paths_told(paths: tuple[str, ...]) -> str:
-    return paths[0] if len(paths) == 1 else f"{len(paths)} files ({paths[0]} … {paths[-1]})" if paths else "nothing"
+    return (
+        paths[0]
+        if len(paths) == 1
+        else f"{len(paths)} files ({paths[0]} … {paths[-1]})"
+        if paths
+        else "nothing"
+    )

@@ -1,4 +1,6 @@
-"""What a job's failure means for the run that started it: how long a query that ended is given, and the way out."""
+"""What a job's failure means for the run that started it: how long a query that ended is given,
+and the way out.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,23 @@ from stateshift.storage.protocol import Storage
 
 # A driver whose query has failed ends by itself, as a rule, and then its exit code tells more.
 ENDING_SECONDS = 10.0
-# A job may start its query again itself: after a failure that need not come again, it is given this long.
+# A job may start its query again itself: after a failure that need not come again, it is given this
+# long.
 RESTARTING_SECONDS = 60.0
 # A cluster is asked for its log so often: for some that is as much as two requests.
 LOOK_SECONDS = 4.0
 
-_BACK = "`stateshift rollback WORKDIR` takes the run back, and starts the old job again if the spec says how"
+_BACK = (
+    "`stateshift rollback WORKDIR` takes the run back, and starts the old job again if "
+    "the spec says how"
+)
 
 
 @dataclass(slots=True)
 class QueryWatch:
-    """Looks for a query that has ended for good while its driver lives. `commits` are what the job's queries write."""
+    """Looks for a query that has ended for good while its driver lives. `commits` are what the
+    job's queries write.
+    """
 
     storage: Storage
     commits: tuple[str, ...]
@@ -50,8 +58,12 @@ class QueryWatch:
         return failure if now - since >= min(patience, self.seconds_max / 4) else None
 
 
-def ended_query(cluster: Cluster, tag: str, storage: Storage, commits: tuple[str, ...]) -> Failure | None:
-    """Return the failure of a query of this job, whose driver lives. One with a checkpoint elsewhere is none of it."""
+def ended_query(
+    cluster: Cluster, tag: str, storage: Storage, commits: tuple[str, ...]
+) -> Failure | None:
+    """Return the failure of a query of this job, whose driver lives. One with a checkpoint
+    elsewhere is none of it.
+    """
     failure = None
     with suppress(ClusterError):  # a log that cannot be had now is asked for again
         failure = cluster.failure(tag, alive=True)
@@ -64,28 +76,38 @@ def ended_query(cluster: Cluster, tag: str, storage: Storage, commits: tuple[str
 
 
 def way_out(failure: Failure | None, location: str, otherwise: str) -> str:
-    """Return the commands that lead on; `otherwise` is what a resume does where nothing is known."""
+    """Return the commands that lead on; `otherwise` is what a resume does where nothing is
+    known.
+    """
     remedy = failure.remedy if failure is not None else Remedy.UNKNOWN
     match remedy:
         case Remedy.ROLLBACK:
             return (
-                f"{_BACK}. Resuming does not help: the job would be started on the same state and fail in the same "
+                f"{_BACK}. Resuming does not help: the job would be started on the same "
+                "state and fail in the same "
                 f"way (see what is wrong with it: stateshift verify --deep {location})"
             )
         case Remedy.OTHER_JOB:
             return (
-                f"{_BACK}. Resuming as it is does not help: the application does not fit this state. With one that "
+                f"{_BACK}. Resuming as it is does not help: the application does not fit "
+                "this state. With one that "
                 'does as "application" under "submit": `stateshift resume WORKDIR --spec FILE`'
             )
         case Remedy.OTHER_SUBMIT:
             return (
-                'correct "submit" in the spec, then `stateshift resume WORKDIR --spec FILE` starts the job with it; '
+                'correct "submit" in the spec, then `stateshift resume WORKDIR --spec '
+                "FILE` starts the job with it; "
                 f"or {_BACK}"
             )
         case Remedy.UNKNOWN:
-            return f"{_BACK}; {otherwise} (with another \"submit\": `stateshift resume WORKDIR --spec FILE`)"
+            return (
+                f'{_BACK}; {otherwise} (with another "submit": `stateshift resume WORKDIR '
+                "--spec FILE`)"
+            )
 
 
 def _identity_path(commit: str) -> str:
-    """The file with the id of the query that writes `commit`: `metadata`, beside the folder of commits."""
+    """The file with the id of the query that writes `commit`: `metadata`, beside the folder of
+    commits.
+    """
     return str(PurePosixPath(commit).parent.parent / "metadata")

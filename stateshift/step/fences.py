@@ -1,4 +1,6 @@
-"""Steps that keep the old job from going on, and let it again: ReadyFence, FenceSource, LiftFence."""
+"""Steps that keep the old job from going on, and let it again: ReadyFence, FenceSource,
+LiftFence.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ OTHERS_SECONDS_MAX = 30.0  # for runs that were second to take away what they ha
 
 @dataclass(frozen=True, slots=True)
 class ReadyFence(NoFiles):
-    """Write a fence's files beforehand, under names that say nothing to the engine: whoever puts it up has only to
-    rename them. On HDFS a file that is closed is waited for, half a second; a rename is not."""
+    """Write a fence's files beforehand, under names that say nothing to the engine: whoever puts it
+    up has only to rename them. On HDFS a file that is closed is waited for, half a second; a rename
+    is not.
+    """
 
     kind: ClassVar[str] = "ReadyFence"
     name: str
@@ -50,12 +54,14 @@ class ReadyFence(NoFiles):
 
 @dataclass(frozen=True, slots=True)
 class FenceSource(NoFiles):
-    """Take the files that the old job would have to create for its next commit, so that it cannot. The engine creates
-    them exclusively: a zombie that wakes up later finds them taken and dies.
+    """Take the files that the old job would have to create for its next commit, so that it cannot.
+    The engine creates them exclusively: a zombie that wakes up later finds them taken and dies.
 
-    On object stores we create exclusively, and Spark nearly: s3a: looks whether a name is free, then copies onto it. A
-    driver that slept between the two writes over one of these files and dies at the other: it commits the batch it was
-    in, or puts out once more the one that it began. `holds` tells of it (tests/servers/test_fence_on_s3.py)."""
+    On object stores we create exclusively, and Spark nearly: s3a: looks whether a name is free,
+    then copies onto it. A driver that slept between the two writes over one of these files and dies
+    at the other: it commits the batch it was in, or puts out once more the one that it began.
+    `holds` tells of it (tests/servers/test_fence_on_s3.py).
+    """
 
     kind: ClassVar[str] = "FenceSource"
     name: str
@@ -67,16 +73,22 @@ class FenceSource(NoFiles):
         return f"fence {self.location} ({', '.join(self.paths)})"
 
     def run(self, world: World) -> Evidence:
-        """At once, where each waits for a network: the job is down meanwhile. It may have gone on, and a fence before
-        the commit of the batch that it is in would kill it: so all are looked at before the first is put up. Of several
-        runs that put one up together, the one that has the first file has the source: it waits for the others, which
-        take theirs away."""
+        """At once, where each waits for a network: the job is down meanwhile. It may have gone on,
+        and a fence before the commit of the batch that it is in would kill it: so all are looked at
+        before the first is put up. Of several runs that put one up together, the one that has the
+        first file has the source: it waits for the others, which take theirs away.
+        """
         storage, text = world.storage(self.location), fence_text(world.run).encode()
         ready = _ready(world, self.ready)
         beforehand = dict(zip(self.paths, ready, strict=False))
         try:
             each(world, self.paths, lambda path: self._refuse_others(storage, path, text), storage)
-            taken = each(world, self.paths, lambda path: _take(storage, path, text, beforehand.get(path)), storage)
+            taken = each(
+                world,
+                self.paths,
+                lambda path: _take(storage, path, text, beforehand.get(path)),
+                storage,
+            )
             for path, ours in zip(self.paths, taken, strict=True):
                 if not ours:
                     patience = 0.0 if path == self.paths[0] else OTHERS_SECONDS_MAX
@@ -95,7 +107,9 @@ class FenceSource(NoFiles):
         if found not in (None, text):
             raise _taken(f"{self.location}/{path}", found)
 
-    def _take_from_others(self, world: World, storage: Storage, path: str, text: bytes, patience: float) -> None:
+    def _take_from_others(
+        self, world: World, storage: Storage, path: str, text: bytes, patience: float
+    ) -> None:
         until = world.clock.now() + patience
         while not _take(storage, path, text):
             if fence_owner(content_of(storage, path) or text) is None or world.clock.now() >= until:
@@ -125,8 +139,9 @@ class FenceSource(NoFiles):
 
 @dataclass(frozen=True, slots=True)
 class LiftFence(NoFiles):
-    """Take our own fence away before the run is over: the job goes on where it was. Undone, it is put up again, so that
-    nobody goes on while the rest is taken back."""
+    """Take our own fence away before the run is over: the job goes on where it was. Undone, it is
+    put up again, so that nobody goes on while the rest is taken back.
+    """
 
     kind: ClassVar[str] = "LiftFence"
     name: str
@@ -147,7 +162,10 @@ class LiftFence(NoFiles):
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         storage, text = world.storage(self.location), fence_text(world.run).encode()
         there = [path for path in self.paths if content_of(storage, path) == text]
-        return [Discrepancy(f"{self.location}/{path}", "no fence of ours", "our fence") for path in there]
+        return [
+            Discrepancy(f"{self.location}/{path}", "no fence of ours", "our fence")
+            for path in there
+        ]
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         FenceSource(self.name, self.location, self.paths).run(world)
@@ -188,5 +206,8 @@ def _taken(place: str, content: bytes | None) -> StalePlan:
         )
     return StalePlan(
         f"{place} was written after the plan was made: the job is still running",
-        hint="stop the job, let go of the target (`stateshift rollback WORKDIR`), then plan again; nothing was changed",
+        hint=(
+            "stop the job, let go of the target (`stateshift rollback WORKDIR`), then plan "
+            "again; nothing was changed"
+        ),
     )

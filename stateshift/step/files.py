@@ -1,7 +1,8 @@
 """Steps that touch nothing but files: CopyFiles, StageFiles, MoveFiles, WriteFile.
 
-Each of them recognises what is already there by digest, never by name and size, so that repeating it costs reading and
-no writing. Each syncs before it returns: evidence is only given of what a crash of the machine would leave in place.
+Each of them recognises what is already there by digest, never by name and size, so that repeating
+it costs reading and no writing. Each syncs before it returns: evidence is only given of what a
+crash of the machine would leave in place.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ class Rename(NamedTuple):
 
 
 class Bundle:
-    """The part of a step that writes files below its target, to the same paths or by other `names`, one for each."""
+    """The part of a step that writes files below its target, to the same paths or by other
+    `names`, one for each.
+    """
 
     __slots__ = ()
     target: str
@@ -68,10 +71,13 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class CopyFiles(Bundle):
-    """Stream a bundle of files from one location to another. What makes an image visible has to be `whole`: durable
-    before it is seen, so that a power cut leaves no half of it. Where it was `staged`, it only gets its name.
+    """Stream a bundle of files from one location to another. What makes an image visible has to be
+    `whole`: durable before it is seen, so that a power cut leaves no half of it. Where it was
+    `staged`, it only gets its name.
 
-    The engine may overwrite files that are `replaceable`: the evidence holds as long as they are there."""
+    The engine may overwrite files that are `replaceable`: the evidence holds as long as they are
+    there.
+    """
 
     kind: ClassVar[str] = "CopyFiles"
     name: str
@@ -113,8 +119,9 @@ class CopyFiles(Bundle):
 
 @dataclass(frozen=True, slots=True)
 class StageFiles(Bundle):
-    """Bring what will make an image visible, under names that say nothing to its engine: while that is done, nobody
-    waits for it. Who publishes it has the evidence."""
+    """Bring what will make an image visible, under names that say nothing to its engine: while that
+    is done, nobody waits for it. Who publishes it has the evidence.
+    """
 
     kind: ClassVar[str] = "StageFiles"
     name: str
@@ -124,7 +131,10 @@ class StageFiles(Bundle):
     names: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        return f"bring {paths_told(tuple(i.path for i in self.items))} to {self.target}, not yet to be seen"
+        return (
+            f"bring {paths_told(tuple(i.path for i in self.items))} to {self.target}, not yet "
+            "to be seen"
+        )
 
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
@@ -134,8 +144,14 @@ class StageFiles(Bundle):
             settle(target, name, reading(source, item), None)
             world.meter.done(1, item.size)
 
-        each(world, tuple(zip(self.items, self.staged_names, strict=True)), stage, source, target,
-             size=lambda one: one[0].size)  # fmt: skip
+        each(
+            world,
+            tuple(zip(self.items, self.staged_names, strict=True)),
+            stage,
+            source,
+            target,
+            size=lambda one: one[0].size,
+        )
         target.sync()
         return {"staged": len(self.items)}
 
@@ -194,12 +210,17 @@ class MoveFiles:
         storage = world.storage(self.location)
         left = []
         for item in reversed(self.items):
-            here, there = storage.stat(item.path) is not None, storage.stat(item.target_path) is not None
+            here, there = (
+                storage.stat(item.path) is not None,
+                storage.stat(item.target_path) is not None,
+            )
             if not here and not there:
-                left.append(f"{item.path} was moved to {item.target_path}, and is in neither place any more")
+                left.append(
+                    f"{item.path} was moved to {item.target_path}, and is in neither place any more"
+                )
             elif there:
-                # Both names: a rename that was killed half-way, which its repeat finishes, or a file of somebody else
-                # that has kept us from moving ours.
+                # Both names: a rename that was killed half-way, which its repeat finishes, or a
+                # file of somebody else that has kept us from moving ours.
                 with suppress(AlreadyThere):
                     storage.move(item.target_path, item.path)
         _prune_empty(storage, tuple(item.target_path for item in self.items))
@@ -208,8 +229,9 @@ class MoveFiles:
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """Write literal bytes, given as text where they are text and as base64 where not. `replaces` is the text that is
-    there before, in a place that is not ours: undo puts it back."""
+    """Write literal bytes, given as text where they are text and as base64 where not. `replaces` is
+    the text that is there before, in a place that is not ours: undo puts it back.
+    """
 
     kind: ClassVar[str] = "WriteFile"
     name: str
@@ -220,15 +242,27 @@ class WriteFile:
     replaces: str | None = None
 
     @classmethod
-    def of(cls, name: str, target: str, path: str, content: bytes, replaces: str | None = None) -> WriteFile:
+    def of(
+        cls, name: str, target: str, path: str, content: bytes, replaces: str | None = None
+    ) -> WriteFile:
         try:
             return cls(name, target, path, text=content.decode("utf-8"), replaces=replaces)
         except UnicodeDecodeError:
-            return cls(name, target, path, base64=base64.b64encode(content).decode("ascii"), replaces=replaces)
+            return cls(
+                name,
+                target,
+                path,
+                base64=base64.b64encode(content).decode("ascii"),
+                replaces=replaces,
+            )
 
     @property
     def content(self) -> bytes:
-        return self.text.encode("utf-8") if self.text is not None else base64.b64decode(self.base64 or "")
+        return (
+            self.text.encode("utf-8")
+            if self.text is not None
+            else base64.b64decode(self.base64 or "")
+        )
 
     @property
     def files(self) -> int:
@@ -256,7 +290,9 @@ class WriteFile:
         storage, before = world.storage(self.target), self.replaces
         if before is None:
             return remove_ours(world, self.target, (self.path,), evidence)
-        if storage.stat(self.path) is None or digest_of(storage.chunks(self.path)) == digest_of(iter((self.content,))):
+        if storage.stat(self.path) is None or digest_of(storage.chunks(self.path)) == digest_of(
+            iter((self.content,))
+        ):
             storage.write(self.path, lambda: iter((before.encode("utf-8"),)))
             storage.sync()
         return []
@@ -267,7 +303,9 @@ def _staged(item: FileInfo) -> str:
 
 
 def _published(source: Storage, target: Storage, item: FileInfo) -> FileEvidence | None:
-    """Give what was staged its name; None where it is not there, as in a repeat, or is not what it should be."""
+    """Give what was staged its name; None where it is not there, as in a repeat, or is not what
+    it should be.
+    """
     staged = _staged(item)
     there = target.stat(staged)
     if there is None or there.size != item.size:
@@ -281,15 +319,27 @@ def _published(source: Storage, target: Storage, item: FileInfo) -> FileEvidence
 
 
 def _copy(
-    source: Storage, target: Storage, item: FileInfo, name: str, keep_times: bool, whole: bool, new: bool
+    source: Storage,
+    target: Storage,
+    item: FileInfo,
+    name: str,
+    keep_times: bool,
+    whole: bool,
+    new: bool,
 ) -> FileEvidence:
     modified = item.modified if keep_times and item.modified else None
     written = settle(target, name, reading(source, item), modified, whole, new)
     if written.size != item.size:
         target.remove(name)
         raise StalePlan(
-            f"{item.path} changed while it was copied: {item.size} bytes when planned, {written.size} when read",
-            hint="stop the job that writes it, take this run back (`stateshift rollback WORKDIR`), then plan again",
+            (
+                f"{item.path} changed while it was copied: {item.size} bytes when planned, "
+                f"{written.size} when read"
+            ),
+            hint=(
+                "stop the job that writes it, take this run back (`stateshift rollback "
+                "WORKDIR`), then plan again"
+            ),
         )
     return written
 
@@ -309,7 +359,9 @@ def _rename(storage: Storage, path: str, target_path: str) -> None:
 
 
 def _prune_empty(storage: Storage, paths: tuple[str, ...]) -> None:
-    """Remove the directories that held these paths, and those above, as far as no file is in them."""
+    """Remove the directories that held these paths, and those above, as far as no file is in
+    them.
+    """
     used: set[str] = set()
     for path in sorted(paths, reverse=True):
         folder = path.rpartition("/")[0]

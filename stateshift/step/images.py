@@ -1,13 +1,16 @@
 """CompareImages: prove that two images hold the same entries.
 
-Entries are folded per operator into a count and a sum of 128-bit hashes modulo 2^128: order does not matter, and
-duplicates do not cancel as they would under exclusive or. What an engine compares whole (a file whose entries need not
-be told apart) is folded in the same way, and counted by itself: as a file, not as an entry. What holds no entries
-(logs, metadata) is compared byte for byte instead, and so is everything where the spec asks for `digests`.
+Entries are folded per operator into a count and a sum of 128-bit hashes modulo 2^128: order does
+not matter, and duplicates do not cancel as they would under exclusive or. What an engine compares
+whole (a file whose entries need not be told apart) is folded in the same way, and counted by
+itself: as a file, not as an entry. What holds no entries (logs, metadata) is compared byte for byte
+instead, and so is everything where the spec asks for `digests`.
 
-    Fold        {operator: {"sum": of hashes, "entries": how many, "files": how many, ...}}, see `world.Unit`
-    evidence    {"operators": {operator: {"digest": the sum, "entries": how many, "files": how many, ...}},
-                 "paths": how many, "by_checksum": how many of them by the storages' own checksums}
+    Fold      {operator: {"sum": of hashes, "entries": how many, "files": how many, ...}}, see
+              `world.Unit`
+    evidence  {"operators": {operator: {"digest": the sum, "entries": how many, "files": how many,
+              ...}},
+               "paths": how many, "by_checksum": how many of them by the storages' own checksums}
 """
 
 from __future__ import annotations
@@ -48,9 +51,11 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class CompareImages:
-    """Compare `source_shards` with `target_shards` by entries, and `paths` byte for byte: with the target's of the same
-    path, or of `names`, one for each. The target's rows are read by `target_settings` where they are not read as the
-    source's are. `beside` are further sources, whose entries are in the target as well."""
+    """Compare `source_shards` with `target_shards` by entries, and `paths` byte for byte: with the
+    target's of the same path, or of `names`, one for each. The target's rows are read by
+    `target_settings` where they are not read as the source's are. `beside` are further sources,
+    whose entries are in the target as well.
+    """
 
     kind: ClassVar[str] = "CompareImages"
     name: str
@@ -76,7 +81,10 @@ class CompareImages:
         return self.size
 
     def describe(self) -> str:
-        return f"compare {len(self.source_shards)} shards and {len(self.paths)} files with {self.target}"
+        return (
+            f"compare {len(self.source_shards)} shards and {len(self.paths)} files with "
+            f"{self.target}"
+        )
 
     def run(self, world: World) -> Evidence:
         found = folds_together(fold_entries(side, self.engine, world) for side in self.sources)
@@ -87,7 +95,9 @@ class CompareImages:
         """What is folded: the source, and the target."""
         shards = self.source_shards if self.target_shards is None else self.target_shards
         settings = self.settings if self.target_settings is None else self.target_settings
-        return Side(self.source, self.source_shards, self.settings), Side(self.target, shards, settings)
+        return Side(self.source, self.source_shards, self.settings), Side(
+            self.target, shards, settings
+        )
 
     @property
     def sources(self) -> tuple[Side, ...]:
@@ -105,13 +115,23 @@ class CompareImages:
                 step=self.name,
                 expected=_told(found.get(first)),
                 found=_told(there.get(first)),
-                hint="the source is untouched: take the run back with `stateshift rollback WORKDIR`",
+                hint=(
+                    "the source is untouched: take the run back with `stateshift rollback WORKDIR`"
+                ),
             )
         large = self.bytes >= LARGE_BYTES * max(1, self.files)
         pairs = tuple(zip(self.paths, self.names or self.paths, strict=True))
-        known = each(world, pairs, lambda pair: _compare_bytes(source, target, pair, large, self.name), source, target)
+        known = each(
+            world,
+            pairs,
+            lambda pair: _compare_bytes(source, target, pair, large, self.name),
+            source,
+            target,
+        )
         world.meter.done(self.files, self.bytes)
-        told: dict[str, Any] = {"operators": {o: _as_evidence(sums) for o, sums in sorted(found.items())}}
+        told: dict[str, Any] = {
+            "operators": {o: _as_evidence(sums) for o, sums in sorted(found.items())}
+        }
         if pairs:
             told["paths"] = len(pairs)
         if any(known):
@@ -119,7 +139,9 @@ class CompareImages:
         return told
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        """Whether the target still folds to what was compared: the source may have been retired since."""
+        """Whether the target still folds to what was compared: the source may have been retired
+        since.
+        """
         try:
             there = fold_entries(self.sides[1], self.engine, world)
         except (FormatError, MissingFile) as error:
@@ -138,7 +160,9 @@ class CompareImages:
 def fold_entries(side: Side, engine: str, world: World) -> Fold:
     """Counts and hash sum of what a side holds, per operator."""
     storage, read = world.storage(side.location), world.entries.get(engine)
-    return folds_together(each(world, side.shards, lambda shard: _folded(read, storage, shard, side, world), storage))
+    return folds_together(
+        each(world, side.shards, lambda shard: _folded(read, storage, shard, side, world), storage)
+    )
 
 
 def folds_together(folds: Iterable[Fold]) -> Fold:
@@ -161,7 +185,9 @@ def _folded(
     for store, some in read(storage.chunks, shard, side.settings):
         unit = unit_of(store)
         sums[unit] = sums.get(unit, 0) + len(some)
-        sums[SUM] += sum(_hashes(store, some)) if isinstance(some, list) else _sum_of_hashes(store, some)
+        sums[SUM] += (
+            sum(_hashes(store, some)) if isinstance(some, list) else _sum_of_hashes(store, some)
+        )
     sums[SUM] %= 1 << 128
     return {shard.operator: sums}
 
@@ -176,19 +202,30 @@ def _hashes(store: str, pairs: Pairs) -> Iterator[int]:
 
 def _sum_of_hashes(store: str, block: Block) -> int:
     """The sum of the same, of many at once."""
-    from stateshift.formats.binaries import joined, lengths, numerals  # loads Arrow, for which no plan should wait
+    from stateshift.formats.binaries import (
+        joined,
+        lengths,
+        numerals,
+    )  # loads Arrow, for which no plan should wait
     from stateshift.formats.spans import hash128
 
     name = store.encode()
     sizes = numerals(lengths(block.keys))
     halves = hash128(joined(b"%d " % len(name), sizes, b" " + name, block.keys, block.values))
     # Each half in two, so that their sums stay below 64 bits.
-    low, high = (int((half & 0xFFFFFFFF).sum()) + (int((half >> 32).sum()) << 32) for half in halves.transpose())
+    low, high = (
+        int((half & 0xFFFFFFFF).sum()) + (int((half >> 32).sum()) << 32)
+        for half in halves.transpose()
+    )
     return low + (high << 64)
 
 
-def _compare_bytes(source: Storage, target: Storage, pair: tuple[str, str], large: bool, step: str) -> bool:
-    """Whether the storages' own checksums were enough. Asking for those of small files costs what reading them does."""
+def _compare_bytes(
+    source: Storage, target: Storage, pair: tuple[str, str], large: bool, step: str
+) -> bool:
+    """Whether the storages' own checksums were enough. Asking for those of small files costs
+    what reading them does.
+    """
     path, name = pair
     if large and same_checksum(source, target, path, name):
         return True
@@ -205,8 +242,10 @@ def _compare_bytes(source: Storage, target: Storage, pair: tuple[str, str], larg
 
 
 def _identity(sums: Mapping[str, int] | None) -> tuple[int, int] | None:
-    """Return what two sides have to agree on: how much there is in all, and its sum. What is told apart into entries
-    on one side may be counted otherwise on the other, and in the evidence of earlier versions."""
+    """Return what two sides have to agree on: how much there is in all, and its sum. What is told
+    apart into entries on one side may be counted otherwise on the other, and in the evidence of
+    earlier versions.
+    """
     if sums is None:
         return None
     return sum(sums.get(unit, 0) for unit in UNITS), sums[SUM]
@@ -225,5 +264,9 @@ def _told(sums: Mapping[str, int] | None) -> str:
     if sums is None:
         return "no entries"
     counts = [(sums.get(unit, 0), unit) for unit in COUNTED]
-    named = [f"{n} {SINGULAR[unit] if n == 1 else PLURAL[unit]}" for n, unit in counts if n or unit == "entries"]
+    named = [
+        f"{n} {SINGULAR[unit] if n == 1 else PLURAL[unit]}"
+        for n, unit in counts
+        if n or unit == "entries"
+    ]
     return f"{', '.join(named)}, digest {sums[SUM]:032x}"

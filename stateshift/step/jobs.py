@@ -13,7 +13,11 @@ from stateshift.step.marks import NoFiles, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.world import World
 
-RAN = ("running", "queued", "unknown")  # what a job may have been before it was stopped, to be started again
+RAN = (
+    "running",
+    "queued",
+    "unknown",
+)  # what a job may have been before it was stopped, to be started again
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,31 +67,60 @@ class StopJob(NoFiles):
         return [Discrepancy(self.job, "stopped", str(status.state))] if status.state.alive else []
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        """Start the job again where it was, if it ran and the spec says how. Evidence of a repeated attempt does not
-        tell whether it ran: the attempt that was cut short may have stopped it."""
+        """Start the job again where it was, if it ran and the spec says how. Evidence of a repeated
+        attempt does not tell whether it ran: the attempt that was cut short may have stopped it.
+        """
         cluster = world.cluster(self.cluster)
         state = cluster.find_source(self.request).state
         if state.alive:
             return []
         if evidence is None and state is JobState.UNKNOWN:
-            return [f"{self.job} may have been stopped or not: start it again from {self.location} if it does not run"]
+            return [
+                (
+                    f"{self.job} may have been stopped or not: start it again from "
+                    f"{self.location} if it does not run"
+                )
+            ]
         ran = evidence is None or evidence.get("repeated") or evidence["state_before"] in RAN
         if not ran:
             return []
         if self.restart is None:
-            return [f"{self.job} is stopped: start it again from {self.location} (no source_submit in the spec)"]
+            return [
+                (
+                    f"{self.job} is stopped: start it again from {self.location} (no "
+                    "source_submit in the spec)"
+                )
+            ]
         owner = world.fence(self.location)
         if owner is not None:
-            return [f"{self.job} is stopped, and not started again: run {owner} has moved it away from {self.location}"]
+            return [
+                (
+                    f"{self.job} is stopped, and not started again: run {owner} has moved it "
+                    f"away from {self.location}"
+                )
+            ]
         tag = self._restart_tag(cluster, world)
         cluster.submit(
-            Submission(tag, self.job, self.location, None, dict(self.restart), dict(self.restart_environment))
+            Submission(
+                tag,
+                self.job,
+                self.location,
+                None,
+                dict(self.restart),
+                dict(self.restart_environment),
+            )
         )
         return []
 
     def _restart_tag(self, cluster: Cluster, world: World) -> str:
-        """The first under which nothing was started yet, or something still runs: a job that was started again when an
-        earlier halt was taken back has been stopped by the halt after that."""
-        first = f"{tag_of(world, self.location)}.restart"  # jobs that share a source start it again once
+        """The first under which nothing was started yet, or something still runs: a job that was
+        started again when an earlier halt was taken back has been stopped by the halt after that.
+        """
+        # jobs that share a source start it again once
+        first = f"{tag_of(world, self.location)}.restart"
         tags = itertools.chain((first,), (f"{first}.{number}" for number in itertools.count(2)))
-        return next(tag for tag in tags if cluster.find(tag).state not in (JobState.FINISHED, JobState.FAILED))
+        return next(
+            tag
+            for tag in tags
+            if cluster.find(tag).state not in (JobState.FINISHED, JobState.FAILED)
+        )

@@ -1,4 +1,6 @@
-"""What steps have in common that move no bytes: the tag of a job, and small files that say one thing."""
+"""What steps have in common that move no bytes: the tag of a job, and small files that say one
+thing.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class NoFiles:
 
 
 def tag_of(world: World, job: str) -> str:
-    """What a second attempt recognises the first by: unique to this run and this job, safe in file names."""
+    """What a second attempt recognises the first by: unique to this run and this job, safe in
+    file names.
+    """
     return f"{world.run}.{fingerprint(job)[:8]}"
 
 
@@ -37,8 +41,10 @@ def forget_marks(storage: Storage) -> None:
 
 
 def release(storage: Storage, tag: str) -> None:
-    """Tell a job that was started early that its image is there. Its own mark says the same of it as ours would: that
-    one gets the other name, since the job is down meanwhile, and a new file is waited for on HDFS."""
+    """Tell a job that was started early that its image is there. Its own mark says the same of it
+    as ours would: that one gets the other name, since the job is down meanwhile, and a new file is
+    waited for on HDFS.
+    """
     if storage.traits.renames and is_meant(content_of(storage, WAITING), tag):
         with suppress(AlreadyThere):
             return storage.move(WAITING, RELEASED)

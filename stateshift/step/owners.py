@@ -18,9 +18,11 @@ TOLD_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class KeepOwners(NoFiles):
-    """What there is no counterpart of at the source (state that was written anew) is given to whom the directory above
-    it belongs, and keeps the permissions it has. What lies deepest comes first: who has given a directory away may not
-    be let into it any more. Nothing is undone: with the files their owners go."""
+    """What there is no counterpart of at the source (state that was written anew) is given to whom
+    the directory above it belongs, and keeps the permissions it has. What lies deepest comes first:
+    who has given a directory away may not be let into it any more. Nothing is undone: with the
+    files their owners go.
+    """
 
     kind: ClassVar[str] = "KeepOwners"
     name: str
@@ -30,7 +32,11 @@ class KeepOwners(NoFiles):
     permissions: bool
 
     def describe(self) -> str:
-        what = " and ".join(word for word, kept in (("owners", self.owner), ("permissions", self.permissions)) if kept)
+        what = " and ".join(
+            word
+            for word, kept in (("owners", self.owner), ("permissions", self.permissions))
+            if kept
+        )
         return f"give {self.target} the {what} of {self.source}"
 
     def run(self, world: World) -> Evidence:
@@ -64,9 +70,11 @@ class KeepOwners(NoFiles):
         above = next((source[path] for path in _above(found.path) if path in source), None)
         owned = (like or above) if self.owner else None
         return Owned(
-            found.path, owned and owned.owner, owned and owned.group,
+            found.path,
+            owned and owned.owner,
+            owned and owned.group,
             like.mode if like is not None and self.permissions else None,
-        )  # fmt: skip
+        )
 
 
 def _owned(storage: Storage) -> Iterable[Owned]:

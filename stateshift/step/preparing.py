@@ -1,11 +1,14 @@
-"""PrepareJob: the target's application is started before the old job is stopped, and waits for its image, so that what
-it takes to come up is no part of the downtime.
+"""PrepareJob: the target's application is started before the old job is stopped, and waits for its
+image, so that what it takes to come up is no part of the downtime.
 
-    we      submit it with STATESHIFT_WAIT, under the tag that it will run under
-    it      comes up, calls `stateshift.job.wait`, writes `_stateshift/waiting`, and looks for `_stateshift/released`
-    we      stop the old job, bring its image over, publish it; SubmitJob then releases what waits
+    we  submit it with STATESHIFT_WAIT, under the tag that it will run under
+    it  comes up, calls `stateshift.job.wait`, writes `_stateshift/waiting`, and looks for
+        `_stateshift/released`
+    we  stop the old job, bring its image over, publish it; SubmitJob then releases what waits
 
-An application that does not call `wait` would start from nothing: it is stopped, and the old job is left alone."""
+An application that does not call `wait` would start from nothing: it is stopped, and the old job is
+left alone.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ class PrepareJob(NoFiles):
     attempt: int = 1
 
     def describe(self) -> str:
-        return f"start {self.job} on {self.cluster}, where it waits for its image at {self.location}"
+        return (
+            f"start {self.job} on {self.cluster}, where it waits for its image at {self.location}"
+        )
 
     def run(self, world: World) -> Evidence:
         cluster, tag = world.cluster(self.cluster), first_tag(world, self.job, self.attempt)
@@ -51,21 +56,33 @@ class PrepareJob(NoFiles):
         return {"job": job, "tag": tag, "at": began, "seconds": world.clock.now() - began}
 
     def _await(self, tag: str, world: World) -> None:
-        storage, cluster, began = world.storage(self.location), world.cluster(self.cluster), world.clock.now()
+        storage, cluster, began = (
+            world.storage(self.location),
+            world.cluster(self.cluster),
+            world.clock.now(),
+        )
         while not is_meant(content_of(storage, WAITING), tag):
             world.check_interrupted()
             state = cluster.find(tag).state
             seconds = world.clock.now() - began
             if state in (JobState.FAILED, JobState.FINISHED) or seconds > self.seconds_max:
                 log = without_frames(cluster.log(tag, LOG_LINES))
-                ended = "has ended" if seconds <= self.seconds_max else f"is {state} after {self.seconds_max:.0f} s"
+                ended = (
+                    "has ended"
+                    if seconds <= self.seconds_max
+                    else f"is {state} after {self.seconds_max:.0f} s"
+                )
                 raise ClusterError(
-                    f"{self.job} was to wait for its image on {self.cluster}, and {ended} without saying that it does"
+                    (
+                        f"{self.job} was to wait for its image on {self.cluster}, and {ended} "
+                        "without saying that it does"
+                    )
                     + (f"; its log ends:\n{log}" if log else ""),
                     cluster=self.cluster,
                     job=self.job,
-                    hint="it has to call stateshift.job.wait() before its first query; the old job runs on: take this "
-                    "back (`stateshift rollback WORKDIR`), and mend it, or leave out \"prepare\"",
+                    hint="it has to call stateshift.job.wait() before its first query; the old "
+                    "job runs on: take this "
+                    'back (`stateshift rollback WORKDIR`), and mend it, or leave out "prepare"',
                 )
             world.clock.sleep(min(1.0, 0.1 + seconds / 20))
 
@@ -75,6 +92,10 @@ class PrepareJob(NoFiles):
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         cluster, tag = world.cluster(self.cluster), first_tag(world, self.job, self.attempt)
         if cluster.find(tag).state is not JobState.ABSENT:
-            stopped(cluster, self.cluster, StopRequest(self.job, self.location, tag, options=self.options))
+            stopped(
+                cluster,
+                self.cluster,
+                StopRequest(self.job, self.location, tag, options=self.options),
+            )
         forget_marks(world.storage(self.location))
         return []

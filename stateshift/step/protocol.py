@@ -1,8 +1,9 @@
 """What every step can be asked, and what it answers.
 
-A step is a frozen value: it says everything about itself, and holds nothing open. `run` may be repeated at any time,
-also after it was killed in the middle, and ends in the same place. `holds` asks whether the evidence of an earlier run
-is still true. `undo` takes the effect back, with the evidence if there is any, and says what it had to leave.
+A step is a frozen value: it says everything about itself, and holds nothing open. `run` may be
+repeated at any time, also after it was killed in the middle, and ends in the same place. `holds`
+asks whether the evidence of an earlier run is still true. `undo` takes the effect back, with the
+evidence if there is any, and says what it had to leave.
 """
 
 from __future__ import annotations
@@ -60,14 +61,16 @@ class Step(Protocol):
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]: ...
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        """Take the effect back. `evidence` is None where the step was begun and not finished. Returns what had to be
-        left, a line each."""
+        """Take the effect back. `evidence` is None where the step was begun and not finished.
+        Returns what had to be left, a line each.
+        """
         ...
 
 
 class Fleet(Protocol):
-    """Somebody else who runs steps of an unordered phase, somewhere else: the same steps, the same evidence. What comes
-    back is what the step itself would have answered or raised here."""
+    """Somebody else who runs steps of an unordered phase, somewhere else: the same steps, the same
+    evidence. What comes back is what the step itself would have answered or raised here.
+    """
 
     def takes(self, step: Step) -> bool:
         """Whether this step can be run there; all others are run here."""

@@ -1,9 +1,11 @@
-"""Steps of a move that begins while the job runs: BringFiles, in each round, and KeepBrought, once it has stopped.
+"""Steps of a move that begins while the job runs: BringFiles, in each round, and KeepBrought, once
+it has stopped.
 
-A running job writes, tidies up, may be started again or go back to an earlier batch. So nothing that a round meets is
-an error: what is gone, or is another file by the time it was read, is left out of the evidence, and the next round, or
-the move, brings what is then there. What stands in the evidence was read whole while its stamp stayed the same, and
-was read back from the target with the same digest.
+A running job writes, tidies up, may be started again or go back to an earlier batch. So nothing
+that a round meets is an error: what is gone, or is another file by the time it was read, is left
+out of the evidence, and the next round, or the move, brings what is then there. What stands in the
+evidence was read whole while its stamp stayed the same, and was read back from the target with the
+same digest.
 """
 
 from __future__ import annotations
@@ -14,7 +16,15 @@ from typing import ClassVar
 
 from stateshift.errors import MissingFile
 from stateshift.step.at_once import each
-from stateshift.step.contents import LARGE_BYTES, digest_of, files_hold, paths_told, reading, same_checksum, settle
+from stateshift.step.contents import (
+    LARGE_BYTES,
+    digest_of,
+    files_hold,
+    paths_told,
+    reading,
+    same_checksum,
+    settle,
+)
 from stateshift.step.files import Bundle
 from stateshift.step.marks import NoFiles
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
@@ -25,8 +35,10 @@ from stateshift.world import World
 
 @dataclass(frozen=True, slots=True)
 class BringFiles(Bundle):
-    """Stream a bundle of files to the same paths while their job runs. `shards` are the chains that they belong to, as
-    of this round; `anchors` files that stay what they are for as long as the job does not go back behind this round."""
+    """Stream a bundle of files to the same paths while their job runs. `shards` are the chains that
+    they belong to, as of this round; `anchors` files that stay what they are for as long as the job
+    does not go back behind this round.
+    """
 
     kind: ClassVar[str] = "BringFiles"
     name: str
@@ -40,7 +52,10 @@ class BringFiles(Bundle):
     names: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        return f"bring {paths_told(tuple(i.path for i in self.items))} to {self.target} while the job runs"
+        return (
+            f"bring {paths_told(tuple(i.path for i in self.items))} to {self.target} while the "
+            "job runs"
+        )
 
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
@@ -61,20 +76,33 @@ class BringFiles(Bundle):
     def _brought(
         self, source: Storage, target: Storage, item: FileInfo, name: str
     ) -> tuple[FileEvidence, str] | None:
-        """The file as it arrived, and its stamp there; None where it was gone, or another one, before that."""
+        """The file as it arrived, and its stamp there; None where it was gone, or another one,
+        before that.
+        """
         modified = item.modified if self.keep_times and item.modified else None
         with suppress(MissingFile):
             written = settle(target, name, reading(source, item), modified)
             after, arrived = source.stat(item.path), target.stat(name)
-            same = after is not None and item.stamp != "" and after.stamp == item.stamp and written.size == item.size
-            if same and arrived is not None and (not self.read_back or _is_whole(source, target, item, written)):
+            same = (
+                after is not None
+                and item.stamp != ""
+                and after.stamp == item.stamp
+                and written.size == item.size
+            )
+            if (
+                same
+                and arrived is not None
+                and (not self.read_back or _is_whole(source, target, item, written))
+            ):
                 return written, arrived.stamp
         target.remove(name)
         return None
 
 
 def _is_whole(source: Storage, target: Storage, item: FileInfo, written: FileEvidence) -> bool:
-    """Whether the target holds what was read: by the storages' own word on the content, or by reading it again."""
+    """Whether the target holds what was read: by the storages' own word on the content, or by
+    reading it again.
+    """
     if written.size >= LARGE_BYTES and same_checksum(source, target, item.path, written.path):
         return True
     return digest_of(target.chunks(written.path)) == (written.size, written.digest)
@@ -82,9 +110,10 @@ def _is_whole(source: Storage, target: Storage, item: FileInfo, written: FileEvi
 
 @dataclass(frozen=True, slots=True)
 class KeepBrought(NoFiles):
-    """Of what rounds have brought, `items` belong to the image; everything else of it, `dropped`, goes before the image
-    can be seen. A file of a batch that was done again, or of a time that the job has gone back behind, would be taken
-    for the image's own."""
+    """Of what rounds have brought, `items` belong to the image; everything else of it, `dropped`,
+    goes before the image can be seen. A file of a batch that was done again, or of a time that the
+    job has gone back behind, would be taken for the image's own.
+    """
 
     kind: ClassVar[str] = "KeepBrought"
     name: str
@@ -93,7 +122,10 @@ class KeepBrought(NoFiles):
     dropped: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        return f"keep {len(self.items)} files that are there already, and remove {len(self.dropped)}, at {self.target}"
+        return (
+            f"keep {len(self.items)} files that are there already, and remove "
+            f"{len(self.dropped)}, at {self.target}"
+        )
 
     def run(self, world: World) -> Evidence:
         storage = world.storage(self.target)

@@ -1,9 +1,11 @@
-"""Steps that let the engine write an image of a running job: TakeSavepoint, which ends the job with it where the spec
-says so, and TakeCheckpoint, which ends the job with the last checkpoint that it keeps.
+"""Steps that let the engine write an image of a running job: TakeSavepoint, which ends the job with
+it where the spec says so, and TakeCheckpoint, which ends the job with the last checkpoint that it
+keeps.
 
-The savepoint is written below a folder of the spec's, under a name that the engine makes up, the checkpoint where the
-job keeps them: where it lies stands in the evidence, and the plan of the move is made from there. A repeat asks with
-the same tag, and is told of the same one."""
+The savepoint is written below a folder of the spec's, under a name that the engine makes up, the
+checkpoint where the job keeps them: where it lies stands in the evidence, and the plan of the move
+is made from there. A repeat asks with the same tag, and is told of the same one.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ ENDING = ("Suspend Savepoint", "Terminate Savepoint")
 CLOCKS_APART = 60.0  # seconds that a storage's clock may be behind ours
 LISTED_SECONDS_MAX = 15.0  # after which a cluster lists what was completed
 _FAILED = (
-    "it failed while it was stopped, but its savepoint is whole, and whoever goes on from it completes the "
+    "it failed while it was stopped, but its savepoint is whole, and whoever goes on "
+    "from it completes the "
     "transactions in which it wrote last ({})"
 )
 LOOKED_FOR = 4  # checkpoints that a job may have completed meanwhile, some having failed in between
@@ -42,7 +45,9 @@ _CHECKPOINT = re.compile(r"/chk-(\d+)/?$")
 
 
 class TakesImage(NoFiles):
-    """What both have in common. A repeat of `run` tells where the image is that the job has ended with."""
+    """What both have in common. A repeat of `run` tells where the image is that the job has
+    ended with.
+    """
 
     __slots__ = ()
     cluster: str
@@ -59,7 +64,11 @@ class TakesImage(NoFiles):
     def run(self, world: World) -> Evidence: ...
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return [] if _is_there(world, evidence["image"]) else [Discrepancy(evidence["image"], "the image", "nothing")]
+        return (
+            []
+            if _is_there(world, evidence["image"])
+            else [Discrepancy(evidence["image"], "the image", "nothing")]
+        )
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         """Start the job again from its image, which is left where it is."""
@@ -67,16 +76,26 @@ class TakesImage(NoFiles):
         if not self.ends or self._state(cluster).alive:
             return []
         if evidence is None:
-            # Begun, and the job does not run: it has ended with this image, or before it was asked to.
+            # Begun, and the job does not run: it has ended with this image, or before it was asked
+            # to.
             try:
                 evidence = self.run(world)
             except ClusterError as error:
-                return [f"{self.job} ({self.job_id}) does not run, and no image of it is known: {error.fact}"]
+                return [
+                    (
+                        f"{self.job} ({self.job_id}) does not run, and no image of it is "
+                        f"known: {error.fact}"
+                    )
+                ]
         image = evidence["image"]
         if self.restart is None:
-            return [f"{self.job} is stopped: start it again from {image} (no source_submit in the spec)"]
+            return [
+                f"{self.job} is stopped: start it again from {image} (no source_submit in the spec)"
+            ]
         again, words = self.tag_again(world), dict(self.restart)
-        cluster.submit(Submission(again, self.job, image, None, words, dict(self.restart_environment)))
+        cluster.submit(
+            Submission(again, self.job, image, None, words, dict(self.restart_environment))
+        )
         return []
 
     def tag_again(self, world: World) -> str:
@@ -84,13 +103,17 @@ class TakesImage(NoFiles):
         return f"{tag_of(world, self.job_id)}.restart"
 
     def _state(self, cluster: SavepointCluster) -> Any:
-        return cluster.find_source(StopRequest(self.job, "", options={"job_ids": [self.job_id]})).state
+        return cluster.find_source(
+            StopRequest(self.job, "", options={"job_ids": [self.job_id]})
+        ).state
 
 
 @dataclass(frozen=True, slots=True)
 class TakeSavepoint(TakesImage):
-    """`stop`: the job ends with its savepoint, and nothing is done after it; `cancel`: the older way, with records in
-    between that are done twice or lost. Neither: the job goes on, and what it does from now on is not in the image."""
+    """`stop`: the job ends with its savepoint, and nothing is done after it; `cancel`: the older
+    way, with records in between that are done twice or lost. Neither: the job goes on, and what it
+    does from now on is not in the image.
+    """
 
     kind: ClassVar[str] = "TakeSavepoint"
     name: str
@@ -117,21 +140,32 @@ class TakeSavepoint(TakesImage):
         )
 
     def run(self, world: World) -> Evidence:
-        began, cluster, request, failed = world.clock.now(), _cluster(world, self.cluster), self._request(world), None
+        began, cluster, request, failed = (
+            world.clock.now(),
+            _cluster(world, self.cluster),
+            self._request(world),
+            None,
+        )
         try:
             image = cluster.savepoint(request)
             failed = cluster.failed_behind(request)
         except Gone as gone:
             image = self._left_behind(world, gone)
-        told = {"image": image, "job_id": self.job_id, "at": began, "seconds": world.clock.now() - began}
+        told = {
+            "image": image,
+            "job_id": self.job_id,
+            "at": began,
+            "seconds": world.clock.now() - began,
+        }
         if failed is not None:
             told["failed"] = _FAILED.format(failed)
             world.meter.say(f"{self.job}: {told['failed']}")
         return told
 
     def _left_behind(self, world: World, gone: Gone) -> str:
-        """Where the savepoint is that ended the job, by what it says of itself: Flink names its folder after the job,
-        and writes its metadata last."""
+        """Where the savepoint is that ended the job, by what it says of itself: Flink names its
+        folder after the job, and writes its metadata last.
+        """
         storage = world.storage(self.directory)
         name = re.compile(rf"savepoint-{re.escape(self.job_id[:6])}-[0-9a-f]{{12}}/{METADATA}")
         found = {file.path: file.modified for file in storage.list() if name.fullmatch(file.path)}
@@ -144,7 +178,9 @@ class TakeSavepoint(TakesImage):
 
     def _request(self, world: World) -> SavepointRequest:
         return SavepointRequest(
-            tag=tag_of(world, self.job_id),  # jobs that divide it take one savepoint, and start it again once
+            tag=tag_of(
+                world, self.job_id
+            ),  # jobs that divide it take one savepoint, and start it again once
             job_id=self.job_id,
             directory=self.directory,
             stop=self.stop,
@@ -157,8 +193,9 @@ class TakeSavepoint(TakesImage):
 
 @dataclass(frozen=True, slots=True)
 class TakeCheckpoint(TakesImage):
-    """One more checkpoint is completed, and the job is cancelled: what it does in between is done again by whoever goes
-    on. Nothing of its state is written anew, as it is for a savepoint."""
+    """One more checkpoint is completed, and the job is cancelled: what it does in between is done
+    again by whoever goes on. Nothing of its state is written anew, as it is for a savepoint.
+    """
 
     kind: ClassVar[str] = "TakeCheckpoint"
     name: str
@@ -178,7 +215,10 @@ class TakeCheckpoint(TakesImage):
 
     def run(self, world: World) -> Evidence:
         began = world.clock.now()
-        request, image = CheckpointRequest(tag_of(world, self.job_id), self.job_id, self.seconds_max), None
+        request, image = (
+            CheckpointRequest(tag_of(world, self.job_id), self.job_id, self.seconds_max),
+            None,
+        )
         try:
             image = _cluster(world, self.cluster).checkpoint(request)
             image = self._last(world, image)
@@ -186,11 +226,18 @@ class TakeCheckpoint(TakesImage):
             image = _left_whole(world, image or gone.image)
             if image is None:
                 raise
-        return {"image": image, "job_id": self.job_id, "at": began, "seconds": world.clock.now() - began}
+        return {
+            "image": image,
+            "job_id": self.job_id,
+            "at": began,
+            "seconds": world.clock.now() - began,
+        }
 
     def _last(self, world: World, image: str) -> str:
-        """What a cluster lists of a job that has ended may be as old as some seconds: where this one is not there, or a
-        later one lies beside, it is asked again. One that it never lists was not completed, whatever was written."""
+        """What a cluster lists of a job that has ended may be as old as some seconds: where this
+        one is not there, or a later one lies beside, it is asked again. One that it never lists was
+        not completed, whatever was written.
+        """
         later, until = later_ones(world, image), world.clock.now() + LISTED_SECONDS_MAX
         while (later or not _is_there(world, image)) and world.clock.now() < until:
             world.check_interrupted()
@@ -211,7 +258,9 @@ def number_of(image: str) -> int:
 
 
 def later_ones(world: World, image: str) -> list[str]:
-    """Checkpoints with metadata that lie beside this one and have one of the next numbers: some may have failed."""
+    """Checkpoints with metadata that lie beside this one and have one of the next numbers: some
+    may have failed.
+    """
     found = _CHECKPOINT.search(image)
     if found is None:
         return []
@@ -222,9 +271,10 @@ def later_ones(world: World, image: str) -> list[str]:
 
 
 def _left_whole(world: World, image: str | None) -> str | None:
-    """Of a checkpoint and the later ones beside it, the last that is whole: whoever wrote them is gone, and so writes
-    nothing more. Where it was not completed, no sink of its job knows of it, and whoever starts from it tells them, as
-    after a failure."""
+    """Of a checkpoint and the later ones beside it, the last that is whole: whoever wrote them is
+    gone, and so writes nothing more. Where it was not completed, no sink of its job knows of it,
+    and whoever starts from it tells them, as after a failure.
+    """
     for one in [*reversed(later_ones(world, image)), image] if image is not None else ():
         with suppress(FormatError, MissingFile):
             decode_metadata(world.storage(one).read(METADATA))

@@ -13,7 +13,8 @@ from stateshift.storage.protocol import Content, Input
 from stateshift.survey import FileInfo
 from stateshift.world import World
 
-# What becomes of so little is held until all of it is written at once, where each file is waited for.
+# What becomes of so little is held until all of it is written at once, where each file is waited
+# for.
 TOGETHER_BYTES_MAX = 1024 * 1024
 
 
@@ -27,8 +28,9 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True)
 class TransformShard:
-    """Feed files through a named pure transform. `whole` as in CopyFiles; `beside` are further inputs, behind the
-    others."""
+    """Feed files through a named pure transform. `whole` as in CopyFiles; `beside` are further
+    inputs, behind the others.
+    """
 
     kind: ClassVar[str] = "TransformShard"
     name: str
@@ -51,12 +53,16 @@ class TransformShard:
         return sum(item.size for item in (*self.inputs, *others))
 
     def describe(self) -> str:
-        return f"{self.transform}: {paths_told(tuple(i.path for i in self.inputs))} to {self.target}"
+        return (
+            f"{self.transform}: {paths_told(tuple(i.path for i in self.inputs))} to {self.target}"
+        )
 
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
         inputs: list[Input] = [reading(source, item) for item in self.inputs]
-        inputs += [reading(world.storage(p.location), item) for p in self.beside for item in p.files]
+        inputs += [
+            reading(world.storage(p.location), item) for p in self.beside for item in p.files
+        ]
         contents = world.transforms[self.transform](self.options, inputs)
         assert len(contents) == len(self.outputs), f"{self.transform} made {len(contents)} outputs"
         made = tuple(zip(self.outputs, contents, strict=True))

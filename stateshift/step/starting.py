@@ -1,6 +1,7 @@
-"""Steps that start the job where its image is now, and wait for it: SubmitJob, AwaitProgress. They look before they
-act: a second attempt recognises the first by its tag. A job that failed may be started again, under a tag that follows
-from the first."""
+"""Steps that start the job where its image is now, and wait for it: SubmitJob, AwaitProgress. They
+look before they act: a second attempt recognises the first by its tag. A job that failed may be
+started again, under a tag that follows from the first.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +33,17 @@ from stateshift.world import World
 LOG_LINES = 200
 TOLD_LINES = 20
 
-# More often nobody starts a job again: a cluster that has an answer to every tag knows none of them.
+# More often nobody starts a job again: a cluster that has an answer to every tag knows none of
+# them.
 STARTS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitJob(NoFiles):
-    """Find the tag, else submit with it; what was `prepared` under it is told that its image is there. Not while the
-    old job may still commit: whether its fences hold is asked once more, since not every store lets an engine create
-    exclusively."""
+    """Find the tag, else submit with it; what was `prepared` under it is told that its image is
+    there. Not while the old job may still commit: whether its fences hold is asked once more, since
+    not every store lets an engine create exclusively.
+    """
 
     kind: ClassVar[str] = "SubmitJob"
     name: str
@@ -63,8 +66,12 @@ class SubmitJob(NoFiles):
 
     def run(self, world: World) -> Evidence:
         tag, status = _latest(world.cluster(self.cluster), first_tag(world, self.job, self.attempt))
-        early = tag == first_tag(world, self.job, self.attempt)  # or it was started when its image was there
-        if self.prepared and (status.state is JobState.FAILED or (early and status.state is JobState.FINISHED)):
+        early = tag == first_tag(
+            world, self.job, self.attempt
+        )  # or it was started when its image was there
+        if self.prepared and (
+            status.state is JobState.FAILED or (early and status.state is JobState.FINISHED)
+        ):
             return self._submitted(_following(tag), world, None)
         there = status.state not in (JobState.ABSENT, JobState.UNKNOWN)
         if self.prepared and there:
@@ -76,22 +83,33 @@ class SubmitJob(NoFiles):
         broken = [one for fence in self.fences for one in fence.holds(world, {})]
         if broken:
             raise StalePlan(
-                f"{broken[0].place} is no longer our fence: the old job has gone on after it was fenced",
-                hint="stop the old job for good, take this back (`stateshift rollback WORKDIR`), and plan again; the "
+                (
+                    f"{broken[0].place} is no longer our fence: the old job has gone on after "
+                    "it was fenced"
+                ),
+                hint="stop the old job for good, take this back (`stateshift rollback "
+                "WORKDIR`), and plan again; the "
                 "new job was not started",
             )
 
     def again(self, world: World, was_stopped: bool = False, hopeless: bool = False) -> Evidence:
-        """Start the job once more if it failed, or was stopped by us, as the person knows who was told so; and if it is
-        alive and `hopeless`, once it was stopped. Any other is left alone."""
+        """Start the job once more if it failed, or was stopped by us, as the person knows who was
+        told so; and if it is alive and `hopeless`, once it was stopped. Any other is left alone.
+        """
         cluster = world.cluster(self.cluster)
         tag, status = _latest(cluster, first_tag(world, self.job, self.attempt))
         if hopeless and status.state.alive:
-            stopped(cluster, self.cluster, StopRequest(self.job, self.location, tag, options=self.options))
+            stopped(
+                cluster,
+                self.cluster,
+                StopRequest(self.job, self.location, tag, options=self.options),
+            )
             return self._submitted(_following(tag), world, None)
         if status.state is JobState.FAILED or (was_stopped and status.state is JobState.FINISHED):
             return self._submitted(_following(tag), world, None)
-        return self._submitted(tag, world, None if status.state is JobState.ABSENT else status.id or tag)
+        return self._submitted(
+            tag, world, None if status.state is JobState.ABSENT else status.id or tag
+        )
 
     def _submitted(self, tag: str, world: World, job: str | None) -> Evidence:
         if job is None:
@@ -108,7 +126,11 @@ class SubmitJob(NoFiles):
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         status = self.status(world)
         bad = status.state in (JobState.ABSENT, JobState.FAILED)
-        return [Discrepancy(f"job {self.job}", "submitted and not failed", _told(status))] if bad else []
+        return (
+            [Discrepancy(f"job {self.job}", "submitted and not failed", _told(status))]
+            if bad
+            else []
+        )
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         cluster = world.cluster(self.cluster)
@@ -117,15 +139,18 @@ class SubmitJob(NoFiles):
             forget_marks(world.storage(self.location))
         if evidence is None and status.state is JobState.ABSENT:
             return []
-        stopped(cluster, self.cluster, StopRequest(self.job, self.location, tag, options=self.options))
+        stopped(
+            cluster, self.cluster, StopRequest(self.job, self.location, tag, options=self.options)
+        )
         return []
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitProgress(NoFiles):
-    """Wait until the job that was restored from this image gets further. A job of Spark writes each of `commits` with
-    its first batch; of a job of Flink its cluster tells. `idle` is what a job writes (through `stateshift.job`) when it
-    is restored and has nothing to read."""
+    """Wait until the job that was restored from this image gets further. A job of Spark writes each
+    of `commits` with its first batch; of a job of Flink its cluster tells. `idle` is what a job
+    writes (through `stateshift.job`) when it is restored and has nothing to read.
+    """
 
     kind: ClassVar[str] = "AwaitProgress"
     name: str
@@ -140,7 +165,9 @@ class AwaitProgress(NoFiles):
 
     def describe(self) -> str:
         terms = self._terms
-        return f"wait until {self.job} has {terms.done} {', '.join(self.commits) or f'a {terms.one}'}"
+        return (
+            f"wait until {self.job} has {terms.done} {', '.join(self.commits) or f'a {terms.one}'}"
+        )
 
     @property
     def _terms(self) -> Terms:
@@ -152,7 +179,11 @@ class AwaitProgress(NoFiles):
         first, began = first_tag(world, self.job, self.attempt), world.clock.now()
         correction = world.corrections.get(self.job)
         seconds_max = self.seconds_max if correction is None else correction.seconds_max
-        watch = QueryWatch(world.storage(self.location), self.commits, seconds_max) if self.commits else None
+        watch = (
+            QueryWatch(world.storage(self.location), self.commits, seconds_max)
+            if self.commits
+            else None
+        )
         while True:
             world.check_interrupted()
             # Before the files: a job that ends in between has written them by then.
@@ -164,36 +195,56 @@ class AwaitProgress(NoFiles):
             if (settled and not failed) or (committed and status.state is JobState.FINISHED):
                 return self._evidence(committed, seconds, world)
             if status.state in (JobState.FINISHED, JobState.FAILED, JobState.ABSENT):
-                when = "when it was started again" if settled else f"before it {self._terms.done} a {self._terms.one}"
+                when = (
+                    "when it was started again"
+                    if settled
+                    else f"before it {self._terms.done} a {self._terms.one}"
+                )
                 fact = f"{self.job} {_died(status)} {when}"
                 raise self._failed(fact, "mend this, and {} starts it again", tag, world)
             ended = watch.ended(cluster, tag, world.clock.now()) if watch is not None else None
             if ended is not None:
-                fact = f"{self.job} is {status.state}, but a query of it has ended before it committed a batch"
-                raise self._failed(fact, "mend this, and {} starts the job again", tag, world, ended)
+                fact = (
+                    f"{self.job} is {status.state}, but a query of it has ended before it "
+                    "committed a batch"
+                )
+                raise self._failed(
+                    fact, "mend this, and {} starts the job again", tag, world, ended
+                )
             if seconds > seconds_max:
-                fact = f"{self.job} is {status.state} and has {self._terms.none_in} in {seconds_max:.0f} s"
+                fact = (
+                    f"{self.job} is {status.state} and has {self._terms.none_in} in "
+                    f"{seconds_max:.0f} s"
+                )
                 raise self._failed(fact, "{} waits again", tag, world)
             world.clock.sleep(min(2.0, 0.1 + seconds / 20, seconds_max / 10))
 
     def _progress(self, cluster: Cluster, tag: str, world: World) -> tuple[list[str], bool]:
-        """What has been committed, and whether that is enough. Where no file tells, the cluster does."""
+        """What has been committed, and whether that is enough. Where no file tells, the cluster
+        does.
+        """
         if not self.commits:
             return self._by_cluster(cluster, tag)
         storage = world.storage(self.location)
         committed = [path for path in self.commits if storage.stat(path) is not None]
         both = zip(self.commits, self.idle, strict=True)
-        return committed, all(path in committed or _is_idle(storage, idle, tag) for path, idle in both)
+        return committed, all(
+            path in committed or _is_idle(storage, idle, tag) for path, idle in both
+        )
 
     def ended_in_vain(self, world: World) -> bool:
-        """Whether the job has ended well, and has written none of the files that would show a batch."""
+        """Whether the job has ended well, and has written none of the files that would show a
+        batch.
+        """
         _, status = _latest(world.cluster(self.cluster), first_tag(world, self.job, self.attempt))
         storage = world.storage(self.location)
         shown = any(storage.stat(path) is not None for path in self.commits)
         return bool(self.commits) and status.state is JobState.FINISHED and not shown
 
     def is_hopeless(self, world: World) -> bool:
-        """Whether the job is alive and gets no further: a query of it has ended for good, or it restarts for ever."""
+        """Whether the job is alive and gets no further: a query of it has ended for good, or it
+        restarts for ever.
+        """
         cluster = world.cluster(self.cluster)
         tag, status = _latest(cluster, first_tag(world, self.job, self.attempt))
         if not status.state.alive:
@@ -203,7 +254,9 @@ class AwaitProgress(NoFiles):
         return self._has_ended_query(cluster, world)
 
     def _has_ended_query(self, cluster: Cluster, world: World) -> bool:
-        """Whether a query has ended that nothing starts again: a job that gets further meanwhile has none."""
+        """Whether a query has ended that nothing starts again: a job that gets further meanwhile
+        has none.
+        """
         watch = QueryWatch(world.storage(self.location), self.commits, self.seconds_max)
         while True:
             world.check_interrupted()
@@ -223,7 +276,9 @@ class AwaitProgress(NoFiles):
         return self._is_later(cast(SavepointCluster, cluster).progress(tag))
 
     def _by_cluster(self, cluster: Cluster, tag: str) -> tuple[list[str], bool]:
-        """A checkpoint that the job has completed itself, since it was restored from this image and no other."""
+        """A checkpoint that the job has completed itself, since it was restored from this image
+        and no other.
+        """
         told = cast(SavepointCluster, cluster).progress(tag)
         if told.restored is not None and self.location and not _is_at(told.restored, self.location):
             raise ClusterError(
@@ -237,8 +292,10 @@ class AwaitProgress(NoFiles):
                 f"{self.job} fails again and again with the same: {told.hopeless}",
                 cluster=self.cluster,
                 job=self.job,
-                hint="`stateshift rollback WORKDIR` takes the run back, and starts the old job again if the spec says "
-                "how: it would fail in the same way as often as it is resumed. With another \"submit\" (a jar that is "
+                hint="`stateshift rollback WORKDIR` takes the run back, and starts the old job "
+                "again if the spec says "
+                "how: it would fail in the same way as often as it is resumed. With "
+                'another "submit" (a jar that is '
                 "mended, say) it is started again: `stateshift resume WORKDIR --spec FILE`",
             )
         restored = told.restored is not None or not self.location
@@ -280,8 +337,9 @@ class AwaitProgress(NoFiles):
 
 
 def stopped(cluster: Cluster, name: str, request: StopRequest) -> None:
-    """Return when a job that we started runs no more: its image must not be pulled from under it, nor the old job be
-    started beside it."""
+    """Return when a job that we started runs no more: its image must not be pulled from under it,
+    nor the old job be started beside it.
+    """
     after = cluster.stop(request)
     if after.state.alive:
         raise ClusterError(
@@ -293,13 +351,21 @@ def stopped(cluster: Cluster, name: str, request: StopRequest) -> None:
 
 
 def without_frames(log: str) -> str:
-    """A log's last lines, without the JVM's stack frames: they would be all of them, and what failed stands above."""
-    lines = [line for line in log.strip().splitlines() if not re.match(r"\s+(at [\w.$/<>]+\(|\.\.\. \d+ more)", line)]
+    """A log's last lines, without the JVM's stack frames: they would be all of them, and what
+    failed stands above.
+    """
+    lines = [
+        line
+        for line in log.strip().splitlines()
+        if not re.match(r"\s+(at [\w.$/<>]+\(|\.\.\. \d+ more)", line)
+    ]
     return "\n".join(lines[-TOLD_LINES:]).strip()
 
 
 def first_tag(world: World, job: str, attempt: int) -> str:
-    """The tag that an attempt to move the job begins with: what an earlier one started was stopped, and is over."""
+    """The tag that an attempt to move the job begins with: what an earlier one started was
+    stopped, and is over.
+    """
     tag = tag_of(world, job)
     return tag if attempt == 1 else f"{tag}.{attempt}"
 
@@ -311,7 +377,9 @@ def _following(tag: str) -> str:
 
 
 def _latest(cluster: Cluster, tag: str) -> tuple[str, JobStatus]:
-    """The last tag under which something was started, and what became of it; the first one where nothing was."""
+    """The last tag under which something was started, and what became of it; the first one where
+    nothing was.
+    """
     status = cluster.find(tag)
     for _ in range(STARTS_MAX):
         if status.state not in (JobState.FAILED, JobState.FINISHED):
@@ -325,8 +393,12 @@ def _latest(cluster: Cluster, tag: str) -> tuple[str, JobStatus]:
 
 
 def _is_at(image: str, location: str) -> bool:
-    """Whether an image, as an engine tells of it, is the one at the location. Each spells schemes in its own way."""
-    return image.partition(":")[2].strip("/").removesuffix("/_metadata") == location.partition(":")[2].strip("/")
+    """Whether an image, as an engine tells of it, is the one at the location. Each spells
+    schemes in its own way.
+    """
+    return image.partition(":")[2].strip("/").removesuffix("/_metadata") == location.partition(":")[
+        2
+    ].strip("/")
 
 
 def _is_idle(storage: Storage, path: str, tag: str) -> bool:

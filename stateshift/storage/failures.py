@@ -1,7 +1,8 @@
 """What went wrong, in our words: an operating system's error becomes a StorageError with a way out.
 
-Decided by errno alone, so that every storage that sits on a file system says the same thing. What is known to
-pass is a TransientStorageError, everything else is not: a retry must never hide a full disk.
+Decided by errno alone, so that every storage that sits on a file system says the same thing. What
+is known to pass is a TransientStorageError, everything else is not: a retry must never hide a full
+disk.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _KNOWN: Final[dict[int, tuple[str, str]]] = {
         f"df -h {{place}}; df -i {{place}}; make room, {_RESUME}",
     ),
     errno.EDQUOT: ("the disk quota is used up on", f"quota -s; make room in {{place}}, {_RESUME}"),
-    errno.EFBIG: ("the file would be larger than is allowed on", f"ulimit -f; raise the limit, {_RESUME}"),
+    errno.EFBIG: (
+        "the file would be larger than is allowed on",
+        f"ulimit -f; raise the limit, {_RESUME}",
+    ),
     errno.EACCES: ("no permission on", "namei -l {place}"),
     errno.EPERM: ("not permitted on", "namei -l {place}; lsattr -d {place}"),
     errno.EROFS: ("mounted read-only:", "findmnt -T {place}"),
@@ -31,11 +35,17 @@ _KNOWN: Final[dict[int, tuple[str, str]]] = {
     errno.ELOOP: ("symbolic links run in a circle at", "namei -l {place}"),
     errno.EMFILE: ("too many open files, at", f"ulimit -n; raise the limit, {_RESUME}"),
     errno.ENFILE: ("too many files are open, at", f"sysctl fs.file-nr; raise the limit, {_RESUME}"),
-    errno.EXDEV: ("not on one file system, so not to be renamed:", "copy instead: give a target location"),
+    errno.EXDEV: (
+        "not on one file system, so not to be renamed:",
+        "copy instead: give a target location",
+    ),
     errno.ENOTDIR: ("a file stands where a directory is needed, at", "ls -ld {place}"),
     errno.EISDIR: ("a directory stands where a file is needed, at", "ls -ld {place}"),
     errno.ENOTEMPTY: ("a directory stands where a file is needed, at", "ls -ld {place}"),
-    errno.EIO: ("the disk reports an error at", "dmesg | tail; this is the hardware's or the driver's"),
+    errno.EIO: (
+        "the disk reports an error at",
+        "dmesg | tail; this is the hardware's or the driver's",
+    ),
 }
 
 PASSING: Final = frozenset(
@@ -72,7 +82,9 @@ def from_os(error: OSError, location: str, path: str = "") -> StorageError:
     if number not in _KNOWN:
         return StorageError(f"{place}: {_text(error)}", location=place)
     fact, hint = _KNOWN[number]
-    return StorageError(f"{fact} {place}", location=place, hint=hint.format(place=_pasted(location, path)))
+    return StorageError(
+        f"{fact} {place}", location=place, hint=hint.format(place=_pasted(location, path))
+    )
 
 
 def missing(location: str, path: str) -> MissingFile:
@@ -88,7 +100,9 @@ def taken(location: str, path: str) -> AlreadyThere:
 
 
 def not_a_file(location: str, path: str, kind: str) -> StorageError:
-    """Return the error for what stands where a file is read, and is none: it could block, or never end."""
+    """Return the error for what stands where a file is read, and is none: it could block, or
+    never end.
+    """
     place = redact(location.rstrip("/") + "/" + path if path else location)
     return StorageError(
         f"{place} is {kind}, not a file",
@@ -103,7 +117,10 @@ def linked_directory(location: str, path: str, directory: str) -> StorageError:
     return StorageError(
         f"{directory} is a symbolic link: {place} would be written somewhere else",
         location=place,
-        hint=f"ls -ld {pasted(directory)}; put a directory in its place, or name the target where it leads",
+        hint=(
+            f"ls -ld {pasted(directory)}; put a directory in its place, or name the target "
+            "where it leads"
+        ),
     )
 
 
@@ -117,7 +134,9 @@ def too_large(location: str, path: str, size: int, size_max: int) -> StorageErro
 
 
 def cut_short(location: str, path: str, size: int, expected: int) -> TransientStorageError:
-    """Also what a file looks like that is replaced while it is read: either way it is whole the next time."""
+    """Also what a file looks like that is replaced while it is read: either way it is whole the
+    next time.
+    """
     place = redact(location.rstrip("/") + "/" + path)
     return TransientStorageError(f"{place}: {size} bytes came of {expected}", location=place)
 
@@ -127,7 +146,10 @@ def too_much(location: str, path: str, size: int, asked: int) -> StorageError:
     return StorageError(
         f"{place}: {size} bytes came where {asked} were asked for",
         location=place,
-        hint="something on the way ignores the header Range: go round it, or have it pass the header on",
+        hint=(
+            "something on the way ignores the header Range: go round it, or have it pass the "
+            "header on"
+        ),
     )
 
 

@@ -1,4 +1,5 @@
-"""Creating a file that nobody else creates, by the means a file system has for it (`Way.exclusive`).
+"""Creating a file that nobody else creates, by the means a file system has for it
+(`Way.exclusive`).
 
 Whoever was second is told by an error that `fsspec_failures.is_taken` knows.
 """
@@ -19,7 +20,9 @@ MARK: Final = "stateshift-created"  # in the metadata of an object
 among_threads = threading.Lock()
 
 
-def create(file_system: Any, way: Way, full: str, content: bytes, is_file: Callable[[str], bool]) -> None:
+def create(
+    file_system: Any, way: Way, full: str, content: bytes, is_file: Callable[[str], bool]
+) -> None:
     match way.exclusive:
         case "mode":
             file_system.pipe_file(full, content, mode="create")
@@ -38,8 +41,9 @@ def create(file_system: Any, way: Way, full: str, content: bytes, is_file: Calla
 
 
 def _create_marked(file_system: Any, full: str, content: bytes) -> None:
-    """aiohttp sends a request again by itself where a connection that it had kept is cut: it then finds what it has
-    just created. So each creation puts its own mark on the object."""
+    """aiohttp sends a request again by itself where a connection that it had kept is cut: it then
+    finds what it has just created. So each creation puts its own mark on the object.
+    """
     mark = uuid.uuid4().hex
     try:
         file_system.pipe_file(full, content, mode="create", Metadata={MARK: mark})

@@ -1,9 +1,9 @@
 """What the packages behind fsspec raise, in our words.
 
 They raise what they like: OSErrors, errors of botocore, aiohttp, requests, azure, google, and plain
-RuntimeErrors. None of those packages is imported here: an error is recognised by the names of its classes, by
-the HTTP status and the service's error code that it, or what caused it, carries. What is known to pass is
-transient; the rest is not.
+RuntimeErrors. None of those packages is imported here: an error is recognised by the names of its
+classes, by the HTTP status and the service's error code that it, or what caused it, carries. What
+is known to pass is transient; the rest is not.
 """
 
 from __future__ import annotations
@@ -97,14 +97,17 @@ MISTAKES: Final = (AssertionError, AttributeError, NameError, TypeError)
 
 
 def from_fsspec(error: Exception, location: str, path: str = "", host: str = "") -> StorageError:
-    """The StorageError that an exception of a file system stands for; `host` is whom it asked, where that is known."""
+    """The StorageError that an exception of a file system stands for; `host` is whom it asked,
+    where that is known.
+    """
     place = redact(location.rstrip("/") + "/" + path if path else location)
     asked = f"{place} (at {host})" if host else place
     if is_bucket_missing(error):
         return StorageError(
             f"{asked}: the bucket is not there",
             location=place,
-            hint="make the bucket, or check its name and which service is asked (AWS_ENDPOINT_URL_S3, endpoint_url in "
+            hint="make the bucket, or check its name and which service is asked "
+            "(AWS_ENDPOINT_URL_S3, endpoint_url in "
             "~/.config/fsspec)",
         )
     if isinstance(error, FileNotFoundError) and not any(_is_passing(one) for one in _chain(error)):
@@ -119,7 +122,10 @@ def from_fsspec(error: Exception, location: str, path: str = "", host: str = "")
         return StorageError(
             told,
             location=place,
-            hint="check the credentials fsspec finds (its configuration, the environment) and their rights",
+            hint=(
+                "check the credentials fsspec finds (its configuration, the environment) and "
+                "their rights"
+            ),
         )
     if isinstance(error, OSError) and error.errno:
         known = failures.from_os(error, location, path)
@@ -130,7 +136,8 @@ def from_fsspec(error: Exception, location: str, path: str = "", host: str = "")
 def is_taken(error: BaseException) -> bool:
     """Whether an exclusive create was refused because somebody was first."""
     return isinstance(error, FileExistsError) or any(
-        _status(one) == 412 or _code(one) in ("PreconditionFailed", "BlobAlreadyExists") for one in _chain(error)
+        _status(one) == 412 or _code(one) in ("PreconditionFailed", "BlobAlreadyExists")
+        for one in _chain(error)
     )
 
 
@@ -154,7 +161,10 @@ def _is_passing(error: BaseException) -> bool:
         return True
     if _status(error) in STATUS_PASSING or _code(error) in _CODES_PASSING:
         return True
-    return any(kind.__name__ in _CLASSES_PASSING for kind in type(error).__mro__) and _status(error) is None
+    return (
+        any(kind.__name__ in _CLASSES_PASSING for kind in type(error).__mro__)
+        and _status(error) is None
+    )
 
 
 def _is_refused(error: BaseException) -> bool:
@@ -162,14 +172,18 @@ def _is_refused(error: BaseException) -> bool:
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status: aiohttp `status`, azure `status_code`, gcsfs `code`, botocore and requests in
-    `response`."""
+    """The HTTP status: aiohttp `status`, azure `status_code`, gcsfs `code`, botocore and requests
+    in `response`.
+    """
     response: Any = getattr(error, "response", None)
     if isinstance(response, dict):
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     else:
         status = getattr(response, "status_code", None)
-    for value in (status, *(getattr(error, name, None) for name in ("status", "status_code", "code"))):
+    for value in (
+        status,
+        *(getattr(error, name, None) for name in ("status", "status_code", "code")),
+    ):
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         if isinstance(value, str) and value.isdecimal():
@@ -186,7 +200,9 @@ def _code(error: BaseException) -> str | None:
 
 
 def _text(error: BaseException) -> str:
-    """One line, without credentials, and without the number of an OSError: the service's words say more."""
+    """One line, without credentials, and without the number of an OSError: the service's words
+    say more.
+    """
     words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     kind = "" if type(error) is OSError and words else type(error).__name__
     line = next(iter(words.strip().splitlines()), "")

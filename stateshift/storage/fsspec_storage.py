@@ -1,15 +1,16 @@
 """Every storage that fsspec opens.
 
-A file is written whole: where an upload becomes visible only when it completes, straight to its name, and
-abandoned, not closed, when the content fails (closing would complete the half of it). Elsewhere under a
-temporary name, which then takes its place; where nothing renames, by a copy on the server's side. Small files
-are sent in one request, S3's by `s3_directly`.
+A file is written whole: where an upload becomes visible only when it completes, straight to its
+name, and abandoned, not closed, when the content fails (closing would complete the half of it).
+Elsewhere under a temporary name, which then takes its place; where nothing renames, by a copy on
+the server's side. Small files are sent in one request, S3's by `s3_directly`.
 
-Whom to ask, and as whom, is the packages' own configuration: for S3 that of Amazon's tools (AWS_ENDPOINT_URL_S3,
-AWS_ACCESS_KEY_ID, ..., ~/.aws); `fsspec_options` has what is added to it, and how two services are told apart.
+Whom to ask, and as whom, is the packages' own configuration: for S3 that of Amazon's tools
+(AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID, ..., ~/.aws); `fsspec_options` has what is added to it, and
+how two services are told apart.
 
-Reading is by ranges of CHUNK bytes and not through fsspec's file objects: a range can be asked for again, and
-shares nothing between threads. Nothing is taken from fsspec's listing caches.
+Reading is by ranges of CHUNK bytes and not through fsspec's file objects: a range can be asked for
+again, and shares nothing between threads. Nothing is taken from fsspec's listing caches.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ class FsspecStorage:
             kind = fsspec.get_filesystem_class(parsed.scheme)
         except (ImportError, ValueError) as error:
             raise _unknown(parsed.scheme, location, error) from error
-        # Only the authority is for fsspec to read: it would take `?` and `#` in a path for a query and a
-        # fragment.
+        # Only the authority is for fsspec to read: it would take `?` and `#` in a path for a query
+        # and a fragment.
         top = f"{parsed.scheme}://{parsed.authority}/"
         try:
             given = {**kind._get_kwargs_from_urls(top), **options}
@@ -88,7 +89,13 @@ class FsspecStorage:
     def traits(self) -> Traits:
         exclusive = self._way.exclusive is not None
         way = self._way
-        return Traits(way.renames, keeps_times=False, exclusive=exclusive, durable=way.durable, at_once=way.at_once)
+        return Traits(
+            way.renames,
+            keeps_times=False,
+            exclusive=exclusive,
+            durable=way.durable,
+            at_once=way.at_once,
+        )
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         top = self._full(under)
@@ -130,7 +137,8 @@ class FsspecStorage:
             except StorageError:
                 if not known:
                     raise
-                # It has become shorter since, as S3 says by an error; or a service takes no such range.
+                # It has become shorter since, as S3 says by an error; or a service takes no such
+                # range.
                 known, size = False, self._there(path).size
                 continue
             if not chunk:
@@ -161,13 +169,16 @@ class FsspecStorage:
             create(self._fs, self._way, full, content, self._is_file)
 
     def move(self, path: str, target_path: str) -> None:
-        """Where nothing renames this is a copy and a delete; both there with the same content is the one half
-        done."""
+        """Where nothing renames this is a copy and a delete; both there with the same content is
+        the one half done.
+        """
         full, target = self._full(path), self._full(target_path)
         self._there(path)
         with self._telling(target_path), among_threads:
             taken = self._is_file(target)
-            if taken and (path == target_path or self._way.renames or not self._equal(path, target_path)):
+            if taken and (
+                path == target_path or self._way.renames or not self._equal(path, target_path)
+            ):
                 raise FileExistsError(target)
             if not taken:
                 if self._way.directories != "none":
@@ -196,7 +207,9 @@ class FsspecStorage:
                 self._remove_if_empty(directory)
 
     def sync(self) -> None:
-        """Nothing to do: what these storages acknowledged is as durable as they make it (see `traits`)."""
+        """Nothing to do: what these storages acknowledged is as durable as they make it (see
+        `traits`).
+        """
 
     def room(self) -> Room:
         """Object stores have no end, and no question for one; nor has fsspec."""
@@ -211,7 +224,10 @@ class FsspecStorage:
         return iter(())
 
     def own(self, owned: Owned) -> None:
-        raise StorageError(f"{locations.redact(self._location)}: files have no owner there", location=self._location)
+        raise StorageError(
+            f"{locations.redact(self._location)}: files have no owner there",
+            location=self._location,
+        )
 
     def checksum(self, path: str) -> str | None:
         """An ETag is the MD5 of some objects and not of others; the bytes are compared instead."""
@@ -259,8 +275,9 @@ class FsspecStorage:
         return (info for info in infos if info.get("type") == "file")
 
     def _walk(self, top: str, directories: Any = None) -> Iterator[Any]:
-        """Every file below `top`. A directory that vanished is left out; one that cannot be listed is an
-        error."""
+        """Every file below `top`. A directory that vanished is left out; one that cannot be listed
+        is an error.
+        """
         waiting = [top]
         while waiting:
             directory = waiting.pop()
@@ -276,7 +293,9 @@ class FsspecStorage:
                     waiting.append(name)
                     if directories is not None:
                         directories.append(name)
-                elif info["type"] == "file" or (info := self._info(name)) is not None:  # or a link to one
+                elif (
+                    info["type"] == "file" or (info := self._info(name)) is not None
+                ):  # or a link to one
                     yield {**info, "name": name}
 
     def _upload(self, full: str, content: Content, path: str) -> int:
@@ -320,7 +339,9 @@ class FsspecStorage:
         try:
             self._fs.makedirs(directory, exist_ok=True)
         except FileExistsError as error:
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory) from error
+            raise NotADirectoryError(
+                errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory
+            ) from error
         with self._lock:
             if len(self._made) >= _DIRECTORIES_MAX:
                 self._made.clear()
@@ -347,14 +368,17 @@ class FsspecStorage:
 
 
 def _file(path: str, info: Any) -> FileInfo:
-    """Stamped with what an object store calls an object's version or content. S3's times are no use for that: a listing
-    tells milliseconds where a question for one object tells seconds."""
+    """Stamped with what an object store calls an object's version or content. S3's times are no use
+    for that: a listing tells milliseconds where a question for one object tells seconds.
+    """
     named = next((str(info[key]).strip('"') for key in _STAMPS if info.get(key)), "")
     return FileInfo(path, int(info["size"] or 0), _modified(info), named)
 
 
 def _modified(info: Any) -> float:
-    """Seconds since 1970, from whichever of its fields a file system fills; 0.0 where it says nothing."""
+    """Seconds since 1970, from whichever of its fields a file system fills; 0.0 where it says
+    nothing.
+    """
     for key in _TIMES:
         value = info.get(key)
         if isinstance(value, datetime):

@@ -1,9 +1,9 @@
-"""Sending content to a file of fsspec's: in one request if it is small, else in parts, and never the half of
-it.
+"""Sending content to a file of fsspec's: in one request if it is small, else in parts, and never
+the half of it.
 
-fsspec completes an upload when its file object is closed, and closes it when it is collected. So an upload
-whose content failed is discarded (S3 aborts the parts; Azure drops uncommitted blocks after a week), and its
-object marked as closed.
+fsspec completes an upload when its file object is closed, and closes it when it is collected. So an
+upload whose content failed is discarded (S3 aborts the parts; Azure drops uncommitted blocks after
+a week), and its object marked as closed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any
 from stateshift.storage.protocol import CHUNK, Content
 from stateshift.storage.s3_directly import Usual
 
-# While the first part is read nothing can be sent. S3 takes 10,000: of a file of 4 TB the last ones are of 2 GiB.
+# While the first part is read nothing can be sent. S3 takes 10,000: of a file of 4 TB the last ones
+# are of 2 GiB.
 _BLOCK = 8 * 1024 * 1024
 _PARTS_ALIKE = 2_000
 
@@ -47,7 +48,9 @@ def _in_parts(file_system: Any, full: str, chunks: Iterator[bytes], telling: Tel
                 file.write(chunk)
             size += len(chunk)
             block = getattr(file, "blocksize", None)
-            if block and size >= _PARTS_ALIKE * block:  # so that there are never too many, whatever the size
+            if (
+                block and size >= _PARTS_ALIKE * block
+            ):  # so that there are never too many, whatever the size
                 file.blocksize = 2 * block
         with telling():
             file.close()

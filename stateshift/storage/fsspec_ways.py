@@ -2,20 +2,26 @@
 
 fsspec gives every storage the same methods, not the same meaning. What differs, and matters here:
 
-    whole         a file appears only when its upload completes (object stores): no temporary name is needed
-    renames       `mv` renames; fsspec's own `mv` copies, deletes, and expands `*`, `?` and `[` in names
-    directories   must be made before a file is written, and removed by `rmdir`, which refuses one that is not empty;
-                  they are kept where it may not
-    exclusive     how `create` can be exclusive, None where it cannot; "marked" is "mode" with a mark of whose it is
-    durable       what was written survives a crash of the machine
-    past_end      a range may reach beyond a file's end, so that its size need not be asked for before it is read
-    at_once       how many files are worth reading or writing at the same time
-    unnameable    what no name may hold, because the package reads it as something else
+    whole        a file appears only when its upload completes (object stores): no temporary name is
+                 needed
+    renames      `mv` renames; fsspec's own `mv` copies, deletes, and expands `*`, `?` and `[` in
+                 names
+    directories  must be made before a file is written, and removed by `rmdir`, which refuses one
+                 that is not empty;
+                 they are kept where it may not
+    exclusive    how `create` can be exclusive, None where it cannot; "marked" is "mode" with a mark
+                 of whose it is
+    durable      what was written survives a crash of the machine
+    past_end     a range may reach beyond a file's end, so that its size need not be asked for
+                 before it is read
+    at_once      how many files are worth reading or writing at the same time
+    unnameable   what no name may hold, because the package reads it as something else
 
-An object store has no directories: `d` and `d/a` may both be files there, and are read and listed as that.
+An object store has no directories: `d` and `d/a` may both be files there, and are read and listed
+as that.
 
-Looked at: fsspec 2026.9, s3fs 2026.9, gcsfs 2026.10, adlfs 2026.8, and the first releases of 2024 for the
-names of arguments. A scheme that is not listed gets the most careful treatment.
+Looked at: fsspec 2026.9, s3fs 2026.9, gcsfs 2026.10, adlfs 2026.8, and the first releases of 2024
+for the names of arguments. A scheme that is not listed gets the most careful treatment.
 """
 
 from __future__ import annotations
@@ -53,8 +59,8 @@ _WAYS: Final[Mapping[str, Way]] = MappingProxyType(
         "abfss": _AZURE,
         "az": _AZURE,
         "file": Way(renames=True, directories="rmdir", exclusive="xb"),
-        # One process's, so that a lock among its threads is all that exclusive can mean. `open` in mode "wb"
-        # shows a file while it grows: hence a temporary one.
+        # One process's, so that a lock among its threads is all that exclusive can mean. `open` in
+        # mode "wb" shows a file while it grows: hence a temporary one.
         "memory": Way(directories="rmdir", exclusive="process"),
         "sftp": Way(renames=True, directories="rmdir"),
         "ssh": Way(renames=True, directories="rmdir"),

@@ -1,13 +1,15 @@
 """How many files at once a storage is used for: found by trying, as TCP finds what a network takes.
 
-    Width    the law: what rounds of work have brought goes in, a number comes out. No threads, no clock
-    Lane     one storage's width, shared by all threads of a run that use it; who has to wait sleeps
+    Width  the law: what rounds of work have brought goes in, a number comes out. No threads, no
+           clock
+    Lane   one storage's width, shared by all threads of a run that use it; who has to wait sleeps
 
-A width begins with a quarter of what the storage's traits allow at most and doubles while that brings more. From then
-on each round adds a little, and one in which each took clearly longer than it need takes a quarter away. How long each
-took (as many as are at work, by what they bring a second) is held against the shortest there was, and not the rate
-against the best: a smaller width brings less because it is smaller, and a service that stalls for a moment would be
-left with a width of one, forever. A service that says it is too much (429, 503) halves the width at once.
+A width begins with a quarter of what the storage's traits allow at most and doubles while that
+brings more. From then on each round adds a little, and one in which each took clearly longer than
+it need takes a quarter away. How long each took (as many as are at work, by what they bring a
+second) is held against the shortest there was, and not the rate against the best: a smaller width
+brings less because it is smaller, and a service that stalls for a moment would be left with a width
+of one, forever. A service that says it is too much (429, 503) halves the width at once.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from typing import Final
 
 MORE: Final = 1.1  # a doubling has to bring this much to be followed by another
 LONGER: Final = 2.0  # than need be: clearly, and not a machine's mood
-FORGETTING: Final = 1.25  # of how long one need take, with each time that it took longer: services change
+FORGETTING: Final = (
+    1.25  # of how long one need take, with each time that it took longer: services change
+)
 STEPS: Final = 16  # from nothing to the most, by additions
 
 ROUND_SECONDS: Final = 0.1
@@ -69,7 +73,9 @@ class Lane:
         self._now = now
         self._free = threading.Condition()
         self._inside = 0
-        self._too_many = 0  # of those that were inside when the service pushed back, so many have not left
+        self._too_many = (
+            0  # of those that were inside when the service pushed back, so many have not left
+        )
         self._round = _Round(now())
 
     @property
@@ -81,7 +87,9 @@ class Lane:
         return self._width.now
 
     def enter(self) -> None:
-        """Wait until one more may be at work. A lane that was empty has nothing to go by but what comes from now on."""
+        """Wait until one more may be at work. A lane that was empty has nothing to go by but
+        what comes from now on.
+        """
         with self._free:
             self._free.wait_for(lambda: self._inside < self._width.now)
             if self._inside == 0:

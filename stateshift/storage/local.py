@@ -1,20 +1,25 @@
 """The local disk, spoken to directly.
 
-Not through fsspec: its local file system can neither sync nor create exclusively and whole, and importing it
-takes longer than an inspection. The promises of `protocol`, and how they are kept here:
+Not through fsspec: its local file system can neither sync nor create exclusively and whole, and
+importing it takes longer than an inspection. The promises of `protocol`, and how they are kept
+here:
 
-* `write` collects the content under a temporary name in the same directory and renames it into place. Two
+* `write` collects the content under a temporary name in the same directory and renames it into
+  place. Two
   threads that write one path at once are kept apart; two processes are not (the lock on the target sees to
   that).
-* `create` fills and fsyncs a file that has no name (O_TMPFILE) and then links it: linkat(2) fails where the name
+* `create` fills and fsyncs a file that has no name (O_TMPFILE) and then links it: linkat(2) fails
+  where the name
   is taken, and what it makes visible is whole; killed before that, it leaves nothing, so that a fence or a lock
   never litters a place that is not ours. Where there is no O_TMPFILE it is a temporary file; on a file system
   without hard links (FAT, some FUSE mounts) it is O_EXCL: exclusive still, but a crash in the middle can leave
   a part of the file.
-* `move` links the new name and removes the old one, because rename(2) replaces. A crash between the two
+* `move` links the new name and removes the old one, because rename(2) replaces. A crash between the
+  two
   leaves both names for one file: the repeat recognises that by inode and finishes. Without hard links: look,
   then rename.
-* `sync` is syncfs(2) on every device written to since the last one; the first one also covers what an earlier,
+* `sync` is syncfs(2) on every device written to since the last one; the first one also covers what
+  an earlier,
   killed process wrote here. Measured on ext4 against fsync of each
   file: 1 file 0.4 ms against 0.7, 100 files 2 ms against 13 (eight threads), 5,000 files 0.2 s against 0.5,
   64 MiB the same. It also waits for what others wrote to that file system; in return it covers directories,
@@ -69,7 +74,9 @@ class LocalStorage:
 
     @property
     def traits(self) -> Traits:
-        return Traits(renames=True, keeps_times=True, exclusive=True, durable=calls.SYNCS_ONE, owners=True)
+        return Traits(
+            renames=True, keeps_times=True, exclusive=True, durable=calls.SYNCS_ONE, owners=True
+        )
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         return walk(self._full(under), locations.check_path(under), self._location)
@@ -97,8 +104,9 @@ class LocalStorage:
             return file.read()
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
-        """By calls that read no further than the file was long when it was opened, but for one byte: most files are
-        small, and one call shows that they have ended."""
+        """By calls that read no further than the file was long when it was opened, but for one
+        byte: most files are small, and one call shows that they have ended.
+        """
         telling = self._telling(path)
         with telling:
             descriptor = self._open_to_read(path)
@@ -233,7 +241,9 @@ class LocalStorage:
         return None
 
     def _leftovers(self, directory: str, names: builtins.list[str]) -> builtins.list[str]:
-        return [n for n in names if is_temporary(n) and os.path.join(directory, n) not in self._writing]
+        return [
+            n for n in names if is_temporary(n) and os.path.join(directory, n) not in self._writing
+        ]
 
     def _full(self, path: str) -> str:
         locations.check_path(path)
@@ -278,8 +288,9 @@ class LocalStorage:
             return os.open(temp, flags, 0o666)
 
     def _refuse_links_to(self, directory: str, path: str) -> None:
-        """Refuse to write below a linked directory: its files would be somebody else's. `create` does not ask, as a
-        fence lies where the source's engine looks for it."""
+        """Refuse to write below a linked directory: its files would be somebody else's. `create`
+        does not ask, as a fence lies where the source's engine looks for it.
+        """
         linked = calls.linked_directory(directory, self._root)
         if linked is not None:
             raise failures.linked_directory(self._location, path, linked)
@@ -297,8 +308,8 @@ class LocalStorage:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(new)
         if made:
-            # mkdir's FileExistsError is fine for a directory that a thread was quicker to make, not for a
-            # file.
+            # mkdir's FileExistsError is fine for a directory that a thread was quicker to make, not
+            # for a file.
             if not os.path.isdir(made[0]):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), made[0])
             self._remember(os.stat(made[0]).st_dev, made[0])
@@ -325,7 +336,9 @@ class LocalStorage:
 
 
 class _Telling:
-    """What the system says went wrong, in our words. A class: a generator would take longer than some of the calls."""
+    """What the system says went wrong, in our words. A class: a generator would take longer than
+    some of the calls.
+    """
 
     __slots__ = ("_location", "_path")
 

@@ -1,4 +1,5 @@
-"""The few things the local disk needs that Python's `os` has no single call for. Paths and bytes in, OSErrors out.
+"""The few things the local disk needs that Python's `os` has no single call for. Paths and bytes
+in, OSErrors out.
 
 Each says what a crash in its middle leaves.
 """
@@ -20,12 +21,15 @@ _syncfs = getattr(_libc, "syncfs", None)
 _sync_file_range = getattr(_libc, "sync_file_range", None)  # Linux
 _WRITE = 2
 
-# Whether one file system can be synced, and waited for. sync(2) stands in where not; on some systems it only begins.
+# Whether one file system can be synced, and waited for. sync(2) stands in where not; on some
+# systems it only begins.
 SYNCS_ONE: Final = _syncfs is not None
 
 
 def kind_of(mode: int) -> str | None:
-    """Return what an inode is that is neither a file nor a directory, None where it is one of these."""
+    """Return what an inode is that is neither a file nor a directory, None where it is one of
+    these.
+    """
     if modes.S_ISREG(mode) or modes.S_ISDIR(mode):
         return None
     if modes.S_ISFIFO(mode):
@@ -41,12 +45,15 @@ def dangling(link: str) -> str:
 
 
 class NotAFile(Exception):
-    """What was to be read is a pipe, a socket, a device or a link to nothing; the text says which."""
+    """What was to be read is a pipe, a socket, a device or a link to nothing; the text says
+    which.
+    """
 
 
 def open_to_read(full: str) -> int:
-    """Open a regular file. Anything else is refused before a byte is asked of it: a pipe would block for ever, and a
-    device may never end."""
+    """Open a regular file. Anything else is refused before a byte is asked of it: a pipe would
+    block for ever, and a device may never end.
+    """
     try:
         # A pipe without a writer is opened at once, too; regular files are read as ever.
         descriptor = os.open(full, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -69,7 +76,9 @@ def open_to_read(full: str) -> int:
 
 
 def linked_directory(directory: str, root: str) -> str | None:
-    """Return the first symbolic link on the way from `root` down to `directory`, None where there is none."""
+    """Return the first symbolic link on the way from `root` down to `directory`, None where
+    there is none.
+    """
     below = os.path.relpath(directory, root)
     if below == ".":
         return None
@@ -102,8 +111,9 @@ def write(descriptor: int, content: bytes | memoryview) -> None:
 
 
 def begin_to_flush(descriptor: int, offset: int, size: int) -> None:
-    """Let the disk begin with what was written there, and wait for nothing: the sync at the end finds less to do. Where
-    the system cannot, the sync does all of it."""
+    """Let the disk begin with what was written there, and wait for nothing: the sync at the end
+    finds less to do. Where the system cannot, the sync does all of it.
+    """
     if _sync_file_range is not None:
         _sync_file_range(descriptor, ctypes.c_int64(offset), ctypes.c_int64(size), _WRITE)
 
@@ -124,8 +134,9 @@ def fsync(path: str) -> None:
 
 
 def create_nameless(full: str, content: bytes) -> bool:
-    """Write a file that has no name yet and give it one unless it is taken: a crash leaves all of it or nothing. False
-    where the system cannot do so."""
+    """Write a file that has no name yet and give it one unless it is taken: a crash leaves all of
+    it or nothing. False where the system cannot do so.
+    """
     if _NAMELESS is None:
         return False
     try:
@@ -138,8 +149,11 @@ def create_nameless(full: str, content: bytes) -> bool:
         file.write(content)
         flush(file)
         try:
-            # With a directory's descriptor, needed or not, Python calls linkat, which can follow the link in /proc.
-            os.link(f"/proc/self/fd/{descriptor}", full, src_dir_fd=descriptor, follow_symlinks=True)
+            # With a directory's descriptor, needed or not, Python calls linkat, which can follow
+            # the link in /proc.
+            os.link(
+                f"/proc/self/fd/{descriptor}", full, src_dir_fd=descriptor, follow_symlinks=True
+            )
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.EXDEV, *_NO_LINKS):  # no /proc, no links
                 return False
@@ -148,7 +162,9 @@ def create_nameless(full: str, content: bytes) -> bool:
 
 
 def link_or_create(temp: str, full: str, content: bytes) -> None:
-    """Give a whole file its name unless it is taken. Without hard links a crash can leave a part of it."""
+    """Give a whole file its name unless it is taken. Without hard links a crash can leave a part
+    of it.
+    """
     try:
         os.link(temp, full, follow_symlinks=False)
     except OSError as error:
@@ -184,8 +200,9 @@ def rename_exclusively(full: str, target: str) -> None:
 
 
 def _is_unfinished_move(full: str, target: str) -> bool:
-    """Two names of one file, left by a crash. The same name twice, reached through a linked directory, is not
-    that."""
+    """Two names of one file, left by a crash. The same name twice, reached through a linked
+    directory, is not that.
+    """
     same_name = os.path.basename(full) == os.path.basename(target)
     if same_name and os.path.samefile(os.path.dirname(full), os.path.dirname(target)):
         return False
@@ -197,7 +214,13 @@ def remove_if_empty(directory: str) -> None:
     try:
         os.rmdir(directory)
     except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EBUSY):
+        if error.errno not in (
+            errno.ENOTEMPTY,
+            errno.EEXIST,
+            errno.ENOENT,
+            errno.ENOTDIR,
+            errno.EBUSY,
+        ):
             raise
 
 

@@ -1,9 +1,10 @@
 """Listing a local directory: one pass of scandir, one stat for each file.
 
-Symbolic links are followed, as the engines follow them. One that leads back to a directory it lies in would
-never end, and is refused by name; so is one that leads nowhere, and a pipe, a socket or a device, which could block
-whoever reads it. What vanishes meanwhile was not there; what may not be read, or has a name
-that is not UTF-8, is an error: a listing that leaves something out would be taken for the whole.
+Symbolic links are followed, as the engines follow them. One that leads back to a directory it lies
+in would never end, and is refused by name; so is one that leads nowhere, and a pipe, a socket or a
+device, which could block whoever reads it. What vanishes meanwhile was not there; what may not be
+read, or has a name that is not UTF-8, is an error: a listing that leaves something out would be
+taken for the whole.
 """
 
 from __future__ import annotations
@@ -40,8 +41,12 @@ def walk(top: str, under: str, location: str) -> Iterator[FileInfo]:
                 directories.append((one.path, start + one.name))
 
 
-def _look(entry: os.DirEntry[str], directory: str, start: str, location: str) -> FileInfo | os.DirEntry[str] | None:
-    """A file, a directory to go into, or None for what has gone. Its path is `start` and its name."""
+def _look(
+    entry: os.DirEntry[str], directory: str, start: str, location: str
+) -> FileInfo | os.DirEntry[str] | None:
+    """A file, a directory to go into, or None for what has gone. Its path is `start` and its
+    name.
+    """
     name = entry.name
     if not name.isascii():
         _refuse_undecodable(name, directory, location)
@@ -64,7 +69,9 @@ def _look(entry: os.DirEntry[str], directory: str, start: str, location: str) ->
 
 
 def info_of(path: str, found: os.stat_result) -> FileInfo:
-    """A file that is written anew under its name is another inode, or has another time to the nanosecond."""
+    """A file that is written anew under its name is another inode, or has another time to the
+    nanosecond.
+    """
     return FileInfo(path, found.st_size, found.st_mtime, f"{found.st_ino:x}.{found.st_mtime_ns:x}")
 
 
@@ -81,13 +88,18 @@ def _refuse_undecodable(name: str, directory: str, location: str) -> None:
 
 
 def _refuse_loop(link: os.DirEntry[str], top: str, location: str) -> None:
-    """A link is a loop when what it leads to holds one of the directories it was reached through."""
+    """A link is a loop when what it leads to holds one of the directories it was reached
+    through.
+    """
     target = os.path.realpath(link.path)
     holder = os.path.dirname(link.path)
     while len(holder) >= len(top):
         if (os.path.realpath(holder) + "/").startswith(target.rstrip("/") + "/"):
             raise StorageError(
-                f"{link.path} is a symbolic link to {target}, which holds it: following it would never end",
+                (
+                    f"{link.path} is a symbolic link to {target}, which holds it: following it "
+                    "would never end"
+                ),
                 location=location,
                 hint=f"rm {failures.pasted(link.path)}",
             )

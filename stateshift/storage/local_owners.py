@@ -1,4 +1,6 @@
-"""Whose the files of a local disk are. By name where the machine knows one: numbers mean somebody else elsewhere."""
+"""Whose the files of a local disk are. By name where the machine knows one: numbers mean
+somebody else elsewhere.
+"""
 
 from __future__ import annotations
 

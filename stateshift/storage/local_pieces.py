@@ -1,12 +1,15 @@
-"""A large local file in pieces, of which one that is written as it was read is copied by the system itself.
+"""A large local file in pieces, of which one that is written as it was read is copied by the system
+itself.
 
-    piece = reading.read(PIECE)    a thread reads,
-    write(descriptor, piece)       and writes what it has read last: the system is handed both files, not the bytes
+    piece = reading.read(PIECE)  a thread reads,
+    write(descriptor, piece)     and writes what it has read last: the system is handed both files,
+                                 not the bytes
 
-That saves the way back out of this process, and where the file system can, nothing is copied at all: XFS and Btrfs let
-both files have the same blocks, NFS 4.2 copies where they lie, as with cp. What is hashed is what was read. Between the
-two the file must not change: an engine never writes into a file of an image, it replaces it, and who has one open then
-still reads what it was. Whatever hinders the system (two file systems, an old kernel), the bytes are written instead.
+That saves the way back out of this process, and where the file system can, nothing is copied at
+all: XFS and Btrfs let both files have the same blocks, NFS 4.2 copies where they lie, as with cp.
+What is hashed is what was read. Between the two the file must not change: an engine never writes
+into a file of an image, it replaces it, and who has one open then still reads what it was. Whatever
+hinders the system (two file systems, an old kernel), the bytes are written instead.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from typing import Final
 
 from stateshift.storage import local_calls as calls
 
-# Read at once, it is still in a core's own cache when it is hashed: with 4 MiB a copy takes twice as long.
+# Read at once, it is still in a core's own cache when it is hashed: with 4 MiB a copy takes twice
+# as long.
 PIECE: Final = 256 * 1024
 
 _copy_range = getattr(os, "copy_file_range", None)  # Linux
@@ -39,7 +43,9 @@ class Reading:
         return piece
 
     def close(self) -> None:
-        """From here on its number may be another file's: whoever still has a piece has its bytes."""
+        """From here on its number may be another file's: whoever still has a piece has its
+        bytes.
+        """
         descriptor, self._descriptor = self._descriptor, None
         if _last.file is self:
             _last.piece, _last.file = None, None

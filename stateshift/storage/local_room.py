@@ -1,7 +1,9 @@
-"""What a local disk says of a place before anything is written there: asked of its nearest directory, nothing is tried.
+"""What a local disk says of a place before anything is written there: asked of its nearest
+directory, nothing is tried.
 
-Permission is asked with access(2) for who we are in effect, which also knows of file systems that are mounted read-only
-and of access control lists. On some network file systems the server has the last word, when something is written.
+Permission is asked with access(2) for who we are in effect, which also knows of file systems that
+are mounted read-only and of access control lists. On some network file systems the server has the
+last word, when something is written.
 """
 
 from __future__ import annotations
@@ -14,10 +16,19 @@ _WHO = {"effective_ids": True} if os.access in os.supports_effective_ids else {}
 
 
 def room(directory: str) -> Room:
-    """What is free for us, not for root; the number of files where the file system has a limit on it."""
+    """What is free for us, not for root; the number of files where the file system has a limit
+    on it.
+    """
     told = os.statvfs(directory)
     files = told.f_favail if told.f_files else None
-    return Room(told.f_bavail * told.f_frsize, files, 1, f"device {os.stat(directory).st_dev}", "its disk", "its disk")
+    return Room(
+        told.f_bavail * told.f_frsize,
+        files,
+        1,
+        f"device {os.stat(directory).st_dev}",
+        "its disk",
+        "its disk",
+    )
 
 
 def writable(directory: str) -> bool:

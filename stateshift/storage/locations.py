@@ -1,4 +1,5 @@
-"""Locations: the URLs and local paths a user types, in one normal form. Pure: nothing here looks at a disk.
+"""Locations: the URLs and local paths a user types, in one normal form. Pure: nothing here looks at
+a disk.
 
     typed                               normal form            scheme  authority  path
     /a/b, /a//b/, file:/a/b             file:///a/b            file               /a/b
@@ -6,10 +7,11 @@
     hdfs://nn:8020/p/                   hdfs://nn:8020/p       hdfs    nn:8020    /p
     s3a://bucket/k, s3n://bucket/k      s3://bucket/k          s3      bucket     /k
 
-Locations are taken literally and never decoded: blanks, `%`, `#`, `?`, `:` and any unicode stand for
-themselves, also behind `file:`. Hadoop writes `file:///a%20b` for a directory `a b` (Path.toUri), but what a
-person types on a shell, or in a spec, is the name that `ls` prints; what Hadoop wrote into a file is decoded
-where that file is. `..` is resolved as text, in local paths only. Windows is not supported.
+Locations are taken literally and never decoded: blanks, `%`, `#`, `?`, `:` and any unicode stand
+for themselves, also behind `file:`. Hadoop writes `file:///a%20b` for a directory `a b`
+(Path.toUri), but what a person types on a shell, or in a spec, is the name that `ls` prints; what
+Hadoop wrote into a file is decoded where that file is. `..` is resolved as text, in local paths
+only. Windows is not supported.
 """
 
 from __future__ import annotations
@@ -34,8 +36,9 @@ _SECRETS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A location in its parts. `path` begins with a slash or is empty, and ends in none unless it is the
-    root."""
+    """A location in its parts. `path` begins with a slash or is empty, and ends in none unless it
+    is the root.
+    """
 
     scheme: str
     authority: str
@@ -46,22 +49,31 @@ class Location:
 
 
 def parse(text: str, cwd: str | None = None) -> Location:
-    """A location from what the user typed; relative paths against `cwd`. The grammar is the spec's."""
+    """A location from what the user typed; relative paths against `cwd`. The grammar is the
+    spec's.
+    """
     if not text or "\0" in text:
-        raise StorageError(f"{text!r} is not a location", hint="give a path or a URL, such as s3://bucket/path")
+        raise StorageError(
+            f"{text!r} is not a location", hint="give a path or a URL, such as s3://bucket/path"
+        )
     try:
         url = _URL.fullmatch(spelled(text, cwd))
     except NoLocation as error:
         place = redact(text)
-        raise StorageError(f"{place} is not a location", hint=f"expected {error}", location=place) from error
+        raise StorageError(
+            f"{place} is not a location", hint=f"expected {error}", location=place
+        ) from error
     if url is None:
-        raise StorageError(f"{text!r} is a relative path", hint="give the full path, or a URL", location=text)
+        raise StorageError(
+            f"{text!r} is a relative path", hint="give the full path, or a URL", location=text
+        )
     return Location(_ALIASES.get(url[1], url[1]), url[2], url[3])
 
 
 def normal(text: str, cwd: str | None = None) -> str:
-    """The one way to write this location: two texts are the same location when their normal forms are
-    equal."""
+    """The one way to write this location: two texts are the same location when their normal forms
+    are equal.
+    """
     return str(parse(text, cwd))
 
 
@@ -89,7 +101,9 @@ def parent(location: str) -> str:
     """The location one name up; the root's is the root."""
     parsed = parse(location)
     above = parsed.path.rpartition("/")[0]
-    return str(Location(parsed.scheme, parsed.authority, above or ("/" if parsed.scheme == "file" else "")))
+    return str(
+        Location(parsed.scheme, parsed.authority, above or ("/" if parsed.scheme == "file" else ""))
+    )
 
 
 def name(location: str) -> str:
@@ -98,8 +112,9 @@ def name(location: str) -> str:
 
 
 def same_file_system(one: str, other: str) -> bool:
-    """Whether a file may be renamed from one to the other, as far as the names tell: two local paths may
-    still be on different disks."""
+    """Whether a file may be renamed from one to the other, as far as the names tell: two local
+    paths may still be on different disks.
+    """
     a, b = parse(one), parse(other)
     return (a.scheme, a.authority) == (b.scheme, b.authority)
 
@@ -117,13 +132,18 @@ def relative(inner: str, outer: str) -> str:
 
 
 def redact(text: str) -> str:
-    """A location, or a message that holds some, without the credentials in it: for messages and logs."""
+    """A location, or a message that holds some, without the credentials in it: for messages and
+    logs.
+    """
     return _SECRETS.sub(r"\1=***", _USERINFO.sub(r"\1:***@", text))
 
 
 def check_path(path: str) -> str:
-    """A path relative to a location, refused where it would lead out of it. Empty means the location
-    itself."""
+    """A path relative to a location, refused where it would lead out of it. Empty means the
+    location itself.
+    """
     if "\0" in path or (path and not {"", ".", ".."}.isdisjoint(path.split("/"))):
-        raise StorageError(f"{path!r} is not a path below a location", hint="names between slashes, no `..`")
+        raise StorageError(
+            f"{path!r} is not a path below a location", hint="names between slashes, no `..`"
+        )
     return path

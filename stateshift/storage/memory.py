@@ -1,14 +1,14 @@
 """A disk in memory, shared by the storages that are opened on it: the twin that every test may use.
 
-    MemoryDisk         one machine: files by their full location, and what of them a crash would leave
-      kill()             as SIGKILL: who had it open has no effect any more; temporary files stay
-      crash(random)      as a power cut: also, each write that was not synced is kept, torn or lost
-      snapshot()         what is there, for assertions
-    MemoryStorage      one location on a disk
+    MemoryDisk       one machine: files by their full location, and what of them a crash would leave
+      kill()           as SIGKILL: who had it open has no effect any more; temporary files stay
+      crash(random)    as a power cut: also, each write that was not synced is kept, torn or lost
+      snapshot()       what is there, for assertions
+    MemoryStorage    one location on a disk
 
-A crash is as unkind as XFS or ext4 may be: a rename that was not preceded by fsync can leave the new name
-with the old content, with none, or with the first part of the new. What `create`, `move` and `remove` did is
-never lost. Directories exist, so that a file cannot stand where one is.
+A crash is as unkind as XFS or ext4 may be: a rename that was not preceded by fsync can leave the
+new name with the old content, with none, or with the first part of the new. What `create`, `move`
+and `remove` did is never lost. Directories exist, so that a file cannot stand where one is.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class _File:
 
 @dataclass(slots=True)
 class _History:
-    """What a crash can choose from: what is durable (None for nothing), and every write since, in order."""
+    """What a crash can choose from: what is durable (None for nothing), and every write since,
+    in order.
+    """
 
     durable: _File | None
     writes: list[_File] = field(default_factory=list)
@@ -118,7 +120,9 @@ class MemoryDisk:
     def everything(self, top: str) -> list[str]:
         """Files and directories at `top` and below."""
         below = _above_all(top)
-        return [n for n in sorted({*self._files, *self._directories}) if n == top or n.startswith(below)]
+        return [
+            n for n in sorted({*self._files, *self._directories}) if n == top or n.startswith(below)
+        ]
 
     def get(self, name: str) -> _File | None:
         return self._files.get(name)
@@ -155,8 +159,9 @@ class MemoryDisk:
         return temp
 
     def end(self, temp: str, generation: int, collected: bytes) -> None:
-        """Tidy up after a write, whole or not. A process that was killed does not: what it had written
-        stays."""
+        """Tidy up after a write, whole or not. A process that was killed does not: what it had
+        written stays.
+        """
         with self.lock:
             if generation == self.generation:
                 self._writing.discard(temp)
@@ -181,12 +186,17 @@ class MemoryDisk:
         self._drop(name)
 
     def settle(self, storage: int, top: str, opened: int) -> None:
-        """What was written through one storage is durable, and what lay below `top` when it was opened; and
-        with it what was written before to the same names."""
+        """What was written through one storage is durable, and what lay below `top` when it was
+        opened; and with it what was written before to the same names.
+        """
         below = _above_all(top)
         for name, history in list(self._unsynced.items()):
             inherited = opened if name.startswith(below) else 0
-            ours = [i for i, w in enumerate(history.writes) if w.storage == storage or w.number <= inherited]
+            ours = [
+                i
+                for i, w in enumerate(history.writes)
+                if w.storage == storage or w.number <= inherited
+            ]
             if ours:
                 history.durable = history.writes[ours[-1]]
                 del history.writes[: ours[-1] + 1]
@@ -199,7 +209,9 @@ class MemoryDisk:
                 self._drop(name)
         needed = {above for name in self._files for above in _above(name)}
         below = _above_all(top)
-        self._directories -= {d for d in self._directories - needed if d == top or d.startswith(below)}
+        self._directories -= {
+            d for d in self._directories - needed if d == top or d.startswith(below)
+        }
 
     def _store(self, name: str, file: _File) -> None:
         if not file.stamp:
@@ -230,7 +242,13 @@ class MemoryStorage:
 
     @property
     def traits(self) -> Traits:
-        return Traits(renames=True, keeps_times=True, renames_once=True, owners=True, at_once=self._disk.at_once)
+        return Traits(
+            renames=True,
+            keeps_times=True,
+            renames_once=True,
+            owners=True,
+            at_once=self._disk.at_once,
+        )
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         start = len(_above_all(self._location))
@@ -323,7 +341,10 @@ class MemoryStorage:
         start = len(_above_all(self._location))
         with self._alive() as disk:
             names = [name for name in disk.everything(self._location) if not is_temporary(name)]
-            found = [disk.owned.get(name, Owned("", "us", "ours", 0o644))._replace(path=name[start:]) for name in names]
+            found = [
+                disk.owned.get(name, Owned("", "us", "ours", 0o644))._replace(path=name[start:])
+                for name in names
+            ]
         return iter(found)
 
     def own(self, owned: Owned) -> None:
@@ -376,7 +397,9 @@ def _info(path: str, file: _File) -> FileInfo:
 
 
 def _above(name: str) -> Iterator[str]:
-    """The directories that a full location lies in, the nearest last, down to where its path begins."""
+    """The directories that a full location lies in, the nearest last, down to where its path
+    begins.
+    """
     start = name.index("://") + 3
     for position in range(name.find("/", start), len(name)):
         if name[position] == "/" and position > start:

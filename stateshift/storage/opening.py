@@ -1,5 +1,6 @@
-"""From a location to its storage. The local disk costs no import of fsspec, nor does HDFS; everything else is opened
-by it."""
+"""From a location to its storage. The local disk costs no import of fsspec, nor does HDFS;
+everything else is opened by it.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +31,18 @@ def open_patiently(location: str) -> Storage:
 
 
 def real_location(location: str) -> str:
-    """Where the links in a local location lead, empty where there are none: two places with two names may be one."""
+    """Where the links in a local location lead, empty where there are none: two places with two
+    names may be one.
+    """
     path = locations.local_path(location)
     real = None if path is None else os.path.realpath(path)
     return "" if real is None or real == path else locations.normal(real)
 
 
 def open_storage(location: str) -> Storage:
-    """The storage at a location, which need not exist yet. A new one each time: what is written through one
-    is synced by the same one."""
+    """The storage at a location, which need not exist yet. A new one each time: what is written
+    through one is synced by the same one.
+    """
     location = locations.normal(location, os.getcwd())
     if locations.scheme(location) == "file":
         return LocalStorage(location)

@@ -1,27 +1,37 @@
 """Where bytes live: the one interface, and what it promises.
 
-A storage is opened on a location (a URL) and speaks of paths relative to it, with `/` between names. The promises
-every member keeps, and the contract suite checks:
+A storage is opened on a location (a URL) and speaks of paths relative to it, with `/` between
+names. The promises every member keeps, and the contract suite checks:
 
-* `write` leaves a whole file or none, also when the process dies in the middle; it replaces what was there.
-* Nothing written is promised to survive a machine's crash until `sync` has returned. It covers what was written
+* `write` leaves a whole file or none, also when the process dies in the middle; it replaces what
+  was there.
+* Nothing written is promised to survive a machine's crash until `sync` has returned. It covers what
+  was written
   through this storage, and what was there when it was opened: an earlier process may have been killed before it could
   sync what we now recognise and leave alone. `create`, `move` and `remove` are durable when they return.
 * `create` succeeds for exactly one of several that try.
-* `list` of a place that is not there is empty; `stat` of it is None; `read` of it raises MissingFile.
-* A path never leads out of its location: `..`, empty names and a leading slash are refused. The empty path is the
+* `list` of a place that is not there is empty; `stat` of it is None; `read` of it raises
+  MissingFile.
+* A path never leads out of its location: `..`, empty names and a leading slash are refused. The
+  empty path is the
   location itself, so that one that is a single file can be read.
-* A name is a file's or a directory's: a `write` that would make it both is refused. Object stores have no directories,
+* A name is a file's or a directory's: a `write` that would make it both is refused. Object stores
+  have no directories,
   and there both are files, each whole.
-* `list` and `stat` tell the same stamp of a file for as long as nobody writes it; one that is written anew, or put in
+* `list` and `stat` tell the same stamp of a file for as long as nobody writes it; one that is
+  written anew, or put in
   its place, also with the same size, has another. A storage that cannot tell gives none.
 * Names are bytes a user chose: blanks, `%`, `#`, `?`, `:` and any unicode are taken literally.
 * `owners`, `own` are for storages whose traits say so; elsewhere nothing has an owner.
-* `checksum` is the storage's own word on a file's content: two that are equal, wherever they come from, mean equal
-  bytes, two that differ mean nothing. None where it keeps none, or where asking would read the file.
-* `room` and `writable` write nothing: they ask, and say None where that is not enough to know. For a place that is not
+* `checksum` is the storage's own word on a file's content: two that are equal, wherever they come
+  from, mean equal
+  bytes, two that differ mean nothing. None where it keeps none, or where asking would read the
+  file.
+* `room` and `writable` write nothing: they ask, and say None where that is not enough to know. For
+  a place that is not
   there yet the nearest directory above it answers.
-* What may pass (a cut connection, a 503) raises TransientStorageError, everything else StorageError.
+* What may pass (a cut connection, a 503) raises TransientStorageError, everything else
+  StorageError.
 """
 
 from __future__ import annotations
@@ -34,7 +44,8 @@ from stateshift.survey import FileInfo, Owned, Room
 
 CHUNK = 4 * 1024 * 1024
 
-# Something that can be read from its beginning as often as need be: that is what makes a write repeatable.
+# Something that can be read from its beginning as often as need be: that is what makes a write
+# repeatable.
 Content = Callable[[], Iterator[bytes]]
 
 
@@ -58,16 +69,24 @@ class Lane(Protocol):
 
 @dataclass(frozen=True)
 class Traits:
-    """What a storage can do beyond the protocol's promises; planners ask before they count on it."""
+    """What a storage can do beyond the protocol's promises; planners ask before they count on
+    it.
+    """
 
     renames: bool  # `move` is atomic and free, rather than a copy and a delete
     keeps_times: bool  # `write(modified=...)` sets the file's time
     exclusive: bool = True  # `create` is really exclusive between processes
     durable: bool = True  # `sync` is really durable
-    renames_once: bool = False  # of several that `move` to one path at the same time, all but one are refused
+    renames_once: bool = (
+        False  # of several that `move` to one path at the same time, all but one are refused
+    )
     owners: bool = False  # files and directories have an owner, a group and permissions
-    at_once: int = 1  # how many files are worth reading or writing at once at most: many where each waits for a network
-    lane: Lane | None = field(default=None, compare=False)  # how many are worth it now; None where nobody measures
+    # how many files are worth reading or writing at once at most: many where each waits for a
+    # network
+    at_once: int = 1
+    lane: Lane | None = field(
+        default=None, compare=False
+    )  # how many are worth it now; None where nobody measures
 
 
 class Storage(Protocol):
@@ -78,7 +97,9 @@ class Storage(Protocol):
     def traits(self) -> Traits: ...
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
-        """Every file below `under`, in any order, directories left out, temporary files of ours left out."""
+        """Every file below `under`, in any order, directories left out, temporary files of ours
+        left out.
+        """
         ...
 
     def stat(self, path: str) -> FileInfo | None: ...
@@ -88,12 +109,16 @@ class Storage(Protocol):
         ...
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
-        """The file from `offset` on, in pieces of at most CHUNK bytes. Where its `size` is known from a listing it need
-        not be asked for again; a file that has another one by now is told as it is, as far as one byte beyond."""
+        """The file from `offset` on, in pieces of at most CHUNK bytes. Where its `size` is known
+        from a listing it need not be asked for again; a file that has another one by now is told as
+        it is, as far as one byte beyond.
+        """
         ...
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
-        """Write `content` to `path`, whole or not at all, making directories as needed; the number of bytes."""
+        """Write `content` to `path`, whole or not at all, making directories as needed; the
+        number of bytes.
+        """
         ...
 
     def create(self, path: str, content: bytes) -> None:
@@ -101,7 +126,9 @@ class Storage(Protocol):
         ...
 
     def move(self, path: str, target_path: str) -> None:
-        """Rename within this storage; AlreadyThere where the target is, MissingFile where the source is not."""
+        """Rename within this storage; AlreadyThere where the target is, MissingFile where the
+        source is not.
+        """
         ...
 
     def remove(self, path: str) -> None:
@@ -109,13 +136,15 @@ class Storage(Protocol):
         ...
 
     def prune(self, under: str = "") -> None:
-        """Remove directories below `under`, and `under` itself, as far as they are empty, and our own temporary
-        files in them."""
+        """Remove directories below `under`, and `under` itself, as far as they are empty, and our
+        own temporary files in them.
+        """
         ...
 
     def sync(self) -> None:
-        """Return when everything written through this storage so far, and everything that was there when it was opened,
-        survives a crash of the machine."""
+        """Return when everything written through this storage so far, and everything that was there
+        when it was opened, survives a crash of the machine.
+        """
         ...
 
     def room(self) -> Room:
@@ -123,11 +152,15 @@ class Storage(Protocol):
         ...
 
     def writable(self, under: str = "") -> bool | None:
-        """Whether files may be made in the directory `under`, as far as the storage says beforehand."""
+        """Whether files may be made in the directory `under`, as far as the storage says
+        beforehand.
+        """
         ...
 
     def owners(self) -> Iterator[Owned]:
-        """Whose every file and directory is, the location itself with an empty path; in any order."""
+        """Whose every file and directory is, the location itself with an empty path; in any
+        order.
+        """
         ...
 
     def own(self, owned: Owned) -> None:

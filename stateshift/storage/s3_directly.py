@@ -1,14 +1,16 @@
 """Small objects of S3, without the long way through its packages.
 
-s3fs asks by aiobotocore, which takes two thousandths of a second of one thread to make one request of any size: nothing
-for a large object, and most of the time for small ones. So the first request of a kind goes that way, and is looked at
-as it is sent: to which URL, with which headers, by whom and how it is signed. Those after it are made from that one,
-with botocore's own signature, and sent from the thread that asks.
+s3fs asks by aiobotocore, which takes two thousandths of a second of one thread to make one request
+of any size: nothing for a large object, and most of the time for small ones. So the first request
+of a kind goes that way, and is looked at as it is sent: to which URL, with which headers, by whom
+and how it is signed. Those after it are made from that one, with botocore's own signature, and sent
+from the thread that asks.
 
-What may pass is told as it is, and asked again by who always does. Any other answer than the expected one is left to
-the package, which is asked as if nothing had been: its errors, regions and credentials are the usual ones. After some
-in a row it is left at that for a while; and always where something is set up that is not known here: a proxy, a
-client's certificate, another signature, other sums than these.
+What may pass is told as it is, and asked again by who always does. Any other answer than the
+expected one is left to the package, which is asked as if nothing had been: its errors, regions and
+credentials are the usual ones. After some in a row it is left at that for a while; and always where
+something is set up that is not known here: a proxy, a client's certificate, another signature,
+other sums than these.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ _NONE: Final[Mapping[str, str]] = {}
 
 _SIGNED: Final = re.compile(r"AWS4-HMAC-SHA256 Credential=[^,]*/\d{8}/([^/,]+)/s3/aws4_request,")
 
-# Made anew for each request, by us, the signature or who sends it; whatever else there is belongs to the object.
+# Made anew for each request, by us, the signature or who sends it; whatever else there is belongs
+# to the object.
 _ANEW: Final = re.compile(
     r"host|content-length|authorization|expect|range|transfer-encoding|accept-encoding|connection|x-amz-date|amz-sdk-.*"
     r"|x-amz-content-sha256|x-amz-security-token|x-amz-checksum-(?!mode).*|x-amz-trailer|x-amz-decoded-content-length"
@@ -46,8 +49,10 @@ _ANEW: Final = re.compile(
 
 # How each is asked for, and what is answered where all is well.
 _ASKED: Final[Mapping[str, tuple[str, tuple[int, ...]]]] = {
-    "PutObject": ("PUT", (200,)), "GetObject": ("GET", (206,)), "HeadObject": ("HEAD", (200, 404)),
-}  # fmt: skip
+    "PutObject": ("PUT", (200,)),
+    "GetObject": ("GET", (206,)),
+    "HeadObject": ("HEAD", (200, 404)),
+}
 
 _SUMS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "x-amz-checksum-crc32": lambda content: zlib.crc32(content).to_bytes(4, "big"),
@@ -85,7 +90,9 @@ class Directly(Usual):
 
     def put(self, full: str, content: bytes) -> None:
         answer = self._asked("PutObject", full, content)
-        if answer is None or "ETag" not in answer.headers:  # a page of whoever stands between has none
+        if (
+            answer is None or "ETag" not in answer.headers
+        ):  # a page of whoever stands between has none
             with self._looking("PutObject", full):
                 super().put(full, content)
 
@@ -97,16 +104,25 @@ class Directly(Usual):
             return super().get(full, start, end)
 
     def info(self, full: str) -> Mapping[str, Any]:
-        """That nothing is there is left to the package to tell: it looks for a directory of that name, too."""
+        """That nothing is there is left to the package to tell: it looks for a directory of that
+        name, too.
+        """
         answer = self._asked("HeadObject", full)
         told = {} if answer is None or answer.status == 404 else answer.headers
         if {"Content-Length", "ETag", "Last-Modified"} <= told.keys():
-            return {"name": full, "type": "file", "size": int(told["Content-Length"]), "ETag": told["ETag"],
-                    "LastModified": parsedate_to_datetime(told["Last-Modified"])}  # fmt: skip
+            return {
+                "name": full,
+                "type": "file",
+                "size": int(told["Content-Length"]),
+                "ETag": told["ETag"],
+                "LastModified": parsedate_to_datetime(told["Last-Modified"]),
+            }
         with self._looking("HeadObject", full):
             return super().info(full)
 
-    def _asked(self, operation: str, full: str, content: bytes = b"", headers: Mapping[str, str] = _NONE) -> Any:
+    def _asked(
+        self, operation: str, full: str, content: bytes = b"", headers: Mapping[str, str] = _NONE
+    ) -> Any:
         """The answer, where its status is an expected one; else None. Raises what may pass."""
         way, key = self._ways.get(operation), self._key(full)
         if way is None or not key or time.monotonic() < self._not_before:
@@ -174,7 +190,11 @@ class Directly(Usual):
 
 
 def objects_of(file_system: Any) -> Usual:
-    return Directly(file_system) if type(file_system).__module__.partition(".")[0] == "s3fs" else Usual(file_system)
+    return (
+        Directly(file_system)
+        if type(file_system).__module__.partition(".")[0] == "s3fs"
+        else Usual(file_system)
+    )
 
 
 @dataclass(frozen=True)
@@ -192,12 +212,22 @@ class _Way:
         from botocore.auth import S3SigV4Auth
         from botocore.awsrequest import AWSRequest
 
-        name, sums = _quoted(key), {one: base64.b64encode(_SUMS[one](content)).decode() for one in self.sums}
+        name, sums = (
+            _quoted(key),
+            {one: base64.b64encode(_SUMS[one](content)).decode() for one in self.sums},
+        )
         request = AWSRequest(method, self.top + name, {**self.headers, **headers, **sums}, content)
         S3SigV4Auth(self.credentials(), "s3", self.region).add_auth(request)
         path = urlsplit(self.top).path + name
-        return self.pool.urlopen(method, path, content or None, dict(request.headers.items()), retries=False,
-                                 redirect=False, decode_content=False)  # fmt: skip
+        return self.pool.urlopen(
+            method,
+            path,
+            content or None,
+            dict(request.headers.items()),
+            retries=False,
+            redirect=False,
+            decode_content=False,
+        )
 
 
 def _way_of(request: Any, key: str, client: Any, loop: Any) -> _Way | None:
@@ -208,7 +238,11 @@ def _way_of(request: Any, key: str, client: Any, loop: Any) -> _Way | None:
     if signed is None or pool is None:
         return None
     trailer = [name.strip() for name in headers.get("x-amz-trailer", "").split(",") if name.strip()]
-    sums = {name for name in (*headers, *trailer) if name.startswith("x-amz-checksum-") or name == "content-md5"}
+    sums = {
+        name
+        for name in (*headers, *trailer)
+        if name.startswith("x-amz-checksum-") or name == "content-md5"
+    }
     sums -= {"x-amz-checksum-mode"}
     encoded = headers.pop("content-encoding", "aws-chunked")
     if sums - _SUMS.keys() or encoded != "aws-chunked":
@@ -253,9 +287,16 @@ def _error_of(answer: Any, method: str) -> Exception:
     """As botocore has it. The answer to a HEAD has no words of its own."""
     from botocore.exceptions import ClientError
 
-    code, message = (re.search(rf"<{word}>(.*?)</{word}>", _text(answer.data)) for word in ("Code", "Message"))
-    told = {"Code": code[1] if code else str(answer.status), "Message": message[1] if message else answer.reason}
-    error: Exception = ClientError({"Error": told, "ResponseMetadata": {"HTTPStatusCode": answer.status}}, method)
+    code, message = (
+        re.search(rf"<{word}>(.*?)</{word}>", _text(answer.data)) for word in ("Code", "Message")
+    )
+    told = {
+        "Code": code[1] if code else str(answer.status),
+        "Message": message[1] if message else answer.reason,
+    }
+    error: Exception = ClientError(
+        {"Error": told, "ResponseMetadata": {"HTTPStatusCode": answer.status}}, method
+    )
     return error
 
 

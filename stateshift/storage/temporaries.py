@@ -1,8 +1,10 @@
-"""The names of our temporary files: in the directory of the file they become, and recognised by everybody.
+"""The names of our temporary files: in the directory of the file they become, and recognised by
+everybody.
 
-The name of a write's temporary file is a function of the final name, so that a killed write's leftover is
-overwritten by its repeat instead of lying about, and short whatever the final name is. Where the repeat may begin
-before the killed one is really dead (on another machine), each works `apart`, under names of its own.
+The name of a write's temporary file is a function of the final name, so that a killed write's
+leftover is overwritten by its repeat instead of lying about, and short whatever the final name is.
+Where the repeat may begin before the killed one is really dead (on another machine), each works
+`apart`, under names of its own.
 """
 
 from __future__ import annotations
@@ -24,14 +26,17 @@ def temporary(path: str) -> str:
     """Where the content of `path` is collected until it is whole."""
     directory, slash, name = path.rpartition("/")
     own = _apart.get().encode()
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16, key=own).hexdigest()
+    digest = hashlib.blake2b(
+        name.encode("utf-8", "surrogatepass"), digest_size=16, key=own
+    ).hexdigest()
     return f"{directory}{slash}{TEMPORARY}{digest}{_END}"
 
 
 @contextmanager
 def apart(token: str) -> Iterator[None]:
-    """While this lasts, this thread's temporary files have names that no other token has: two processes that write one
-    path at once do not meet before each renames what it has made whole."""
+    """While this lasts, this thread's temporary files have names that no other token has: two
+    processes that write one path at once do not meet before each renames what it has made whole.
+    """
     before = _apart.set(hashlib.blake2b(token.encode(), digest_size=32).hexdigest())
     try:
         yield
@@ -52,7 +57,9 @@ def is_temporary(name: str) -> bool:
 
 
 class Writing:
-    """The temporary files that the threads of one storage write at the moment: no two the same, and none a leftover."""
+    """The temporary files that the threads of one storage write at the moment: no two the same,
+    and none a leftover.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -64,7 +71,9 @@ class Writing:
 
     @contextmanager
     def to(self, path: str, remove_quietly: Callable[[str], None]) -> Iterator[str]:
-        """A temporary name for `path` that no other thread uses meanwhile; nothing is left under it if this fails."""
+        """A temporary name for `path` that no other thread uses meanwhile; nothing is left under
+        it if this fails.
+        """
         with self._lock:
             temp = temporary(path)
             if temp in self._names:

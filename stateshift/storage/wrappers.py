@@ -1,7 +1,8 @@
-"""Behaviour added to a storage by wrapping it: Retrying and Throttled. The interface stays as it is.
+"""Behaviour added to a storage by wrapping it: Retrying and Throttled. The interface stays as it
+is.
 
-    Throttled(Retrying(storage, ...), pace)    each attempt is not counted twice
-    Retrying(Throttled(storage, pace), ...)    each attempt is: the service sees no more than the pace
+    Throttled(Retrying(storage, ...), pace)  each attempt is not counted twice
+    Retrying(Throttled(storage, pace), ...)  each attempt is: the service sees no more than the pace
 
 Only TransientStorageError is retried, and only here.
 """
@@ -37,9 +38,9 @@ class Retrying:
     `seconds_first`, doubles each time and never exceeds `seconds_max`: thirteen seconds in all
     on average and 25 at most, beside what the attempts take. A stream goes on where it had got to.
 
-    An answer can be lost after its effect has happened. So a repeated `create` that finds the path taken by
-    exactly our content takes it for its own: what is created exclusively has to say whose it is. A repeated
-    `move` whose source is gone and whose target is there has happened.
+    An answer can be lost after its effect has happened. So a repeated `create` that finds the path
+    taken by exactly our content takes it for its own: what is created exclusively has to say whose
+    it is. A repeated `move` whose source is gone and whose target is there has happened.
 
     What fails so is also a sign that fewer at once would be better: the storage's lane is told.
     """
@@ -159,7 +160,8 @@ class Retrying:
 
     def _wait(self, attempt: int, error: TransientStorageError) -> None:
         if attempt >= self._attempts_max:
-            # Not transient any more: whoever reads from here while writing there must not begin again.
+            # Not transient any more: whoever reads from here while writing there must not begin
+            # again.
             raise StorageError(
                 f"{error.fact} (given up after {attempt} attempts)",
                 location=error.location,
@@ -186,12 +188,12 @@ class _Count:
 
 
 class Pace:
-    """How fast: a token bucket for bytes and one for operations, shared by all threads of all storages it is
-    given to.
+    """How fast: a token bucket for bytes and one for operations, shared by all threads of all
+    storages it is given to.
 
-    Rates may be changed at any time; None means as fast as it goes. A bucket holds what `burst_seconds`
-    bring. Taking more than it holds is allowed and waited for afterwards, so that one chunk may be larger
-    than the bucket.
+    Rates may be changed at any time; None means as fast as it goes. A bucket holds what
+    `burst_seconds` bring. Taking more than it holds is allowed and waited for afterwards, so that
+    one chunk may be larger than the bucket.
     """
 
     def __init__(

@@ -4,15 +4,17 @@
     bins   8             a power of two
     bin    101           = 5; cut in halves it is 1010 and 1011, and with 100 it makes up 10
 
-The leading bits and not the last ones: a hash table inside a bin goes by the last ones, and would fill only a part of
-its slots (Megaphone, 4.2). So the bins that a bin is split into lie beside each other.
+The leading bits and not the last ones: a hash table inside a bin goes by the last ones, and would
+fill only a part of its slots (Megaphone, 4.2). So the bins that a bin is split into lie beside each
+other.
 """
 
 from __future__ import annotations
 
 HASH_BITS = 64
 
-# From 2^16 on the routing table costs noticeable latency, at 2^20 more than a second of it (Megaphone, figure 13).
+# From 2^16 on the routing table costs noticeable latency, at 2^20 more than a second of it
+# (Megaphone, figure 13).
 BINS_MAX = 1 << 20
 
 
@@ -36,6 +38,11 @@ def is_count(bins: int) -> bool:
 def not_a_count(bins: int) -> str:
     """The complaint about a number of bins that there cannot be."""
     if bins > BINS_MAX:
-        return f"{bins:,} bins are more than {BINS_MAX:,}: each record would wait for the routing table"
+        return (
+            f"{bins:,} bins are more than {BINS_MAX:,}: each record would wait for the routing "
+            "table"
+        )
     near = 1 << max(bins.bit_length() - 1, 0)
-    return f"{bins} bins are no power of two" + (f": take {near} or {2 * near}" if 0 < bins < BINS_MAX else "")
+    return f"{bins} bins are no power of two" + (
+        f": take {near} or {2 * near}" if 0 < bins < BINS_MAX else ""
+    )

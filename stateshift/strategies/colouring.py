@@ -1,17 +1,23 @@
-"""A bipartite multigraph's edges in exactly Δ colours, Δ being the most edges at one vertex. Never more.
+"""A bipartite multigraph's edges in exactly Δ colours, Δ being the most edges at one vertex. Never
+more.
 
-    colours(edges) -> a colour from 0 to Δ-1 for each edge; edges that share an end have different ones
+    colours(edges) -> a colour from 0 to Δ-1 for each edge; edges that share an end have different
+    ones
 
-Moves are such edges, from the workers that give to the workers that take, and a colour is a step. The published code
-takes a maximum matching again and again, which may take up to half as many steps more; König's theorem (1916) promises
-Δ. How it is done, in O(m log m log Δ) for m edges, without one augmenting path:
+Moves are such edges, from the workers that give to the workers that take, and a colour is a step.
+The published code takes a maximum matching again and again, which may take up to half as many steps
+more; König's theorem (1916) promises Δ. How it is done, in O(m log m log Δ) for m edges, without
+one augmenting path:
 
-    regular     vertices of few edges are glued together, edges that do not count are added: every vertex has Δ edges
-    Δ even      a walk along all edges, every second one to the left half, the others to the right: twice Δ/2
-    Δ odd       a perfect matching is a colour and taken out: Δ-1 is even
-    matching    each edge 2^t/Δ times, filled up to 2^t at each vertex with edges that are none ("bad"); halved t times,
-                each time the half with fewer bad edges is kept, and they are so few that the last has none
-                (N. Alon, A simple algorithm for edge-coloring bipartite multigraphs, IPL 85, 2003)
+    regular   vertices of few edges are glued together, edges that do not count are added: every
+              vertex has Δ edges
+    Δ even    a walk along all edges, every second one to the left half, the others to the right:
+              twice Δ/2
+    Δ odd     a perfect matching is a colour and taken out: Δ-1 is even
+    matching  each edge 2^t/Δ times, filled up to 2^t at each vertex with edges that are none
+              ("bad"); halved t times,
+              each time the half with fewer bad edges is kept, and they are so few that the last has none
+              (N. Alon, A simple algorithm for edge-coloring bipartite multigraphs, IPL 85, 2003)
 """
 
 from __future__ import annotations
@@ -23,7 +29,9 @@ Edge = tuple[int, int]
 
 
 def colours(edges: Sequence[Edge]) -> list[int]:
-    """A colour for each edge (left, right), from 0 on. Exactly Δ of them are used, and the same ones every time."""
+    """A colour for each edge (left, right), from 0 on. Exactly Δ of them are used, and the same
+    ones every time.
+    """
     regular, degree = _regular(edges)
     found = [0] * len(regular)
     for colour, matched in enumerate(_matchings(regular, list(range(len(regular))), degree)):
@@ -48,7 +56,9 @@ def _matchings(edges: Sequence[Edge], chosen: list[int], degree: int) -> list[li
 
 
 def _halves(edges: Sequence[Edge]) -> tuple[list[int], list[int]]:
-    """The edges' places in two halves, each with exactly half the edges of every vertex. All have an even number."""
+    """The edges' places in two halves, each with exactly half the edges of every vertex. All
+    have an even number.
+    """
     beside: dict[int, list[int]] = {}
     for place, (left, right) in enumerate(edges):
         beside.setdefault(left, []).append(place)
@@ -89,7 +99,9 @@ def _perfect(edges: Sequence[Edge], degree: int) -> list[int]:
 
 
 def _regular(edges: Sequence[Edge]) -> tuple[list[Edge], int]:
-    """The edges over glued vertices, numbered from 0 on both sides, and behind them those that do not count."""
+    """The edges over glued vertices, numbered from 0 on both sides, and behind them those that
+    do not count.
+    """
     counts = Counter(left for left, _ in edges), Counter(right for _, right in edges)
     degree = max((*counts[0].values(), *counts[1].values()), default=0)
     glued = [_glued(count, degree) for count in counts]
@@ -100,8 +112,9 @@ def _regular(edges: Sequence[Edge]) -> tuple[list[Edge], int]:
 
 
 def _glued(counts: Counter[int], degree: int) -> dict[int, int]:
-    """Neighbours as one vertex while they have no more than `degree` edges together: so no more vertices are left than
-    twice as many as the edges need."""
+    """Neighbours as one vertex while they have no more than `degree` edges together: so no more
+    vertices are left than twice as many as the edges need.
+    """
     found: dict[int, int] = {}
     vertex, load = -1, degree
     for name in sorted(counts):

@@ -1,12 +1,15 @@
-"""Which worker has a bin at which time: a function of (time, bin), changed by updates that are values.
+"""Which worker has a bin at which time: a function of (time, bin), changed by updates that are
+values.
 
-    Update(45, 3, 1)                    from time 45 on bin 3 is at worker 1, until an update of a later time
-    configuration.worker(45, 3)         1
-    updated(configuration, updates)     with more of them
-    retired(configuration, frontier)    without what no time from the frontier on can need
-    split(configuration)                each bin cut in halves; the function of a *key* stays the same
-    merged(configuration)               two halves made one bin again, where they are together at all times
-    resized(configuration, bins)        as often as it takes
+    Update(45, 3, 1)                  from time 45 on bin 3 is at worker 1, until an update of a
+                                      later time
+    configuration.worker(45, 3)       1
+    updated(configuration, updates)   with more of them
+    retired(configuration, frontier)  without what no time from the frontier on can need
+    split(configuration)              each bin cut in halves; the function of a *key* stays the same
+    merged(configuration)             two halves made one bin again, where they are together at all
+                                      times
+    resized(configuration, bins)      as often as it takes
 
     history   per bin, ascending in time:   ((0, 0),), ((0, 1), (45, 0)), …
                                                         worker 1 first, worker 0 from time 45 on
@@ -46,8 +49,10 @@ History = tuple[Since, ...]
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """`history` has for each bin at least one entry, the first of them at or before `since`: the earliest time that can
-    be asked for. Updates lie after it, so that it is always known where a bin moves from."""
+    """`history` has for each bin at least one entry, the first of them at or before `since`: the
+    earliest time that can be asked for. Updates lie after it, so that it is always known where a
+    bin moves from.
+    """
 
     workers: int
     history: tuple[History, ...]
@@ -79,8 +84,12 @@ class Configuration:
 
     def moved(self, time: Time) -> tuple[tuple[int, int, int], ...]:
         """What moves at exactly this time: (bin, from worker, to worker)."""
-        older = ((bin, history) for bin, history in enumerate(self.history) if history[0].time < time)
-        found = ((bin, _worker(history, time - 1), _worker(history, time)) for bin, history in older)
+        older = (
+            (bin, history) for bin, history in enumerate(self.history) if history[0].time < time
+        )
+        found = (
+            (bin, _worker(history, time - 1), _worker(history, time)) for bin, history in older
+        )
         return tuple((bin, before, after) for bin, before, after in found if before != after)
 
 
@@ -95,13 +104,20 @@ def configured(assigned: Sequence[int], workers: int, since: Time = BEGIN) -> Co
 def evenly(bins: int, workers: int) -> Configuration:
     """Bins dealt out to the workers in turn."""
     if workers < 1 or not is_count(bins):
-        raise SpecError(tuple(_count_complaints(bins, workers)), hint="a power of two of bins, and a worker for them")
+        raise SpecError(
+            tuple(_count_complaints(bins, workers)),
+            hint="a power of two of bins, and a worker for them",
+        )
     return configured([bin % workers for bin in range(bins)], workers)
 
 
-def updated(configuration: Configuration, updates: Iterable[Update], bins: int | None = None) -> Configuration:
-    """With these updates; refused with all that is wrong with any of them. Updates that speak of more `bins` than there
-    are split them; those that speak of fewer hold for all bins that theirs have been split into."""
+def updated(
+    configuration: Configuration, updates: Iterable[Update], bins: int | None = None
+) -> Configuration:
+    """With these updates; refused with all that is wrong with any of them. Updates that speak of
+    more `bins` than there are split them; those that speak of fewer hold for all bins that theirs
+    have been split into.
+    """
     updates, bins = tuple(updates), bins or configuration.bins
     if found := complaints(configuration, updates, bins):
         raise SpecError(found, hint=HINT)
@@ -117,33 +133,56 @@ HINT = "updates go on from the configuration that there is, in the order of thei
 
 
 def retired(configuration: Configuration, frontier: Time) -> Configuration:
-    """The same function for all times from the frontier on, and none before: what no time can need any more is let go
-    of (M-1)."""
+    """The same function for all times from the frontier on, and none before: what no time can need
+    any more is let go of (M-1).
+    """
     if frontier <= configuration.since:
         return configuration
-    return replace(configuration, history=tuple(_from(h, frontier) for h in configuration.history), since=frontier)
+    return replace(
+        configuration,
+        history=tuple(_from(h, frontier) for h in configuration.history),
+        since=frontier,
+    )
 
 
 def split(configuration: Configuration) -> Configuration:
-    """Every bin in halves, which are where it is. No key is elsewhere for it at any time: nobody has to agree on when.
+    """Every bin in halves, which are where it is. No key is elsewhere for it at any time: nobody
+    has to agree on when.
     """
     if 2 * configuration.bins > BINS_MAX:
-        raise SpecError((Complaint("/bins", not_a_count(2 * configuration.bins), 2 * configuration.bins),))
-    return replace(configuration, history=tuple(h for history in configuration.history for h in (history, history)))
+        raise SpecError(
+            (Complaint("/bins", not_a_count(2 * configuration.bins), 2 * configuration.bins),)
+        )
+    return replace(
+        configuration,
+        history=tuple(h for history in configuration.history for h in (history, history)),
+    )
 
 
 def merged(configuration: Configuration) -> Configuration:
-    """Two halves as one bin again. Refused where they are apart at a time that can still be asked for."""
+    """Two halves as one bin again. Refused where they are apart at a time that can still be
+    asked for.
+    """
     halves = configuration.history[::2], configuration.history[1::2]
     if configuration.bins == 1:
         raise SpecError((Complaint("/bins", "one bin has no half", 1),))
-    apart = [bin for bin, (low, high) in enumerate(zip(*halves, strict=True)) if _plain(low) != _plain(high)]
+    apart = [
+        bin
+        for bin, (low, high) in enumerate(zip(*halves, strict=True))
+        if _plain(low) != _plain(high)
+    ]
     if apart:
         found = tuple(
-            Complaint(f"/bins/{2 * b}", f"bins {2 * b} and {2 * b + 1} are at different workers", [2 * b, 2 * b + 1])
+            Complaint(
+                f"/bins/{2 * b}",
+                f"bins {2 * b} and {2 * b + 1} are at different workers",
+                [2 * b, 2 * b + 1],
+            )
             for b in apart
         )
-        raise SpecError(found, hint="move the halves together first, and merge when the older times are retired")
+        raise SpecError(
+            found, hint="move the halves together first, and merge when the older times are retired"
+        )
     return replace(configuration, history=tuple(_plain(low) for low in halves[0]))
 
 
@@ -198,12 +237,19 @@ def _complaints(
     for index, (time, bin, worker) in enumerate(updates):
         found = []
         if time < said:
-            found.append(Complaint(f"/{index}/time", f"time runs backwards, from {said} to {time}", time))
+            found.append(
+                Complaint(f"/{index}/time", f"time runs backwards, from {said} to {time}", time)
+            )
         elif 0 <= bin < len(latest) and time < latest[bin]:
-            message = f"bin {bin} has an update of time {latest[bin]} already, and time runs backwards to {time}"
+            message = (
+                f"bin {bin} has an update of time {latest[bin]} already, and time runs "
+                f"backwards to {time}"
+            )
             found.append(Complaint(f"/{index}/time", message, time))
         if not 0 <= bin < len(latest):
-            found.append(Complaint(f"/{index}/bin", f"there is no bin {bin} among {len(latest)}", bin))
+            found.append(
+                Complaint(f"/{index}/bin", f"there is no bin {bin} among {len(latest)}", bin)
+            )
         if not 0 <= worker < configuration.workers:
             found.append(unknown_worker(f"/{index}/worker", worker, configuration.workers))
         if told.setdefault((time, bin), worker) != worker:
@@ -214,15 +260,23 @@ def _complaints(
 
 
 def unknown_worker(pointer: str, worker: int, workers: int) -> Complaint:
-    return Complaint(pointer, f"there is no worker {worker} among {workers}", worker, f"from 0 to {workers - 1}")
+    return Complaint(
+        pointer, f"there is no worker {worker} among {workers}", worker, f"from 0 to {workers - 1}"
+    )
 
 
 def _assignment_complaints(assigned: Sequence[int], workers: int) -> list[Complaint]:
     found = _count_complaints(len(assigned), workers)
-    unknown = ((bin, worker) for bin, worker in enumerate(assigned) if not 0 <= worker < max(workers, 1))
+    unknown = (
+        (bin, worker) for bin, worker in enumerate(assigned) if not 0 <= worker < max(workers, 1)
+    )
     return found + [unknown_worker(f"/bins/{bin}", worker, workers) for bin, worker in unknown]
 
 
 def _count_complaints(bins: int, workers: int) -> list[Complaint]:
-    found = [] if is_count(bins) else [Complaint("/bins", not_a_count(bins), bins, "a power of two")]
-    return found + ([] if workers >= 1 else [Complaint("/workers", "there is no worker", workers, "at least 1")])
+    found = (
+        [] if is_count(bins) else [Complaint("/bins", not_a_count(bins), bins, "a power of two")]
+    )
+    return found + (
+        [] if workers >= 1 else [Complaint("/workers", "there is no worker", workers, "at least 1")]
+    )

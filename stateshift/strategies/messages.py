@@ -1,13 +1,15 @@
-"""What the workers of a migrating operator are told, tell each other, and compute: values, and no behaviour.
+"""What the workers of a migrating operator are told, tell each other, and compute: values, and no
+behaviour.
 
-    Logic       what the operator computes of a key's values at a time
-    Data        \
-    Control      } what a worker's F is told from outside
-    Resize      /
-    Routed      \
-    Moved        } what F of a worker sends to S of another, or of the same one; arriving it is `Received`
-    Progress    /
-    Applied     what S has done: what the promises of a migration are held against
+    Logic     what the operator computes of a key's values at a time
+    Data      \
+    Control    } what a worker's F is told from outside
+    Resize    /
+    Routed    \
+    Moved      } what F of a worker sends to S of another, or of the same one; arriving it is
+               `Received`
+    Progress  /
+    Applied   what S has done: what the promises of a migration are held against
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class Record(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """A key's state after some values, what that put out, and values it wants to see again at times to come."""
+    """A key's state after some values, what that put out, and values it wants to see again at
+    times to come.
+    """
 
     state: State
     outputs: tuple[Any, ...] = ()
@@ -40,8 +44,9 @@ class Folded(NamedTuple):
 
 
 class Logic(NamedTuple):
-    """What the operator computes: deterministic, and of one time's values the order does not matter (they come sorted;
-    keys and values have an order). A state of None is none."""
+    """What the operator computes: deterministic, and of one time's values the order does not matter
+    (they come sorted; keys and values have an order). A state of None is none.
+    """
 
     hash_of: Callable[[Key], int]
     fold: Callable[[Time, Key, State, tuple[Value, ...]], Folded]

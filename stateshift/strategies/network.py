@@ -1,13 +1,15 @@
-"""Workers and the channels between them, as one value: the protocol in a world where every order can be tried.
+"""Workers and the channels between them, as one value: the protocol in a world where every order
+can be tried.
 
-    Network
-      logic       what is computed
-      workers     F and S of each
-      channels    (from, to) -> messages on their way, the first one first
-      applied     what all S have done, in the order in which it happened
+Network
+  logic       what is computed
+  workers     F and S of each
+  channels    (from, to) -> messages on their way, the first one first
+  applied     what all S have done, in the order in which it happened
 
-    told(network, worker, event)     an input says something to a worker's F
-    deliver(network, channel)        the first message of a channel arrives; which channel is anybody's choice
+told(network, worker, event)  an input says something to a worker's F
+deliver(network, channel)     the first message of a channel arrives; which channel is anybody's
+                              choice
 """
 
 from __future__ import annotations
@@ -53,10 +55,18 @@ class Network:
         return tuple(one.s.frontier for one in self.workers)
 
 
-def network(configuration: Configuration, logic: Logic, states: Mapping[Key, State] | None = None) -> Network:
+def network(
+    configuration: Configuration, logic: Logic, states: Mapping[Key, State] | None = None
+) -> Network:
     """As an operator begins, with the states it already has, each where the configuration says."""
-    place = {key: configuration.worker_of(configuration.since, logic.hash_of(key)) for key in states or {}}
-    own = [{k: state for k, state in (states or {}).items() if place[k] == n} for n in range(configuration.workers)]
+    place = {
+        key: configuration.worker_of(configuration.since, logic.hash_of(key))
+        for key in states or {}
+    }
+    own = [
+        {k: state for k, state in (states or {}).items() if place[k] == n}
+        for n in range(configuration.workers)
+    ]
     return Network(logic, tuple(worker(n, configuration, has) for n, has in enumerate(own)), {})
 
 

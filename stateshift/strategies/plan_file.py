@@ -3,12 +3,13 @@
     M time worker worker worker …         the worker of every bin, from bin 0 on
     D time bin worker bin worker …        these bins go to these workers, the others stay
 
-Times are nanoseconds since the job began and never run backwards. A line is a step: one of the same time as the line
-before is sent as soon as that is complete, so that a fluid migration is many lines of one time. Values are divided by
-blanks, and the published writer ends each line with one.
+Times are nanoseconds since the job began and never run backwards. A line is a step: one of the same
+time as the line before is sent as soon as that is complete, so that a fluid migration is many lines
+of one time. Values are divided by blanks, and the published writer ends each line with one.
 
-Source: strymon-system/megaphone at 45d31e2, experiments/nexmark/patterns.py (PatternGenerator, which writes) and
-nexmark/src/tools.rs (ExperimentMapMode::File, which reads) with nexmark/src/bin/word_count.rs (which sends).
+Source: strymon-system/megaphone at 45d31e2, experiments/nexmark/patterns.py (PatternGenerator,
+which writes) and nexmark/src/tools.rs (ExperimentMapMode::File, which reads) with
+nexmark/src/bin/word_count.rs (which sends).
 """
 
 from __future__ import annotations
@@ -53,20 +54,30 @@ def encode_plan_file(lines: Sequence[Line]) -> str:
     return "".join(" ".join((*map(str, _values(line)), "\n")) for line in lines)
 
 
-def decode_plan_file(text: str, bins: int | None = None, workers: int | None = None) -> tuple[Line, ...]:
-    """The inverse. What is wrong is refused with the number of its line, all at once; bins and workers are held against
-    those of the job, where they are known."""
+def decode_plan_file(
+    text: str, bins: int | None = None, workers: int | None = None
+) -> tuple[Line, ...]:
+    """The inverse. What is wrong is refused with the number of its line, all at once; bins and
+    workers are held against those of the job, where they are known.
+    """
     reader = _Reader(bins, workers)
-    lines = tuple(line for number, told in enumerate(text.splitlines(), 1) for line in reader.read(number, told))
+    lines = tuple(
+        line
+        for number, told in enumerate(text.splitlines(), 1)
+        for line in reader.read(number, told)
+    )
     found = tuple(reader.found) or _empty(lines)
     if found:
         raise SpecError(found, hint=_HINT)
     return lines
 
 
-def planned(lines: Sequence[Line], workers: int) -> tuple[Configuration, tuple[tuple[Time, Step], ...]]:
-    """What a job begins with, and its steps with the times before which they are not sent. The first line is a whole
-    map; lines that change nothing are no step."""
+def planned(
+    lines: Sequence[Line], workers: int
+) -> tuple[Configuration, tuple[tuple[Time, Step], ...]]:
+    """What a job begins with, and its steps with the times before which they are not sent. The
+    first line is a whole map; lines that change nothing are no step.
+    """
     first, *rest = lines
     assert isinstance(first, WholeMap), "decoded without a number of bins"
     assigned, steps = list(first.workers), []
@@ -78,9 +89,15 @@ def planned(lines: Sequence[Line], workers: int) -> tuple[Configuration, tuple[t
     return configured(first.workers, workers, first.time - 1), tuple(steps)
 
 
-def as_lines(before: Sequence[int], start: Time, steps: Sequence[Step], time: Time) -> tuple[Line, ...]:
-    """The plan that begins with `before` at `start` and sends the steps one by one from `time` on."""
-    changes = (Changes(time, tuple(sorted((move.bin, move.target) for move in step))) for step in steps)
+def as_lines(
+    before: Sequence[int], start: Time, steps: Sequence[Step], time: Time
+) -> tuple[Line, ...]:
+    """The plan that begins with `before` at `start` and sends the steps one by one from `time`
+    on.
+    """
+    changes = (
+        Changes(time, tuple(sorted((move.bin, move.target) for move in step))) for step in steps
+    )
     return (WholeMap(start, tuple(before)), *changes)
 
 
@@ -102,7 +119,11 @@ def _changed(assigned: Sequence[int], line: Changes) -> list[int]:
 
 
 def _empty(lines: Sequence[Line]) -> tuple[Complaint, ...]:
-    return () if lines else (Complaint("line 1", "there is no plan in the file", expected="M time worker …"),)
+    return (
+        ()
+        if lines
+        else (Complaint("line 1", "there is no plan in the file", expected="M time worker …"),)
+    )
 
 
 class _Reader:
@@ -118,7 +139,9 @@ class _Reader:
         self.place = f"line {number}"
         kind, *told = text.split() or [""]
         if kind not in ("M", "D"):
-            self.refuse(f"{kind!r} begins no line" if kind else "a line with nothing in it", text, "M or D")
+            self.refuse(
+                f"{kind!r} begins no line" if kind else "a line with nothing in it", text, "M or D"
+            )
             return
         wrong = [one for one in told if not _NUMBER.match(one)]
         if wrong:
@@ -151,7 +174,9 @@ class _Reader:
             return
         pairs = tuple(zip(values[::2], values[1::2], strict=True))
         if self.bins is None:
-            self.refuse("bins change before the line that says where they are", text, "a line M before it")
+            self.refuse(
+                "bins change before the line that says where they are", text, "a line M before it"
+            )
         for bin, often in Counter(bin for bin, _ in pairs).items():
             if self.bins is not None and bin >= self.bins:
                 self.refuse(f"there is no bin {bin} among {self.bins}", bin)

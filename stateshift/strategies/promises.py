@@ -1,10 +1,15 @@
-"""What a migration promises, held against what was done: each function finds where a promise is broken.
+"""What a migration promises, held against what was done: each function finds where a promise is
+broken.
 
-    correctness     every key has seen the values, at the times, with the outputs that one worker alone would have given
-    migration       whatever is applied for a key at a time is applied where the configuration has it at that time
-    completion      once the inputs have come to a time and all messages have arrived, so have the outputs
+    correctness  every key has seen the values, at the times, with the outputs that one worker alone
+                 would have given
+    migration    whatever is applied for a key at a time is applied where the configuration has it
+                 at that time
+    completion   once the inputs have come to a time and all messages have arrived, so have the
+                 outputs
 
-They are the properties 1 to 3 of Megaphone (M-8), and speak of what was applied: of the model, or of a runtime.
+They are the properties 1 to 3 of Megaphone (M-8), and speak of what was applied: of the model, or
+of a runtime.
 """
 
 from __future__ import annotations
@@ -17,14 +22,23 @@ from stateshift.strategies.messages import END, Applied, Key, Logic, Progress, R
 from stateshift.strategies.worker import S, apply
 
 
-def alone(logic: Logic, records: Iterable[Record], states: Mapping[Key, State] | None = None) -> tuple[Applied, ...]:
+def alone(
+    logic: Logic, records: Iterable[Record], states: Mapping[Key, State] | None = None
+) -> tuple[Applied, ...]:
     """What a single worker applies that has every record from the start."""
     return apply(S((Progress(END, END),), states or {}, tuple(records)), 0, logic)[1]
 
 
-def incorrect(applied: Sequence[Applied], logic: Logic, records: Iterable[Record],
-              states: Mapping[Key, State] | None = None, until: Time = END) -> Iterator[str]:  # fmt: skip
-    """The keys that have not seen what they had to before `until`, each with the first difference."""
+def incorrect(
+    applied: Sequence[Applied],
+    logic: Logic,
+    records: Iterable[Record],
+    states: Mapping[Key, State] | None = None,
+    until: Time = END,
+) -> Iterator[str]:
+    """The keys that have not seen what they had to before `until`, each with the first
+    difference.
+    """
     wanted = _by_key(one for one in alone(logic, records, states) if one.time < until)
     found = _by_key(applied)
     for key in sorted({*wanted, *found}, key=repr):
@@ -35,7 +49,9 @@ def incorrect(applied: Sequence[Applied], logic: Logic, records: Iterable[Record
                 break
 
 
-def misplaced(applied: Iterable[Applied], logic: Logic, configuration: Configuration) -> Iterator[str]:
+def misplaced(
+    applied: Iterable[Applied], logic: Logic, configuration: Configuration
+) -> Iterator[str]:
     """What was applied elsewhere than the configuration says; it must not be retired."""
     for one in applied:
         place = configuration.worker_of(one.time, logic.hash_of(one.key))
@@ -65,4 +81,8 @@ def _padded(short: list[Seen], long: list[Seen]) -> list[Seen | None]:
 
 
 def _said(seen: Seen | None) -> str:
-    return f"{list(seen[1])} at time {seen[0]} with outputs {list(seen[2])}" if seen else "nothing more"
+    return (
+        f"{list(seen[1])} at time {seen[0]} with outputs {list(seen[2])}"
+        if seen
+        else "nothing more"
+    )

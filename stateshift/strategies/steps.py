@@ -1,12 +1,15 @@
 """The strategies: moves in steps, one after the other.
 
-    AllAtOnce()    one step                             shortest, and every record waits for all of the state
-    Fluid()        a move a step                        a record waits for one bin's state
-    Batched(k)     k moves a step                       between the two
-    Optimised()    moves that do not interfere          a worker gives one bin and takes one bin in a step: it waits for
-                                                        one bin's state, in exactly as few steps as there can be
+    AllAtOnce()  one step                     shortest, and every record waits for all of the state
+    Fluid()      a move a step                a record waits for one bin's state
+    Batched(k)   k moves a step               between the two
+    Optimised()  moves that do not interfere  a worker gives one bin and takes one bin in a step: it
+                                              waits for
+                                              one bin's state, in exactly as few steps as
+                                              there can be
 
-As text they are `all-at-once`, `fluid`, `batched(16)` and `optimised`. What each costs is told by `cost`.
+As text they are `all-at-once`, `fluid`, `batched(16)` and `optimised`. What each costs is told by
+`cost`.
 """
 
 from __future__ import annotations
@@ -72,13 +75,23 @@ def strategy_of(text: str, pointer: str = "/strategy") -> Strategy:
     plain = {str(strategy): strategy for strategy in (AllAtOnce(), Fluid(), Optimised())}
     if name is not None:
         return plain.get(name) or Batched(int(name.removeprefix("batched(").removesuffix(")")))
-    message = "batched needs to know how many moves at a time" if text.strip() == "batched" else "no strategy"
-    raise SpecError((Complaint(pointer, message, text, EXPECTED),), hint="for instance: batched(16)")
+    message = (
+        "batched needs to know how many moves at a time"
+        if text.strip() == "batched"
+        else "no strategy"
+    )
+    raise SpecError(
+        (Complaint(pointer, message, text, EXPECTED),), hint="for instance: batched(16)"
+    )
 
 
 def _without_conflict(moves: Sequence[Move]) -> tuple[Step, ...]:
-    """Steps in which no worker gives twice, nor takes twice: exactly as many as its busiest worker has to make."""
+    """Steps in which no worker gives twice, nor takes twice: exactly as many as its busiest
+    worker has to make.
+    """
     steps: list[list[Move]] = [[] for _ in range(degree(moves))]
-    for move, colour in zip(moves, colours([(move.source, move.target) for move in moves]), strict=True):
+    for move, colour in zip(
+        moves, colours([(move.source, move.target) for move in moves]), strict=True
+    ):
         steps[colour].append(move)
     return tuple(tuple(step) for step in steps)

@@ -1,14 +1,16 @@
-"""The experiments of Megaphone's section 5.3 on the cost model: one thing varied, everything else held.
+"""The experiments of Megaphone's section 5.3 on the cost model: one thing varied, everything else
+held.
 
     over_bins       4,096 M keys, 16 to 16,384 bins                  (figure 16)
     over_keys       4,096 bins, 256 M to 32,768 M keys               (figure 17)
     over_both       4 M keys a bin, 64 to 8,192 bins                 (figure 18)
     over_rates      16,384 M keys, 4,096 bins, 0.25 M to 32 M records a second   (figure 19)
 
-Half of what every second worker has is away, and what is reported is the way back: a quarter of the state. Bytes of a
-key, bins, workers and rates are the paper's; bandwidth and capacity it does not tell: they are assumed, and named here.
-Only over bins it is 8 workers and not 16. One bin each, of which half should move, moves whole: at 16 bins of 16
-workers another migration is measured, of twice as much from one worker (all at once, that tilts the slope to -0.07).
+Half of what every second worker has is away, and what is reported is the way back: a quarter of the
+state. Bytes of a key, bins, workers and rates are the paper's; bandwidth and capacity it does not
+tell: they are assumed, and named here. Only over bins it is 8 workers and not 16. One bin each, of
+which half should move, moves whole: at 16 bins of 16 workers another migration is measured, of
+twice as much from one worker (all at once, that tilts the slope to -0.07).
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ M = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is held. Assumed are 10 Gbit/s shared by the four workers of a machine, and twice what a worker has to do at
-    16 M records a second, up to which the paper sees no change."""
+    """What is held. Assumed are 10 Gbit/s shared by the four workers of a machine, and twice what a
+    worker has to do at 16 M records a second, up to which the paper sees no change.
+    """
 
     workers: int = 16
     rate: float = 4 * M
@@ -55,7 +58,9 @@ class Point:
     prediction: Prediction
 
 
-def over_bins(strategy: Strategy, gap: float = math.inf, setting: Setting = PAPER_BINS) -> list[Point]:
+def over_bins(
+    strategy: Strategy, gap: float = math.inf, setting: Setting = PAPER_BINS
+) -> list[Point]:
     return [Point(bins, rebalanced(strategy, bins, 4096 * M, gap, setting)) for bins in BINS]
 
 
@@ -67,16 +72,24 @@ def over_both(strategy: Strategy, gap: float = math.inf, setting: Setting = PAPE
     return [Point(bins, rebalanced(strategy, bins, 4 * M * bins, gap, setting)) for bins in BOTH]
 
 
-def over_rates(strategy: Strategy | None, gap: float = math.inf, setting: Setting = PAPER) -> list[Point]:
+def over_rates(
+    strategy: Strategy | None, gap: float = math.inf, setting: Setting = PAPER
+) -> list[Point]:
     """Without a strategy nothing moves."""
     settings = (replace(setting, rate=rate) for rate in RATES)
     return [Point(one.rate, rebalanced(strategy, 4096, 16384 * M, gap, one)) for one in settings]
 
 
 def rebalanced(
-    strategy: Strategy | None, bins: int, keys: float, gap: float = math.inf, setting: Setting = PAPER
+    strategy: Strategy | None,
+    bins: int,
+    keys: float,
+    gap: float = math.inf,
+    setting: Setting = PAPER,
 ) -> Prediction:
-    """A quarter of the state moves back to where it was. `gap` is the longest between two steps, in seconds."""
+    """A quarter of the state moves back to where it was. `gap` is the longest between two steps,
+    in seconds.
+    """
     before, after = skewed(bins, setting.workers), [bin % setting.workers for bin in range(bins)]
     steps = in_steps(strategy, moves_between(before, after)) if strategy else ()
     ground = Ground(

@@ -1,22 +1,33 @@
-"""One worker of an operator whose keys move while it runs: F, which routes and moves, and S, which holds and applies.
+"""One worker of an operator whose keys move while it runs: F, which routes and moves, and S, which
+holds and applies.
 
-    data     ──▶ F ──Routed──▶ S ──▶ outputs        F of every worker sends to S of every worker, and on one channel
-    control  ──▶   ──Moved───▶                      what is sent first arrives first. Channels know nothing of each
-      ▲  S's frontier │        Progress on both     other: between two of them everything may overtake everything.
+    data     ──▶ F ──Routed──▶ S ──▶ outputs     F of every worker sends to S of every worker, and
+                                                 on one channel
+    control  ──▶   ──Moved───▶                   what is sent first arrives first. Channels know
+                                                 nothing of each
+      ▲  S's frontier │        Progress on both  other: between two of them everything may overtake
+                                                 everything.
 
-`advance(worker, event, logic)` is the whole protocol: the worker after an event, what it sends, what it has applied.
+`advance(worker, event, logic)` is the whole protocol: the worker after an event, what it sends,
+what it has applied.
 
-A *frontier* is the earliest time that may still come. What holds them back is what makes moves safe:
+A *frontier* is the earliest time that may still come. What holds them back is what makes moves
+safe:
 
-    F routes a record once the control frontier has passed its time: until then its worker may still change
+    F routes a record once the control frontier has passed its time: until then its worker may still
+    change
     F's data frontier     the data input's, or the earliest record it has buffered
     F moves a bin of S's beside it when an update's time is S's frontier: then all before it is applied, nothing after
-    F's state frontier    the control input's, or the earliest update whose bins it still has to move
-    S's frontier          the least of both, of all F; S applies what lies before it, in the order of times
-    Moved                 takes a bin's state *and* the records that its keys have asked for at times to come
+    F's state frontier    the control input's, or the earliest update whose bins it still has to
+                          move
+    S's frontier          the least of both, of all F; S applies what lies before it, in the order
+                          of times
+    Moved                 takes a bin's state *and* the records that its keys have asked for at
+                          times to come
 
-A split or merge of bins moves no key, so every worker makes it alone (M-24). Nothing here waits, reads a clock or sends
-anything: a test delivers in any order it likes, and a runtime over whatever channels it has. Rows M-6 and M-7.
+A split or merge of bins moves no key, so every worker makes it alone (M-24). Nothing here waits,
+reads a clock or sends anything: a test delivers in any order it likes, and a runtime over whatever
+channels it has. Rows M-6 and M-7.
 """
 
 from __future__ import annotations
@@ -26,7 +37,14 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 
 from stateshift.errors import Complaint, SpecError
-from stateshift.strategies.configuration import Configuration, Time, complaints, resized, retired, updated
+from stateshift.strategies.configuration import (
+    Configuration,
+    Time,
+    complaints,
+    resized,
+    retired,
+    updated,
+)
 from stateshift.strategies.messages import (
     END,
     START,
@@ -64,7 +82,9 @@ class F:
 
 @dataclass(frozen=True, slots=True)
 class S:
-    """`heard` is the progress of F of every worker; `waiting` are records that were routed or asked for."""
+    """`heard` is the progress of F of every worker; `waiting` are records that were routed or
+    asked for.
+    """
 
     heard: tuple[Progress, ...]
     states: Mapping[Key, State]
@@ -82,20 +102,29 @@ class Worker:
     s: S
 
 
-def worker(number: int, configuration: Configuration, states: Mapping[Key, State] | None = None) -> Worker:
+def worker(
+    number: int, configuration: Configuration, states: Mapping[Key, State] | None = None
+) -> Worker:
     """A worker as the operator begins."""
     return Worker(number, F(configuration), S((START,) * configuration.workers, states or {}))
 
 
-def advance(before: Worker, event: Event, logic: Logic) -> tuple[Worker, tuple[Sent, ...], tuple[Applied, ...]]:
-    """The worker after an event, what it sends to which worker in this order, and what it has applied."""
+def advance(
+    before: Worker, event: Event, logic: Logic
+) -> tuple[Worker, tuple[Sent, ...], tuple[Applied, ...]]:
+    """The worker after an event, what it sends to which worker in this order, and what it has
+    applied.
+    """
     match event:
         case Data():
             told = replace(before, f=_with_data(before.f, event))
         case Control():
             told = replace(before, f=_with_control(before.f, event))
         case Resize():
-            told = replace(before, f=replace(before.f, configuration=resized(before.f.configuration, event.bins)))
+            told = replace(
+                before,
+                f=replace(before.f, configuration=resized(before.f.configuration, event.bins)),
+            )
         case Received():
             told = replace(before, s=_with_message(before.s, event))
     f, routed = _route(told.f, logic)
@@ -106,7 +135,11 @@ def advance(before: Worker, event: Event, logic: Logic) -> tuple[Worker, tuple[S
 
 
 def _with_data(f: F, event: Data) -> F:
-    wrong = (c for n, record in enumerate(event.records) for c in _early(f"/{n}/time", f.data, record.time))
+    wrong = (
+        c
+        for n, record in enumerate(event.records)
+        for c in _early(f"/{n}/time", f.data, record.time)
+    )
     _check((*wrong, *_early("/frontier", f.data, event.frontier)))
     return replace(f, data=event.frontier, buffered=(*f.buffered, *event.records))
 
@@ -115,8 +148,12 @@ def _with_control(f: F, event: Control) -> F:
     wrong = complaints(f.configuration, event.updates, event.bins, f.control)
     _check((*wrong, *_early("/frontier", f.control, event.frontier)))
     times = {*f.to_move, *(update.time for update in event.updates)}
-    configuration = updated(f.configuration, event.updates, event.bins) if event.updates else f.configuration
-    return replace(f, control=event.frontier, configuration=configuration, to_move=tuple(sorted(times)))
+    configuration = (
+        updated(f.configuration, event.updates, event.bins) if event.updates else f.configuration
+    )
+    return replace(
+        f, control=event.frontier, configuration=configuration, to_move=tuple(sorted(times))
+    )
 
 
 def _with_message(s: S, event: Received) -> S:
@@ -127,19 +164,29 @@ def _with_message(s: S, event: Received) -> S:
         case Moved(_, states, pending):
             return replace(s, states={**s.states, **states}, waiting=(*s.waiting, *pending))
         case Progress():
-            return replace(s, heard=(*s.heard[: event.source], event.message, *s.heard[event.source + 1 :]))
+            return replace(
+                s, heard=(*s.heard[: event.source], event.message, *s.heard[event.source + 1 :])
+            )
 
 
 def _route(f: F, logic: Logic) -> tuple[F, tuple[Sent, ...]]:
-    """To the worker of the record's own time, which is certain once no update of it can come any more."""
+    """To the worker of the record's own time, which is certain once no update of it can come any
+    more.
+    """
     certain = [record for record in f.buffered if record.time < f.control]
     place = f.configuration.worker_of
-    sent = tuple((place(record.time, logic.hash_of(record.key)), Routed(record)) for record in certain)
-    return replace(f, buffered=tuple(record for record in f.buffered if record.time >= f.control)), sent
+    sent = tuple(
+        (place(record.time, logic.hash_of(record.key)), Routed(record)) for record in certain
+    )
+    return replace(
+        f, buffered=tuple(record for record in f.buffered if record.time >= f.control)
+    ), sent
 
 
 def apply(s: S, number: int, logic: Logic) -> tuple[S, tuple[Applied, ...]]:
-    """S with all that lies before its frontier applied, time by time: what that asks for may lie before it as well."""
+    """S with all that lies before its frontier applied, time by time: what that asks for may lie
+    before it as well.
+    """
     frontier, states, applied = s.frontier, dict(s.states), []
     ready = [record for record in s.waiting if record.time < frontier]
     waiting = [record for record in s.waiting if record.time >= frontier]
@@ -159,10 +206,14 @@ def apply(s: S, number: int, logic: Logic) -> tuple[S, tuple[Applied, ...]]:
 
 
 def _move(f: F, s: S, number: int, logic: Logic) -> tuple[F, S, list[Sent]]:
-    """Every move whose time is certain and has come. Where nothing is to be moved from here, nothing is waited for."""
+    """Every move whose time is certain and has come. Where nothing is to be moved from here,
+    nothing is waited for.
+    """
     sent: list[Sent] = []
     for time in f.to_move:
-        moves = {bin: target for bin, source, target in f.configuration.moved(time) if source == number}
+        moves = {
+            bin: target for bin, source, target in f.configuration.moved(time) if source == number
+        }
         if time >= f.control or (moves and s.frontier < time):
             break
         here = {*s.states, *(record.key for record in s.waiting)}
@@ -186,12 +237,15 @@ def _take(s: S, time: Time, keys: set[Key]) -> tuple[S, Moved]:
 def _tell(f: F) -> tuple[F, list[Sent]]:
     """Progress, after all that it speaks of; and what no time can need any more is let go of."""
     progress = f.progress
-    # What moves at a time, the time before tells: of updates that wait, and of those that may still come.
+    # What moves at a time, the time before tells: of updates that wait, and of those that may still
+    # come.
     needed = min(progress.data, f.control - 1, *(time - 1 for time in f.to_move[:1]))
     f = replace(f, configuration=retired(f.configuration, needed))
     if progress == f.told:
         return f, []
-    return replace(f, told=progress), [(target, progress) for target in range(f.configuration.workers)]
+    return replace(f, told=progress), [
+        (target, progress) for target in range(f.configuration.workers)
+    ]
 
 
 def _early(pointer: str, frontier: Time, time: Time) -> Iterator[Complaint]:
@@ -201,4 +255,6 @@ def _early(pointer: str, frontier: Time, time: Time) -> Iterator[Complaint]:
 
 def _check(wrong: tuple[Complaint, ...]) -> None:
     if wrong:
-        raise SpecError(wrong, hint="an input that promised a frontier has nothing before it any more")
+        raise SpecError(
+            wrong, hint="an input that promised a frontier has nothing before it any more"
+        )

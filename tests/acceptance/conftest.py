@@ -1,4 +1,6 @@
-"""One Spark version's ground for all samples of the matrix: what one of them has run, the others use."""
+"""One Spark version's ground for all samples of the matrix: what one of them has run, the others
+use.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
 """Which Spark goes on with what another one wrote, and what `plan` says of it beforehand.
 
-    python -m tests.acceptance.crossing SPARKS [--state DIRECTORY] [--page FILE] [--only TEXT] [--minutes N]
+    python -m tests.acceptance.crossing SPARKS [--state DIRECTORY] [--page FILE] [--only TEXT]
+    [--minutes N]
 
-Each kind of state, in each provider, is written by each version of Spark that has it (three batches), and carried on by
-each older one, as `matrix.running` carries on what was changed: over input that touches every key, brings new ones and
-leaves them all behind. What comes out is held against what its own Spark puts out. SPARKS has an environment for each
-version (scripts/sparks). What was found is kept in the state directory, so that an interrupted run goes on.
+Each kind of state, in each provider, is written by each version of Spark that has it (three
+batches), and carried on by each older one, as `matrix.running` carries on what was changed: over
+input that touches every key, brings new ones and leaves them all behind. What comes out is held
+against what its own Spark puts out. SPARKS has an environment for each version (scripts/sparks).
+What was found is kept in the state directory, so that an interrupted run goes on.
 """
 
 from __future__ import annotations
@@ -32,14 +34,28 @@ from tests.acceptance.support import ROOT
 
 VERSIONS = ("3.3.4", "3.4.4", "3.5.9", "4.0.5", "4.1.4", "4.2.1", "4.3.0")
 KINDS_SINCE = {
-    "window-1": "3.3.4", "window-2": "3.3.4", "session": "3.3.4", "unique": "3.3.4", "distinct": "3.5.9",
-    "join-1": "3.3.4", "join-2": "3.3.4", "join-3": "4.1.4", "join-4": "4.3.0", "pandas": "3.4.4", "timed": "4.0.5",
-    "expiring": "4.0.5", "limit": "3.3.4",
-}  # fmt: skip
+    "window-1": "3.3.4",
+    "window-2": "3.3.4",
+    "session": "3.3.4",
+    "unique": "3.3.4",
+    "distinct": "3.5.9",
+    "join-1": "3.3.4",
+    "join-2": "3.3.4",
+    "join-3": "4.1.4",
+    "join-4": "4.3.0",
+    "pandas": "3.4.4",
+    "timed": "4.0.5",
+    "expiring": "4.0.5",
+    "limit": "3.3.4",
+}
 PROVIDERS_SINCE = {
-    "hdfs": "3.3.4", "rocksdb": "3.3.4", "rocksdb-changelog": "3.5.9", "rocksdb-changelog-format2": "4.0.5",
-    "hdfs-checksums": "4.2.1", "rocksdb-checksums": "4.2.1",
-}  # fmt: skip
+    "hdfs": "3.3.4",
+    "rocksdb": "3.3.4",
+    "rocksdb-changelog": "3.5.9",
+    "rocksdb-changelog-format2": "4.0.5",
+    "hdfs-checksums": "4.2.1",
+    "rocksdb-checksums": "4.2.1",
+}
 
 
 @dataclass(frozen=True)
@@ -58,7 +74,11 @@ def bases(writer: str) -> Iterator[Base]:
     for kind, since in KINDS_SINCE.items():
         for provider, from_ in PROVIDERS_SINCE.items():
             own = PROVIDERS[provider].kinds
-            has = not _before(writer, since) and not _before(writer, from_) and (not own or kind in own)
+            has = (
+                not _before(writer, since)
+                and not _before(writer, from_)
+                and (not own or kind in own)
+            )
             if has and (PROVIDERS[provider].rocksdb or not KINDS[kind].families):
                 yield Base(writer, kind, provider)
 
@@ -74,10 +94,15 @@ def _before(one: str, other: str) -> bool:
 
 
 def conf(crossing: Crossing) -> dict[str, str]:
-    """A session of defaults: how the state is kept, the checkpoint itself has to tell. Before 4.3, Spark has to be told
-    of checkpoint format 2."""
+    """A session of defaults: how the state is kept, the checkpoint itself has to tell. Before 4.3,
+    Spark has to be told of checkpoint format 2.
+    """
     settings = {PARTITIONS: "3", f"{STATE}maintenanceInterval": "1h"}
-    told = PROVIDERS[crossing.base.provider].format_2 and crossing.reader[:3] in ("4.0", "4.1", "4.2")
+    told = PROVIDERS[crossing.base.provider].format_2 and crossing.reader[:3] in (
+        "4.0",
+        "4.1",
+        "4.2",
+    )
     return {**settings, f"{STATE}checkpointFormatVersion": "2"} if told else settings
 
 
@@ -89,8 +114,13 @@ def carried_on(runner: Version, spark: Version, asked: list[Crossing]) -> Iterat
         place = runner.folder / "crossings" / crossing.name.replace("/", "-").replace(" ", "-")
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(runner.ground.place(crossing.base.name, "whole"), place)
-        order = replace(own, name=crossing.name, checkpoint=place / "checkpoint", output=place / "output",
-                        conf=conf(crossing))  # fmt: skip
+        order = replace(
+            own,
+            name=crossing.name,
+            checkpoint=place / "checkpoint",
+            output=place / "output",
+            conf=conf(crossing),
+        )
         orders[crossing.name] = crossing, order
     told = spark.spark([order for _, order in orders.values()])
     for name, (crossing, order) in orders.items():
@@ -126,14 +156,24 @@ def judged(crossing: Crossing, checkpoint: Path) -> str:
     """`refuse`, `warn`, or nothing: what a plan says against this reader, but that it is older."""
     source = survey.survey(open_storage(str(checkpoint)))
     cluster = ClusterFacts("theirs", "command", crossing.reader, "unknown", reaches=True)
-    job = {"name": "a", "checkpoint_location": str(checkpoint), "remote_location": "/there",
-           "waive": ["paths-stay", "older-target"]}  # fmt: skip
+    job = {
+        "name": "a",
+        "checkpoint_location": str(checkpoint),
+        "remote_location": "/there",
+        "waive": ["paths-stay", "older-target"],
+    }
     spec = parse_spec(json.dumps({"version": 1, "jobs": [job]}))
-    facts = Facts(source, Survey("file:///there", None, "empty", ()), target_cluster=cluster, at=1e12)
+    facts = Facts(
+        source, Survey("file:///there", None, "empty", ()), target_cluster=cluster, at=1e12
+    )
     findings = [one for plan in planner.plan(spec, spec.jobs[0], facts) for one in plan.findings]
     if any(one.level == "refuse" for one in findings):
         return "refuse"
-    return "warn" if any(one.level == "warn" and "has to say so" in one.message for one in findings) else ""
+    return (
+        "warn"
+        if any(one.level == "warn" and "has to say so" in one.message for one in findings)
+        else ""
+    )
 
 
 def cell(told: str | None, ours: str) -> str:
@@ -159,7 +199,9 @@ def page(arguments: argparse.Namespace, found: Lines, runners: dict[str, Version
 
 
 def run(arguments: argparse.Namespace) -> int:
-    runners = {v: Version(v, arguments.state, arguments.sparks / v / "bin" / "python") for v in VERSIONS}
+    runners = {
+        v: Version(v, arguments.state, arguments.sparks / v / "bin" / "python") for v in VERSIONS
+    }
     found = Lines(arguments.state / "crossings")
     until = time.monotonic() + 60 * arguments.minutes
     every = [one for one in crossings() if all(word in one.name for word in arguments.only)]
@@ -172,7 +214,9 @@ def run(arguments: argparse.Namespace) -> int:
             for start in range(0, len(theirs), QUERIES_MAX):
                 if time.monotonic() > until:
                     break
-                for name, told in carried_on(runners[writer], runners[reader], theirs[start : start + QUERIES_MAX]):
+                for name, told in carried_on(
+                    runners[writer], runners[reader], theirs[start : start + QUERIES_MAX]
+                ):
                     found.add(name, told)
                     print(f"{name}: {' '.join(told.split())[:300] or 'goes on'}", flush=True)
     written = page(arguments, found, runners)
@@ -187,14 +231,26 @@ def _prepare(runner: Version, wanted: list[Base]) -> None:
         runner.prepare([(base, part) for base in some for part in ("whole", "untouched")])
     for base in unique:
         if failure := runner.failure(base, "whole") or runner.failure(base, "untouched"):
-            print(f"{base.version}/{base.name} did not run: {' '.join(failure.split())[:300]}", flush=True)
+            print(
+                f"{base.version}/{base.name} did not run: {' '.join(failure.split())[:300]}",
+                flush=True,
+            )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sparks", type=Path)
-    parser.add_argument("--state", type=Path, default=Path(os.environ.get("STATESHIFT_MATRIX") or ROOT / ".matrix"))
-    parser.add_argument("--only", action="append", default=[], help="crossings whose names hold this; all of several")
+    parser.add_argument(
+        "--state", type=Path, default=Path(os.environ.get("STATESHIFT_MATRIX") or ROOT / ".matrix")
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        help="crossings whose names hold this; all of several",
+    )
     parser.add_argument("--minutes", type=float, default=1e6, help="begin nothing after so many")
     parser.add_argument("--page", type=Path, default=ROOT / "tests" / "versions.md")
     return run(parser.parse_args())

@@ -1,12 +1,16 @@
-"""Jobs whose sink recognises batches by number (jobs/numbered.py), killed for real, and what came out of them.
+"""Jobs whose sink recognises batches by number (jobs/numbered.py), killed for real, and what came
+out of them.
 
-    job.feed(first, last)      input files, one a batch, always the same for the same number
-    job.run(checkpoint)        the job reads all there is, and ends; first the table goes back to `restore`
-    job.waiting(checkpoint)    while it waits in the middle of such a batch (foreachBatch alone)
-    job.die(checkpoint)        SIGKILL after the sink has a batch and before Spark has committed it; the batch's number
-    job.rows()                 what readers of the sink see
+    job.feed(first, last)    input files, one a batch, always the same for the same number
+    job.run(checkpoint)      the job reads all there is, and ends; first the table goes back to
+                             `restore`
+    job.waiting(checkpoint)  while it waits in the middle of such a batch (foreachBatch alone)
+    job.die(checkpoint)      SIGKILL after the sink has a batch and before Spark has committed it;
+                             the batch's number
+    job.rows()               what readers of the sink see
 
-Window n is whole and closed as soon as file n + 2 has been read: each has five records of three keys.
+Window n is whole and closed as soon as file n + 2 has been read: each has five records of three
+keys.
 """
 
 from __future__ import annotations
@@ -59,7 +63,11 @@ class Numbered:
     def feed(self, first: int, last: int) -> None:
         for number in range(first, last):
             records = [
-                {"key": f"k{(number + i) % 3}", "value": number * 100 + i, "at": _time(number * 10 + i)}
+                {
+                    "key": f"k{(number + i) % 3}",
+                    "value": number * 100 + i,
+                    "at": _time(number * 10 + i),
+                }
                 for i in range(5)
             ]
             write_records(self.input / f"{number:03}.json", records)
@@ -102,34 +110,61 @@ class Numbered:
                     os.killpg(process.pid, signal.SIGCONT)  # Spark was faster this time
                     batch += 1
                 time.sleep(POLL_SECONDS)
-            assert process.poll() is None and time.monotonic() < until, log.read_text(errors="replace")[-4000:]
+            assert process.poll() is None and time.monotonic() < until, log.read_text(
+                errors="replace"
+            )[-4000:]
         assert (checkpoint / "offsets" / str(batch)).exists()
         assert not (checkpoint / "commits" / str(batch)).exists()
         return batch
 
     @contextmanager
     def waiting(self, checkpoint: Path) -> Iterator[int]:
-        """The job, which runs and waits: its sink has a batch, Spark has not committed it. Its process group."""
+        """The job, which runs and waits: its sink has a batch, Spark has not committed it. Its
+        process group.
+        """
         log = self.folder / "wait.log"
         with self._started(checkpoint, log, "--wait-in", str(FIRST_KILL)) as process:
-            threading.Thread(target=process.wait, daemon=True).start()  # a process nobody waits for seems to run
+            threading.Thread(
+                target=process.wait, daemon=True
+            ).start()  # a process nobody waits for seems to run
             wait_until((self.folder / "waits").exists, "it does not wait", SECONDS_MAX, self.folder)
             yield process.pid
 
     @contextmanager
-    def _started(self, checkpoint: Path, log: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    def _started(
+        self, checkpoint: Path, log: Path, *words: str
+    ) -> Iterator[subprocess.Popen[bytes]]:
         """The job's processes, which are gone afterwards: by SIGKILL, if they have not ended."""
         self.folder.mkdir(parents=True, exist_ok=True)
         command = [
-            self.python, str(JOBS / "numbered.py"), "--input", str(self.input), "--output", str(self.output),
-            "--checkpoint", str(checkpoint), "--sink", self.sink, "--provider", self.provider,
-            "--checkpoint-format", str(self.checkpoint_format), "--jars", ",".join(map(str, self.jars)), *words,
-        ]  # fmt: skip
+            self.python,
+            str(JOBS / "numbered.py"),
+            "--input",
+            str(self.input),
+            "--output",
+            str(self.output),
+            "--checkpoint",
+            str(checkpoint),
+            "--sink",
+            self.sink,
+            "--provider",
+            self.provider,
+            "--checkpoint-format",
+            str(self.checkpoint_format),
+            "--jars",
+            ",".join(map(str, self.jars)),
+            *words,
+        ]
         with log.open("wb") as said:
             process = subprocess.Popen(
-                command, cwd=self.folder, env={**environment(), "PYSPARK_PYTHON": self.python},
-                stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+                command,
+                cwd=self.folder,
+                env={**environment(), "PYSPARK_PYTHON": self.python},
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         try:
             yield process
         finally:
@@ -145,8 +180,13 @@ class Numbered:
             return (log / str(batch)).exists() or (log / f"{batch}.compact").exists()
         if self.sink == "iceberg":
             said = f'"spark.sql.streaming.epochId":"{batch}"'
-            return any(said in path.read_text() for path in self.output.glob("db/rows/metadata/v*.metadata.json"))
-        return any(action.get("txn", {}).get("version") == batch for action in self._delta_actions())
+            return any(
+                said in path.read_text()
+                for path in self.output.glob("db/rows/metadata/v*.metadata.json")
+            )
+        return any(
+            action.get("txn", {}).get("version") == batch for action in self._delta_actions()
+        )
 
     def version_of(self, batch: int) -> int:
         """Return the version of the Delta table that this batch made."""

@@ -1,5 +1,6 @@
-"""The demo's job as a check: orders and payments go in, counts per minute and joined orders come out. What must come
-out is computed here from the data alone, without Spark."""
+"""The demo's job as a check: orders and payments go in, counts per minute and joined orders come
+out. What must come out is computed here from the data alone, without Spark.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +65,13 @@ class Shop:
             for order in data.orders(number):
                 at = datetime.fromisoformat(order["at"]).strftime("%Y-%m-%d %H:%M:00")
                 minutes.setdefault((at, order["shop"]), []).append(order["amount"])
-                joined.append({"order": order["order"], "amount": order["amount"], "paid": paid.get(order["order"])})
+                joined.append(
+                    {
+                        "order": order["order"],
+                        "amount": order["amount"],
+                        "paid": paid.get(order["order"]),
+                    }
+                )
         counts = [
             {"minute": minute, "shop": shop, "orders": len(amounts), "amount": sum(amounts)}
             for (minute, shop), amounts in minutes.items()

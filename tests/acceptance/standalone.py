@@ -1,5 +1,6 @@
-"""A standalone Spark on this machine, as scripts/servers starts it: a master and workers, ended by their process ids.
-What a test kills, it kills through this."""
+"""A standalone Spark on this machine, as scripts/servers starts it: a master and workers, ended by
+their process ids. What a test kills, it kills through this.
+"""
 
 from __future__ import annotations
 
@@ -54,10 +55,14 @@ class Standalone:
         return self.servers.place(NAME)
 
     def _workers(self) -> list[processes.Process]:
-        return [process for name, process in self._place.started().items() if name.startswith("worker")]
+        return [
+            process for name, process in self._place.started().items() if name.startswith("worker")
+        ]
 
 
 @contextmanager
 def standalone(folder: Path) -> Iterator[Standalone]:
-    with group(folder, NAME, PYTHONPATH=os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])) as servers:
+    with group(
+        folder, NAME, PYTHONPATH=os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    ) as servers:
         yield Standalone(servers)

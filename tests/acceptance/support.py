@@ -1,14 +1,16 @@
-"""What acceptance tests are made of: a real Spark in a process of its own, and the real command line in another.
+"""What acceptance tests are made of: a real Spark in a process of its own, and the real command
+line in another.
 
-A *check* knows how to put state in, change it and recognise it afterwards; a *scenario* (a test) decides where the
-migration and the crashes fall. Checks know nothing of migrations, scenarios nothing of what is kept.
+A *check* knows how to put state in, change it and recognise it afterwards; a *scenario* (a test)
+decides where the migration and the crashes fall. Checks know nothing of migrations, scenarios
+nothing of what is kept.
 
     check.feed(number)            more input, always the same for the same number
     check.run(checkpoint, ...)    the job reads all there is, and ends; or dies where it is told to
     check.recognise(...)          what came out of it
 
-Everything a check touches lies below one folder, so that a reference job, which is never moved, is the same check in
-another folder.
+Everything a check touches lies below one folder, so that a reference job, which is never moved, is
+the same check in another folder.
 """
 
 from __future__ import annotations
@@ -49,10 +51,15 @@ class Ran:
 
 
 def stateshift(
-    *arguments: str | Path, cwd: Path, code: int | None = 0, env: Mapping[str, str] | None = None,
+    *arguments: str | Path,
+    cwd: Path,
+    code: int | None = 0,
+    env: Mapping[str, str] | None = None,
     seconds: int = SECONDS_MAX,
-) -> Ran:  # fmt: skip
-    """The command line, as a user runs it; `code` is what it must end with, None where the scenario looks itself."""
+) -> Ran:
+    """The command line, as a user runs it; `code` is what it must end with, None where the
+    scenario looks itself.
+    """
     return _run([sys.executable, "-m", "stateshift", *map(str, arguments)], cwd, code, env, seconds)
 
 
@@ -61,7 +68,9 @@ def job(script: str, *arguments: str | Path, cwd: Path, code: int | None = 0) ->
 
 
 def environment() -> dict[str, str]:
-    """One Python on both sides of a job, the one address every machine has, and this checkout first."""
+    """One Python on both sides of a job, the one address every machine has, and this checkout
+    first.
+    """
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
@@ -73,7 +82,11 @@ def environment() -> dict[str, str]:
 
 
 def _run(
-    command: list[str], cwd: Path, code: int | None, env: Mapping[str, str] | None, seconds: int = SECONDS_MAX
+    command: list[str],
+    cwd: Path,
+    code: int | None,
+    env: Mapping[str, str] | None,
+    seconds: int = SECONDS_MAX,
 ) -> Ran:
     run = subprocess.run(
         command,
@@ -86,7 +99,10 @@ def _run(
         timeout=seconds,
     )
     ran = Ran(run.returncode, run.stdout, run.stderr)
-    told = f"{' '.join(command[1:])}\nended with {ran.code}, not {code}\n{ran.out[-3000:]}\n{ran.err[-5000:]}"
+    told = (
+        f"{' '.join(command[1:])}\nended with {ran.code}, not "
+        f"{code}\n{ran.out[-3000:]}\n{ran.err[-5000:]}"
+    )
     assert code is None or ran.code == code, told
     return ran
 
@@ -98,7 +114,9 @@ def write_spec(path: Path, **job: Any) -> Path:
 
 
 def write_records(path: Path, records: list[dict[str, Any]]) -> None:
-    """One file, whole from the start, and later than every file before: Spark sorts its input by time."""
+    """One file, whole from the start, and later than every file before: Spark sorts its input by
+    time.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     hidden = path.with_name(f".{path.name}.tmp")
     hidden.write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -129,7 +147,9 @@ def end_jobs(folder: Path, locations: tuple[str, ...]) -> None:
 
 
 def _running(folder: Path) -> list[int]:
-    """The process groups that clusters of this scenario have noted below its folder, and that are still there."""
+    """The process groups that clusters of this scenario have noted below its folder, and that
+    are still there.
+    """
     alive = []
     for path in folder.rglob("*.pid"):
         text = path.read_text().split()
@@ -142,9 +162,17 @@ def _running(folder: Path) -> list[int]:
 
 def last_number(folder: Path) -> int:
     """The newest entry of one of Spark's logs."""
-    return max(int(match[1]) for name in os.listdir(folder) if (match := re.fullmatch(r"(\d+)(?:\.compact)?", name)))
+    return max(
+        int(match[1])
+        for name in os.listdir(folder)
+        if (match := re.fullmatch(r"(\d+)(?:\.compact)?", name))
+    )
 
 
 def content_of(folder: Path) -> dict[str, bytes]:
     """Every file below, by its path: what must be the same before and after."""
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+    return {
+        p.relative_to(folder).as_posix(): p.read_bytes()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }

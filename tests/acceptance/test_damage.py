@@ -1,5 +1,6 @@
-"""What `verify --deep` says of a damaged checkpoint is what a real Spark does with it: a sample. `./scripts/matrix` has
-more than a hundred (tests/damage.md)."""
+"""What `verify --deep` says of a damaged checkpoint is what a real Spark does with it: a sample.
+`./scripts/matrix` has more than a hundred (tests/damage.md).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ pytestmark = pytest.mark.spark
 
 def test_a_damaged_checkpoint_is_judged_as_spark_judges_it(damaged: dict[str, Outcome]) -> None:
     assert len(damaged) == len(DAMAGES)
-    assert {name: outcome.told for name, outcome in damaged.items() if outcome.result != "passed"} == {}
+    assert {
+        name: outcome.told for name, outcome in damaged.items() if outcome.result != "passed"
+    } == {}
 
 
 def test_damage_that_does_no_harm_is_among_the_sample_and_damage_that_gives_wrong_results(

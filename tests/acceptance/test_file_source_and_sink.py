@@ -1,7 +1,8 @@
-"""A checkpoint moves together with the directories its job reads and writes, which the checkpoint names absolutely.
+"""A checkpoint moves together with the directories its job reads and writes, which the checkpoint
+names absolutely.
 
-On a real Spark: afterwards each record is in the output exactly once and no input file was read twice. What is not said
-in the spec is refused before anything moves.
+On a real Spark: afterwards each record is in the output exactly once and no input file was read
+twice. What is not said in the spec is refused before anything moves.
 """
 
 from __future__ import annotations
@@ -13,14 +14,24 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.support import Ran, content_of, job, last_number, stateshift, write_records, write_spec
+from tests.acceptance.support import (
+    Ran,
+    content_of,
+    job,
+    last_number,
+    stateshift,
+    write_records,
+    write_spec,
+)
 
 pytestmark = pytest.mark.spark
 
 
 @dataclass(frozen=True)
 class Deduplicated:
-    """Five records a file, one of which every file has: what is remembered decides what comes out."""
+    """Five records a file, one of which every file has: what is remembered decides what comes
+    out.
+    """
 
     folder: Path
 
@@ -57,7 +68,9 @@ class Deduplicated:
 
 @pytest.fixture
 def moved_in_between(tmp_path: Path) -> tuple[Deduplicated, Deduplicated]:
-    """Seven files read on the source: the source's log and the sink's are both compacted by then, and go on."""
+    """Seven files read on the source: the source's log and the sink's are both compacted by
+    then, and go on.
+    """
     here, there = Deduplicated(tmp_path / "here"), Deduplicated(tmp_path / "there" / "new root")
     here.folder.mkdir()
     there.folder.parent.mkdir()
@@ -85,14 +98,20 @@ def test_the_job_continues_at_another_root_without_loss_or_duplicates(
         ],
     )
     before = content_of(here.folder)
-    report = stateshift("apply", spec, "--yes", "--json", "--workdir", tmp_path / "run", cwd=tmp_path).json
+    report = stateshift(
+        "apply", spec, "--yes", "--json", "--workdir", tmp_path / "run", cwd=tmp_path
+    ).json
     assert report["state"] == "finished"
     after = content_of(here.folder)
     assert {path: after.get(path) for path in before} == before, "the source was modified"
     logs = {path.name for path in (here.checkpoint / "sources" / "0").glob("[0-9]*")}
-    last_two = sorted((int(name.split(".")[0]) for name in logs if name.endswith(".compact")), reverse=True)[:2]
+    last_two = sorted(
+        (int(name.split(".")[0]) for name in logs if name.endswith(".compact")), reverse=True
+    )[:2]
     needed = {name for name in logs if int(name.split(".")[0]) >= last_two[-1]}
-    assert {path.name for path in (there.checkpoint / "sources" / "0").glob("[0-9]*")} == needed < logs
+    assert (
+        {path.name for path in (there.checkpoint / "sources" / "0").glob("[0-9]*")} == needed < logs
+    )
 
     here.folder.rename(tmp_path / "gone")  # nothing may go on reading or writing where the job was
     rows = there.feed(7, 12)
@@ -115,12 +134,19 @@ def test_a_directory_that_the_spec_does_not_name_is_refused_before_anything_move
         name="dedup",
         checkpoint_location=str(here.checkpoint),
         remote_location=str(there.checkpoint),
-        data=[{"source": str(here.folder / n), "target": str(there.folder / n), "copy": True} for n in named],
+        data=[
+            {"source": str(here.folder / n), "target": str(there.folder / n), "copy": True}
+            for n in named
+        ],
     )
     before = content_of(here.folder)
     refused = stateshift("plan", spec, "--json", cwd=tmp_path, code=4)
-    messages = [found["message"] for found in refused.json["findings"] if found["level"] == "refuse"]
-    assert any(left_out in message or left_out.replace(" ", "%20") in message for message in messages)
+    messages = [
+        found["message"] for found in refused.json["findings"] if found["level"] == "refuse"
+    ]
+    assert any(
+        left_out in message or left_out.replace(" ", "%20") in message for message in messages
+    )
     stateshift("apply", spec, "--yes", "--workdir", tmp_path / "run", cwd=tmp_path, code=4)
     assert content_of(here.folder) == before
     assert not there.checkpoint.exists()

@@ -1,5 +1,6 @@
-"""A checkpoint that was compacted where it lies goes on in a real Spark as if nothing had happened; and so does one
-whose compaction was taken back."""
+"""A checkpoint that was compacted where it lies goes on in a real Spark as if nothing had happened;
+and so does one whose compaction was taken back.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from tests.acceptance.support import stateshift
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 STATE = "spark.sql.streaming.stateStore."
-ROCKSDB = {f"{STATE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
+ROCKSDB = {
+    f"{STATE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+}
 CHANGELOG = {**ROCKSDB, f"{STATE}rocksdb.changelogCheckpointing.enabled": "true"}
 BASES = {
     "window.hdfs": ("window", {}),
@@ -34,16 +37,26 @@ def run(folder: Path, orders: Sequence[Order]) -> None:
 
 def files_of(checkpoint: Path) -> int:
     hidden = "_stateshift"
-    return sum(path.is_file() and hidden not in path.parts and path.suffix != ".crc" for path in checkpoint.rglob("*"))
+    return sum(
+        path.is_file() and hidden not in path.parts and path.suffix != ".crc"
+        for path in checkpoint.rglob("*")
+    )
 
 
 @pytest.mark.row("IS-17")
-def test_what_was_compacted_where_it_lies_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+def test_what_was_compacted_where_it_lies_goes_on_as_if_nothing_had_happened(
+    tmp_path: Path,
+) -> None:
     def order(base: str, way: str) -> Order:
         query, conf = BASES[base]
-        place, inputs = tmp_path / base / way, tuple(str(tmp_path / "input" / parity) for parity in PARITIES)
+        place, inputs = (
+            tmp_path / base / way,
+            tuple(str(tmp_path / "input" / parity) for parity in PARITIES),
+        )
         few = {f"{STATE}maintenanceInterval": "1h"}
-        return Order(f"{base}.{way}", query, inputs, place / "checkpoint", place / "output", {**few, **conf})
+        return Order(
+            f"{base}.{way}", query, inputs, place / "checkpoint", place / "output", {**few, **conf}
+        )
 
     every = [order(base, way) for base in BASES for way in WAYS]
     feed(tmp_path, 0, BEFORE)

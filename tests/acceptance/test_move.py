@@ -1,5 +1,5 @@
-"""The demo's job, moved while it runs by the real command line: two operators with state, started and stopped through a
-spark_submit cluster.
+"""The demo's job, moved while it runs by the real command line: two operators with state, started
+and stopped through a spark_submit cluster.
 """
 
 from __future__ import annotations
@@ -75,7 +75,10 @@ def test_a_running_job_moves_and_counts_on_as_if_it_had_not(shop: Shop, tmp_path
 
     names = json.loads((there / "_stateshift" / "operators.json").read_text())["operators"]
     assert set(names) == set(OPERATORS)
-    assert {path.name for path in there.iterdir() if path.is_dir()} == {*names.values(), "_stateshift"}
+    assert {path.name for path in there.iterdir() if path.is_dir()} == {
+        *names.values(),
+        "_stateshift",
+    }
     assert content_of(tmp_path / "other") == {"metadata": b'{"id":"not asked for"}'}
     assert not (tmp_path / "other-target").exists()
 

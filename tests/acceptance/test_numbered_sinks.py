@@ -1,6 +1,8 @@
-"""A job killed between its sink's commit and Spark's goes on at the target as it does in place (W-1).
+"""A job killed between its sink's commit and Spark's goes on at the target as it does in place
+(W-1).
 
-Its sink recognises the batch that runs again and does not run its plan, so that nobody writes the batch's state anew.
+Its sink recognises the batch that runs again and does not run its plan, so that nobody writes the
+batch's state anew.
 """
 
 from __future__ import annotations
@@ -45,12 +47,18 @@ def on_tables(jars: str) -> tuple[str, tuple[Path, ...]]:
         home = downloads.spark(SPARK_OF_TABLES)
     except Unavailable as reason:
         pytest.skip(f"{jars} cannot be had: {reason}")
-    python = next(above for above in home.parents if (above / "bin" / "python").exists()) / "bin" / "python"
+    python = (
+        next(above for above in home.parents if (above / "bin" / "python").exists())
+        / "bin"
+        / "python"
+    )
     return str(python), fetched
 
 
 def moved_and_in_place(tmp_path: Path, job: Numbered, **keys: str) -> None:
-    """Kill the job; let it go on at the target, then once more in place from the very same files."""
+    """Kill the job; let it go on at the target, then once more in place from the very same
+    files.
+    """
     job.feed(0, FED)
     job.die(job.folder / "checkpoint")
     shutil.copytree(job.folder, tmp_path / "killed")
@@ -63,9 +71,13 @@ def brought(tmp_path: Path, job: Numbered, **keys: Any) -> None:
     here, there = job.folder / "checkpoint", job.folder / "moved"
     clusters = keys.pop("clusters", {})
     spec = write_spec(
-        tmp_path / "spec.json", name="windows", checkpoint_location=str(here), remote_location=str(there),
-        waive=["paths-stay"], **keys,
-    )  # fmt: skip
+        tmp_path / "spec.json",
+        name="windows",
+        checkpoint_location=str(here),
+        remote_location=str(there),
+        waive=["paths-stay"],
+        **keys,
+    )
     if clusters:
         spec.write_text(json.dumps({**json.loads(spec.read_text()), "clusters": clusters}))
     stateshift("apply", spec, "--yes", "--workdir", tmp_path / "run", cwd=tmp_path)
@@ -88,10 +100,12 @@ def both_go_on(tmp_path: Path, job: Numbered) -> None:
 
 
 def started(job: Numbered, checkpoint: Path) -> list[str]:
-    """Start the job until a start ends well, twice at most, and once more from there. Return the errors.
+    """Start the job until a start ends well, twice at most, and once more from there. Return the
+    errors.
 
-    Spark 4.1 and later validate after each batch of a foreachBatch that its tasks have committed the state, and fail
-    one start of a job that skips a batch, in place as well; the batch is committed by then, and the next start goes on.
+    Spark 4.1 and later validate after each batch of a foreachBatch that its tasks have committed
+    the state, and fail one start of a job that skips a batch, in place as well; the batch is
+    committed by then, and the next start goes on.
     """
     said = [job.run(checkpoint)]
     if said[0]:
@@ -116,20 +130,26 @@ def test_the_same_with_state_in_rocksdb(tmp_path: Path, provider: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", ["hdfs", "rocksdb", "changelog"])
-def test_a_batch_that_a_file_sink_skips_has_its_state_at_the_target(tmp_path: Path, provider: str) -> None:
+def test_a_batch_that_a_file_sink_skips_has_its_state_at_the_target(
+    tmp_path: Path, provider: str
+) -> None:
     moved_and_in_place(tmp_path, Numbered(tmp_path / "job", "file", provider))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sink", ["delta", "delta-batches"])
 @pytest.mark.parametrize("provider", ["hdfs", "rocksdb", "changelog"])
-def test_a_batch_that_delta_skips_has_its_state_at_the_target(tmp_path: Path, sink: str, provider: str) -> None:
+def test_a_batch_that_delta_skips_has_its_state_at_the_target(
+    tmp_path: Path, sink: str, provider: str
+) -> None:
     moved_and_in_place(tmp_path, on_delta(tmp_path / "job", sink, provider))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", ["hdfs", "rocksdb", "changelog"])
-def test_a_batch_that_iceberg_has_goes_on_at_the_target_as_it_does_in_place(tmp_path: Path, provider: str) -> None:
+def test_a_batch_that_iceberg_has_goes_on_at_the_target_as_it_does_in_place(
+    tmp_path: Path, provider: str
+) -> None:
     """Its plan runs again, over the state that was brought along, and the commit is skipped."""
     moved_and_in_place(tmp_path, on_iceberg(tmp_path / "job", provider))
 
@@ -139,7 +159,8 @@ def test_a_batch_that_iceberg_has_goes_on_at_the_target_as_it_does_in_place(tmp_
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sink", "provider"), [("foreach-batch", "hdfs"), ("foreach-batch", "changelog"), ("file", "hdfs")]
+    ("sink", "provider"),
+    [("foreach-batch", "hdfs"), ("foreach-batch", "changelog"), ("file", "hdfs")],
 )
 def test_a_fork_beside_a_sink_that_goes_by_numbers_has_the_state_of_the_batch(
     tmp_path: Path, sink: str, provider: str
@@ -149,7 +170,9 @@ def test_a_fork_beside_a_sink_that_goes_by_numbers_has_the_state_of_the_batch(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", ["hdfs", "changelog"])
-def test_a_fork_runs_the_batch_again_where_the_sink_goes_by_the_query(tmp_path: Path, provider: str) -> None:
+def test_a_fork_runs_the_batch_again_where_the_sink_goes_by_the_query(
+    tmp_path: Path, provider: str
+) -> None:
     """The state that was brought along is overwritten. The table goes back to the batch before."""
     job = on_delta(tmp_path / "job", "delta", provider)
     job.feed(0, FED)
@@ -164,7 +187,9 @@ def test_a_fork_runs_the_batch_again_where_the_sink_goes_by_the_query(tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("provider", ["hdfs", "rocksdb", "changelog"])
-def test_a_warm_move_brings_the_state_of_the_batch_in_which_the_job_was_stopped(tmp_path: Path, provider: str) -> None:
+def test_a_warm_move_brings_the_state_of_the_batch_in_which_the_job_was_stopped(
+    tmp_path: Path, provider: str
+) -> None:
     """The cluster stops the job by SIGKILL, between its sink's commit and Spark's."""
     job = Numbered(tmp_path / "job", "foreach-batch", provider)
     job.feed(0, FED)
@@ -177,9 +202,14 @@ def test_a_warm_move_brings_the_state_of_the_batch_in_which_the_job_was_stopped(
             "submit": "false",
         }
         brought(
-            tmp_path, job, mode="warm", source_cluster="ours", until="remaining < 60s",
-            stop={"seconds_max": 60}, clusters={"ours": cluster},
-        )  # fmt: skip
+            tmp_path,
+            job,
+            mode="warm",
+            source_cluster="ours",
+            until="remaining < 60s",
+            stop={"seconds_max": 60},
+            clusters={"ours": cluster},
+        )
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["jobs"][0]["rounds"]
     both_go_on(tmp_path, job)

@@ -1,6 +1,8 @@
-"""A batch that was planned, put out and not committed runs again on the target over exactly the same input.
+"""A batch that was planned, put out and not committed runs again on the target over exactly the
+same input.
 
-A sink that knows batches by their number then replaces what it was given before: nothing is lost, nothing counts twice.
+A sink that knows batches by their number then replaces what it was given before: nothing is lost,
+nothing counts twice.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class Totals:
 
     @property
     def output(self) -> Path:
-        return self.folder.parent / "output"  # both jobs write to one sink, as they would to one database
+        return (
+            self.folder.parent / "output"
+        )  # both jobs write to one sink, as they would to one database
 
     def feed(self, first: int, last: int) -> None:
         for number in range(first, last):
@@ -38,7 +42,14 @@ class Totals:
 
     def run(self, die_in: int = -1) -> None:
         places = ("--input", self.input, "--output", self.output, "--checkpoint", self.checkpoint)
-        job("batches.py", *places, "--die-in", str(die_in), cwd=self.input, code=9 if die_in >= 0 else 0)
+        job(
+            "batches.py",
+            *places,
+            "--die-in",
+            str(die_in),
+            cwd=self.input,
+            code=9 if die_in >= 0 else 0,
+        )
 
     def recognise(self) -> dict[str, tuple[int, int]]:
         totals = {}

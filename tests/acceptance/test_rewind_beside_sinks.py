@@ -1,6 +1,6 @@
-"""A job goes back to an earlier batch beside a sink that knows batches by number, and ends with the sink that a job has
-which was never interrupted (W-1): under new numbers, or in a fork. What the sink has of the batches since is taken back
-as the plan says.
+"""A job goes back to an earlier batch beside a sink that knows batches by number, and ends with the
+sink that a job has which was never interrupted (W-1): under new numbers, or in a fork. What the
+sink has of the batches since is taken back as the plan says.
 """
 
 from __future__ import annotations
@@ -27,16 +27,24 @@ IN_A_FORK = {"transform": [{"kind": "rewind", "batch": BACK_TO}], "mode": "fork"
 
 
 def gone_back(tmp_path: Path, job: Numbered, keys: dict[str, Any]) -> dict[str, Any]:
-    """Bring the job back to the batch. Return the finding of the plan that says what to take back from the sink."""
+    """Bring the job back to the batch. Return the finding of the plan that says what to take
+    back from the sink.
+    """
     here, there = job.folder / "checkpoint", job.folder / "there"
     spec = write_spec(
-        tmp_path / "spec.json", name="windows", checkpoint_location=str(here), remote_location=str(there),
-        waive=["paths-stay"], **keys,
-    )  # fmt: skip
+        tmp_path / "spec.json",
+        name="windows",
+        checkpoint_location=str(here),
+        remote_location=str(there),
+        waive=["paths-stay"],
+        **keys,
+    )
     plan = stateshift("plan", spec, "--json", cwd=tmp_path).json
     stateshift("apply", spec, "--yes", "--workdir", tmp_path / "run", cwd=tmp_path)
     stateshift("verify", there, "--deep", cwd=tmp_path)
-    finding: dict[str, Any] = next(one for one in plan["findings"] if "goes back from batch" in one["message"])
+    finding: dict[str, Any] = next(
+        one for one in plan["findings"] if "goes back from batch" in one["message"]
+    )
     return finding
 
 
@@ -80,19 +88,27 @@ def test_beside_delta_a_rewind_under_new_numbers_and_restore_end_with_the_same_t
     goes_on(job, version_in(finding["hint"], "AS OF"))
 
 
-def test_beside_delta_a_rewind_in_a_fork_and_restore_end_with_the_same_table(tmp_path: Path) -> None:
+def test_beside_delta_a_rewind_in_a_fork_and_restore_end_with_the_same_table(
+    tmp_path: Path,
+) -> None:
     job = on_delta(tmp_path / "job", "delta", "hdfs")
     started(job)
-    finding = gone_back(tmp_path, job, {**IN_A_FORK, "sink": {"kind": "delta", "location": str(job.output)}})
+    finding = gone_back(
+        tmp_path, job, {**IN_A_FORK, "sink": {"kind": "delta", "location": str(job.output)}}
+    )
     goes_on(job, version_in(finding["hint"], "AS OF"))
 
 
-def test_a_batch_that_delta_has_and_spark_has_not_committed_gives_its_number_away(tmp_path: Path) -> None:
+def test_a_batch_that_delta_has_and_spark_has_not_committed_gives_its_number_away(
+    tmp_path: Path,
+) -> None:
     job = on_delta(tmp_path / "job", "delta", "hdfs")
     job.feed(0, FED)
     killed = job.die(job.folder / "checkpoint")
     keys = {"transform": [{"kind": "rewind", "batch": killed - 1, "renumber": True}]}
-    finding = gone_back(tmp_path, job, {**keys, "sink": {"kind": "delta", "location": str(job.output)}})
+    finding = gone_back(
+        tmp_path, job, {**keys, "sink": {"kind": "delta", "location": str(job.output)}}
+    )
     assert last_number(job.folder / "there" / "commits") == killed
     goes_on(job, version_in(finding["hint"], "AS OF"))
 
@@ -101,7 +117,9 @@ def test_a_batch_that_delta_has_and_spark_has_not_committed_gives_its_number_awa
 
 
 @pytest.mark.parametrize("keys", [RENUMBERED, IN_A_FORK], ids=["renumbered", "fork"])
-def test_beside_iceberg_a_rewind_and_a_rollback_end_with_the_same_table(tmp_path: Path, keys: dict[str, Any]) -> None:
+def test_beside_iceberg_a_rewind_and_a_rollback_end_with_the_same_table(
+    tmp_path: Path, keys: dict[str, Any]
+) -> None:
     job = on_iceberg(tmp_path / "job", "hdfs")
     started(job)
     sink = {"kind": "iceberg", "location": str(job.output / "db" / "rows")}
@@ -136,7 +154,11 @@ def removed(job: Numbered, newest: int) -> None:
     ],
 )
 def test_beside_a_sink_that_goes_by_numbers_alone(
-    tmp_path: Path, sink: str, provider: str, checkpoint_format: int, clear: Callable[[Numbered, int], None]
+    tmp_path: Path,
+    sink: str,
+    provider: str,
+    checkpoint_format: int,
+    clear: Callable[[Numbered, int], None],
 ) -> None:
     job = Numbered(tmp_path / "job", sink, provider, checkpoint_format)
     newest = started(job)

@@ -1,5 +1,6 @@
-"""State that was changed on its way goes on in a real Spark as if nothing had happened: a sample. `./scripts/matrix`
-runs every combination of kind, provider and change (tests/matrix.md)."""
+"""State that was changed on its way goes on in a real Spark as if nothing had happened: a sample.
+`./scripts/matrix` runs every combination of kind, provider and change (tests/matrix.md).
+"""
 
 from __future__ import annotations
 
@@ -25,11 +26,14 @@ def test_changed_state_goes_on_as_if_nothing_had_happened(changed: dict[str, Out
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "provider", ["hdfs", "rocksdb", "rocksdb-changelog", "rocksdb-format2", "rocksdb-changelog-format2"]
+    "provider",
+    ["hdfs", "rocksdb", "rocksdb-changelog", "rocksdb-format2", "rocksdb-changelog-format2"],
 )
 def test_state_of_every_kind_goes_on_under_new_numbers(spark: Version, provider: str) -> None:
     bases = [Base(NEWEST, kind, provider) for kind in KINDS]
-    able = [base for base in bases if missing(NEWEST, KINDS[base.kind], PROVIDERS[provider]) is None]
+    able = [
+        base for base in bases if missing(NEWEST, KINDS[base.kind], PROVIDERS[provider]) is None
+    ]
     cells = [Cell(base, "renumber") for base in able]
     outcomes = {outcome.cell: (outcome.result, outcome.told) for outcome in spark.outcomes(cells)}
     assert outcomes == {cell.name: ("passed", "") for cell in cells}

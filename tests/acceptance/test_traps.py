@@ -1,6 +1,8 @@
-"""The ten traps of Spark's checkpoints, one test each; a trap that lies in what Spark does is shown by a real Spark.
+"""The ten traps of Spark's checkpoints, one test each; a trap that lies in what Spark does is shown
+by a real Spark.
 
-Where a trap has many sides, the test shows the one that bites, and names where the others are tested.
+Where a trap has many sides, the test shows the one that bites, and names where the others are
+tested.
 """
 
 from __future__ import annotations
@@ -16,7 +18,12 @@ from stateshift import look
 from stateshift.engines.spark.survey import survey as surveyed
 from stateshift.formats.rocksdb import sst
 from stateshift.formats.spark import crc
-from stateshift.formats.spark.state_files import Changelog, Record, decode_changelog, encode_changelog
+from stateshift.formats.spark.state_files import (
+    Changelog,
+    Record,
+    decode_changelog,
+    encode_changelog,
+)
 from stateshift.storage.local import LocalStorage
 from stateshift.storage.memory import MemoryDisk
 from tests.acceptance.matrix.damage import copied
@@ -56,7 +63,9 @@ def raw(checkpoint: Path) -> Counter[tuple[str, bytes, bytes]]:
     """Every key and value as bytes, with shards forgotten."""
     storage = LocalStorage(str(checkpoint))
     (image,) = surveyed(storage).images
-    found = (entry for shard in image.shards for entry in entries(storage.chunks, shard, image.settings))
+    found = (
+        entry for shard in image.shards for entry in entries(storage.chunks, shard, image.settings)
+    )
     return Counter((entry.store, entry.key, bytes(entry.value)) for entry in found)
 
 
@@ -79,9 +88,14 @@ def test_2_the_number_of_shards_is_that_of_the_offset_log_and_not_of_the_operato
     metadata = files["state/0/_metadata/metadata"]
     for told in (metadata.replace(b'"numPartitions":3', b'"numPartitions":99'), None):
         assert told != metadata
-        without = {path: content for path, content in files.items() if path != "state/0/_metadata/metadata"}
+        without = {
+            path: content for path, content in files.items() if path != "state/0/_metadata/metadata"
+        }
         disk = MemoryDisk()
-        write(disk.open(HERE), without if told is None else {**files, "state/0/_metadata/metadata": told})
+        write(
+            disk.open(HERE),
+            without if told is None else {**files, "state/0/_metadata/metadata": told},
+        )
         (image,) = surveyed(disk.open(HERE)).images
         assert [operator.shards for operator in image.operators] == [3]
         assert look.restartable(HERE, disk.open, thorough=True).restartable
@@ -90,7 +104,9 @@ def test_2_the_number_of_shards_is_that_of_the_offset_log_and_not_of_the_operato
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_3_the_paths_of_schemas_move_with_the_image(changed: dict[str, Outcome], tmp_path: Path) -> None:
+def test_3_the_paths_of_schemas_move_with_the_image(
+    changed: dict[str, Outcome], tmp_path: Path
+) -> None:
     target = asked(tmp_path, "fork", golden("join-rocksdb-v4"))
     named = b"".join(path.read_bytes() for path in target.glob("state/*/_metadata/v2/*"))
     assert str(target / "state").encode() in named
@@ -99,12 +115,23 @@ def test_3_the_paths_of_schemas_move_with_the_image(changed: dict[str, Outcome],
 
 
 def test_4_paths_of_sources_are_encoded_and_staying_behind_is_refused(tmp_path: Path) -> None:
-    """On a real Spark, with a file sink and compacted logs: tests/acceptance/test_file_source_and_sink.py."""
+    """On a real Spark, with a file sink and compacted logs:
+    tests/acceptance/test_file_source_and_sink.py.
+    """
     logs = b"".join(path.read_bytes() for path in golden("files").glob("checkpoint/sources/0/*"))
     assert b"f%20%250.json" in logs
     source = tmp_path / "source"
     shutil.copytree(golden("files") / "checkpoint", source)
-    words = ["fork", str(source), "--to", str(tmp_path / "fork"), "--yes", "--json", "--workdirs", str(tmp_path / "w")]
+    words = [
+        "fork",
+        str(source),
+        "--to",
+        str(tmp_path / "fork"),
+        "--yes",
+        "--json",
+        "--workdirs",
+        str(tmp_path / "w"),
+    ]
     code, out, _ = quietly(words)
     assert code == 4
     assert "reads every one of them again" in out
@@ -113,14 +140,23 @@ def test_4_paths_of_sources_are_encoded_and_staying_behind_is_refused(tmp_path: 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_5_checksums_of_what_is_rewritten_do_not_stay_behind(damaged: dict[str, Outcome], tmp_path: Path) -> None:
+def test_5_checksums_of_what_is_rewritten_do_not_stay_behind(
+    damaged: dict[str, Outcome], tmp_path: Path
+) -> None:
     """Of Spark's own checksums, a stale one is in the sample of damages, too."""
-    assert sparks(damaged, "session.rocksdb", "stale .crc of Hadoop: snapshot") == ("refused", "fails")
-    assert sparks(damaged, "distinct.rocksdb-changelog-format2", "flip a bit: Spark's checksum") == ("refused", "fails")
+    assert sparks(damaged, "session.rocksdb", "stale .crc of Hadoop: snapshot") == (
+        "refused",
+        "fails",
+    )
+    assert sparks(
+        damaged, "distinct.rocksdb-changelog-format2", "flip a bit: Spark's checksum"
+    ) == ("refused", "fails")
     hidden = tmp_path / "window-rocksdb-format2" / "checkpoint"
     shutil.copytree(golden("window-rocksdb-format2") / "checkpoint", hidden)
     for path in [path for path in hidden.rglob("*") if path.is_file()]:
-        path.with_name(f".{path.name}.crc").write_bytes(crc.encode_hadoop_crc(crc.hadoop_checksums(path.read_bytes())))
+        path.with_name(f".{path.name}.crc").write_bytes(
+            crc.encode_hadoop_crc(crc.hadoop_checksums(path.read_bytes()))
+        )
     target = asked(tmp_path, "repartition", hidden.parent, "--partitions", "2")
     assert not list(target.rglob(".*.crc"))
     code, out, err = quietly(["verify", str(target), "--deep"])
@@ -129,8 +165,10 @@ def test_5_checksums_of_what_is_rewritten_do_not_stay_behind(damaged: dict[str, 
 
 @pytest.mark.parametrize("version", ["4.1.4", NEWEST])
 def test_6_list_values_are_parted_as_their_merge_operator_joined_them(version: str) -> None:
-    """Up to 4.1 a comma stands between merged values, since 4.2 nothing; a library that opens the tables puts commas
-    everywhere. We read tables ourselves. Byte by byte: test_encoders, test_entries."""
+    """Up to 4.1 a comma stands between merged values, since 4.2 nothing; a library that opens the
+    tables puts commas everywhere. We read tables ourselves. Byte by byte: test_encoders,
+    test_entries.
+    """
     case = golden("tws-timers", version)
     expected = {
         (row[0], json.dumps(row[1])): len(row[2])
@@ -147,7 +185,9 @@ def test_6_list_values_are_parted_as_their_merge_operator_joined_them(version: s
     assert max(found.values()) > 1
 
 
-def test_7_families_have_the_numbers_of_their_own_shard_and_a_changelogs_version_is_matched_exactly() -> None:
+def test_7_families_have_the_numbers_of_their_own_shard_and_a_changelogs_version_is_matched_exactly() -> (
+    None
+):
     """Numbers that differ between shards: tests/engines/spark/entries/test_entries.py."""
     long = Record(b"k" * 0x000276FF, b"")  # its length begins as a version line would: 00 02 'v'
     header, records = decode_changelog([b"".join(encode_changelog(Changelog(1), [long]))])
@@ -158,7 +198,9 @@ def test_7_families_have_the_numbers_of_their_own_shard_and_a_changelogs_version
         assert header.version == version
 
 
-@pytest.mark.parametrize(("name", "shards"), [("window-hdfs", "2"), ("window-rocksdb-changelog", "7")])
+@pytest.mark.parametrize(
+    ("name", "shards"), [("window-hdfs", "2"), ("window-rocksdb-changelog", "7")]
+)
 def test_8_keys_move_as_bytes_and_may_have_none(tmp_path: Path, name: str, shards: str) -> None:
     changed = asked(tmp_path, "repartition", golden(name), "--partitions", shards)
     assert raw(changed) == raw(golden(name) / "checkpoint")
@@ -189,4 +231,6 @@ def test_10_versions_bite_a_missing_query_id_stops_spark_and_tables_are_written_
     target = asked(tmp_path, "convert", golden("window-hdfs", "3.3.4"), "--provider", "rocksdb")
     (table, *_) = target.rglob("*.sst")
     assert list(sst.decode_sst(table.read_bytes()))
-    assert table.read_bytes()[-53] == 1, "the footer's kind of checksum: crc32c; XXH3 is 4, which 3.3 cannot read"
+    assert table.read_bytes()[-53] == 1, (
+        "the footer's kind of checksum: crc32c; XXH3 is 4, which 3.3 cannot read"
+    )

@@ -1,5 +1,6 @@
-"""The demo's job is brought over while it runs, by the real command line and an example: orders keep coming, the new
-job comes up and waits before the old one is stopped, and what comes out is what an unmoved job would have written.
+"""The demo's job is brought over while it runs, by the real command line and an example: orders
+keep coming, the new job comes up and waits before the old one is stopped, and what comes out is
+what an unmoved job would have written.
 """
 
 from __future__ import annotations
@@ -57,7 +58,14 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 def running(shop: Shop, tmp_path: Path) -> Shop:
     """The job has state, and some batches behind it."""
     shop.feed(0, 10)
-    said(tmp_path, "apply", example("first.json", tmp_path), "--yes", "--workdir", tmp_path / "runs" / "first")
+    said(
+        tmp_path,
+        "apply",
+        example("first.json", tmp_path),
+        "--yes",
+        "--workdir",
+        tmp_path / "runs" / "first",
+    )
     until(lambda: committed(tmp_path / "here"), tmp_path)
     return shop
 
@@ -86,14 +94,18 @@ def finished(shop: Shop, fed: Fed) -> None:
 
 
 @pytest.mark.row("T-1", "T-5", "T-9", "T-22", "IS-17")
-def test_it_is_brought_over_while_it_runs_and_counts_on_as_if_it_had_not(running: Shop, tmp_path: Path) -> None:
+def test_it_is_brought_over_while_it_runs_and_counts_on_as_if_it_had_not(
+    running: Shop, tmp_path: Path
+) -> None:
     fed, workdir = Fed(running, 10), tmp_path / "runs" / "move"
     with fed.coming():
         report = said(tmp_path, "apply", spec(tmp_path), "--yes", "--workdir", workdir)["report"]
     (job,) = report["jobs"]
     phases = {phase["name"]: phase for phase in job["phases"]}
     assert job["rounds"] and phases["round 1"]["files"] > 0
-    assert phases["prepare"]["start"] < phases["halt"]["start"], "it was up before the old one was stopped"
+    assert phases["prepare"]["start"] < phases["halt"]["start"], (
+        "it was up before the old one was stopped"
+    )
     assert phases["publish"]["start"] + phases["publish"]["seconds"] < phases["halt"]["start"] + 10
     assert 0 < report["downtime_seconds"] < job["downtime_without_rounds"]
     assert stateshift("verify", workdir, cwd=ROOT, env={"DEMO_DIR": str(tmp_path)}).code == 0
@@ -102,11 +114,16 @@ def test_it_is_brought_over_while_it_runs_and_counts_on_as_if_it_had_not(running
 
 @pytest.mark.row("T-1", "T-3")
 @pytest.mark.slow
-def test_told_to_wait_it_is_watched_paused_throttled_and_then_cut_over(running: Shop, tmp_path: Path) -> None:
+def test_told_to_wait_it_is_watched_paused_throttled_and_then_cut_over(
+    running: Shop, tmp_path: Path
+) -> None:
     fed, workdir = Fed(running, 10), tmp_path / "runs" / "move"
     with fed.coming(), applying(spec(tmp_path, cutover="told"), workdir, tmp_path) as process:
         waiting = seen(tmp_path, workdir, lambda told: (told["live"] or {}).get("waiting"))
-        assert waiting["live"]["left"]["demo"]["round"] >= 1 and waiting["live"]["downtime_seconds"] is not None
+        assert (
+            waiting["live"]["left"]["demo"]["round"] >= 1
+            and waiting["live"]["downtime_seconds"] is not None
+        )
         assert said(tmp_path, "pause", workdir)["state"] == "paused"
         seen(tmp_path, workdir, lambda told: told["live"] and told["live"]["paused"])
         before = said(tmp_path, "status", workdir)["live"]["left"]["demo"]["round"]
@@ -115,11 +132,18 @@ def test_told_to_wait_it_is_watched_paused_throttled_and_then_cut_over(running: 
         said(tmp_path, "throttle", workdir, "50MB", "--operations", "500")
         said(tmp_path, "resume", workdir)
         seen(tmp_path, workdir, lambda told: told["live"] and not told["live"]["paused"])
-        assert committed(tmp_path / "here") and not (tmp_path / "there" / "_stateshift" / "waiting").exists()
+        assert (
+            committed(tmp_path / "here")
+            and not (tmp_path / "there" / "_stateshift" / "waiting").exists()
+        )
         said(tmp_path, "cutover", workdir)
         assert process.wait(120) == 0
     steered = [one["what"] for one in said(tmp_path, "status", workdir)["report"]["steered"]]
-    assert [what for what in steered if what != "throttle"] == ["pause", "go on", "cutover"] and "throttle" in steered
+    assert [what for what in steered if what != "throttle"] == [
+        "pause",
+        "go on",
+        "cutover",
+    ] and "throttle" in steered
     finished(running, fed)
 
 
@@ -139,12 +163,25 @@ def test_taken_back_while_it_is_at_work_nothing_is_left_and_the_job_has_not_noti
 
 @contextmanager
 def applying(path: Path, workdir: Path, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "stateshift", "apply", str(path), "--yes", "--workdir", str(workdir)]
+    command = [
+        sys.executable,
+        "-m",
+        "stateshift",
+        "apply",
+        str(path),
+        "--yes",
+        "--workdir",
+        str(workdir),
+    ]
     with (folder / "apply.log").open("wb") as log:
         process = subprocess.Popen(
-            command, cwd=ROOT, env={**environment(), "DEMO_DIR": str(folder)}, stdin=subprocess.DEVNULL, stdout=log,
+            command,
+            cwd=ROOT,
+            env={**environment(), "DEMO_DIR": str(folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
             stderr=subprocess.STDOUT,
-        )  # fmt: skip
+        )
     try:
         yield process
     finally:

@@ -1,6 +1,6 @@
-"""The demo's job wanders from place to place while it runs, and everything happens to whoever moves it: killed, told to
-stop, paused, throttled, taken back, cut over early. For a minute; for thirty with --full. Record for record, what comes
-out is what an unmoved job would have written.
+"""The demo's job wanders from place to place while it runs, and everything happens to whoever moves
+it: killed, told to stop, paused, throttled, taken back, cut over early. For a minute; for thirty
+with --full. Record for record, what comes out is what an unmoved job would have written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from tests.support.examples import example
 
 pytestmark = pytest.mark.spark
 SECONDS, SECONDS_FULL = 60.0, 1800.0
-# So long things happen to a run, and then it has to come to its end: through a throttle, where one was left on.
+# So long things happen to a run, and then it has to come to its end: through a throttle, where one
+# was left on.
 TRIP_SECONDS, TRIP_SECONDS_MAX = 120.0, 600.0
 ACTS = ("kill", "interrupt", "pause", "throttle", "back", "cutover", "now", "look")
 
@@ -47,8 +48,14 @@ class Wandering:
         return self.folder / f"place-{place}"
 
     def said(self, *words: str | Path, code: int | None = 0) -> Any:
-        return stateshift(*words, "--json", cwd=ROOT, env={"DEMO_DIR": str(self.folder)}, code=code,
-                          seconds=int(TRIP_SECONDS_MAX)).json  # fmt: skip
+        return stateshift(
+            *words,
+            "--json",
+            cwd=ROOT,
+            env={"DEMO_DIR": str(self.folder)},
+            code=code,
+            seconds=int(TRIP_SECONDS_MAX),
+        ).json
 
     def spec(self, name: str, source: Path, target: Path, **keys: Any) -> Path:
         path = example(name, self.folder)
@@ -63,26 +70,37 @@ class Wandering:
     def begin(self) -> None:
         path = self.spec("first.json", self.at(0), self.at(0))
         self.said("apply", path, "--yes", "--workdir", self.folder / "runs" / "first")
-        wait_until(lambda: committed(self.at(0)), "the job has not started", 180, logs=self.folder / "jobs")
+        wait_until(
+            lambda: committed(self.at(0)), "the job has not started", 180, logs=self.folder / "jobs"
+        )
 
     def start(self, *words: str | Path) -> None:
         with (self.folder / "runs.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "stateshift", *map(str, words)], cwd=ROOT, stdin=subprocess.DEVNULL,
-                env={**environment(), "DEMO_DIR": str(self.folder)}, stdout=log, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+                [sys.executable, "-m", "stateshift", *map(str, words)],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                env={**environment(), "DEMO_DIR": str(self.folder)},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
 
     def trip(self, acting_until: float) -> None:
         """One run, until it is finished or taken back."""
         self.trips += 1
         workdir, target = self.folder / "runs" / f"trip-{self.trips}", self.at(self.place + 1)
         early = self.dice.random() < 0.5
-        path = self.spec("warm.json", self.at(self.place), target, cutover=self.dice.choice(["told", "ready"]))
+        path = self.spec(
+            "warm.json", self.at(self.place), target, cutover=self.dice.choice(["told", "ready"])
+        )
         plain = json.loads(path.read_text())
         plain["jobs"][0]["submit"]["prepare"] = early
         path.write_text(json.dumps(plain))
         self.start("apply", path, "--yes", "--workdir", workdir)
-        last, acting_until = time.monotonic() + TRIP_SECONDS_MAX, min(acting_until, time.monotonic() + TRIP_SECONDS)
+        last, acting_until = (
+            time.monotonic() + TRIP_SECONDS_MAX,
+            min(acting_until, time.monotonic() + TRIP_SECONDS),
+        )
         while (state := self.state(workdir)) not in ("finished", "rolled-back"):
             assert time.monotonic() < last, self.logs()
             if self.process is None or self.process.poll() is not None:
@@ -91,7 +109,9 @@ class Wandering:
                 else:
                     self.start("apply", path, "--yes", "--workdir", workdir)
             time.sleep(self.dice.uniform(0.3, 2.0))
-            self.act(workdir, self.dice.choice(ACTS) if time.monotonic() < acting_until else "cutover")
+            self.act(
+                workdir, self.dice.choice(ACTS) if time.monotonic() < acting_until else "cutover"
+            )
         self.ended()
         if state == "finished":
             self.place += 1
@@ -119,7 +139,9 @@ class Wandering:
             time.sleep(self.dice.uniform(0.2, 1.5))
             self.said("pause", workdir, "--off", code=None)
         elif what == "throttle":
-            self.said("throttle", workdir, self.dice.choice(["none", "200KB", "2MB", "50MB"]), code=None)
+            self.said(
+                "throttle", workdir, self.dice.choice(["none", "200KB", "2MB", "50MB"]), code=None
+            )
         elif what == "back":
             if self.dice.random() < 0.3:
                 self.said("rollback", workdir, "--yes", code=None)
@@ -177,8 +199,12 @@ def test_whatever_happens_on_the_way_every_record_is_counted_once(
         over.set()
         feeder.join()
     shop.finish(fed[0])
-    wait_until(lambda: shop.complete(fed[0]), f"the results are not complete: {wandering.did}", 120,
-               logs=tmp_path / "jobs")  # fmt: skip
+    wait_until(
+        lambda: shop.complete(fed[0]),
+        f"the results are not complete: {wandering.did}",
+        120,
+        logs=tmp_path / "jobs",
+    )
     assert shop.recognise() == shop.expected(fed[0]), wandering.did
     assert wandering.place >= 1 and wandering.did.total() > 5
     print(f"{wandering.trips} runs, {wandering.place} of them to the end, {dict(wandering.did)}")

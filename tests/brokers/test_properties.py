@@ -16,22 +16,35 @@ from stateshift.errors import PlanError, StorageError
     [
         ("", {}),
         ("# security.protocol=SSL\n! a=b\n\ngroup.id = orders\n", {}),
-        ("security.protocol=SASL_SSL\nsasl.mechanism : SCRAM-SHA-512\n",
-         {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512"}),
-        ("sasl.username=a\nsasl.password=b=c d\n", {"sasl_plain_username": "a", "sasl_plain_password": "b=c d"}),
-        ("sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
-         "  username=\"a;b\" password='c \\ d';\n",
-         {"sasl_plain_username": "a;b", "sasl_plain_password": "c \\ d"}),
-        ("ssl.ca.location=/ca.pem\nssl.endpoint.identification.algorithm=\n",
-         {"ssl_cafile": "/ca.pem", "ssl_check_hostname": False}),
+        (
+            "security.protocol=SASL_SSL\nsasl.mechanism : SCRAM-SHA-512\n",
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512"},
+        ),
+        (
+            "sasl.username=a\nsasl.password=b=c d\n",
+            {"sasl_plain_username": "a", "sasl_plain_password": "b=c d"},
+        ),
+        (
+            "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
+            "  username=\"a;b\" password='c \\ d';\n",
+            {"sasl_plain_username": "a;b", "sasl_plain_password": "c \\ d"},
+        ),
+        (
+            "ssl.ca.location=/ca.pem\nssl.endpoint.identification.algorithm=\n",
+            {"ssl_cafile": "/ca.pem", "ssl_check_hostname": False},
+        ),
     ],
-)  # fmt: skip
-def test_what_is_about_connecting_is_taken_over_and_nothing_else(text: str, options: dict[str, object]) -> None:
+)
+def test_what_is_about_connecting_is_taken_over_and_nothing_else(
+    text: str, options: dict[str, object]
+) -> None:
     assert client_options(text, "client.properties") == options
 
 
 def test_what_cannot_be_used_is_refused_by_name_and_its_value_is_not_told() -> None:
-    with pytest.raises(PlanError, match=r"client\.properties: the property ssl\.truststore\.password") as raised:
+    with pytest.raises(
+        PlanError, match=r"client\.properties: the property ssl\.truststore\.password"
+    ) as raised:
         client_options("ssl.truststore.password=hunter2", "client.properties")
     assert "PEM" in (raised.value.hint or "")
     assert "hunter2" not in f"{raised.value.fact} {raised.value.hint} {raised.value.where}"

@@ -1,4 +1,6 @@
-"""How records are read from a broker: a twin of its client hands them out, as they are and as slowly as may be."""
+"""How records are read from a broker: a twin of its client hands them out, as they are and as
+slowly as may be.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,13 @@ Told = namedtuple("Told", "offset timestamp timestamp_type key value")
 
 
 class Consumer:
-    """A client of one topic, `orders`. Each poll gives one record of one partition; offsets may have none."""
+    """A client of one topic, `orders`. Each poll gives one record of one partition; offsets may
+    have none.
+    """
 
-    def __init__(self, partitions: dict[int, tuple[int, int, Sequence[int]]], mute: bool = False) -> None:
+    def __init__(
+        self, partitions: dict[int, tuple[int, int, Sequence[int]]], mute: bool = False
+    ) -> None:
         self.partitions, self.mute = partitions, mute
         self.at: dict[Any, int] = {}
         self.paused: set[Any] = set()
@@ -56,7 +62,9 @@ class Consumer:
             self.at[one] = end if following is None else following + 1
             if following is None:
                 return {}  # the end of a transaction: the position moves on, and there is no record
-            return {one: [Told(following, 1000 + following, following % 2, None, b"v%d" % following)]}
+            return {
+                one: [Told(following, 1000 + following, following % 2, None, b"v%d" % following)]
+            }
         return {}
 
     def close(self) -> None:
@@ -74,11 +82,15 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def offsets_of(read: Any) -> dict[int, list[int]]:
-    return {number: [record.offset for record in records] for number, records in read["orders"].items()}
+    return {
+        number: [record.offset for record in records] for number, records in read["orders"].items()
+    }
 
 
 def test_the_last_records_before_an_offset_and_the_one_at_it_are_read(broker: Any) -> None:
-    consumer = broker({0: (0, 100, range(100)), 1: (0, 10, range(10)), 2: (8, 10, (8, 9)), 3: (0, 0, ())})
+    consumer = broker(
+        {0: (0, 100, range(100)), 1: (0, 10, range(10)), 2: (8, 10, (8, 9)), 3: (0, 0, ())}
+    )
     read = kafka.records("b:1", None, {"orders": {0: 50, 1: 10, 2: 9, 3: 0}})
     assert offsets_of(read) == {0: [47, 48, 49, 50], 1: [7, 8, 9], 2: [8, 9], 3: []}
     assert read["orders"][0][0] == (47, 1047, True, None, sha256(b"v47").hexdigest())

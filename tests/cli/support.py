@@ -1,4 +1,6 @@
-"""The command line, driven as a program would: argv in; exit code, stdout and stderr out. The outside is in memory."""
+"""The command line, driven as a program would: argv in; exit code, stdout and stderr out. The
+outside is in memory.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,11 @@ class Outside:
 
     @property
     def doors(self) -> Doors:
-        return Doors(lambda location: self.opening(self.disk.open(location)), lambda spec, workdir: self.cluster,
-                     StillClock())  # fmt: skip
+        return Doors(
+            lambda location: self.opening(self.disk.open(location)),
+            lambda spec, workdir: self.cluster,
+            StillClock(),
+        )
 
     def _commit(self, submission: Any) -> None:
         """A job that is started commits its next batch at once."""
@@ -94,7 +99,12 @@ def write_spec(folder: Path, **job: Any) -> str:
 
 
 def spec_of(**job: Any) -> dict[str, Any]:
-    moved = {"job_name": "Orders (eu)", "checkpoint_location": SOURCE, "remote_location": TARGET, **job}
+    moved = {
+        "job_name": "Orders (eu)",
+        "checkpoint_location": SOURCE,
+        "remote_location": TARGET,
+        **job,
+    }
     return {"version": 1, "engine": "spark", "jobs": [moved]}
 
 

@@ -11,7 +11,16 @@ from stateshift.cli import rollback
 from stateshift.errors import StorageError
 from stateshift.storage.protocol import Storage
 from stateshift.workdir import Workdir
-from tests.cli.support import SOURCE, TARGET, Outside, said, spec_of, submitting, with_checkpoint, write_spec
+from tests.cli.support import (
+    SOURCE,
+    TARGET,
+    Outside,
+    said,
+    spec_of,
+    submitting,
+    with_checkpoint,
+    write_spec,
+)
 from tests.support.checkpoints import Checkpoint, held, put
 
 
@@ -31,12 +40,28 @@ def test_inspect_tells_programs_what_was_promised() -> None:
     document = found.document
     assert (found.code, found.err) == (0, "")
     assert (document["engine"], document["kind"], document["epoch"], document["epochs"]) == (
-        "spark", "checkpoint", 2, [0, 1, 2],
-    )  # fmt: skip
+        "spark",
+        "checkpoint",
+        2,
+        [0, 1, 2],
+    )
     assert document["operators"] == [
-        {"image": "", "id": "0", "name": None, "uid": None, "provider": "hdfs-backed", "shards": 2,
-         "stores": [{"name": "default", "files": 6, "bytes": document["operators"][0]["stores"][0]["bytes"]}]}
-    ]  # fmt: skip
+        {
+            "image": "",
+            "id": "0",
+            "name": None,
+            "uid": None,
+            "provider": "hdfs-backed",
+            "shards": 2,
+            "stores": [
+                {
+                    "name": "default",
+                    "files": 6,
+                    "bytes": document["operators"][0]["stores"][0]["bytes"],
+                }
+            ],
+        }
+    ]
     assert document["files"]["count"] == 14
     assert 0 < document["files"]["needed"]["count"] <= 14
     assert document["images"][0]["planned"] == 3
@@ -44,7 +69,9 @@ def test_inspect_tells_programs_what_was_promised() -> None:
 
 
 def test_inspect_tells_a_person_the_same() -> None:
-    found = with_checkpoint(Checkpoint(batches=3, planned=True, inputs="file:///data/in")).run("inspect", SOURCE)
+    found = with_checkpoint(Checkpoint(batches=3, planned=True, inputs="file:///data/in")).run(
+        "inspect", SOURCE
+    )
     assert f"Spark checkpoint at {SOURCE}" in found.out
     assert "2 committed, 3 planned and not committed" in found.out
     assert "file:///data/in  input" in found.out
@@ -67,9 +94,11 @@ def test_inspect_decodes_a_single_file() -> None:
 
 
 def test_inspect_shows_as_many_entries_of_a_store_as_it_was_asked_for() -> None:
-    document = with_checkpoint(Checkpoint(keys=5, shards=1)).run(
-        "inspect", SOURCE, "--entries", "--limit", "2", "--json"
-    ).document  # fmt: skip
+    document = (
+        with_checkpoint(Checkpoint(keys=5, shards=1))
+        .run("inspect", SOURCE, "--entries", "--limit", "2", "--json")
+        .document
+    )
     assert len(document["entries"]) == 2 and document["entries_more"] is True
     assert document["entries"][0].keys() == {"operator", "store", "shard", "key", "value"}
 
@@ -77,8 +106,13 @@ def test_inspect_shows_as_many_entries_of_a_store_as_it_was_asked_for() -> None:
 def test_inspect_looks_for_operators_by_their_names() -> None:
     outside = Outside()
     Checkpoint().write(outside.disk.open(SOURCE), "552794753_mytest")
-    names = outside.run("inspect", SOURCE, "--uids", "SKtest(mytest), Join", "--json").document["uids"]
-    assert [(row["name"], row["found"]) for row in names] == [("SKtest(mytest)", True), ("Join", False)]
+    names = outside.run("inspect", SOURCE, "--uids", "SKtest(mytest), Join", "--json").document[
+        "uids"
+    ]
+    assert [(row["name"], row["found"]) for row in names] == [
+        ("SKtest(mytest)", True),
+        ("Join", False),
+    ]
 
 
 def test_verify_of_a_workflow_says_from_where_each_query_can_restart() -> None:
@@ -90,8 +124,9 @@ def test_verify_of_a_workflow_says_from_where_each_query_can_restart() -> None:
     assert ["552794753_mytest", "2", "committed", "0-2"] in shown
     images = outside.run("verify", SOURCE, "--json").document["images"]
     assert [(one["path"], one["epochs"]) for one in images] == [
-        ("17879567_geeks", [0, 1]), ("552794753_mytest", [0, 1, 2]),
-    ]  # fmt: skip
+        ("17879567_geeks", [0, 1]),
+        ("552794753_mytest", [0, 1, 2]),
+    ]
 
 
 def test_inspect_says_where_nothing_is_committed_yet() -> None:
@@ -108,9 +143,12 @@ def test_what_is_not_there_is_a_storage_error() -> None:
 def test_verify_says_whether_a_job_could_restart() -> None:
     outside = with_checkpoint()
     assert outside.run("verify", SOURCE, "--json").document == {
-        "restartable": True, "epoch": 2, "epochs": [0, 1, 2], "findings": [],
+        "restartable": True,
+        "epoch": 2,
+        "epochs": [0, 1, 2],
+        "findings": [],
         "images": [{"path": "", "name": None, "epoch": 2, "epochs": [0, 1, 2]}],
-    }  # fmt: skip
+    }
     outside.disk.open(SOURCE).remove("state/0/1/3.delta")
     broken = outside.run("verify", SOURCE, "--json")
     assert broken.code == 5 and broken.document["restartable"] is False
@@ -119,7 +157,9 @@ def test_verify_says_whether_a_job_could_restart() -> None:
 
 
 @pytest.mark.parametrize("words", [("export", "--to", "x.jsonl"), ("diff", SOURCE)])
-def test_where_a_checkpoint_is_needed_a_single_file_is_called_one(words: tuple[str, str, str]) -> None:
+def test_where_a_checkpoint_is_needed_a_single_file_is_called_one(
+    words: tuple[str, str, str],
+) -> None:
     command, *more = words
     found = with_checkpoint().run(command, f"{SOURCE}/commits/2", *more)
     assert found.code == 4
@@ -175,7 +215,10 @@ def test_the_plan_of_a_running_job_is_marked_as_provisional(tmp_path: Path) -> N
     assert "provisional" not in outside.run("plan", "spec.json").out
     outside.cluster.run("Orders (eu)", SOURCE)
     plans = outside.run("plan", "spec.json", "--json").document["plans"]
-    assert [(plan["purpose"], plan["provisional"]) for plan in plans] == [("halt", False), ("move", True)]
+    assert [(plan["purpose"], plan["provisional"]) for plan in plans] == [
+        ("halt", False),
+        ("move", True),
+    ]
     shown = outside.run("plan", "spec.json").out
     assert shown.index("Orders (eu): stop the job") < shown.index("provisional: the job runs")
 
@@ -183,7 +226,9 @@ def test_the_plan_of_a_running_job_is_marked_as_provisional(tmp_path: Path) -> N
 def test_a_fork_is_said_to_stop_and_move_nothing(tmp_path: Path) -> None:
     shown = with_checkpoint().run("plan", write_spec(tmp_path, mode="fork")).out
     assert "Orders (eu): copy its image to a fork at epoch 2" in shown
-    assert "the source may run on: what is copied is its newest committed batch at that time" in shown
+    assert (
+        "the source may run on: what is copied is its newest committed batch at that time" in shown
+    )
     assert "move its image" not in shown and "the job runs" not in shown
 
 
@@ -199,8 +244,14 @@ def test_a_saved_plan_can_be_looked_at_and_applied(tmp_path: Path) -> None:
 
 def test_of_several_jobs_those_are_planned_and_applied_that_are_named(tmp_path: Path) -> None:
     outside = with_checkpoint()
-    jobs = [{"name": name, "checkpoint_location": SOURCE.replace("orders", name),
-             "remote_location": TARGET.replace("orders", name)} for name in ("orders", "left", "right")]  # fmt: skip
+    jobs = [
+        {
+            "name": name,
+            "checkpoint_location": SOURCE.replace("orders", name),
+            "remote_location": TARGET.replace("orders", name),
+        }
+        for name in ("orders", "left", "right")
+    ]
     for name in ("left", "right"):
         Checkpoint().write(outside.disk.open(SOURCE.replace("orders", name)))
     (tmp_path / "spec.json").write_text(json.dumps({"version": 1, "engine": "spark", "jobs": jobs}))
@@ -215,7 +266,9 @@ def test_of_several_jobs_those_are_planned_and_applied_that_are_named(tmp_path: 
     assert missing.code == 4 and "nothing was planned for 'left'" in missing.err
     assert outside.run("apply", "two.plan", "--yes").code == 0
     there = outside.disk.snapshot()
-    assert any("there:8020/ck/right" in path for path in there) and not any("there:8020/ck/left" in p for p in there)
+    assert any("there:8020/ck/right" in path for path in there) and not any(
+        "there:8020/ck/left" in p for p in there
+    )
 
 
 @pytest.mark.parametrize("output", ["spec.json", "./spec.json", "folder/../spec.json", "link.json"])
@@ -256,7 +309,9 @@ def test_a_plan_that_was_changed_by_hand_is_refused(tmp_path: Path) -> None:
 @pytest.mark.row("IS-4")
 def test_apply_moves_the_job_and_reports_its_downtime(tmp_path: Path) -> None:
     outside = with_checkpoint()
-    spec = spec_of(**submitting()) | {"clusters": {"b": {"kind": "command", "submit": "x", "find": "x", "stop": "x"}}}
+    spec = spec_of(**submitting()) | {
+        "clusters": {"b": {"kind": "command", "submit": "x", "find": "x", "stop": "x"}}
+    }
     (tmp_path / "spec.json").write_text(json.dumps(spec))
     found = outside.run("apply", "spec.json", "--yes", "--json")
     assert found.code == 0, found.err
@@ -317,7 +372,11 @@ def test_a_workdir_that_holds_a_run_is_not_used_for_another(tmp_path: Path) -> N
     assert "hint: give another --workdir" in again.err and "stateshift resume" not in again.err
     assert outside.run("rollback", "w", "--yes").code == 0
     back = outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
-    assert back.code == 8 and "a run that was rolled back" in back.err and "stateshift resume" not in back.err
+    assert (
+        back.code == 8
+        and "a run that was rolled back" in back.err
+        and "stateshift resume" not in back.err
+    )
 
 
 def test_a_run_is_verified_listed_and_rolled_back(tmp_path: Path) -> None:
@@ -365,12 +424,22 @@ def test_a_run_that_fails_is_reported_in_one_document_and_can_be_resumed(tmp_pat
     failed = outside.run("apply", write_spec(tmp_path), "--yes", "--json")
     document = failed.document
     assert failed.code == document["exit_code"] == 6
-    assert (document["state"], document["error"], document["message"]) == ("failed", "StorageError", "no space left")
+    assert (document["state"], document["error"], document["message"]) == (
+        "failed",
+        "StorageError",
+        "no space left",
+    )
     assert document["step"].startswith("publish/")
     assert f"stateshift resume {document['workdir']}" in failed.err
     shown = outside.run("status", document["workdir"])
-    assert "stopped by StorageError" in shown.out and f"stateshift resume {document['workdir']}" in shown.out
-    assert outside.run("status", document["workdir"], "--json").document["failure"]["step"] == document["step"]
+    assert (
+        "stopped by StorageError" in shown.out
+        and f"stateshift resume {document['workdir']}" in shown.out
+    )
+    assert (
+        outside.run("status", document["workdir"], "--json").document["failure"]["step"]
+        == document["step"]
+    )
     outside.opening = lambda storage: storage
     assert outside.run("resume", document["workdir"], "--json").document["state"] == "finished"
     assert outside.run("resume", document["workdir"]).code == 0
@@ -390,7 +459,9 @@ class Torn:
             yield chunk[:-1] if path.endswith(".delta") else chunk
 
 
-def test_after_a_failure_that_a_second_attempt_would_meet_again_it_is_said_how_to_take_it_back(tmp_path: Path) -> None:
+def test_after_a_failure_that_a_second_attempt_would_meet_again_it_is_said_how_to_take_it_back(
+    tmp_path: Path,
+) -> None:
     outside = with_checkpoint()
     outside.opening = lambda storage: Torn(storage)  # type: ignore[assignment, return-value]
     failed = outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
@@ -414,7 +485,10 @@ def test_a_damaged_run_does_not_hide_the_others(tmp_path: Path) -> None:
     bad = tmp_path / ".stateshift" / "bad"
     bad.mkdir()
     (bad / "journal").write_bytes(b"not a journal\nat all\n")
-    assert [one["state"] for one in outside.run("runs", "--json").document] == ["finished", "damaged"]
+    assert [one["state"] for one in outside.run("runs", "--json").document] == [
+        "finished",
+        "damaged",
+    ]
     assert "damaged" in outside.run("runs").out
     assert outside.run("status", str(bad)).code == 8
 
@@ -436,7 +510,9 @@ def test_a_run_that_another_process_holds_is_refused_without_a_word_on_interrupt
     with Workdir("w").hold():
         for argv in (("resume", "w"), ("rollback", "w", "--yes")):
             found = outside.run(*argv)
-            assert found.code == 8 and "w is held by" in found.err and "interrupted" not in found.err
+            assert (
+                found.code == 8 and "w is held by" in found.err and "interrupted" not in found.err
+            )
 
 
 def test_what_is_no_workdir_is_refused() -> None:
@@ -453,12 +529,17 @@ def test_a_journal_that_is_none_of_ours_is_damaged_whoever_asks() -> None:
         assert found.code == 8 and "hint: " in found.err
 
 
-@pytest.mark.parametrize(("argv", "words"), [
-    (("plan", "image"), "stateshift inspect image"),
-    (("plan", "run"), "stateshift resume run"),
-    (("plan", "spec.json", "-o", "image"), "-o image/plan.json"),
-])  # fmt: skip
-def test_a_directory_in_the_place_of_a_file_is_told_with_the_way_out(argv: tuple[str, ...], words: str) -> None:
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("plan", "image"), "stateshift inspect image"),
+        (("plan", "run"), "stateshift resume run"),
+        (("plan", "spec.json", "-o", "image"), "-o image/plan.json"),
+    ],
+)
+def test_a_directory_in_the_place_of_a_file_is_told_with_the_way_out(
+    argv: tuple[str, ...], words: str
+) -> None:
     Path("image").mkdir()
     Path("run").mkdir()
     (Path("run") / "journal").touch()
@@ -474,16 +555,25 @@ def test_a_directory_in_the_place_of_a_file_is_told_with_the_way_out(argv: tuple
 def test_uid_tells_directory_results_and_flink_id() -> None:
     found = said("uid", "SKtest(mytest)", "geeks", "--json").document
     assert found[0] == {
-        "name": "SKtest(mytest)", "hash": 552794753, "directory": "552794753_mytest",
-        "results_directory": "552794753_mytest_RES", "flink_operator_id": found[0]["flink_operator_id"],
-    }  # fmt: skip
+        "name": "SKtest(mytest)",
+        "hash": 552794753,
+        "directory": "552794753_mytest",
+        "results_directory": "552794753_mytest_RES",
+        "flink_operator_id": found[0]["flink_operator_id"],
+    }
     assert found[1]["hash"] == 17879567
     assert "552794753_mytest_RES" in said("uid", "SKtest(mytest)").out
 
 
 def test_uid_takes_a_profile_by_name_or_by_its_constants() -> None:
-    assert said("uid", "SKtest(mytest)", "--profile", "java-signed", "--json").document[0]["hash"] == -447205256
-    assert said("uid", "ab", "--profile", "31,1000000009,-96", "--json").document[0]["hash"] == 1 + 2 * 31
+    assert (
+        said("uid", "SKtest(mytest)", "--profile", "java-signed", "--json").document[0]["hash"]
+        == -447205256
+    )
+    assert (
+        said("uid", "ab", "--profile", "31,1000000009,-96", "--json").document[0]["hash"]
+        == 1 + 2 * 31
+    )
     assert said("uid", "ab", "--profile", "30,7,0,signed").code == 0
     wrong = said("uid", "ab", "--profile", "md5")
     assert wrong.code == 2 and "no such profile" in wrong.err
@@ -505,10 +595,16 @@ def test_schema_prints_the_schema_of_the_spec() -> None:
     assert "jobs" in said("schema").document["properties"]
 
 
-def test_operators_of_a_flink_that_wrote_hashes_alone_are_called_by_the_uids_that_are_asked_for() -> None:
-    folder = Path(__file__).parents[1] / "golden" / "flink-1.18.1" / "count-canonical-hashmap" / "image"
+def test_operators_of_a_flink_that_wrote_hashes_alone_are_called_by_the_uids_that_are_asked_for() -> (
+    None
+):
+    folder = (
+        Path(__file__).parents[1] / "golden" / "flink-1.18.1" / "count-canonical-hashmap" / "image"
+    )
     (place,) = folder.glob("savepoint-*")
     ran = said("inspect", str(place), "--uids", "orders-count, orders-cuont", "--json")
     told = json.loads(ran.out)
-    assert [operator["uid"] for operator in told["operators"] if operator["provider"]] == ["orders-count"]
+    assert [operator["uid"] for operator in told["operators"] if operator["provider"]] == [
+        "orders-count"
+    ]
     assert [row["found"] for row in told["uids"]] == [True, False]

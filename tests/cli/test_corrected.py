@@ -1,4 +1,6 @@
-"""`stateshift resume WORKDIR --spec FILE`: a run whose job did not start goes on with another `submit`."""
+"""`stateshift resume WORKDIR --spec FILE`: a run whose job did not start goes on with another
+`submit`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from tests.cli.support import Outside, spec_of, with_checkpoint
 
 JOB = {"target_cluster": "b", "submit": {"command": "start", "seconds_max": 5}}
 CLUSTERS = {"b": {"kind": "command", "submit": "x", "find": "x", "stop": "x"}}
-MENDED = {"command": "start", "application": "mended.py", "environment": {"A": "1"}, "seconds_max": 60}
+MENDED = {
+    "command": "start",
+    "application": "mended.py",
+    "environment": {"A": "1"},
+    "seconds_max": 60,
+}
 LOG = "ModuleNotFoundError: No module named 'orders'"
 
 
@@ -33,10 +40,14 @@ def outside(tmp_path: Path) -> Outside:
         if "application" in submission.options:
             commits(submission)
         else:
-            outside.cluster.set_state(submission.tag, JobState.FAILED, f"Traceback (most recent call last):\n{LOG}")
+            outside.cluster.set_state(
+                submission.tag, JobState.FAILED, f"Traceback (most recent call last):\n{LOG}"
+            )
 
     outside.cluster._on_start = start
-    failed = outside.run("apply", written(tmp_path / "spec.json"), "--yes", "--workdir", str(tmp_path / "run"))
+    failed = outside.run(
+        "apply", written(tmp_path / "spec.json"), "--yes", "--workdir", str(tmp_path / "run")
+    )
     assert failed.code == 7 and f"before it committed a batch: {LOG}" in failed.err
     assert f"stateshift resume {tmp_path / 'run'} --spec FILE" in failed.err
     return outside
@@ -50,15 +61,23 @@ def test_a_run_goes_on_with_a_corrected_submit(outside: Outside, tmp_path: Path)
     corrected = written(tmp_path / "corrected.json", submit=MENDED)
     assert resumed(outside, tmp_path, corrected, "--json").document["state"] == "finished"
     first, second = outside.cluster.submissions
-    assert second.options == {"command": "start", "application": "mended.py"} and second.environment == {"A": "1"}
+    assert second.options == {
+        "command": "start",
+        "application": "mended.py",
+    } and second.environment == {"A": "1"}
     assert second.tag == f"{first.tag}.again2" and first.location == second.location
     assert outside.run("verify", str(tmp_path / "run")).code == 0
     again = resumed(outside, tmp_path, corrected)
-    assert again.code == 0 and f"nothing is left to do: the run is finished; {corrected} changes nothing" in again.err
+    assert (
+        again.code == 0
+        and f"nothing is left to do: the run is finished; {corrected} changes nothing" in again.err
+    )
     assert len(outside.cluster.submissions) == 2
 
 
-def test_the_correction_stays_for_later_commands_of_the_run(outside: Outside, tmp_path: Path) -> None:
+def test_the_correction_stays_for_later_commands_of_the_run(
+    outside: Outside, tmp_path: Path
+) -> None:
     outside.cluster.fail()
     assert resumed(outside, tmp_path, written(tmp_path / "corrected.json", submit=MENDED)).code == 7
     (tmp_path / "corrected.json").unlink()
@@ -78,17 +97,25 @@ def test_the_correction_stays_for_later_commands_of_the_run(outside: Outside, tm
 def test_what_is_more_than_another_submit_is_refused_by_name(
     outside: Outside, tmp_path: Path, job: dict[str, Any], pointer: str
 ) -> None:
-    refused = resumed(outside, tmp_path, written(tmp_path / "corrected.json", **{"submit": MENDED, **job}))
+    refused = resumed(
+        outside, tmp_path, written(tmp_path / "corrected.json", **{"submit": MENDED, **job})
+    )
     assert refused.code == 2 and pointer.rpartition("/")[0] in refused.err, refused.err
     assert "differs from the spec that the run was begun with" in refused.err
     assert f"stateshift rollback {tmp_path / 'run'}" in refused.err
-    assert not (tmp_path / "run" / "corrected.json").exists() and len(outside.cluster.submissions) == 1
+    assert (
+        not (tmp_path / "run" / "corrected.json").exists() and len(outside.cluster.submissions) == 1
+    )
     assert "/submit" not in refused.err
 
 
 def test_a_spec_of_another_number_of_jobs_is_refused(outside: Outside, tmp_path: Path) -> None:
     spec = json.loads(Path(written(tmp_path / "corrected.json", submit=MENDED)).read_text())
-    other = {"job_name": "payments", "checkpoint_location": "hdfs://here:8020/p", "remote_location": "hdfs://there:8020/p"}
+    other = {
+        "job_name": "payments",
+        "checkpoint_location": "hdfs://here:8020/p",
+        "remote_location": "hdfs://there:8020/p",
+    }
     (tmp_path / "corrected.json").write_text(json.dumps(spec | {"jobs": [*spec["jobs"], other]}))
     refused = resumed(outside, tmp_path, str(tmp_path / "corrected.json"))
     assert refused.code == 2 and "/jobs" in refused.err
@@ -122,8 +149,12 @@ def test_a_run_that_is_not_there_is_refused(outside: Outside, tmp_path: Path) ->
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_submit_that_the_cluster_does_not_know_is_refused(outside: Outside, tmp_path: Path) -> None:
-    corrected = written(tmp_path / "corrected.json", submit=MENDED | {"environment": {"DB_PASSWORD": "hunter22"}})
+def test_a_submit_that_the_cluster_does_not_know_is_refused(
+    outside: Outside, tmp_path: Path
+) -> None:
+    corrected = written(
+        tmp_path / "corrected.json", submit=MENDED | {"environment": {"DB_PASSWORD": "hunter22"}}
+    )
     refused = resumed(outside, tmp_path, corrected)
     assert refused.code == 2 and "hunter22" not in refused.err
 

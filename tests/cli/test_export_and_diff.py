@@ -38,7 +38,11 @@ def test_export_writes_json_lines_to_stdout_with_the_keys_that_were_promised() -
     rows = [json.loads(line) for line in found.out.splitlines()]
     assert (found.code, found.err, len(rows)) == (0, "", 10)
     assert list(rows[0]) == ["operator", "store", "shard", "key", "value"]
-    assert rows[0]["key"].keys() == {"window", "word"} and rows[0]["value"].keys() == {"count", "sum", "max"}
+    assert rows[0]["key"].keys() == {"window", "word"} and rows[0]["value"].keys() == {
+        "count",
+        "sum",
+        "max",
+    }
     changed = said("export", golden("window-hdfs"), "--changes", "1..2", "--to", "-")
     assert list(json.loads(changed.out.splitlines()[0]))[:2] == ["batch", "change"]
 
@@ -64,7 +68,9 @@ def test_diff_of_the_same_state_is_zero() -> None:
     (operator,) = found.document["operators"]
     assert operator.keys() >= {"id", "added", "removed", "changed"}
     assert (operator["id"], operator["added"], operator["same"]) == ("0", 0, 10)
-    assert said("diff", golden("window-hdfs"), golden("window-rocksdb")).out.startswith("equal, 10 entries: ")
+    assert said("diff", golden("window-hdfs"), golden("window-rocksdb")).out.startswith(
+        "equal, 10 entries: "
+    )
 
 
 def test_diff_exits_5_where_images_differ_and_shows_some_of_it() -> None:
@@ -73,9 +79,20 @@ def test_diff_exits_5_where_images_differ_and_shows_some_of_it() -> None:
     document = outside.run("diff", SOURCE, TARGET, "--json", "--show", "2").document
     assert document["equal"] is False and document["epochs"] == [2, 3]
     assert document["operators"][0]["changed"] == 6 and len(document["differences"]) == 2
-    assert document["differences"][0].keys() >= {"operator", "store", "change", "key", "before", "after"}
+    assert document["differences"][0].keys() >= {
+        "operator",
+        "store",
+        "change",
+        "key",
+        "before",
+        "after",
+    }
     found = outside.run("diff", SOURCE, TARGET, "--show", "1")
-    assert found.code == 5 and found.out.startswith("different: ") and "and more: --show N" in found.out
+    assert (
+        found.code == 5
+        and found.out.startswith("different: ")
+        and "and more: --show N" in found.out
+    )
 
 
 def test_diff_of_what_is_not_there_is_a_storage_error() -> None:

@@ -1,4 +1,6 @@
-"""Errors: one line of fact, then the way out; with --json one document; the exit code of their class."""
+"""Errors: one line of fact, then the way out; with --json one document; the exit code of their
+class.
+"""
 
 import json
 import os
@@ -32,7 +34,10 @@ def test_an_error_is_a_fact_and_then_the_way_out() -> None:
 
 def test_a_spec_error_says_everything_that_is_wrong() -> None:
     error = SpecError(
-        (Complaint("/jobs/0/verify", "no such level", "all", "entries, digests or none"), Complaint("", "no jobs")),
+        (
+            Complaint("/jobs/0/verify", "no such level", "all", "entries, digests or none"),
+            Complaint("", "no jobs"),
+        ),
         hint="stateshift schema",
     )
     assert plain_text(described(error)).splitlines() == [
@@ -55,7 +60,9 @@ def test_where_bytes_are_wrong_is_said_to_the_byte() -> None:
 
 def test_credentials_in_an_error_are_never_printed(capsys: pytest.CaptureFixture[str]) -> None:
     secret = "s3://key:hunter2@bucket/x?X-Amz-Signature=abcdef"
-    error = StorageError(f"{secret} refused us", location=secret, hint=f"stateshift inspect {secret}")
+    error = StorageError(
+        f"{secret} refused us", location=secret, hint=f"stateshift inspect {secret}"
+    )
     for asked in (False, True):
         assert tell(error, Terminal(json=asked)) == 6
         said = capsys.readouterr()
@@ -64,17 +71,32 @@ def test_credentials_in_an_error_are_never_printed(capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize(
     "kind",
-    [errors.FormatError, errors.UnknownVersion, errors.PlanError, errors.StalePlan, errors.Incompatible,
-     errors.VerifyError, errors.StorageError, errors.MissingFile, errors.TransientStorageError, errors.ClusterError,
-     errors.JournalError, errors.Interrupted],
-)  # fmt: skip
+    [
+        errors.FormatError,
+        errors.UnknownVersion,
+        errors.PlanError,
+        errors.StalePlan,
+        errors.Incompatible,
+        errors.VerifyError,
+        errors.StorageError,
+        errors.MissingFile,
+        errors.TransientStorageError,
+        errors.ClusterError,
+        errors.JournalError,
+        errors.Interrupted,
+    ],
+)
 def test_every_error_is_one_document_and_its_own_exit_code(
     kind: type[errors.StateshiftError], capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = tell(kind("a fact", hint="a way out"), Terminal(json=True))
     document = json.loads(capsys.readouterr().out)
     assert code == document["exit_code"] == kind.exit_code
-    assert (document["error"], document["message"], document["hint"]) == (kind.__name__, "a fact", "a way out")
+    assert (document["error"], document["message"], document["hint"]) == (
+        kind.__name__,
+        "a fact",
+        "a way out",
+    )
 
 
 def test_what_a_disk_refuses_is_a_storage_error_and_no_bug_of_ours() -> None:
@@ -85,7 +107,9 @@ def test_what_a_disk_refuses_is_a_storage_error_and_no_bug_of_ours() -> None:
     assert ours(ZeroDivisionError()) is None
 
 
-def test_a_bug_of_ours_keeps_its_traceback_and_asks_for_a_report(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bug_of_ours_keeps_its_traceback_and_asks_for_a_report(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     try:
         _ = {}["no such key"]  # type: ignore[var-annotated]
     except KeyError as bug:
@@ -100,19 +124,26 @@ def test_a_bug_of_ours_keeps_its_traceback_and_asks_for_a_report(capsys: pytest.
 def test_an_argument_that_does_not_fit_is_told_like_any_other_error() -> None:
     found = said("plan")
     assert found.code == 2 and found.out == ""
-    assert found.err.startswith("error: stateshift plan: ") and "hint: stateshift plan --help" in found.err
+    assert (
+        found.err.startswith("error: stateshift plan: ")
+        and "hint: stateshift plan --help" in found.err
+    )
     assert said("plan", "--json").document["error"] == "SpecError"
     assert said("no-such-command").code == 2
     assert said("apply", "x", "--throttle", "fast").code == 2
 
 
 def test_every_complaint_about_a_spec_reaches_the_user(tmp_path: Path) -> None:
-    (tmp_path / "spec.json").write_text('{"version": 1, "jobs": [{"job_name": 1, "chekpoint_location": "x"}]}')
+    (tmp_path / "spec.json").write_text(
+        '{"version": 1, "jobs": [{"job_name": 1, "chekpoint_location": "x"}]}'
+    )
     found = said("plan", "spec.json", "--json")
     assert found.code == 2
     assert len(found.document["complaints"]) > 1
-    assert all(complaint.keys() >= {"pointer", "message", "found", "expected"} for complaint in
-               found.document["complaints"])  # fmt: skip
+    assert all(
+        complaint.keys() >= {"pointer", "message", "found", "expected"}
+        for complaint in found.document["complaints"]
+    )
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"", b"{", b"[]", b'{"stateshift_plan": 99}'])
@@ -121,7 +152,9 @@ def test_what_is_neither_spec_nor_plan_is_refused(tmp_path: Path, content: bytes
     assert said("plan", "spec.json").code in (2, 4)
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"{", b'{"version": 1, "jbs": []}', b'{"stateshift_plan": 99}'])
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe\x00", b"{", b'{"version": 1, "jbs": []}', b'{"stateshift_plan": 99}']
+)
 def test_what_is_wrong_with_a_spec_or_plan_names_its_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "my.json").write_bytes(content)
     assert said("plan", "my.json").err.startswith("error: my.json: ")
@@ -139,8 +172,13 @@ def test_a_mistyped_key_is_told_the_one_that_was_meant_and_not_all_others(tmp_pa
 def test_a_full_disk_under_the_document_is_a_storage_error(tmp_path: Path) -> None:
     root = str(Path(__file__).resolve().parents[2])
     with open("/dev/full", "w") as full:
-        ended = subprocess.run([sys.executable, "-m", "stateshift", "uid", "Join", "--json"], stdout=full,
-                               stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": root}, check=False)  # fmt: skip
+        ended = subprocess.run(
+            [sys.executable, "-m", "stateshift", "uid", "Join", "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": root},
+            check=False,
+        )
     assert (ended.returncode, ended.stderr) == (6, b"error: No space left on device\n")
 
 
@@ -164,7 +202,10 @@ def test_a_plan_that_cannot_be_saved_leaves_nothing_behind(tmp_path: Path) -> No
 
 def test_nothing_but_the_document_is_on_stdout(tmp_path: Path) -> None:
     outside = with_checkpoint()
-    for argv in (("plan", write_spec(tmp_path), "--json", "-v"), ("apply", write_spec(tmp_path), "--yes", "--json")):
+    for argv in (
+        ("plan", write_spec(tmp_path), "--json", "-v"),
+        ("apply", write_spec(tmp_path), "--yes", "--json"),
+    ):
         assert isinstance(outside.run(*argv).document, dict)
     assert isinstance(Outside().run("verify", "hdfs://here:8020/none", "--json").document, dict)
 

@@ -1,5 +1,6 @@
-"""--fleet on the command line: what it takes, what it refuses before anything is begun, and that it changes no result.
-The executors are in memory."""
+"""--fleet on the command line: what it takes, what it refuses before anything is begun, and that it
+changes no result. The executors are in memory.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ class Manned(Outside):
     def _open(self, master: str, log: Path, meter: Meter, stop: threading.Event) -> MemoryCarrier:
         if self.refuse is not None:
             raise self.refuse
-        carrier = MemoryCarrier(self._world, self.lose or (lambda label, attempt: None), master=master, stop=stop)
+        carrier = MemoryCarrier(
+            self._world, self.lose or (lambda label, attempt: None), master=master, stop=stop
+        )
         self.fleets.append(carrier)
         return carrier
 
@@ -84,10 +87,16 @@ def test_apply_with_a_fleet_ends_as_it_does_without() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("compact",), ("repartition", "--partitions", "3"), ("convert", "--codec", "zstd"),
-     ("rewind", "--batch", "2", "--fork"), ("fork",), ("rename", "--operator", "0=4")],
+    [
+        ("compact",),
+        ("repartition", "--partitions", "3"),
+        ("convert", "--codec", "zstd"),
+        ("rewind", "--batch", "2", "--fork"),
+        ("fork",),
+        ("rename", "--operator", "0=4"),
+    ],
     ids=" ".join,
-)  # fmt: skip
+)
 def test_every_shortcut_takes_a_fleet_and_leaves_the_same(words: tuple[str, ...]) -> None:
     alone, together = manned(), manned()
     command, *flags = words
@@ -100,21 +109,30 @@ def test_every_shortcut_takes_a_fleet_and_leaves_the_same(words: tuple[str, ...]
 
 def test_a_run_that_lost_its_executors_is_resumed_with_another_fleet_or_none() -> None:
     for again in ((), ("--fleet", "local[2]")):
-        outside = manned(lose=lambda label, attempt: "before" if label.startswith("compare") else None)
+        outside = manned(
+            lose=lambda label, attempt: "before" if label.startswith("compare") else None
+        )
         where = ("--workdir", f"w{len(again)}", "--fleet", MASTER)
         failed = outside.run("apply", spec(outside), "--yes", "--json", *where)
         assert failed.code == 7
         assert "was lost with its executor 4 times" in failed.document["message"]
         assert f"stateshift resume w{len(again)}" in failed.document["hint"]
         outside.lose = None
-        assert outside.run("resume", f"w{len(again)}", "--json", *again).document["state"] == "finished"
+        assert (
+            outside.run("resume", f"w{len(again)}", "--json", *again).document["state"]
+            == "finished"
+        )
         assert len(outside.fleets) == (2 if again else 1)
 
 
 def test_a_fleet_that_does_not_come_leaves_nothing_begun() -> None:
-    refuse = ClusterError("no master answers", cluster=MASTER, hint="look, then: stateshift resume WORKDIR")
+    refuse = ClusterError(
+        "no master answers", cluster=MASTER, hint="look, then: stateshift resume WORKDIR"
+    )
     outside = manned(refuse=refuse)
-    ran = outside.run("apply", spec(outside), "--yes", "--json", "--workdir", "w", "--fleet", MASTER)
+    ran = outside.run(
+        "apply", spec(outside), "--yes", "--json", "--workdir", "w", "--fleet", MASTER
+    )
     assert (ran.code, ran.document["message"]) == (7, "no master answers")
     assert ran.document["hint"] == "look, then: the same command again"
     assert held(outside.disk.open(TARGET)) == {}
@@ -124,7 +142,9 @@ def test_a_fleet_that_does_not_come_leaves_nothing_begun() -> None:
     assert ran.document["state"] == "finished", "the same command again"
 
 
-@pytest.mark.parametrize("master", ["sc://host:15002", "spark://host", "http://host:8080", "", "local[x]"])
+@pytest.mark.parametrize(
+    "master", ["sc://host:15002", "spark://host", "http://host:8080", "", "local[x]"]
+)
 def test_what_is_no_master_is_refused_before_anything_is_read(master: str) -> None:
     for words in (("apply", "missing.json", "--yes"), ("compact", SOURCE, "--to", TARGET, "--yes")):
         ran = manned().run(*words, "--json", f"--fleet={master}")
@@ -142,7 +162,16 @@ def test_spark_connect_is_refused_with_the_reason() -> None:
 def test_what_lies_in_memory_is_refused() -> None:
     outside = manned()
     Checkpoint().write(outside.disk.open("memory://here/orders"))
-    ran = outside.run("fork", "memory://here/orders", "--to", "memory://there/o", "--yes", "--json", "--fleet", MASTER)
+    ran = outside.run(
+        "fork",
+        "memory://here/orders",
+        "--to",
+        "memory://there/o",
+        "--yes",
+        "--json",
+        "--fleet",
+        MASTER,
+    )
     assert ran.code == 4
     assert "is in the memory of this process" in ran.document["message"]
     assert outside.fleets == []
@@ -150,7 +179,9 @@ def test_what_lies_in_memory_is_refused() -> None:
 
 def test_verify_deep_with_a_fleet_says_the_same(tmp_path: Path) -> None:
     outside = manned()
-    assert outside.run("verify", SOURCE, "--deep", "--json", "--fleet", MASTER).document["restartable"]
+    assert outside.run("verify", SOURCE, "--deep", "--json", "--fleet", MASTER).document[
+        "restartable"
+    ]
     assert any(label.startswith("deep/") for label in outside.fleets[0].carried)
     broken = outside.disk.open(SOURCE).read(HELD)[:-3]
     outside.disk.open(SOURCE).write(HELD, lambda: iter((broken,)))
@@ -173,7 +204,10 @@ def test_verify_of_a_run_asks_the_fleet_whether_the_evidence_holds() -> None:
     assert outside.run("verify", "w", "--fleet", MASTER).code == 0
     assert outside.fleets[0].carried[2:]
     outside.disk.open(TARGET).remove(HELD)
-    alone, together = outside.run("verify", "w", "--json"), outside.run("verify", "w", "--json", "--fleet", MASTER)
+    alone, together = (
+        outside.run("verify", "w", "--json"),
+        outside.run("verify", "w", "--json", "--fleet", MASTER),
+    )
     assert together.document == alone.document
     assert together.code == 5
 
@@ -189,7 +223,16 @@ def test_the_environment_and_the_settings_name_a_fleet_too(monkeypatch: pytest.M
 
 
 def test_help_says_what_a_fleet_is() -> None:
-    for command in ("apply", "resume", "compact", "repartition", "split", "merge", "verify", "diff"):
+    for command in (
+        "apply",
+        "resume",
+        "compact",
+        "repartition",
+        "split",
+        "merge",
+        "verify",
+        "diff",
+    ):
         assert "--fleet MASTER" in said(command, "--help").out
 
 

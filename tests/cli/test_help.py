@@ -1,4 +1,6 @@
-"""Help answers at once, ends with an example and exit codes, and nothing heavy is imported to print words."""
+"""Help answers at once, ends with an example and exit codes, and nothing heavy is imported to
+print words.
+"""
 
 import subprocess
 import sys
@@ -9,12 +11,29 @@ from stateshift.cli import entry
 from tests.cli.support import said
 
 COMMANDS = list(entry.COMMANDS)
-HEAVY = {"pyspark", "py4j", "fsspec", "pyarrow", "mmh3", "hdfs", "cramjam", "requests", "rich", "pandas", "numpy"}
+HEAVY = {
+    "pyspark",
+    "py4j",
+    "fsspec",
+    "pyarrow",
+    "mmh3",
+    "hdfs",
+    "cramjam",
+    "requests",
+    "rich",
+    "pandas",
+    "numpy",
+}
 
 
 def imported_by(*argv: str) -> set[str]:
-    program = f"import sys\nfrom stateshift.cli import main\nmain({list(argv)!r})\nprint('MODULES', *sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    program = (
+        f"import sys\nfrom stateshift.cli import main\nmain({list(argv)!r})\nprint('MODULES', "
+        "*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     return set(done.stdout.rpartition("MODULES")[2].split())
 
 
@@ -27,29 +46,60 @@ def test_words_are_printed_without_anything_heavy(argv: tuple[str, ...]) -> None
 
 
 def test_importing_the_command_line_imports_nothing() -> None:
-    program = "import sys, stateshift.cli; print(*(m for m in sys.modules if m.startswith('stateshift')))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    program = (
+        "import sys, stateshift.cli; print(*(m for m in sys.modules if m.startswith('stateshift')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert set(done.stdout.split()) == {"stateshift", "stateshift.cli"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_takes_json_and_verbose_and_ends_with_an_example_and_exit_codes(command: str) -> None:
+def test_every_command_takes_json_and_verbose_and_ends_with_an_example_and_exit_codes(
+    command: str,
+) -> None:
     help = said(command, "--help")
     assert help.code == 0
     assert "--json" in help.out and "-v, --verbose" in help.out
     example, codes = help.out.split("Example:")[1].split("Exit codes:")
-    assert all(line.strip().startswith(f"stateshift {command}") for line in example.strip().splitlines())
+    assert all(
+        line.strip().startswith(f"stateshift {command}") for line in example.strip().splitlines()
+    )
     assert codes.split()[0] == "0"
     assert "--fleet" not in help.out or "  7    " in codes, "a fleet may fail"
 
 
 def test_the_commands_of_later_issues_are_not_announced() -> None:
     assert COMMANDS == [
-        "inspect", "verify", "export", "diff", "plan", "apply", "resume", "rollback", "status", "runs",
-        "cutover", "pause", "throttle",
-        "compact", "repartition", "rewind", "fork", "convert", "rename", "split", "merge", "evolve", "gather", "repair",
-        "reconfigure", "uid", "schema",
-    ]  # fmt: skip
+        "inspect",
+        "verify",
+        "export",
+        "diff",
+        "plan",
+        "apply",
+        "resume",
+        "rollback",
+        "status",
+        "runs",
+        "cutover",
+        "pause",
+        "throttle",
+        "compact",
+        "repartition",
+        "rewind",
+        "fork",
+        "convert",
+        "rename",
+        "split",
+        "merge",
+        "evolve",
+        "gather",
+        "repair",
+        "reconfigure",
+        "uid",
+        "schema",
+    ]
 
 
 def test_no_command_shortens_what_the_overview_says_of_it() -> None:
@@ -58,5 +108,10 @@ def test_no_command_shortens_what_the_overview_says_of_it() -> None:
 
 
 def test_the_module_is_the_command() -> None:
-    done = subprocess.run([sys.executable, "-m", "stateshift", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "stateshift", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.startswith("stateshift ")

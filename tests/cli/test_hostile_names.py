@@ -1,4 +1,6 @@
-"""A name of a file or a job that holds a newline or an escape never starts a line of its own, whatever the command."""
+"""A name of a file or a job that holds a newline or an escape never starts a line of its own,
+whatever the command.
+"""
 
 from __future__ import annotations
 

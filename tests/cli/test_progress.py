@@ -57,7 +57,10 @@ def test_credentials_are_not_in_the_log() -> None:
 def test_many_threads_are_counted_without_loss() -> None:
     watched = Watched()
     watched.meter.phase("orders", "copy", 4000, 0)
-    threads = [threading.Thread(target=lambda: [watched.meter.done(1, 0) for _ in range(1000)]) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: [watched.meter.done(1, 0) for _ in range(1000)])
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -17,29 +17,50 @@ from stateshift.reconfigure.schema import dataflow_schema
 from tests.cli.support import said
 from tests.reconfigure.plans import FLINK, SPARK
 
-EXAMPLE = str(Path(__file__).resolve().parents[2] / "configs" / "examples" / "payment-fraud.dataflow.json")
+EXAMPLE = str(
+    Path(__file__).resolve().parents[2] / "configs" / "examples" / "payment-fraud.dataflow.json"
+)
 MODEL_AND_RULES = ("--targets", "fraud model,apply rules")
 
 
 def paragraphs(out: str) -> dict[str, list[str]]:
     """The lines below each headline."""
     blocks = (block.splitlines() for block in out.rstrip().split("\n\n"))
-    return {lines[0].partition(":")[0]: [" ".join(line.split()) for line in lines[1:]] for lines in blocks}
+    return {
+        lines[0].partition(":")[0]: [" ".join(line.split()) for line in lines[1:]]
+        for lines in blocks
+    }
 
 
 def test_the_example_says_what_changes_at_one_cut_and_what_goes_on() -> None:
     ran = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--explain")
     assert ran.code == 0, ran.err
     told = paragraphs(ran.out)
-    assert ran.out.startswith("fries: 1 component; 3 of 10 operators wait for a moment, 7 go on undisturbed\n")
+    assert ran.out.startswith(
+        "fries: 1 component; 3 of 10 operators wait for a moment, 7 go on undisturbed\n"
+    )
     assert told["Components"][1:] == [
         "1 fraud model, explode rules, apply rules fraud model 2 scoring (core), alerting (core)"
     ]
-    assert told["Restarts, in this order"][1:] == ["1 1. fraud model", "2. explode rules", "3. apply rules"]
-    many = "explode rules one-to-many: what it makes of one tuple may meet apply rules before its change, and after"
+    assert told["Restarts, in this order"][1:] == [
+        "1 1. fraud model",
+        "2. explode rules",
+        "3. apply rules",
+    ]
+    many = (
+        "explode rules one-to-many: what it makes of one tuple may meet apply rules before "
+        "its change, and after"
+    )
     assert many in told["Why"]
-    assert told["Goes on"] == ["payments, clean, replicate, merchant features, user features, join features, alerts"]
-    assert [line.split()[0] for line in told["Expected delay"][1:5]] == ["fries", "epoch", "multi-version", "naive"]
+    assert told["Goes on"] == [
+        "payments, clean, replicate, merchant features, user features, join features, alerts"
+    ]
+    assert [line.split()[0] for line in told["Expected delay"][1:5]] == [
+        "fries",
+        "epoch",
+        "multi-version",
+        "naive",
+    ]
 
 
 @pytest.mark.row("F-2", "F-3")
@@ -53,7 +74,9 @@ def test_the_document_has_all_of_it_and_a_delay_for_every_scheduler() -> None:
         "order": [["fraud model"], ["explode rules"], ["apply rules"]],
         "jobs": [{"name": "scoring", "cluster": "core"}, {"name": "alerting", "cluster": "core"}],
     }
-    assert told["pruned"] == [{"operator": "replicate", "rule": "uniqueness", "by": "join features"}]
+    assert told["pruned"] == [
+        {"operator": "replicate", "rule": "uniqueness", "by": "join features"}
+    ]
     assert set(told["paused"]) | set(told["untouched"]) == {one["name"] for one in _operators()}
     delay = told["delay"]
     assert set(delay) == {"fries", "epoch", "multi_version", "naive"}
@@ -61,12 +84,24 @@ def test_the_document_has_all_of_it_and_a_delay_for_every_scheduler() -> None:
     again = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--json").document
     assert again == told, "the same chance each time"
     why = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--json", "--explain").document["why"]
-    assert [one["operator"] for one in why] == ["fraud model", "explode rules", "apply rules", "replicate"]
+    assert [one["operator"] for one in why] == [
+        "fraud model",
+        "explode rules",
+        "apply rules",
+        "replicate",
+    ]
 
 
-UNSOUND = {"operators": [{"name": "FL", "kind": "one-to-many"}, {"name": "U1", "unique": True},
-                         {"name": "U2", "unique": True}, {"name": "o1"}, {"name": "o2"}],
-           "edges": ["FL -> U1 -> o1", "FL -> U2 -> o2"]}  # fmt: skip
+UNSOUND = {
+    "operators": [
+        {"name": "FL", "kind": "one-to-many"},
+        {"name": "U1", "unique": True},
+        {"name": "U2", "unique": True},
+        {"name": "o1"},
+        {"name": "o2"},
+    ],
+    "edges": ["FL -> U1 -> o1", "FL -> U2 -> o2"],
+}
 
 
 def written(folder: Path, content: object) -> str:
@@ -87,7 +122,11 @@ def promises(out: str) -> dict[str, bool]:
     [
         (("--targets", "o1,o2"), "sound", {"fries": True, "naive": False}),
         (("--targets", "o1,o2", "--rule", "none"), "none", {"fries": True, "naive": False}),
-        (("--targets", "o1,o2", "--rule", "published"), "published", {"fries": False, "naive": False}),
+        (
+            ("--targets", "o1,o2", "--rule", "published"),
+            "published",
+            {"fries": False, "naive": False},
+        ),
         (("--targets", "o1", "--rule", "published"), "published", {"fries": True, "naive": True}),
         (("--targets", "FL"), "sound", {"fries": True, "naive": True}),
     ],
@@ -104,11 +143,16 @@ def test_each_scheduler_is_told_to_be_consistent_only_where_it_is(
     assert document["consistent"] == {name.replace("-", "_"): one for name, one in whole.items()}
 
 
-def test_a_schedule_that_breaks_its_promise_says_so_above_all_and_what_to_ask_for(tmp_path: Path) -> None:
+def test_a_schedule_that_breaks_its_promise_says_so_above_all_and_what_to_ask_for(
+    tmp_path: Path,
+) -> None:
     flow = written(tmp_path, UNSOUND)
     lines = said("reconfigure", flow, "--targets", "o1,o2", "--rule", "published").out.splitlines()
-    assert lines[1:3] == ["not consistent: a tuple may meet old and new, of what FL makes of one (spared by the "
-                          "published rule alone)", "hint: --rule sound"]  # fmt: skip
+    assert lines[1:3] == [
+        "not consistent: a tuple may meet old and new, of what FL makes of one (spared by the "
+        "published rule alone)",
+        "hint: --rule sound",
+    ]
     lines = said("reconfigure", flow, "--targets", "o1,o2", "--scheduler", "naive").out.splitlines()
     assert lines[1:3] == ["not consistent: a tuple may meet old and new", "hint: --scheduler fries"]
 
@@ -119,7 +163,10 @@ def test_what_is_inside_of_a_component_anyway_is_not_told_to_be_spared() -> None
     assert said(*argv, "--json").document["pruned"] == []
     assert "need not wait, though" not in said(*argv).out
     told = said("reconfigure", EXAMPLE, *MODEL_AND_RULES).out
-    assert "need not wait, though they make several tuples of one: replicate (--explain says why)" in told
+    assert (
+        "need not wait, though they make several tuples of one: replicate (--explain says why)"
+        in told
+    )
 
 
 def why(flow: str, *argv: str) -> dict[str, str]:
@@ -128,11 +175,18 @@ def why(flow: str, *argv: str) -> dict[str, str]:
 
 
 def test_a_unique_operator_that_is_called_one_to_many_is_spared_and_why(tmp_path: Path) -> None:
-    document = {"operators": [{"name": "s"}, {"name": "u", "kind": "one-to-many", "unique": True}, {"name": "t"}],
-                "edges": ["s -> u -> t"]}  # fmt: skip
+    document = {
+        "operators": [
+            {"name": "s"},
+            {"name": "u", "kind": "one-to-many", "unique": True},
+            {"name": "t"},
+        ],
+        "edges": ["s -> u -> t"],
+    }
     flow = written(tmp_path, document)
     assert why(flow, "--targets", "t")["u"] == (
-        "one-to-many by its kind, but spared: as it is unique, at most one tuple comes out of it for each source tuple"
+        "one-to-many by its kind, but spared: as it is unique, at most one tuple comes out "
+        "of it for each source tuple"
     )
     assert why(flow, "--targets", "t", "--rule", "none")["u"] == (
         "one-to-many: a rule could spare it, and was told not to (--rule none)"
@@ -144,7 +198,8 @@ def test_what_is_on_a_way_is_told_with_targets_that_a_tuple_may_meet() -> None:
     assert told["clean"] == "on a way from payments to apply rules: one tuple may meet both"
     told = why(EXAMPLE, "--targets", "merchant features,apply rules", "--rule", "none")
     assert told["user features"] == (
-        "on a way from replicate to apply rules: the change comes along it, in line with what replicate makes of a "
+        "on a way from replicate to apply rules: the change comes along it, in line with "
+        "what replicate makes of a "
         "tuple"
     )
 
@@ -159,14 +214,20 @@ def test_of_several_targets_it_is_not_said_that_each_is_met_twice(tmp_path: Path
     )
 
 
-BLOCKING = {"operators": [{"name": "s"}, {"name": "a", "kind": "blocking"}, {"name": "b"}], "edges": ["s -> a -> b"]}
+BLOCKING = {
+    "operators": [{"name": "s"}, {"name": "a", "kind": "blocking"}, {"name": "b"}],
+    "edges": ["s -> a -> b"],
+}
 
 
 def test_a_blocking_operator_that_parts_components_is_told(tmp_path: Path) -> None:
     flow = written(tmp_path, BLOCKING)
     assert len(said("reconfigure", flow, "--targets", "s,b", "--json").document["components"]) == 2
-    told = ("blocking: reads all before it sends anything, so that no tuple goes from above it to below; the two sides "
-            "need not change at one cut")  # fmt: skip
+    told = (
+        "blocking: reads all before it sends anything, so that no tuple goes from above it "
+        "to below; the two sides "
+        "need not change at one cut"
+    )
     assert why(flow, "--targets", "s,b")["a"] == told
     assert "a" not in why(flow, "--targets", "b"), "nothing to be parted"
     assert why(flow, "--targets", "s,b", "--scheduler", "multi-version")["a"] == (
@@ -177,20 +238,32 @@ def test_a_blocking_operator_that_parts_components_is_told(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("argv", "headline"),
     [
-        (("--targets", "clean"), "fries: 1 component; 1 of 10 operators waits for a moment, 9 go on undisturbed"),
-        (("--targets", "clean,alerts", "--scheduler", "multi-version"),
-         "multi-version: 2 components; 2 of 10 operators wait for a moment, 1 says which function is meant, 7 go on "
-         "undisturbed"),
-        (("--targets", "payments,alerts", "--scheduler", "multi-version"),
-         "multi-version: 2 components; 2 of 10 operators wait for a moment, 8 go on undisturbed"),
-        (("--targets", "payments,apply rules"),
-         "fries: 1 component; 9 of 10 operators wait for a moment, 1 goes on undisturbed"),
+        (
+            ("--targets", "clean"),
+            "fries: 1 component; 1 of 10 operators waits for a moment, 9 go on undisturbed",
+        ),
+        (
+            ("--targets", "clean,alerts", "--scheduler", "multi-version"),
+            "multi-version: 2 components; 2 of 10 operators wait for a moment, 1 says "
+            "which function is meant, 7 go on "
+            "undisturbed",
+        ),
+        (
+            ("--targets", "payments,alerts", "--scheduler", "multi-version"),
+            "multi-version: 2 components; 2 of 10 operators wait for a moment, 8 go on undisturbed",
+        ),
+        (
+            ("--targets", "payments,apply rules"),
+            "fries: 1 component; 9 of 10 operators wait for a moment, 1 goes on undisturbed",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_headline_counts_every_operator_once(argv: tuple[str, ...], headline: str) -> None:
     assert said("reconfigure", EXAMPLE, *argv).out.splitlines()[0] == headline
     document = said("reconfigure", EXAMPLE, *argv, "--json").document
-    assert {*document["paused"], *document["tagging"], *document["untouched"]} == {one["name"] for one in _operators()}
+    assert {*document["paused"], *document["tagging"], *document["untouched"]} == {
+        one["name"] for one in _operators()
+    }
 
 
 def _operators() -> list[dict[str, object]]:
@@ -212,17 +285,28 @@ def test_every_scheduler_and_rule_is_told_in_sentences(scheduler: str, rule: str
 def test_the_delay_says_that_it_is_simulated_and_under_what_load(tmp_path: Path) -> None:
     headline = "Expected delay: simulated, at 200 tuples a second from payments"
     assert headline in said("reconfigure", EXAMPLE, *MODEL_AND_RULES).out.splitlines()
-    two = {"operators": [{"name": "a", "rate_per_second": 900}, {"name": "b", "rate_per_second": 700}]}
+    two = {
+        "operators": [{"name": "a", "rate_per_second": 900}, {"name": "b", "rate_per_second": 700}]
+    }
     ran = said("reconfigure", written(tmp_path, two), "--targets", "a")
-    assert "Expected delay: simulated, at 1,600 tuples a second from 2 sources" in ran.out.splitlines()
+    assert (
+        "Expected delay: simulated, at 1,600 tuples a second from 2 sources" in ran.out.splitlines()
+    )
     document = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--json").document
     assert (document["rates_per_second"], document["no_figure"]) == ({"payments": 200}, None)
 
 
 def test_an_operator_that_falls_behind_is_told_instead_of_a_figure(tmp_path: Path) -> None:
-    flow = written(tmp_path, {"operators": [{"name": "a", "rate_per_second": 12345, "cost_seconds": 1e-6},
-                                            {"name": "b", "cost_seconds": 0.002, "workers": 4}],
-                              "edges": ["a -> b"]})  # fmt: skip
+    flow = written(
+        tmp_path,
+        {
+            "operators": [
+                {"name": "a", "rate_per_second": 12345, "cost_seconds": 1e-6},
+                {"name": "b", "cost_seconds": 0.002, "workers": 4},
+            ],
+            "edges": ["a -> b"],
+        },
+    )
     out = said("reconfigure", flow, "--targets", "b").out
     assert "Expected delay: not simulated, at 12,300 tuples a second from a" in out.splitlines()
     assert [line.split()[1] for line in paragraphs(out)["Expected delay"][1:5]] == ["-"] * 4
@@ -236,14 +320,22 @@ def test_an_operator_that_falls_behind_is_told_instead_of_a_figure(tmp_path: Pat
 
 def test_a_dataflow_of_too_many_workers_has_no_figure_either(tmp_path: Path) -> None:
     flow = written(tmp_path, {"operators": [{"name": "a", "workers": 2001}]})
-    assert "there is no figure: more than 2,000 workers are not simulated" in said("reconfigure", flow, "--targets",
-                                                                                   "a").out  # fmt: skip
+    assert (
+        "there is no figure: more than 2,000 workers are not simulated"
+        in said("reconfigure", flow, "--targets", "a").out
+    )
 
 
 def test_help_names_every_key_and_every_kind_way_scheduler_and_rule() -> None:
     help = said("reconfigure", "--help").out
-    words = [key.name for key in (*OPERATOR.all, *EDGE.all) if key.name not in ("name", "from", "to")]
-    assert not [word for word in (*words, *get_args(Kind), *get_args(Way), *SCHEDULERS, *RULES) if word not in help]
+    words = [
+        key.name for key in (*OPERATOR.all, *EDGE.all) if key.name not in ("name", "from", "to")
+    ]
+    assert not [
+        word
+        for word in (*words, *get_args(Kind), *get_args(Way), *SCHEDULERS, *RULES)
+        if word not in help
+    ]
     assert "configs/" not in help, "nobody who has installed it has that"
 
 
@@ -252,7 +344,10 @@ def test_the_schema_of_a_dataflow_is_printed() -> None:
     assert said("schema", "spec").document == said("schema").document != dataflow_schema()
     ran = said("schema", "flow")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == "error: WHICH: 'flow' is neither spec nor dataflow\nhint: stateshift schema dataflow\n"
+    assert (
+        ran.err
+        == "error: WHICH: 'flow' is neither spec nor dataflow\nhint: stateshift schema dataflow\n"
+    )
 
 
 def test_drawings_are_all_that_is_printed() -> None:
@@ -261,16 +356,30 @@ def test_drawings_are_all_that_is_printed() -> None:
     assert 'subgraph cluster_0 { label="component 1"; style=dashed; n6; n7; n8; }' in dot
     assert dot.count("fillcolor=gold") == 2
     mermaid = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--mermaid").out
-    assert mermaid.startswith('flowchart LR\n  subgraph c0["component 1"]\n    n6[["fraud model"]]\n')
+    assert mermaid.startswith(
+        'flowchart LR\n  subgraph c0["component 1"]\n    n6[["fraud model"]]\n'
+    )
     assert mermaid.endswith("  class n6,n8 target\n")
 
 
 def test_names_that_mean_something_in_a_drawing_are_only_names(tmp_path: Path) -> None:
     file = tmp_path / "odd.json"
-    file.write_text(json.dumps({"operators": [{"name": 'a"]; b\\'}, {"name": "end"}],
-                                "edges": [{"from": 'a"]; b\\', "to": "end"}]}))  # fmt: skip
-    assert 'label="a\\"]; b\\\\", fillcolor' in said("reconfigure", str(file), "--targets", 'a"]; b\\', "--dot").out
-    assert 'n0[["a#34;#93;#59; b#92;"]]' in said("reconfigure", str(file), "--targets", 'a"]; b\\', "--mermaid").out
+    file.write_text(
+        json.dumps(
+            {
+                "operators": [{"name": 'a"]; b\\'}, {"name": "end"}],
+                "edges": [{"from": 'a"]; b\\', "to": "end"}],
+            }
+        )
+    )
+    assert (
+        'label="a\\"]; b\\\\", fillcolor'
+        in said("reconfigure", str(file), "--targets", 'a"]; b\\', "--dot").out
+    )
+    assert (
+        'n0[["a#34;#93;#59; b#92;"]]'
+        in said("reconfigure", str(file), "--targets", 'a"]; b\\', "--mermaid").out
+    )
 
 
 @pytest.mark.parametrize(
@@ -295,7 +404,10 @@ def test_what_a_running_job_tells_of_itself_is_read(
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        ([EXAMPLE, "--targets", "nix"], "no operator 'nix' (expected one of 'payments', 'clean', 'repl"),
+        (
+            [EXAMPLE, "--targets", "nix"],
+            "no operator 'nix' (expected one of 'payments', 'clean', 'repl",
+        ),
         ([EXAMPLE, "--targets", " , "], "--targets: names no operator"),
         ([EXAMPLE, "--targets", "clean", "--scheduler", "best"], "'best' is none of"),
         ([EXAMPLE, "--targets", "clean", "--rule", "any"], "'any' is none of"),
@@ -304,7 +416,9 @@ def test_what_a_running_job_tells_of_itself_is_read(
         (["/", "--targets", "clean"], "cannot be read: Is a directory"),
     ],
 )
-def test_a_request_that_does_not_fit_is_refused_with_the_way_out(argv: list[str], told: str) -> None:
+def test_a_request_that_does_not_fit_is_refused_with_the_way_out(
+    argv: list[str], told: str
+) -> None:
     ran = said("reconfigure", *argv)
     assert (ran.code, ran.out) == (2, "")
     assert told in ran.err
@@ -312,7 +426,16 @@ def test_a_request_that_does_not_fit_is_refused_with_the_way_out(argv: list[str]
 
 
 @pytest.mark.parametrize(
-    "content", [b"\xff\xfe\x00", b"", b"{", b"[" * 100_000, b'{"operators": 7}', b"hello", b'{"operators": []}']
+    "content",
+    [
+        b"\xff\xfe\x00",
+        b"",
+        b"{",
+        b"[" * 100_000,
+        b'{"operators": 7}',
+        b"hello",
+        b'{"operators": []}',
+    ],
 )
 def test_a_file_that_is_no_dataflow_is_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "odd"
@@ -336,18 +459,26 @@ def test_a_file_that_nobody_meant_as_json_is_named_with_all_that_is_taken(
 ) -> None:
     flow = written(tmp_path, content)
     ran = said("reconfigure", flow, "--targets", "a")
-    assert ran.err.startswith(f"error: {flow}: {told}\nhint: a dataflow is JSON (stateshift reconfigure --help), ")
+    assert ran.err.startswith(
+        f"error: {flow}: {told}\nhint: a dataflow is JSON (stateshift reconfigure --help), "
+    )
     assert "GET /jobs/:jobid/plan" in ran.err and "explain(extended=True)" in ran.err
     document = said("reconfigure", flow, "--targets", "a", "--json").document
     assert (document["path"], document["complaints"][0]["message"]) == (flow, told)
 
 
-def test_what_is_wrong_in_a_file_is_told_with_its_name_and_what_is_wrong_with_a_flag_is_not(tmp_path: Path) -> None:
+def test_what_is_wrong_in_a_file_is_told_with_its_name_and_what_is_wrong_with_a_flag_is_not(
+    tmp_path: Path,
+) -> None:
     flow = written(tmp_path, '{"operators": [}')
     assert said("reconfigure", flow, "--targets", "a").err.startswith(f"error: {flow}: not JSON: ")
     flow = written(tmp_path, {"operators": [{"name": "a", "workers": 0}]})
-    assert said("reconfigure", flow, "--targets", "a").err.startswith(f"error: {flow}: /operators/0/workers: ")
-    assert said("reconfigure", EXAMPLE, "--targets", "nix").err.startswith("error: --targets: no operator 'nix' ")
+    assert said("reconfigure", flow, "--targets", "a").err.startswith(
+        f"error: {flow}: /operators/0/workers: "
+    )
+    assert said("reconfigure", EXAMPLE, "--targets", "nix").err.startswith(
+        "error: --targets: no operator 'nix' "
+    )
 
 
 JOIN = "Join(joinType=[InnerJoin], where=[(a = b)])"
@@ -364,14 +495,18 @@ JOIN = "Join(joinType=[InnerJoin], where=[(a = b)])"
         (("--targets", "a , b"), ["a", "b"]),
     ],
 )
-def test_a_target_may_have_commas_in_its_name(tmp_path: Path, argv: tuple[str, ...], targets: list[str]) -> None:
+def test_a_target_may_have_commas_in_its_name(
+    tmp_path: Path, argv: tuple[str, ...], targets: list[str]
+) -> None:
     flow = written(tmp_path, {"operators": [{"name": name} for name in ("a", "b", "a,b", JOIN)]})
     ran = said("reconfigure", flow, *argv, "--json")
     assert ran.code == 0, ran.err
     assert ran.document["targets"] == targets
 
 
-@pytest.mark.parametrize("content", [Path(EXAMPLE).read_bytes(), b"\xef\xbb\xbf" + Path(EXAMPLE).read_bytes()])
+@pytest.mark.parametrize(
+    "content", [Path(EXAMPLE).read_bytes(), b"\xef\xbb\xbf" + Path(EXAMPLE).read_bytes()]
+)
 def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
     ran = said("reconfigure", "-", *MODEL_AND_RULES, "--json")
@@ -380,7 +515,10 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch, content: byte
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [(b"", "error: standard input: is empty"), (b"\xff", "error: standard input: not UTF-8 text (at byte 0)")],
+    [
+        (b"", "error: standard input: is empty"),
+        (b"\xff", "error: standard input: not UTF-8 text (at byte 0)"),
+    ],
 )
 def test_standard_input_that_is_no_dataflow_is_refused(
     monkeypatch: pytest.MonkeyPatch, content: bytes, told: str
@@ -390,13 +528,17 @@ def test_standard_input_that_is_no_dataflow_is_refused(
     assert ran.code == 2
     assert ran.err.startswith(told)
     monkeypatch.setattr("sys.stdin", None)
-    assert said("reconfigure", "-", "--targets", "a").err.startswith("error: standard input: is empty"), "was closed"
+    assert said("reconfigure", "-", "--targets", "a").err.startswith(
+        "error: standard input: is empty"
+    ), "was closed"
 
 
 def test_a_long_list_is_shortened_until_all_of_it_is_asked_for(tmp_path: Path) -> None:
     names = [f"step {i:02}" for i in range(40)]
     file = tmp_path / "long.json"
-    file.write_text(json.dumps({"operators": [{"name": name} for name in names], "edges": [" -> ".join(names)]}))
+    file.write_text(
+        json.dumps({"operators": [{"name": name} for name in names], "edges": [" -> ".join(names)]})
+    )
     argv = ("reconfigure", str(file), "--targets", "step 00,step 39", "--explain")
     short, full = said(*argv).out, said(*argv, "--verbose").out
     assert "and 20 more: --verbose" in short

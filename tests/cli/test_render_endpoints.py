@@ -29,7 +29,10 @@ def delta(version: Any, index: Any, starting: bool = False) -> Endpoint:
         (delta(4, 7), "table t-1, version 4, file 7"),
         (delta(2, 1, True), "table t-1, version 2, the starting snapshot, file 1"),
         (delta(None, "x"), "table t-1, version None is next"),
-        (source("iceberg", snapshot_id=59, position=2, starting_snapshot=False), "snapshot 59, file 2"),
+        (
+            source("iceberg", snapshot_id=59, position=2, starting_snapshot=False),
+            "snapshot 59, file 2",
+        ),
         (
             source("paimon", snapshot_id=3, position=1, starting_snapshot=True),
             "snapshot 3, split 1 of the starting snapshot",
@@ -41,19 +44,36 @@ def delta(version: Any, index: Any, starting: bool = False) -> Endpoint:
         (source("kafka", offsets=MANY), "orders 66 in 12 partitions"),
         (source("file", log_offset=3), ""),
         (
-            Endpoint("sink", "", "delta", None, "s3://lake/t", {}, {
-                "queries": [{"query": "q", "last_batch": 7, "version": 12}]
-            }),
+            Endpoint(
+                "sink",
+                "",
+                "delta",
+                None,
+                "s3://lake/t",
+                {},
+                {"queries": [{"query": "q", "last_batch": 7, "version": 12}]},
+            ),
             "s3://lake/t, batches up to 7 (version 12)",
         ),
         (
-            Endpoint("sink", "", "iceberg", None, "s3://lake/t", {}, {"queries": [{"query": "q", "last_batch": None}]}),
+            Endpoint(
+                "sink",
+                "",
+                "iceberg",
+                None,
+                "s3://lake/t",
+                {},
+                {"queries": [{"query": "q", "last_batch": None}]},
+            ),
             "s3://lake/t, no batch of this query",
         ),
-        (Endpoint("sink", "", "delta", None, "s3://t", {}, {"wrong": "no"}), "s3://t, its log cannot be read"),
+        (
+            Endpoint("sink", "", "delta", None, "s3://t", {}, {"wrong": "no"}),
+            "s3://t, its log cannot be read",
+        ),
         (Endpoint("sink", "", "kafka", None, None, {}, {}), ""),
     ],
-)  # fmt: skip
+)
 def test_a_position_is_told_in_a_few_words(end: Endpoint, told: str) -> None:
     assert position(end) == told
 

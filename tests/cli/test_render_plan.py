@@ -18,12 +18,17 @@ LITTLE = "once what is left would take less than"
         ({}, f"the job is stopped {LITTLE} 5.0 s\n"),
         ({"until": "remaining < 90s"}, f"the job is stopped {LITTLE} 1 min 30 s\n"),
         ({"rounds": 1}, "the job is stopped after 1 round\n"),
-        ({"until": "remaining < 2s", "rounds": 3}, f"the job is stopped {LITTLE} 2.0 s, within 3 rounds\n"),
+        (
+            {"until": "remaining < 2s", "rounds": 3},
+            f"the job is stopped {LITTLE} 2.0 s, within 3 rounds\n",
+        ),
         ({"cutover": "told"}, f"{LITTLE} 5.0 s, when it is told: stateshift cutover WORKDIR\n"),
         ({"cutover": "22:00-4:30 UTC"}, f"{LITTLE} 5.0 s, between 22:00-04:30 UTC\n"),
         ({"cutover": "never"}, "the job is not stopped: the target holds an image to start from"),
     ],
 )
-def test_a_plan_of_a_warm_move_says_when_the_job_is_stopped(tmp_path: Path, keys: dict[str, Any], told: str) -> None:
+def test_a_plan_of_a_warm_move_says_when_the_job_is_stopped(
+    tmp_path: Path, keys: dict[str, Any], told: str
+) -> None:
     shown = plain_text(render_plan.proposal(Stage(tmp_path).ground.propose(warm_spec(**keys))))
     assert told in shown

@@ -37,7 +37,10 @@ def test_a_report_shows_when_each_phase_was_at_work_and_how_long_the_job_was_dow
 
 def test_what_came_after_the_last_look_is_not_hidden_by_what_that_had_left() -> None:
     """The last look found nothing left, and the job wrote on until it was stopped."""
-    looked = (RoundReport(1, 0.0, 1.0, 20, 900, 2, 80, 0.2), RoundReport(2, 1.0, 1.0, 2, 80, 0, 0, 0.0))
+    looked = (
+        RoundReport(1, 0.0, 1.0, 20, 900, 2, 80, 0.2),
+        RoundReport(2, 1.0, 1.0, 2, 80, 0, 0, 0.0),
+    )
     copied = (PhaseReport("copy", 4.0, 1.0, 1, 1, 15, 2048),)
     told = replace(REPORT, jobs=(replace(JOB, rounds=looked, phases=copied),))
     said = "2 rounds while it ran; left by the last look: 0 files, 0 B"
@@ -52,8 +55,12 @@ def test_what_came_after_the_last_look_is_not_hidden_by_what_that_had_left() -> 
 
 
 def test_what_a_rollback_had_to_leave_and_what_is_worth_a_note_is_shown() -> None:
-    job = replace(JOB, state="rolled-back", left=("x was changed since: left",), notes=("no batch yet",))
-    back = replace(REPORT, state="rolled-back", jobs=(job,), left=("y: 2 files that this run did not write",))
+    job = replace(
+        JOB, state="rolled-back", left=("x was changed since: left",), notes=("no batch yet",)
+    )
+    back = replace(
+        REPORT, state="rolled-back", jobs=(job,), left=("y: 2 files that this run did not write",)
+    )
     shown = plain_text(render_run.report(back, "w"))
     assert "left: x was changed since: left" in shown and "left: y: 2 files" in shown
     assert "note: no batch yet" in shown and "undone" in shown
@@ -71,7 +78,9 @@ def test_a_run_that_nobody_works_on_is_interrupted_and_one_at_work_is_running() 
     running = replace(REPORT, state="running")
     assert as_json_run.status(running, "w", held=False)["state"] == "interrupted"
     assert as_json_run.status(running, "w", held=True)["state"] == "running"
-    assert "a process is at work on it now" in plain_text(render_run.status(running, "w", held=True))
+    assert "a process is at work on it now" in plain_text(
+        render_run.status(running, "w", held=True)
+    )
     assert "stateshift resume w" in plain_text(render_run.status(running, "w", held=False))
 
 
@@ -84,7 +93,9 @@ def test_runs_are_a_line_each_also_when_one_is_damaged() -> None:
 
 
 def test_a_verdict_names_the_step_the_place_and_the_difference() -> None:
-    broken = Verdict((Broken(0, "copy/3", Discrepancy("hdfs://t/a", "size 3", "nothing")),), ("gone on",))
+    broken = Verdict(
+        (Broken(0, "copy/3", Discrepancy("hdfs://t/a", "size 3", "nothing")),), ("gone on",)
+    )
     assert plain_text(render_run.verdict(broken, REPORT, "w")).splitlines() == [
         "1 thing does not hold any more of run r1: w",
         "  copy/3: hdfs://t/a: expected size 3, found nothing",
@@ -105,9 +116,15 @@ def test_a_verdict_names_the_step_the_place_and_the_difference() -> None:
     ],
     ids=["finished", "two jobs", "not finished", "taken back"],
 )
-def test_a_job_can_restart_from_what_a_run_has_finished(found: Verdict, restartable: bool, epoch: int | None) -> None:
+def test_a_job_can_restart_from_what_a_run_has_finished(
+    found: Verdict, restartable: bool, epoch: int | None
+) -> None:
     document = as_json_run.verdict(found, REPORT, "w")
-    assert (document["holds"], document["restartable"], document["epoch"]) == (True, restartable, epoch)
+    assert (document["holds"], document["restartable"], document["epoch"]) == (
+        True,
+        restartable,
+        epoch,
+    )
     assert document["epochs"] == found.epochs
 
 

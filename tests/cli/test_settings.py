@@ -29,11 +29,18 @@ def test_the_working_directory_comes_before_the_user(places: tuple[Path, Path]) 
     here, user = places
     user.write_text('parallel = 2\nthrottle = "50MB"\n')
     here.write_text("parallel = 8\n")
-    assert settings.read((str(here.parent), str(user.parent))) == {"parallel": 8, "throttle": "50MB"}
+    assert settings.read((str(here.parent), str(user.parent))) == {
+        "parallel": 8,
+        "throttle": "50MB",
+    }
 
 
-@pytest.mark.parametrize("text", ["parallel = 'many'", "parallel = true", "paralel = 3", "not toml", "json = 1"])
-def test_a_setting_that_is_not_one_is_refused_naming_the_file(places: tuple[Path, Path], text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["parallel = 'many'", "parallel = true", "paralel = 3", "not toml", "json = 1"]
+)
+def test_a_setting_that_is_not_one_is_refused_naming_the_file(
+    places: tuple[Path, Path], text: str
+) -> None:
     here, _ = places
     here.write_text(text)
     with pytest.raises(SpecError, match=r"stateshift\.toml"):

@@ -37,20 +37,36 @@ def changes(tmp_path: Path) -> list[dict[str, object]]:
             ["rewind", "--batch", "3", "--waive", "repeated-batches"],
             {"transform": [{"kind": "rewind", "batch": 3}]},
         ),
-        (["rewind", "--batch", "3", "--fork"], {"transform": [{"kind": "rewind", "batch": 3}], "mode": "fork"}),
+        (
+            ["rewind", "--batch", "3", "--fork"],
+            {"transform": [{"kind": "rewind", "batch": 3}], "mode": "fork"},
+        ),
         (
             ["rewind", "--batch", "3", "--renumber"],
             {"transform": [{"kind": "rewind", "batch": 3, "renumber": True}]},
         ),
         (["fork"], {"mode": "fork"}),
         (["convert", "--codec", "zstd"], {"transform": [{"kind": "convert", "codec": "zstd"}]}),
-        (["rename", "--operator", "0=2"], {"transform": [{"kind": "rename", "operators": {"0": "2"}}]}),
-        (["rename", "--source", "0=1", "--drop-operator", "0"],
-         {"transform": [{"kind": "rename", "sources": {"0": "1"}}, {"kind": "drop", "operators": ["0"]}]}),
-        (["repartition", "--partitions", "2"], {"transform": [{"kind": "repartition", "partitions": 2}]}),
+        (
+            ["rename", "--operator", "0=2"],
+            {"transform": [{"kind": "rename", "operators": {"0": "2"}}]},
+        ),
+        (
+            ["rename", "--source", "0=1", "--drop-operator", "0"],
+            {
+                "transform": [
+                    {"kind": "rename", "sources": {"0": "1"}},
+                    {"kind": "drop", "operators": ["0"]},
+                ]
+            },
+        ),
+        (
+            ["repartition", "--partitions", "2"],
+            {"transform": [{"kind": "repartition", "partitions": 2}]},
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)  # fmt: skip
+)
 def test_a_shortcut_is_a_spec_that_is_carried_out(
     tmp_path: Path, orders: Path, argv: list[str], expected: dict[str, object]
 ) -> None:
@@ -73,20 +89,30 @@ def test_a_split_is_a_fork_for_each_part(tmp_path: Path, orders: Path) -> None:
     ]
 
 
-def test_a_merge_takes_the_first_as_the_job_and_the_others_along(tmp_path: Path, orders: Path) -> None:
+def test_a_merge_takes_the_first_as_the_job_and_the_others_along(
+    tmp_path: Path, orders: Path
+) -> None:
     other = tmp_path / "other"
-    Checkpoint(batches=2, query="22222222-2222-3333-4444-555555555555").write(open_storage(str(other)))
+    Checkpoint(batches=2, query="22222222-2222-3333-4444-555555555555").write(
+        open_storage(str(other))
+    )
     runs = ("--workdirs", str(tmp_path / "runs"))
     ran = said("merge", str(orders), str(other), "--to", str(tmp_path / "new"), *runs, "-y")
     assert ran.code == 4, "both hold the same keys"
     assert "is in another of the merged checkpoints" in ran.err
-    assert changes(tmp_path) == [{"transform": [{"kind": "merge", "locations": [f"file://{other}"]}]}]
+    assert changes(tmp_path) == [
+        {"transform": [{"kind": "merge", "locations": [f"file://{other}"]}]}
+    ]
 
 
-def test_a_union_names_operators_of_savepoints_and_is_for_no_checkpoint_of_spark(tmp_path: Path, orders: Path) -> None:
+def test_a_union_names_operators_of_savepoints_and_is_for_no_checkpoint_of_spark(
+    tmp_path: Path, orders: Path
+) -> None:
     places, to = [str(tmp_path / name) for name in ("one", "other")], str(tmp_path / "new")
     for place in places:
-        shutil.copytree(next(golden.FOLDER.glob("flink-2.3.0/count-canonical-hashmap/image/savepoint-*")), place)
+        shutil.copytree(
+            next(golden.FOLDER.glob("flink-2.3.0/count-canonical-hashmap/image/savepoint-*")), place
+        )
     runs = ("--workdirs", str(tmp_path / "runs"))
     ran = said("merge", *places, "--to", to, "--union", "orders-source, orders-count", *runs, "-y")
     assert ran.code == 4
@@ -98,20 +124,38 @@ def test_a_union_names_operators_of_savepoints_and_is_for_no_checkpoint_of_spark
     assert ran.code == 4 and "Flink" in ran.err
 
 
-def test_where_nobody_can_be_asked_the_command_with_yes_is_given(tmp_path: Path, orders: Path) -> None:
+def test_where_nobody_can_be_asked_the_command_with_yes_is_given(
+    tmp_path: Path, orders: Path
+) -> None:
     ran = said("rewind", str(orders), "--to", str(tmp_path / "new"), "--batch", "3", "--fork")
     assert ran.code == 2
     hint = ran.err.split("hint: ")[1].strip()
     assert shlex.split(hint) == [
-        "stateshift", "rewind", str(orders), "--to", str(tmp_path / "new"), "--batch", "3", "--fork", "--yes",
-    ]  # fmt: skip
+        "stateshift",
+        "rewind",
+        str(orders),
+        "--to",
+        str(tmp_path / "new"),
+        "--batch",
+        "3",
+        "--fork",
+        "--yes",
+    ]
     assert not (tmp_path / "new").exists()
 
 
 def test_what_is_typed_is_meant_as_it_is(tmp_path: Path) -> None:
     place = tmp_path / "${HOME} orders"
     Checkpoint().write(open_storage(str(place)))
-    ran = said("compact", str(place), "--to", str(tmp_path / "new"), "--workdirs", str(tmp_path / "runs"), "--yes")
+    ran = said(
+        "compact",
+        str(place),
+        "--to",
+        str(tmp_path / "new"),
+        "--workdirs",
+        str(tmp_path / "runs"),
+        "--yes",
+    )
     assert ran.code == 0, ran.err
 
 
@@ -123,7 +167,10 @@ def test_what_is_typed_is_meant_as_it_is(tmp_path: Path) -> None:
         (["rename", "--operator", "0"], "takes OLD=NEW"),
         (["rename"], "nothing is asked for"),
         (["split", "--column", "word"], "--column and --values go together"),
-        (["split", "--to", "b", "--column", "c", "--values", "de,fr", "--values", "us, fr"], "names 'fr' in two parts"),
+        (
+            ["split", "--to", "b", "--column", "c", "--values", "de,fr", "--values", "us, fr"],
+            "names 'fr' in two parts",
+        ),
         (["rewind", "--batch", "-1"], "Invalid value for '--batch'"),
         (["merge"], "two checkpoints, or more"),
     ],
@@ -138,7 +185,9 @@ def test_what_cannot_be_meant_is_a_request_that_is_not_valid(
     assert told in ran.err
 
 
-def test_a_refusal_is_shown_with_its_finding_and_nothing_is_done(tmp_path: Path, orders: Path) -> None:
+def test_a_refusal_is_shown_with_its_finding_and_nothing_is_done(
+    tmp_path: Path, orders: Path
+) -> None:
     ran = said("rewind", str(orders), "--to", str(tmp_path / "new"), "--batch", "9", "--yes")
     assert ran.code == 4
     assert "batch 9 is not committed" in ran.err
@@ -147,13 +196,20 @@ def test_a_refusal_is_shown_with_its_finding_and_nothing_is_done(tmp_path: Path,
 
 PLACES_OF_A_LINK = [
     (["compact", "{link}", "--to", "{orders}/new"], "one lies inside the other"),
-    (["repartition", "{orders}", "--to", "{link}/new", "--partitions", "3"], "one lies inside the other"),
+    (
+        ["repartition", "{orders}", "--to", "{link}/new", "--partitions", "3"],
+        "one lies inside the other",
+    ),
     (["merge", "{orders}", "{link}", "--to", "{new}", "--sum", "count"], "are one place"),
 ]
 
 
-@pytest.mark.parametrize(("argv", "fact"), PLACES_OF_A_LINK, ids=[argv[0] for argv, _ in PLACES_OF_A_LINK])
-def test_places_that_a_link_makes_one_are_not_apart(tmp_path: Path, orders: Path, argv: list[str], fact: str) -> None:
+@pytest.mark.parametrize(
+    ("argv", "fact"), PLACES_OF_A_LINK, ids=[argv[0] for argv, _ in PLACES_OF_A_LINK]
+)
+def test_places_that_a_link_makes_one_are_not_apart(
+    tmp_path: Path, orders: Path, argv: list[str], fact: str
+) -> None:
     (tmp_path / "link").symlink_to(orders)
     named = {"orders": orders, "link": tmp_path / "link", "new": tmp_path / "new"}
     runs = ("--workdirs", str(tmp_path / "runs"))
@@ -166,7 +222,13 @@ def test_places_that_a_link_makes_one_are_not_apart(tmp_path: Path, orders: Path
 
 def test_a_link_to_a_checkpoint_is_a_checkpoint(tmp_path: Path, orders: Path) -> None:
     (tmp_path / "link").symlink_to(orders)
-    places = (str(tmp_path / "link"), "--to", str(tmp_path / "new"), "--workdirs", str(tmp_path / "runs"))
+    places = (
+        str(tmp_path / "link"),
+        "--to",
+        str(tmp_path / "new"),
+        "--workdirs",
+        str(tmp_path / "runs"),
+    )
     ran = said("fork", *places, "--yes")
     assert ran.code == 0, ran.err
 
@@ -181,5 +243,7 @@ def test_a_link_to_a_checkpoint_is_a_checkpoint(tmp_path: Path, orders: Path) ->
         ('s:string="a@b"@count', {"default": "a@b", "after": "count"}),
     ],
 )
-def test_a_column_of_text_may_have_any_text_for_a_default(text: str, column: dict[str, object]) -> None:
+def test_a_column_of_text_may_have_any_text_for_a_default(
+    text: str, column: dict[str, object]
+) -> None:
     assert column_of(text) == {"name": "s", "type": "string", **column}

@@ -1,4 +1,6 @@
-"""A person at a terminal, and signals: real processes on a pseudo-terminal, with storages that take their time."""
+"""A person at a terminal, and signals: real processes on a pseudo-terminal, with storages that
+take their time.
+"""
 
 import json
 import os
@@ -14,7 +16,8 @@ import pytest
 
 from tests.support.checkpoints import Checkpoint
 
-# The program with a local disk that is slow once the copying has begun: there is time to interrupt it.
+# The program with a local disk that is slow once the copying has begun: there is time to interrupt
+# it.
 SLOWLY = """
 import glob, sys, time
 from dataclasses import replace
@@ -42,7 +45,9 @@ def place(tmp_path: Path) -> Path:
 
     Checkpoint(batches=4).write(LocalStorage(f"file://{tmp_path}/source"))
     job = {"job_name": "orders", "checkpoint_location": "source", "remote_location": "target/ck"}
-    (tmp_path / "spec.json").write_text(json.dumps({"version": 1, "engine": "spark", "jobs": [job]}))
+    (tmp_path / "spec.json").write_text(
+        json.dumps({"version": 1, "engine": "spark", "jobs": [job]})
+    )
     return tmp_path
 
 
@@ -56,10 +61,16 @@ def environment() -> dict[str, str]:
     return {**kept, "TERM": "xterm-256color", "COLUMNS": "100", "PYTHONPATH": root}
 
 
-def at_terminal(argv: list[str], folder: Path, answer: bytes, at: bytes, env: dict[str, str]) -> tuple[str, int]:
-    """Run on a terminal, give `answer` when `at` is seen; everything that was seen, and the exit code."""
+def at_terminal(
+    argv: list[str], folder: Path, answer: bytes, at: bytes, env: dict[str, str]
+) -> tuple[str, int]:
+    """Run on a terminal, give `answer` when `at` is seen; everything that was seen, and the exit
+    code.
+    """
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(argv, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+    process = subprocess.Popen(
+        argv, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=env
+    )
     os.close(theirs)
     seen, answered, end = b"", False, time.monotonic() + 60
     while time.monotonic() < end:
@@ -83,35 +94,58 @@ def at_terminal(argv: list[str], folder: Path, answer: bytes, at: bytes, env: di
 
 def state(folder: Path) -> str:
     run = next((folder / ".stateshift").iterdir())
-    done = subprocess.run([sys.executable, "-m", "stateshift", "status", str(run), "--json"],
-                          capture_output=True, text=True, env=environment(), check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "stateshift", "status", str(run), "--json"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=True,
+    )
     answer: str = json.loads(done.stdout)["state"]
     return answer
 
 
 def test_a_person_is_shown_the_plan_and_asked(place: Path) -> None:
-    seen, code = at_terminal([*program(0), "apply", "spec.json"], place, b"y\n", b"[y/N]", environment())
+    seen, code = at_terminal(
+        [*program(0), "apply", "spec.json"], place, b"y\n", b"[y/N]", environment()
+    )
     assert code == 0, seen
-    assert seen.index("orders: move its image") < seen.index("carry this out?") < seen.index("finished")
+    assert (
+        seen.index("orders: move its image")
+        < seen.index("carry this out?")
+        < seen.index("finished")
+    )
     assert "\x1b[" in seen
 
 
 def test_a_person_who_says_no_has_changed_nothing(place: Path) -> None:
-    seen, code = at_terminal([*program(0), "apply", "spec.json"], place, b"n\n", b"[y/N]", environment())
+    seen, code = at_terminal(
+        [*program(0), "apply", "spec.json"], place, b"n\n", b"[y/N]", environment()
+    )
     assert code == 130 and "not confirmed; nothing was done" in seen
     assert not (place / ".stateshift").exists() and not (place / "target").exists()
 
 
 def test_no_color_means_no_escape_is_written(place: Path) -> None:
     env = {**environment(), "NO_COLOR": "1"}
-    seen, code = at_terminal([*program(0), "apply", "spec.json", "--yes"], place, b"", b"never", env)
+    seen, code = at_terminal(
+        [*program(0), "apply", "spec.json", "--yes"], place, b"", b"never", env
+    )
     assert code == 0 and "\x1b" not in seen
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_lets_the_current_write_finish_and_names_the_resume_command(place: Path, number: int) -> None:
-    process = subprocess.Popen([*program(0.1), "apply", "spec.json", "--yes"], cwd=place, env=environment(),
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+def test_a_signal_lets_the_current_write_finish_and_names_the_resume_command(
+    place: Path, number: int
+) -> None:
+    process = subprocess.Popen(
+        [*program(0.1), "apply", "spec.json", "--yes"],
+        cwd=place,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("orders: copy"):
@@ -119,13 +153,20 @@ def test_a_signal_lets_the_current_write_finish_and_names_the_resume_command(pla
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "stopping after the current write" in err and "hint: stateshift resume .stateshift/" in err
+    assert (
+        "stopping after the current write" in err and "hint: stateshift resume .stateshift/" in err
+    )
     assert "interrupted" in out and state(place) == "interrupted"
 
 
 def test_a_second_signal_ends_the_process_where_it_is(place: Path) -> None:
-    process = subprocess.Popen([*program(30), "apply", "spec.json", "--yes"], cwd=place, env=environment(),
-                               stderr=subprocess.PIPE, text=True)  # fmt: skip
+    process = subprocess.Popen(
+        [*program(30), "apply", "spec.json", "--yes"],
+        cwd=place,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("orders: copy"):
@@ -141,7 +182,12 @@ def test_a_second_signal_ends_the_process_where_it_is(place: Path) -> None:
 
 def test_a_reader_who_leaves_early_is_no_error(place: Path) -> None:
     done = subprocess.run(
-        f"'{sys.executable}' -m stateshift inspect source --files | head -1", shell=True, cwd=place,
-        env=environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        f"'{sys.executable}' -m stateshift inspect source --files | head -1",
+        shell=True,
+        cwd=place,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.stdout.startswith("Spark checkpoint") and done.stderr == ""

@@ -23,7 +23,9 @@ def test_a_section_without_content_is_not_there() -> None:
 
 def test_a_terminal_gets_the_same_words_and_no_markup_is_read_from_them() -> None:
     blocks = [Line("[bold]job[/bold]: warn", "warn"), Gap(), TABLE]
-    console = Console(file=io.StringIO(), force_terminal=True, width=60, highlight=False, markup=False)
+    console = Console(
+        file=io.StringIO(), force_terminal=True, width=60, highlight=False, markup=False
+    )
     with console.capture() as shown:
         for renderable in coloured(blocks):
             console.print(renderable)
@@ -48,7 +50,14 @@ def test_a_line_break_in_a_cell_does_not_break_the_table() -> None:
 def test_what_would_move_the_cursor_is_shown_as_an_escape() -> None:
     hostile = "a\x1b[2Jb\x07\r\x9b1m\u202ec"
     blocks = [Line(hostile), Table(("", ""), (("file", hostile),))]
-    console = Console(file=io.StringIO(), force_terminal=True, width=200, highlight=False, markup=False, no_color=True)
+    console = Console(
+        file=io.StringIO(),
+        force_terminal=True,
+        width=200,
+        highlight=False,
+        markup=False,
+        no_color=True,
+    )
     with console.capture() as shown:
         for renderable in coloured(blocks):
             console.print(renderable)

@@ -1,4 +1,6 @@
-"""The SQL gateway of a stand-in for Flink: it answers as that of 2.3.0 was seen to answer, and starts jobs there."""
+"""The SQL gateway of a stand-in for Flink: it answers as that of 2.3.0 was seen to answer, and
+starts jobs there.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,16 @@ UNKNOWN = f"{_PACKAGE}.api.utils.SqlGatewayException: Session 'x' does not exist
 
 @dataclass
 class FakeGateway:
-    """`fails` are the stacks of the next statements that fail, by the line they are to begin with; `slow` is how often
-    a statement is asked about before it is done; `elsewhere` has the jobs that it was made to start on another cluster,
-    where it is not None."""
+    """`fails` are the stacks of the next statements that fail, by the line they are to begin with;
+    `slow` is how often a statement is asked about before it is done; `elsewhere` has the jobs that
+    it was made to start on another cluster, where it is not None.
+    """
 
     flink: FakeFlink
     sessions: dict[str, dict[str, str]] = field(default_factory=dict)
-    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)  # statements, with what is theirs alone
+    asked: list[tuple[str, dict[str, str]]] = field(
+        default_factory=list
+    )  # statements, with what is theirs alone
     properties: list[dict[str, str]] = field(default_factory=list)
     fails: deque[tuple[str, tuple[str, ...]]] = field(default_factory=deque)
     operations: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -40,7 +45,9 @@ class FakeGateway:
                 self.properties.append(body["properties"])
                 return 200, {"sessionHandle": handle}
             case (_, ["sessions", handle, *_]) if handle not in self.sessions:
-                return 500, _failed(f"{_PACKAGE}.api.utils.SqlGatewayException: Failed to fetchResults.", UNKNOWN)
+                return 500, _failed(
+                    f"{_PACKAGE}.api.utils.SqlGatewayException: Failed to fetchResults.", UNKNOWN
+                )
             case ("DELETE", ["sessions", handle]):
                 del self.sessions[handle]
                 return 200, {"status": "CLOSED"}
@@ -51,7 +58,10 @@ class FakeGateway:
             case ("GET", ["sessions", _, "operations", id, "result", "0"]):
                 causes = self.operations[id]["causes"]
                 if causes:
-                    return 500, _failed(f"{_PACKAGE}.service.utils.SqlExecutionException: Failed to execute.", *causes)
+                    return 500, _failed(
+                        f"{_PACKAGE}.service.utils.SqlExecutionException: Failed to execute.",
+                        *causes,
+                    )
                 return 200, {"resultType": "PAYLOAD", "results": {"data": [{"fields": ["OK"]}]}}
         return 404, {"errors": [f"Not found: {'/'.join(parts)}"]}
 
@@ -85,7 +95,9 @@ class FakeGateway:
             self.elsewhere.append(id)
             return ()
         path = told.get("execution.state-recovery.path") or told.get("execution.savepoint.path")
-        return self.flink.started_by_sql(id, told["pipeline.name"], path, int(told.get("parallelism.default", 2)))
+        return self.flink.started_by_sql(
+            id, told["pipeline.name"], path, int(told.get("parallelism.default", 2))
+        )
 
 
 def _failed(*causes: str) -> dict[str, Any]:

@@ -1,5 +1,7 @@
-"""A stand-in that answers as Livy 0.7.1 was seen to answer (tests/servers/test_livy.py asks the real one), and that can
-be told to misbehave: what is tested with it are lost answers and odd ones, not Livy."""
+"""A stand-in that answers as Livy 0.7.1 was seen to answer (tests/servers/test_livy.py asks the
+real one), and that can be told to misbehave: what is tested with it are lost answers and odd ones,
+not Livy.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class FakeLivy(StandIn):
     says: list[str] = field(default_factory=lambda: ["stdout: ", "password=hunter22", "it runs"])
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
+    def answer(
+        self, method: str, path: str, query: dict[str, list[str]], body: Any
+    ) -> tuple[int, Any]:
         parts = path.strip("/").split("/")
         with self.lock:
             if parts == ["batches"] and method == "POST":
@@ -31,7 +35,11 @@ class FakeLivy(StandIn):
             if parts == ["batches"]:
                 start, size = (int(query[name][0]) for name in ("from", "size"))
                 every = list(self.batches.values())
-                return 200, {"from": start, "total": len(every), "sessions": every[start : start + size]}
+                return 200, {
+                    "from": start,
+                    "total": len(every),
+                    "sessions": every[start : start + size],
+                }
             batch = self.batches.get(int(parts[1]))
             if batch is None:
                 return 404, {"msg": f"Session '{parts[1]}' not found."}
@@ -50,12 +58,20 @@ class FakeLivy(StandIn):
         id = len(self.bodies)
         self.bodies.append(body)
         self.started[body["name"].partition("@")[0]] += 1
-        self.batches[id] = {"id": id, "name": body["name"], "state": "running", "appId": None, "log": []}
+        self.batches[id] = {
+            "id": id,
+            "name": body["name"],
+            "state": "running",
+            "appId": None,
+            "log": [],
+        }
         return 201, self.batches[id]
 
     def set_state(self, tag: str, state: str) -> None:
         with self.lock:
-            next(batch for batch in self.batches.values() if batch["name"].startswith(f"{tag}@"))["state"] = state
+            next(batch for batch in self.batches.values() if batch["name"].startswith(f"{tag}@"))[
+                "state"
+            ] = state
 
     def forget(self) -> None:
         with self.lock:

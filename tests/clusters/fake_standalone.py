@@ -1,6 +1,7 @@
 """A stand-in that answers as a standalone master and its worker of Spark 4.3 were seen to answer
-(tests/servers/test_standalone.py asks the real ones), and that can be told to misbehave: what is tested with it are
-lost answers and odd ones, not Spark."""
+(tests/servers/test_standalone.py asks the real ones), and that can be told to misbehave: what is
+tested with it are lost answers and odd ones, not Spark.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ class FakeStandalone(StandIn):
     def submits(self, method: str, path: str) -> bool:
         return path.endswith("/create")
 
-    def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
+    def answer(
+        self, method: str, path: str, query: dict[str, list[str]], body: Any
+    ) -> tuple[int, Any]:
         with self.lock:
             match path.strip("/").split("/"):
                 case ["v1", "submissions", "create"]:
@@ -70,7 +73,13 @@ class FakeStandalone(StandIn):
         self.started[body["sparkProperties"].get("spark.stateshift.tag", "")] += 1
         state, worker = ("RUNNING", "worker-1") if self.launches else ("SUBMITTED", "None")
         begun = str(int(1000 * time.time()))
-        self.drivers[id] = {"id": id, "starttime": begun, "state": state, "worker": worker, "mainclass": "x"}
+        self.drivers[id] = {
+            "id": id,
+            "starttime": begun,
+            "state": state,
+            "worker": worker,
+            "mainclass": "x",
+        }
         return {"success": True, "submissionId": id, "serverSparkVersion": self.version}
 
     def _status(self, id: str) -> dict[str, Any]:
@@ -78,8 +87,13 @@ class FakeStandalone(StandIn):
         if driver is None:
             return {"success": False, "submissionId": id, "serverSparkVersion": self.version}
         said = {"message": driver["message"]} if "message" in driver else {}
-        return {"success": True, "driverState": driver["state"], "workerId": driver["worker"],
-                "serverSparkVersion": self.version, **said}  # fmt: skip
+        return {
+            "success": True,
+            "driverState": driver["state"],
+            "workerId": driver["worker"],
+            "serverSparkVersion": self.version,
+            **said,
+        }
 
     def _kill(self, id: str) -> dict[str, Any]:
         alive = id in self.drivers and self.drivers[id]["state"] in ("RUNNING", "SUBMITTED")
@@ -104,7 +118,10 @@ class FakeStandalone(StandIn):
         if kind == "stdout":
             return 200, f"==== Bytes 0-9 of 9 ====\n{self.says}"
         settings = self.bodies[int(id.rpartition("-")[2])]["sparkProperties"]
-        shown = {key: "***" if any(word in value for word in HIDDEN) else value for key, value in settings.items()}
+        shown = {
+            key: "***" if any(word in value for word in HIDDEN) else value
+            for key, value in settings.items()
+        }
         words = " ".join(f'"-D{key}={value}"' for key, value in shown.items())
         return 200, f'==== Bytes 0-9 of 9 ====\nLaunch Command: "java" {words} "Wrapper"\n'
 

@@ -1,4 +1,6 @@
-"""Serving a stand-in for a cluster's REST API, which can be told to misbehave: answers that are late, lost, or odd."""
+"""Serving a stand-in for a cluster's REST API, which can be told to misbehave: answers that are
+late, lost, or odd.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.support.listening import listening
 
-# What happens to the next submission: refused before it has an effect, lost after it had one, late, or odd.
+# What happens to the next submission: refused before it has an effect, lost after it had one, late,
+# or odd.
 Fault = Literal["503", "503 after all", "cut off", "cut off after all", "hang", "page"]
 
 
@@ -32,7 +35,9 @@ class StandIn:
         """Whether this request is one that a fault may happen to."""
         return method == "POST"
 
-    def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
+    def answer(
+        self, method: str, path: str, query: dict[str, list[str]], body: Any
+    ) -> tuple[int, Any]:
         """Status, and what is said as JSON; a text is a page."""
         raise AssertionError("a stand-in answers")
 
@@ -55,7 +60,9 @@ def serving(stand_in: StandIn, tls: ssl.SSLContext | None = None) -> Iterator[No
             else:
                 form = "multipart/" in (self.headers.get("Content-Type") or "")
                 body = content if form else json.loads(content) if content else None
-                status, told = stand_in.answer(self.command, place.path, parse_qs(place.query), body)
+                status, told = stand_in.answer(
+                    self.command, place.path, parse_qs(place.query), body
+                )
             if fault in ("cut off", "cut off after all"):
                 self.close_connection = True
                 return
@@ -66,7 +73,9 @@ def serving(stand_in: StandIn, tls: ssl.SSLContext | None = None) -> Iterator[No
         def _send(self, status: int, told: Any) -> None:
             content = (told if isinstance(told, str) else json.dumps(told)).encode()
             self.send_response(status)
-            self.send_header("Content-Type", "text/html" if isinstance(told, str) else "application/json")
+            self.send_header(
+                "Content-Type", "text/html" if isinstance(told, str) else "application/json"
+            )
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)

@@ -1,4 +1,6 @@
-"""Clusters that shell commands speak to: what the commands are told, what they answer, and what is made of failures."""
+"""Clusters that shell commands speak to: what the commands are told, what they answer, and what
+is made of failures.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,17 @@ from stateshift.spec.model import ClusterSpec
 from tests.clusters.test_spark_causes import STATE, began, ended
 
 
-def _cluster(tmp_path: Path, interrupt: threading.Event | None = None, **options: object) -> Cluster:
+def _cluster(
+    tmp_path: Path, interrupt: threading.Event | None = None, **options: object
+) -> Cluster:
     spec = ClusterSpec("ops", "command", {"submit": "echo id-1", "seconds_max": 5, **options})
     return open_cluster(spec, str(tmp_path), interrupt=interrupt)
 
 
 def _submission(**more: object) -> Submission:
-    return Submission("run.orders", "orders", "s3://b/o o", "10.0.0.7:8998", {"queue": "fast"}, **more)  # type: ignore[arg-type]
+    return Submission(
+        "run.orders", "orders", "s3://b/o o", "10.0.0.7:8998", {"queue": "fast"}, **more
+    )  # type: ignore[arg-type]
 
 
 PRINT_ALL = 'env | grep ^STATESHIFT_ | sort >"$STATESHIFT_WORKDIR/$VERB"; echo x; echo last line'
@@ -80,8 +86,13 @@ def test_find_is_told_what_the_tag_was_submitted_with(tmp_path: Path) -> None:
     assert _told(tmp_path / "find")["STATESHIFT_CONNECTION"] == "10.0.0.7:8998"
 
 
-def test_a_command_that_fails_is_told_with_the_end_of_its_stderr_and_no_secret(tmp_path: Path) -> None:
-    submit = 'for i in $(seq 30); do echo line $i >&2; done; echo "token=$MY_TOKEN at http://u:pw123@h/" >&2; exit 3'
+def test_a_command_that_fails_is_told_with_the_end_of_its_stderr_and_no_secret(
+    tmp_path: Path,
+) -> None:
+    submit = (
+        'for i in $(seq 30); do echo line $i >&2; done; echo "token=$MY_TOKEN at '
+        'http://u:pw123@h/" >&2; exit 3'
+    )
     cluster = _cluster(tmp_path, submit=submit)
     with pytest.raises(ClusterError, match="`submit` ended with exit code 3") as raised:
         cluster.submit(_submission(environment={"MY_TOKEN": "abcdef"}))
@@ -93,7 +104,9 @@ def test_a_command_that_fails_is_told_with_the_end_of_its_stderr_and_no_secret(t
 
 
 def test_a_submission_that_failed_may_be_tried_again(tmp_path: Path) -> None:
-    cluster = _cluster(tmp_path, submit=f"if [ -f {tmp_path}/ready ]; then echo id-2; else exit 1; fi")
+    cluster = _cluster(
+        tmp_path, submit=f"if [ -f {tmp_path}/ready ]; then echo id-2; else exit 1; fi"
+    )
     with pytest.raises(ClusterError):
         cluster.submit(_submission())
     assert cluster.find("run.orders").state is JobState.ABSENT
@@ -127,12 +140,16 @@ def test_a_command_that_hangs_is_ended_with_all_it_started(tmp_path: Path) -> No
 
 
 def test_a_submit_that_hangs_is_left_alone_and_named_by_its_pid(tmp_path: Path) -> None:
-    """To end it would leave open whether the job runs: a person decides, and nobody submits meanwhile."""
+    """To end it would leave open whether the job runs: a person decides, and nobody submits
+    meanwhile.
+    """
     cluster = _cluster(tmp_path, submit=f"echo x >>{tmp_path}/begun; sleep 60", seconds_max=0.4)
     pids = ""
     try:
         for act in (lambda: cluster.submit(_submission()), lambda: cluster.find("run.orders")):
-            with pytest.raises(ClusterError, match=r"still under way after 0.4 s \(pid [\d ]+\)") as raised:
+            with pytest.raises(
+                ClusterError, match=r"still under way after 0.4 s \(pid [\d ]+\)"
+            ) as raised:
                 act()
             pids = (raised.value.hint or "").partition("kill ")[2]
         assert (tmp_path / "begun").read_text() == "x\n"
@@ -141,7 +158,9 @@ def test_a_submit_that_hangs_is_left_alone_and_named_by_its_pid(tmp_path: Path) 
             os.kill(int(pid), 9)
 
 
-def test_a_submit_killed_in_the_middle_is_not_repeated_before_a_person_has_looked(tmp_path: Path) -> None:
+def test_a_submit_killed_in_the_middle_is_not_repeated_before_a_person_has_looked(
+    tmp_path: Path,
+) -> None:
     """Without `find` nobody else can tell; the hint says both ways out, and both work."""
     cluster = _cluster(tmp_path, submit=f"echo x >>{tmp_path}/begun; kill -9 0")
     with pytest.raises(ClusterError, match="may have worked or not"):
@@ -159,7 +178,9 @@ def test_a_submit_killed_in_the_middle_is_not_repeated_before_a_person_has_looke
 
 
 def test_a_job_left_running_by_submit_does_not_hold_up_those_who_look(tmp_path: Path) -> None:
-    """`submit` of a script that starts the job in the background: the lock is held, and everything is known."""
+    """`submit` of a script that starts the job in the background: the lock is held, and
+    everything is known.
+    """
     cluster = _cluster(tmp_path, submit=f"sleep 60 & echo $! >{tmp_path}/pid; echo id-3")
     try:
         assert cluster.submit(_submission()) == "id-3"
@@ -174,7 +195,9 @@ def test_a_job_left_running_by_submit_does_not_hold_up_those_who_look(tmp_path: 
 def test_waiting_for_the_submission_of_another_can_be_interrupted(tmp_path: Path) -> None:
     impatient = threading.Event()
     cluster = _cluster(tmp_path, impatient, submit="sleep 1; echo id")
-    other = threading.Thread(target=lambda: _cluster(tmp_path, submit="sleep 1; echo id").submit(_submission()))
+    other = threading.Thread(
+        target=lambda: _cluster(tmp_path, submit="sleep 1; echo id").submit(_submission())
+    )
     other.start()
     time.sleep(0.2)
     threading.Timer(0.2, impatient.set).start()
@@ -193,7 +216,9 @@ def test_a_cluster_that_cannot_stop_says_so(tmp_path: Path) -> None:
 def test_a_job_that_ends_some_time_after_stop_is_waited_for(tmp_path: Path) -> None:
     job = tmp_path / "job"
     job.write_text("running")
-    cluster = _cluster(tmp_path, find=f"cat {job}", stop=f"(sleep 0.3; echo finished >{job}) >/dev/null 2>&1 &")
+    cluster = _cluster(
+        tmp_path, find=f"cat {job}", stop=f"(sleep 0.3; echo finished >{job}) >/dev/null 2>&1 &"
+    )
     assert cluster.stop(StopRequest("orders", "s3://b/o", None, 5.0)).state is JobState.FINISHED
 
 

@@ -1,5 +1,6 @@
-"""A job that is ended with its last checkpoint, over lost answers and with older Flinks: never one whose checkpoints
-would be gone with it, and always the last one."""
+"""A job that is ended with its last checkpoint, over lost answers and with older Flinks: never one
+whose checkpoints would be gone with it, and always the last one.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ from tests.clusters.faulty_server import Fault
 
 ID = "a" * 32
 END = CheckpointRequest("run-1.orders", ID, seconds_max=5.0)
-EXPIRED = "org.apache.flink.runtime.checkpoint.CheckpointException: Checkpoint expired before completing."
+EXPIRED = (
+    "org.apache.flink.runtime.checkpoint.CheckpointException: Checkpoint expired before completing."
+)
 LASTING = {"externalization": {"enabled": True, "delete_on_cancellation": False}}
 
 
@@ -39,12 +42,19 @@ def job(server: FakeFlink) -> FakeJob:
 
 
 def cluster(server: FakeFlink, tmp_path: Path, **options: Any) -> SavepointCluster:
-    told = {"url": server.url, "request_seconds": 1, "state_dir": str(tmp_path / "state"), **options}
+    told = {
+        "url": server.url,
+        "request_seconds": 1,
+        "state_dir": str(tmp_path / "state"),
+        **options,
+    }
     opened: Any = open_cluster(ClusterSpec("flink", "flink_rest", told), str(tmp_path))
     return opened  # type: ignore[no-any-return]
 
 
-def test_one_more_is_completed_and_the_job_is_cancelled(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+def test_one_more_is_completed_and_the_job_is_cancelled(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
     flink = cluster(server, tmp_path)
     assert flink.latest_checkpoint(ID) == f"file:/ck/{ID}/chk-1"
     assert flink.checkpoint(END) == f"file:/ck/{ID}/chk-2"
@@ -60,7 +70,9 @@ def test_a_list_that_is_older_than_what_was_completed_is_asked_for_again(
     assert server.stale < 0
 
 
-def test_what_was_completed_is_known_before_it_is_listed(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+def test_what_was_completed_is_known_before_it_is_listed(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
     server.stale = 100
     assert cluster(server, tmp_path).checkpoint(END) == f"file:/ck/{ID}/chk-2"
 
@@ -83,10 +95,14 @@ def test_a_job_that_is_over_is_over_whatever_is_told_of_its_parts(
     assert [one.state for one in flink.running(ID)] == [JobState.FAILED]
 
 
-def test_twice_with_one_tag_tells_of_the_same(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+def test_twice_with_one_tag_tells_of_the_same(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
     first = cluster(server, tmp_path).checkpoint(END)
     assert cluster(server, tmp_path).checkpoint(END) == first
-    assert cluster(server, tmp_path / "lost").checkpoint(END) == first, "also for who knows nothing of it"
+    assert cluster(server, tmp_path / "lost").checkpoint(END) == first, (
+        "also for who knows nothing of it"
+    )
     assert len(server.checkpoints) == 1
 
 
@@ -97,17 +113,27 @@ def test_one_that_was_completed_in_its_own_time_since_is_as_good(
 
     def goes_on(told: FakeJob) -> dict[str, Any]:
         if len(job.made) < 4:
-            job.checkpointed(len(job.made) + 1, f"file:/ck/{ID}/chk-{len(job.made) + 1}", triggered=next(server.now))
+            job.checkpointed(
+                len(job.made) + 1,
+                f"file:/ck/{ID}/chk-{len(job.made) + 1}",
+                triggered=next(server.now),
+            )
         return tell(told)
 
     server._told = goes_on  # type: ignore[method-assign]
-    assert cluster(server, tmp_path).checkpoint(END) == f"file:/ck/{ID}/chk-4", "the last, not the first that would do"
+    assert cluster(server, tmp_path).checkpoint(END) == f"file:/ck/{ID}/chk-4", (
+        "the last, not the first that would do"
+    )
 
 
-@pytest.mark.parametrize("settings", [
-    {}, {"externalization": {"enabled": False, "delete_on_cancellation": True}},
-    {"externalization": {"enabled": True, "delete_on_cancellation": True}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"externalization": {"enabled": False, "delete_on_cancellation": True}},
+        {"externalization": {"enabled": True, "delete_on_cancellation": True}},
+    ],
+)
 def test_a_job_whose_checkpoints_go_with_it_runs_on(
     server: FakeFlink, job: FakeJob, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
@@ -118,7 +144,9 @@ def test_a_job_whose_checkpoints_go_with_it_runs_on(
     assert server.checkpoints == []
 
 
-def test_one_that_fails_is_told_and_the_job_runs_on(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+def test_one_that_fails_is_told_and_the_job_runs_on(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
     server.fails.append(EXPIRED)
     with pytest.raises(ClusterError, match=r"no checkpoint was completed: .*expired"):
         cluster(server, tmp_path).checkpoint(END)
@@ -126,15 +154,21 @@ def test_one_that_fails_is_told_and_the_job_runs_on(server: FakeFlink, job: Fake
     assert cluster(server, tmp_path).checkpoint(END) == f"file:/ck/{ID}/chk-2"
 
 
-def test_none_in_time_leaves_the_job_running(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+def test_none_in_time_leaves_the_job_running(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
     server.slow = 1_000
     with pytest.raises(ClusterError, match=r"no checkpoint of .* was completed in 0.3 s"):
         cluster(server, tmp_path).checkpoint(replace(END, seconds_max=0.3))
     assert job.state == "RUNNING"
 
 
-@pytest.mark.parametrize("fault", ["503", "503 after all", "cut off", "cut off after all", "hang", "page"])
-def test_an_answer_that_is_lost_loses_nothing(server: FakeFlink, job: FakeJob, tmp_path: Path, fault: Fault) -> None:
+@pytest.mark.parametrize(
+    "fault", ["503", "503 after all", "cut off", "cut off after all", "hang", "page"]
+)
+def test_an_answer_that_is_lost_loses_nothing(
+    server: FakeFlink, job: FakeJob, tmp_path: Path, fault: Fault
+) -> None:
     server.faulty = "/checkpoints"
     server.faults.append(fault)
     told = cluster(server, tmp_path).checkpoint(END)
@@ -185,17 +219,26 @@ def test_one_that_goes_has_ended_its_job_where_that_was_accepted(
         if goes == "with its job":
             assert isinstance(raised.value, Gone) and raised.value.image == f"file:/ck/{ID}/chk-2"
         else:
-            assert not isinstance(raised.value, Gone) and "does not say whether it was" in raised.value.fact
+            assert (
+                not isinstance(raised.value, Gone)
+                and "does not say whether it was" in raised.value.fact
+            )
             assert f"beside file:/ck/{ID}/chk-2" in (raised.value.hint or "")
     assert flink.running(ID) == ()
     with pytest.raises(Gone):
         flink.latest_checkpoint(ID)
 
 
-def test_any_other_cluster_that_is_silent_may_answer_again(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+def test_any_other_cluster_that_is_silent_may_answer_again(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
     server.answer = lambda *_: (503, {})  # type: ignore[method-assign]
     flink = cluster(server, tmp_path, outage_seconds=0.2)
-    for ask in (lambda: flink.checkpoint(END), lambda: flink.running(ID), lambda: flink.latest_checkpoint(ID)):
+    for ask in (
+        lambda: flink.checkpoint(END),
+        lambda: flink.running(ID),
+        lambda: flink.latest_checkpoint(ID),
+    ):
         with pytest.raises(Unanswered):
             ask()
 

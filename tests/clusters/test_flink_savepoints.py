@@ -1,4 +1,6 @@
-"""Savepoints asked for over lost answers, forgotten triggers and our own ends: one per tag, and never a wrong one."""
+"""Savepoints asked for over lost answers, forgotten triggers and our own ends: one per tag, and
+never a wrong one.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ ID = "a" * 32
 STOP = SavepointRequest("run-1.orders", ID, "file:///savepoints", seconds_max=5.0)
 CANCEL = replace(STOP, stop=False, cancel=True)
 PLAIN = replace(STOP, stop=False)
-EXPIRED = "org.apache.flink.runtime.checkpoint.CheckpointException: Checkpoint expired before completing."
+EXPIRED = (
+    "org.apache.flink.runtime.checkpoint.CheckpointException: Checkpoint expired before completing."
+)
 
 
 @pytest.fixture
@@ -43,7 +47,12 @@ def job(server: FakeFlink) -> FakeJob:
 
 
 def cluster(server: FakeFlink, tmp_path: Path, **more: Any) -> SavepointCluster:
-    options = {"url": server.url, "request_seconds": 1, "state_dir": str(tmp_path / "state"), **more.pop("options", {})}
+    options = {
+        "url": server.url,
+        "request_seconds": 1,
+        "state_dir": str(tmp_path / "state"),
+        **more.pop("options", {}),
+    }
     opened: Any = open_cluster(ClusterSpec("flink", "flink_rest", options), str(tmp_path), **more)
     return opened  # type: ignore[no-any-return]
 
@@ -51,19 +60,47 @@ def cluster(server: FakeFlink, tmp_path: Path, **more: Any) -> SavepointCluster:
 @pytest.mark.parametrize(
     ("request_", "place", "body", "state"),
     [
-        (STOP, "stop", {"targetDirectory": STOP.directory, "drain": False, "formatType": "CANONICAL"}, "FINISHED"),
-        (replace(STOP, drain=True), "stop", {"targetDirectory": STOP.directory, "drain": True,
-                                             "formatType": "CANONICAL"}, "FINISHED"),
-        (replace(CANCEL, native=True), "savepoints", {"target-directory": STOP.directory, "cancel-job": True,
-                                                      "formatType": "NATIVE"}, "CANCELED"),
-        (PLAIN, "savepoints", {"target-directory": STOP.directory, "cancel-job": False,
-                               "formatType": "CANONICAL"}, "RUNNING"),
-        (replace(STOP, directory=""), "stop", {"drain": False, "formatType": "CANONICAL"}, "FINISHED"),
+        (
+            STOP,
+            "stop",
+            {"targetDirectory": STOP.directory, "drain": False, "formatType": "CANONICAL"},
+            "FINISHED",
+        ),
+        (
+            replace(STOP, drain=True),
+            "stop",
+            {"targetDirectory": STOP.directory, "drain": True, "formatType": "CANONICAL"},
+            "FINISHED",
+        ),
+        (
+            replace(CANCEL, native=True),
+            "savepoints",
+            {"target-directory": STOP.directory, "cancel-job": True, "formatType": "NATIVE"},
+            "CANCELED",
+        ),
+        (
+            PLAIN,
+            "savepoints",
+            {"target-directory": STOP.directory, "cancel-job": False, "formatType": "CANONICAL"},
+            "RUNNING",
+        ),
+        (
+            replace(STOP, directory=""),
+            "stop",
+            {"drain": False, "formatType": "CANONICAL"},
+            "FINISHED",
+        ),
     ],
     ids=["stop", "drained", "cancel native", "plain", "where the cluster has them"],
-)  # fmt: skip
+)
 def test_a_savepoint_is_asked_for_in_flinks_words_and_waited_for_as_the_jobs_end_is(
-    server: FakeFlink, job: FakeJob, tmp_path: Path, request_: SavepointRequest, place: str, body: Any, state: str
+    server: FakeFlink,
+    job: FakeJob,
+    tmp_path: Path,
+    request_: SavepointRequest,
+    place: str,
+    body: Any,
+    state: str,
 ) -> None:
     location = cluster(server, tmp_path).savepoint(request_)
     assert location == "file:/savepoints/savepoint-1"
@@ -83,7 +120,9 @@ def test_twice_with_one_tag_takes_one_savepoint(
     assert len(server.asked) == 1
 
 
-@pytest.mark.parametrize("fault", ["503", "503 after all", "cut off", "cut off after all", "hang", "page"])
+@pytest.mark.parametrize(
+    "fault", ["503", "503 after all", "cut off", "cut off after all", "hang", "page"]
+)
 @pytest.mark.parametrize("request_", [STOP, PLAIN], ids=["stop", "plain"])
 def test_an_answer_that_is_lost_takes_no_second_savepoint(
     server: FakeFlink, job: FakeJob, tmp_path: Path, request_: SavepointRequest, fault: Fault
@@ -111,7 +150,11 @@ def test_what_the_job_ended_with_is_found_by_who_knows_nothing_of_it(
     [
         ("FINISHED", "SAVEPOINT", "file:/savepoints/savepoint-9"),  # the job went on after it
         ("FINISHED", "SYNC_SAVEPOINT", "file:/savepoints-of-others/savepoint-9"),
-        ("CANCELED", "SYNC_SAVEPOINT", "file:/savepoints/savepoint-9"),  # a stop that did not come to its end
+        (
+            "CANCELED",
+            "SYNC_SAVEPOINT",
+            "file:/savepoints/savepoint-9",
+        ),  # a stop that did not come to its end
         ("FAILED", "SYNC_SAVEPOINT", "file:/savepoints/savepoint-9"),
     ],
 )
@@ -120,7 +163,10 @@ def test_another_savepoint_is_not_taken_for_the_one_that_the_job_ended_with(
 ) -> None:
     job.checkpointed(9, path, kind)
     job.state = state
-    with pytest.raises(ClusterError, match=f"orders .* is {state}, and no savepoint below file:///savepoints ended it"):
+    with pytest.raises(
+        ClusterError,
+        match=f"orders .* is {state}, and no savepoint below file:///savepoints ended it",
+    ):
         cluster(server, tmp_path).savepoint(STOP)
     assert server.asked == []
 
@@ -128,10 +174,16 @@ def test_another_savepoint_is_not_taken_for_the_one_that_the_job_ended_with(
 @pytest.mark.parametrize("request_", [STOP, CANCEL], ids=["stop", "cancel"])
 @pytest.mark.parametrize("forgotten", [False, True])
 def test_what_another_of_our_run_has_ended_the_job_with_since_we_looked_is_found(
-    server: FakeFlink, job: FakeJob, tmp_path: Path, request_: SavepointRequest, forgotten: bool,
+    server: FakeFlink,
+    job: FakeJob,
+    tmp_path: Path,
+    request_: SavepointRequest,
+    forgotten: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two workflows that divide one job. It is told to have ended at once, its list of checkpoints is as it was."""
+    """Two workflows that divide one job. It is told to have ended at once, its list of
+    checkpoints is as it was.
+    """
     plainly, looked = server.answer, threading.Event()
 
     def answer(method: str, path: str, query: Any, body: Any) -> tuple[int, Any]:
@@ -161,7 +213,9 @@ def test_a_list_of_checkpoints_that_flink_miscounts_while_another_asks_is_asked_
         cluster(server, tmp_path / "another").savepoint(replace(STOP, tag="another"))
 
 
-def test_a_savepoint_from_before_we_asked_is_not_ours(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+def test_a_savepoint_from_before_we_asked_is_not_ours(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
     job.checkpointed(2, "file:/savepoints/savepoint-of-yesterday", "SAVEPOINT", triggered=1)
     assert cluster(server, tmp_path).savepoint(PLAIN) == "file:/savepoints/savepoint-2"
 
@@ -170,15 +224,22 @@ def test_completed_with_a_cause_is_a_failure_and_the_next_attempt_asks_anew(
     server: FakeFlink, job: FakeJob, tmp_path: Path
 ) -> None:
     server.fails.append(EXPIRED)
-    with pytest.raises(ClusterError, match="no savepoint was taken: Checkpoint expired before completing") as raised:
+    with pytest.raises(
+        ClusterError, match="no savepoint was taken: Checkpoint expired before completing"
+    ) as raised:
         cluster(server, tmp_path).savepoint(STOP)
     assert "execution.checkpointing.timeout" in str(raised.value.hint)
     assert job.state == "RUNNING"
     assert cluster(server, tmp_path).savepoint(STOP) == "file:/savepoints/savepoint-1"
-    assert [body["triggerId"] for _, body in server.asked] == [trigger_id(STOP.tag), trigger_id(STOP.tag, 1)]
+    assert [body["triggerId"] for _, body in server.asked] == [
+        trigger_id(STOP.tag),
+        trigger_id(STOP.tag, 1),
+    ]
 
 
-@pytest.mark.parametrize("why", ["java.io.IOException: not committed", EXPIRED.replace("expired", "was declined")])
+@pytest.mark.parametrize(
+    "why", ["java.io.IOException: not committed", EXPIRED.replace("expired", "was declined")]
+)
 @pytest.mark.parametrize("forgotten", [False, True])
 @pytest.mark.parametrize("tells_state", [False, True])
 def test_a_job_that_fails_behind_its_savepoint_has_ended_with_it(
@@ -224,7 +285,9 @@ def test_a_job_on_forst_is_asked_for_no_canonical_savepoint(
 
 
 @pytest.mark.row("T-21")
-def test_only_a_job_that_is_stopped_is_drained(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+def test_only_a_job_that_is_stopped_is_drained(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
     with pytest.raises(ClusterError, match="can be drained"):
         cluster(server, tmp_path).savepoint(replace(PLAIN, drain=True))
     assert server.asked == []
@@ -249,18 +312,27 @@ def test_one_that_takes_too_long_is_told_with_what_makes_it_slow_and_goes_on(
 ) -> None:
     server.slow = 40
     job.settings["unaligned_checkpoints"] = True
-    with pytest.raises(ClusterError, match=r"has taken more than 0.2 s \(its checkpoints are unaligned") as raised:
+    with pytest.raises(
+        ClusterError, match=r"has taken more than 0.2 s \(its checkpoints are unaligned"
+    ) as raised:
         cluster(server, tmp_path).savepoint(replace(STOP, seconds_max=0.2))
     assert "resume" in str(raised.value.hint)
     server.slow = 0
-    assert cluster(server, tmp_path).savepoint(replace(STOP, seconds_max=30.0)) == "file:/savepoints/savepoint-1"
+    assert (
+        cluster(server, tmp_path).savepoint(replace(STOP, seconds_max=30.0))
+        == "file:/savepoints/savepoint-1"
+    )
     assert len(server.asked) == 1
 
 
-def test_a_jobmanager_that_was_started_anew_is_asked_again(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+def test_a_jobmanager_that_was_started_anew_is_asked_again(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
     """It has the job from its high availability, and knows of no savepoint."""
     server.slow = 10**6
-    waiting = threading.Thread(target=lambda: _until(lambda: bool(server.triggers)) and _forget(server))
+    waiting = threading.Thread(
+        target=lambda: _until(lambda: bool(server.triggers)) and _forget(server)
+    )
     waiting.start()
     assert cluster(server, tmp_path).savepoint(STOP) == "file:/savepoints/savepoint-1"
     waiting.join()
@@ -276,7 +348,9 @@ def test_a_cluster_that_goes_before_the_end_was_seen_has_ended_only_with_its_app
         server.begin(ID)
         server.lingers = 10**6
         flink = cluster(server, tmp_path, options=options)
-        with pytest.raises(ClusterError, match="still runs 1 s after its savepoint was asked for") as raised:
+        with pytest.raises(
+            ClusterError, match="still runs 1 s after its savepoint was asked for"
+        ) as raised:
             flink.savepoint(replace(STOP, seconds_max=1.0))
         assert "file:/savepoints/savepoint-0" in raised.value.fact
     if application:
@@ -286,10 +360,14 @@ def test_a_cluster_that_goes_before_the_end_was_seen_has_ended_only_with_its_app
             flink.savepoint(STOP)
 
 
-def test_the_wait_is_cut_short_by_an_interruption_and_goes_on(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+def test_the_wait_is_cut_short_by_an_interruption_and_goes_on(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
     interrupt = threading.Event()
     server.slow = 5
-    threading.Thread(target=lambda: _until(lambda: bool(server.triggers)) and interrupt.set()).start()
+    threading.Thread(
+        target=lambda: _until(lambda: bool(server.triggers)) and interrupt.set()
+    ).start()
     with pytest.raises(Interrupted):
         cluster(server, tmp_path, interrupt=interrupt).savepoint(STOP)
     assert cluster(server, tmp_path).savepoint(STOP) == "file:/savepoints/savepoint-1"
@@ -332,7 +410,9 @@ def test_killed_at_any_moment_one_savepoint_is_taken_all_the_same(
         ("anything", "", True),
     ],
 )
-def test_what_lies_below_a_directory_is_known_by_its_path(path: str, directory: str, below: bool) -> None:
+def test_what_lies_below_a_directory_is_known_by_its_path(
+    path: str, directory: str, below: bool
+) -> None:
     assert lies_below(path, directory) is below
 
 
@@ -360,7 +440,9 @@ def _until(look: Callable[[], bool], seconds: float = 5.0) -> bool:
 def test_a_job_that_asks_its_state_asynchronously_is_asked_for_no_canonical_savepoint(
     server: FakeFlink, job: FakeJob, tmp_path: Path, gathers: int
 ) -> None:
-    """It fails with the attempt, whatever its state backend. It is known by what its operator measures."""
+    """It fails with the attempt, whatever its state backend. It is known by what its operator
+    measures.
+    """
     job.asks_async, server.gathers = True, gathers
     why = "'orders_count' of orders asks its state asynchronously"
     with pytest.raises(ClusterError, match=why) as raised:
@@ -372,15 +454,22 @@ def test_a_job_that_asks_its_state_asynchronously_is_asked_for_no_canonical_save
     assert [body["formatType"] for _, body in server.asked] == ["NATIVE"]
 
 
-def test_a_flink_before_2_has_no_asynchronous_state(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+def test_a_flink_before_2_has_no_asynchronous_state(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
     job.asks_async, server.version = True, "1.20.5"
     assert cluster(server, tmp_path).no_canonical(ID) is None  # type: ignore[attr-defined]
 
 
-SUSPENDING = "org.apache.flink.runtime.checkpoint.CheckpointException: Checkpoint Coordinator is suspending."
+SUSPENDING = (
+    "org.apache.flink.runtime.checkpoint.CheckpointException: Checkpoint Coordinator is suspending."
+)
 NOT_YET = (
     "java.io.IOException: Could not perform checkpoint 13 for operator orders count (1/2)#0.",
-    "org.apache.flink.runtime.checkpoint.CheckpointException: Could not complete snapshot 13 for operator orders count",
+    (
+        "org.apache.flink.runtime.checkpoint.CheckpointException: Could not complete "
+        "snapshot 13 for operator orders count"
+    ),
     "java.lang.UnsupportedOperationException: Not supported yet.",
 )
 
@@ -403,10 +492,14 @@ def test_what_made_the_job_fail_is_told_of_a_savepoint_that_was_given_up(
     assert "resume" not in hint
 
 
-def test_an_exception_from_before_is_not_the_reason(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+def test_an_exception_from_before_is_not_the_reason(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
     server.fails.append(SUSPENDING)
     job.exceptions = [stack(*NOT_YET)]
-    with pytest.raises(ClusterError, match="no savepoint was taken: Checkpoint Coordinator is suspending"):
+    with pytest.raises(
+        ClusterError, match="no savepoint was taken: Checkpoint Coordinator is suspending"
+    ):
         cluster(server, tmp_path).savepoint(STOP)
 
 
@@ -426,7 +519,9 @@ def test_a_cluster_tells_its_slots_and_whether_there_may_be_more(
     assert cluster(server, tmp_path).slots() == told  # type: ignore[attr-defined]
 
 
-def test_a_cluster_tells_the_jobs_and_the_jars_that_are_there(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+def test_a_cluster_tells_the_jobs_and_the_jars_that_are_there(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
     server.begin("b" * 32, "payments", state="FINISHED")
     server.jars["1_orders.jar"] = "orders.jar"
     opened: Any = cluster(server, tmp_path)

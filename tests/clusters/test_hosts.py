@@ -32,9 +32,16 @@ def test_a_url_leads_to_a_host_or_to_this_machine(url: str, host: str) -> None:
 
 @pytest.mark.parametrize(
     ("master", "host"),
-    [("local", ""), ("local[2]", ""), ("local-cluster[2,1,1024]", ""), ("spark://localhost:7077", ""),
-     ("spark://far:7077", "far"), ("yarn", "yarn"), ("k8s://https://far:443", "k8s://https://far:443")],
-)  # fmt: skip
+    [
+        ("local", ""),
+        ("local[2]", ""),
+        ("local-cluster[2,1,1024]", ""),
+        ("spark://localhost:7077", ""),
+        ("spark://far:7077", "far"),
+        ("yarn", "yarn"),
+        ("k8s://https://far:443", "k8s://https://far:443"),
+    ],
+)
 def test_a_master_runs_jobs_here_or_elsewhere(master: str, host: str) -> None:
     assert host_of_master(master) == host
 
@@ -62,9 +69,14 @@ def test_every_kind_says_where_it_runs_jobs(
     ("command", "answer"),
     [('test "$STATESHIFT_LOCATION" = hdfs://shop/a', True), ("exit 1", False), (None, None)],
 )
-def test_a_command_says_whether_jobs_reach_a_place(tmp_path: Path, command: str | None, answer: bool | None) -> None:
+def test_a_command_says_whether_jobs_reach_a_place(
+    tmp_path: Path, command: str | None, answer: bool | None
+) -> None:
     options = {"submit": "true", **({"reach": command} if command else {})}
-    assert open_cluster(ClusterSpec("c", "command", options), str(tmp_path)).reaches("hdfs://shop/a") is answer
+    assert (
+        open_cluster(ClusterSpec("c", "command", options), str(tmp_path)).reaches("hdfs://shop/a")
+        is answer
+    )
 
 
 def test_a_command_that_fails_is_no_answer(tmp_path: Path) -> None:

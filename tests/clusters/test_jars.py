@@ -56,7 +56,10 @@ def test_a_class_that_is_not_in_the_jar_is_refused_before_anything_is_stopped(
 def test_a_class_that_is_there_or_may_be_is_taken(
     tmp_path: Path, entry_class: str | None, manifest: str | None, names: tuple[str, ...]
 ) -> None:
-    options = {"jar": jar(tmp_path, manifest, *names), **({"entry_class": entry_class} if entry_class else {})}
+    options = {
+        "jar": jar(tmp_path, manifest, *names),
+        **({"entry_class": entry_class} if entry_class else {}),
+    }
     check_submit(FLINK, options, "/submit")
 
 

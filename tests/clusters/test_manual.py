@@ -15,7 +15,9 @@ from stateshift.clusters.manual import Manual
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
 from stateshift.errors import ClusterError, Interrupted
 
-SUBMISSION = Submission("run.orders", "orders", "s3://b/orders", "h:7077", environment={"TOKEN": "hunter22"})
+SUBMISSION = Submission(
+    "run.orders", "orders", "s3://b/orders", "h:7077", environment={"TOKEN": "hunter22"}
+)
 REQUEST = StopRequest("orders", "s3://a/orders", None, 0.2)
 
 
@@ -35,7 +37,9 @@ def test_the_person_is_told_what_to_start_and_answers_with_its_id(tmp_path: Path
     asked, ask = _person("app-7")
     cluster = Manual("hands", tmp_path, ask=ask)
     assert cluster.submit(SUBMISSION) == "app-7"
-    assert asked[0].startswith("Start orders from s3://b/orders on h:7077, with STATESHIFT_TAG=run.orders.\n")
+    assert asked[0].startswith(
+        "Start orders from s3://b/orders on h:7077, with STATESHIFT_TAG=run.orders.\n"
+    )
     assert Manual("hands", tmp_path).find("run.orders").id == "app-7"
     assert Manual("hands", tmp_path).submit(SUBMISSION) == "app-7"
 
@@ -68,7 +72,9 @@ def test_what_was_asked_and_not_answered_is_unknown_and_asked_again(tmp_path: Pa
 
 def test_nobody_there_the_hint_says_what_to_touch_and_it_works(tmp_path: Path) -> None:
     said: list[str] = []
-    cluster = Manual("hands", tmp_path / "mark ers", seconds_max=0.1, ask=_person()[1], say=said.append)
+    cluster = Manual(
+        "hands", tmp_path / "mark ers", seconds_max=0.1, ask=_person()[1], say=said.append
+    )
     with pytest.raises(ClusterError, match=r"nobody said in 0\.1 s") as raised:
         cluster.submit(SUBMISSION)
     command = (raised.value.hint or "").split(": ", 1)[1].split(";")[0]

@@ -1,4 +1,6 @@
-"""A real Spark, started, found and stopped: one job that watches for the marker, and one that does not."""
+"""A real Spark, started, found and stopped: one job that watches for the marker, and one that
+does not.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,12 @@ def _cluster(tmp_path: Path, **conf: object) -> Cluster:
         **conf,
     }
     environment = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(ROOT)}
-    spec = ClusterSpec("local", "spark_submit", {"master": "local[2]", "conf": conf, "environment": environment})
-    return open_cluster(spec, str(tmp_path / "work"), open_storage=lambda _: LocalStorage(str(image)))
+    spec = ClusterSpec(
+        "local", "spark_submit", {"master": "local[2]", "conf": conf, "environment": environment}
+    )
+    return open_cluster(
+        spec, str(tmp_path / "work"), open_storage=lambda _: LocalStorage(str(image))
+    )
 
 
 def _until(look: Callable[[], bool], seconds: float = 60.0) -> bool:
@@ -59,7 +65,9 @@ def _input(tmp_path: Path) -> Path:
 @pytest.mark.row("IS-7")
 @pytest.mark.row("IS-19")
 def test_a_watching_job_reports_idle_and_stops_between_two_batches(tmp_path: Path) -> None:
-    """On a location that only Hadoop can open: what the job reads and writes there goes through the JVM."""
+    """On a location that only Hadoop can open: what the job reads and writes there goes through
+    the JVM.
+    """
     cluster, image = _cluster(tmp_path), tmp_path / "data" / "image"
     (tmp_path / "data").mkdir()
     options = {"application": str(JOBS / "watched.py"), "arguments": [str(_input(tmp_path))]}
@@ -69,17 +77,23 @@ def test_a_watching_job_reports_idle_and_stops_between_two_batches(tmp_path: Pat
     try:
         words, ticks = (image / uid.directory_name(name) for name in ("Count (words)", "ticks"))
         idle = words / marks.IDLE
-        assert _until(lambda: idle.exists() or not cluster.find("run.words").state.alive), cluster.log("run.words")
+        assert _until(lambda: idle.exists() or not cluster.find("run.words").state.alive), (
+            cluster.log("run.words")
+        )
         assert json.loads(idle.read_text()) == {"tag": "run.words", "epoch": 0}
         assert _until(lambda: _newest(ticks / "commits") >= 2)
         assert cluster.submit(submission) == id
-        assert cluster.find_source(StopRequest("words", submission.location)).state is JobState.RUNNING
+        assert (
+            cluster.find_source(StopRequest("words", submission.location)).state is JobState.RUNNING
+        )
         assert cluster.stop(request).state is JobState.FINISHED, cluster.log("run.words")
     finally:
         cluster.stop(request)
     assert "the job ends well" in cluster.log("run.words")
     for query in (words, ticks):
-        assert _newest(query / "offsets") == _newest(query / "commits") >= 0, cluster.log("run.words")
+        assert _newest(query / "offsets") == _newest(query / "commits") >= 0, cluster.log(
+            "run.words"
+        )
     assert marks.decode_index((image / marks.INDEX).read_bytes()) == {
         "Count (words)": words.name,
         "ticks": ticks.name,
@@ -88,9 +102,14 @@ def test_a_watching_job_reports_idle_and_stops_between_two_batches(tmp_path: Pat
 
 
 @pytest.mark.spark
-def test_a_job_that_does_not_watch_is_killed_and_found_before_that_by_another_process(tmp_path: Path) -> None:
+def test_a_job_that_does_not_watch_is_killed_and_found_before_that_by_another_process(
+    tmp_path: Path,
+) -> None:
     cluster, image = _cluster(tmp_path), tmp_path / "image"
-    options = {"application": str(JOBS / "unwatched.py"), "arguments": [str(_input(tmp_path)), str(image)]}
+    options = {
+        "application": str(JOBS / "unwatched.py"),
+        "arguments": [str(_input(tmp_path)), str(image)],
+    }
     submission = Submission("run.words", "words", str(image), options=options)
     request = StopRequest("words", str(image), submission.tag, 60.0, {"graceful_seconds": 1})
     cluster.submit(submission)
@@ -99,11 +118,17 @@ def test_a_job_that_does_not_watch_is_killed_and_found_before_that_by_another_pr
         script = (
             "import sys; from stateshift.clusters.opening import open_cluster;"
             "from stateshift.spec.model import ClusterSpec;"
-            "print(open_cluster(ClusterSpec('local', 'spark_submit'), sys.argv[1]).find('run.words').state)"
+            "print(open_cluster(ClusterSpec('local', 'spark_submit'), "
+            "sys.argv[1]).find('run.words').state)"
         )
         arguments = [sys.executable, "-c", script, str(tmp_path / "work")]
-        assert subprocess.run(arguments, capture_output=True, text=True, check=True).stdout == "running\n"
-        assert cluster.find_source(StopRequest("words", f"file://{image}")).state is JobState.RUNNING
+        assert (
+            subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+            == "running\n"
+        )
+        assert (
+            cluster.find_source(StopRequest("words", f"file://{image}")).state is JobState.RUNNING
+        )
     finally:
         after = cluster.stop(request)
     assert after.state is JobState.FAILED

@@ -9,7 +9,10 @@ from stateshift.clusters.spark_causes import FACT_MAX, failure_of
 
 QUERY = "0f6a2b1e-6c53-4b0e-9d59-0d4c3a4b5c6d"
 RUN = "11111111-2222-4333-8444-555555555555"
-FRAMES = "\tat org.apache.spark.sql.execution.X.y(X.scala:12)\n\tat java.base/java.lang.Thread.run(Thread.java:840)\n"
+FRAMES = (
+    "\tat org.apache.spark.sql.execution.X.y(X.scala:12)\n\tat "
+    "java.base/java.lang.Thread.run(Thread.java:840)\n"
+)
 
 
 def logged(text: str, level: str = "ERROR", by: str = "MicroBatchExecution") -> str:
@@ -17,7 +20,10 @@ def logged(text: str, level: str = "ERROR", by: str = "MicroBatchExecution") -> 
 
 
 def began(query: str = QUERY) -> str:
-    return logged(f"Starting orders [id = {query}, runId = {RUN}]. Use file:/cp to store the checkpoint.", "INFO")
+    return logged(
+        f"Starting orders [id = {query}, runId = {RUN}]. Use file:/cp to store the checkpoint.",
+        "INFO",
+    )
 
 
 def ended(stack: str, query: str = QUERY, run: str = RUN) -> str:
@@ -26,26 +32,38 @@ def ended(stack: str, query: str = QUERY, run: str = RUN) -> str:
 
 # As Spark 4.0 says it (HDFSBackedStateStoreProvider.loadMap).
 STATE = (
-    "org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 3.0 failed 1 times, most "
-    "recent failure: Lost task 1.0 in stage 3.0 (TID 5) (10.0.0.7 executor driver): org.apache.spark.SparkException: "
-    "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS] An error occurred during loading state. Error "
-    "reading delta file file:/cp/state/0/1/5.delta of HDFSStateStoreProvider[id = (op=0,part=1)]: file:/cp/state/0/1/"
-    f"5.delta does not exist. SQLSTATE: 58030\n{FRAMES}Caused by: java.io.FileNotFoundException: File "
-    f"file:/cp/state/0/1/5.delta does not exist\n{FRAMES}\t... 23 more\n\nDriver stacktrace:\n{FRAMES}"
+    "org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage "
+    "3.0 failed 1 times, most "
+    "recent failure: Lost task 1.0 in stage 3.0 (TID 5) (10.0.0.7 executor driver): "
+    "org.apache.spark.SparkException: "
+    "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS] An error occurred "
+    "during loading state. Error "
+    "reading delta file file:/cp/state/0/1/5.delta of HDFSStateStoreProvider[id = "
+    "(op=0,part=1)]: file:/cp/state/0/1/"
+    f"5.delta does not exist. SQLSTATE: 58030\n{FRAMES}Caused by: "
+    "java.io.FileNotFoundException: File "
+    f"file:/cp/state/0/1/5.delta does not exist\n{FRAMES}\t... 23 more\n\nDriver "
+    f"stacktrace:\n{FRAMES}"
 )
 SCHEMA = (
     "org.apache.spark.sql.execution.streaming.state.StateStoreValueSchemaNotCompatible: "
-    "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided value schema does not match existing state value schema.\n"
+    "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided value schema does not match "
+    "existing state value schema.\n"
 )
-TRACEBACK = 'Traceback (most recent call last):\n  File "/jobs/orders.py", line 5, in <module>\n    main()\n'
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "/jobs/orders.py", line 5, in <module>\n '
+    "   main()\n"
+)
 USERS = (
     "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
     '  File "/jobs/orders.py", line 9, in bad\n    raise RuntimeError("no such customer")\n'
     f"RuntimeError: no such customer\n\n{FRAMES}"
 )
 OF_DRIVER = (
-    f"{TRACEBACK}pyspark.errors.exceptions.captured.StreamingQueryException: [STREAM_FAILED] Query [id = {QUERY}, "
-    f"runId = {RUN}] terminated with exception: Job aborted due to stage failure: Task 1 in stage 3.0 failed 1 times\n"
+    f"{TRACEBACK}pyspark.errors.exceptions.captured.StreamingQueryException: "
+    f"[STREAM_FAILED] Query [id = {QUERY}, "
+    f"runId = {RUN}] terminated with exception: Job aborted due to stage failure: Task 1 "
+    "in stage 3.0 failed 1 times\n"
 )
 
 
@@ -65,8 +83,15 @@ def test_the_cause_stands_at_the_bottom_of_a_stack_and_the_newest_stack_at_the_e
 
 def test_state_that_cannot_be_loaded_is_told_once_and_nothing_but_a_rollback_helps() -> None:
     fact, remedy = failed(began() + ended(STATE) + OF_DRIVER)
-    assert fact.startswith("[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS] An error occurred")
-    assert fact.count("does not exist") == 1 and "\n" not in fact and "\tat " not in fact and "SQLSTATE" not in fact
+    assert fact.startswith(
+        "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS] An error occurred"
+    )
+    assert (
+        fact.count("does not exist") == 1
+        and "\n" not in fact
+        and "\tat " not in fact
+        and "SQLSTATE" not in fact
+    )
     assert remedy is Remedy.ROLLBACK
 
 
@@ -74,9 +99,18 @@ def test_state_that_cannot_be_loaded_is_told_once_and_nothing_but_a_rollback_hel
     ("log", "fact"),
     [
         ("java.lang.IllegalStateException: batch 6 doesn't exist\n", "batch 6 doesn't exist"),
-        ("java.lang.IllegalStateException: batch 3 not found in offset log\n", "batch 3 not found in offset log"),
-        ("java.lang.IllegalStateException: Incomplete log file in the offset log\n", "Incomplete log file in the"),
-        ("java.lang.IllegalStateException: Error reading delta file a/1.delta of X\n", "Error reading delta file a/1"),
+        (
+            "java.lang.IllegalStateException: batch 3 not found in offset log\n",
+            "batch 3 not found in offset log",
+        ),
+        (
+            "java.lang.IllegalStateException: Incomplete log file in the offset log\n",
+            "Incomplete log file in the",
+        ),
+        (
+            "java.lang.IllegalStateException: Error reading delta file a/1.delta of X\n",
+            "Error reading delta file a/1",
+        ),
     ],
 )
 def test_a_log_that_cannot_be_read_is_the_images_matter(log: str, fact: str) -> None:
@@ -84,7 +118,9 @@ def test_a_log_that_cannot_be_read_is_the_images_matter(log: str, fact: str) -> 
     assert told.startswith(fact) and remedy is Remedy.ROLLBACK
 
 
-@pytest.mark.parametrize("log", [ended(SCHEMA + FRAMES), logged("Exception in task 0.0") + SCHEMA + FRAMES])
+@pytest.mark.parametrize(
+    "log", [ended(SCHEMA + FRAMES), logged("Exception in task 0.0") + SCHEMA + FRAMES]
+)
 def test_state_of_another_schema_wants_another_application(log: str) -> None:
     fact, remedy = failed(log)
     assert "[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE]" in fact
@@ -94,12 +130,23 @@ def test_state_of_another_schema_wants_another_application(log: str) -> None:
 @pytest.mark.parametrize(
     ("log", "fact"),
     [
-        ("Error: Failed to load class no.such.Main.\n", "Error: Failed to load class no.such.Main."),
-        (f"{TRACEBACK}ModuleNotFoundError: No module named 'orders'\n", "ModuleNotFoundError: No module named"),
-        ("python3: can't open file '/jobs/o.py': [Errno 2] No such file\n", "python3: can't open file '/jobs/o.py'"),
         (
-            'Exception in thread "main" org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed '
-            f"to find the data source: kafka.\n{FRAMES}Caused by: java.lang.ClassNotFoundException: kafka\n{FRAMES}",
+            "Error: Failed to load class no.such.Main.\n",
+            "Error: Failed to load class no.such.Main.",
+        ),
+        (
+            f"{TRACEBACK}ModuleNotFoundError: No module named 'orders'\n",
+            "ModuleNotFoundError: No module named",
+        ),
+        (
+            "python3: can't open file '/jobs/o.py': [Errno 2] No such file\n",
+            "python3: can't open file '/jobs/o.py'",
+        ),
+        (
+            'Exception in thread "main" org.apache.spark.SparkClassNotFoundException: '
+            "[DATA_SOURCE_NOT_FOUND] Failed "
+            f"to find the data source: kafka.\n{FRAMES}Caused by: "
+            f"java.lang.ClassNotFoundException: kafka\n{FRAMES}",
             "ClassNotFoundException: kafka",
         ),
     ],
@@ -116,9 +163,11 @@ def test_an_exception_of_the_users_own_function_is_told_as_python_says_it() -> N
 
 def test_an_application_in_cluster_mode_is_told_of_by_its_launcher() -> None:
     log = (
-        "26/11/25 14:00:00 INFO Client: \n\t client token: N/A\n\t diagnostics: User class threw exception: "
+        "26/11/25 14:00:00 INFO Client: \n\t client token: N/A\n\t diagnostics: User class "
+        "threw exception: "
         f"java.lang.ArithmeticException: / by zero\n{FRAMES}\n\t ApplicationMaster host: 10.0.0.7\n"
-        'Exception in thread "main" org.apache.spark.SparkException: Application application_1_2 finished with failed '
+        'Exception in thread "main" org.apache.spark.SparkException: Application '
+        "application_1_2 finished with failed "
         f"status\n{FRAMES}"
     )
     assert failed(log)[0].startswith("ArithmeticException: / by zero")
@@ -166,7 +215,10 @@ def test_an_error_of_a_task_is_not_the_end_of_a_job_that_is_alive() -> None:
 
 
 def test_a_main_thread_that_ended_is_the_end_of_a_driver_that_hangs() -> None:
-    failure = failure_of('Exception in thread "main" java.lang.IllegalStateException: no stock\n' + FRAMES, alive=True)
+    failure = failure_of(
+        'Exception in thread "main" java.lang.IllegalStateException: no stock\n' + FRAMES,
+        alive=True,
+    )
     assert failure is not None and failure.fact == "no stock"
 
 

@@ -1,4 +1,6 @@
-"""Drivers that run in the cluster: how they are handed over, what is known of them, and what is refused."""
+"""Drivers that run in the cluster: how they are handed over, what is known of them, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,16 @@ class Place:
     def cluster(self, **options: object) -> Cluster:
         environment = {"STARTS": str(self.path / "starts")}
         known = {"spark_submit": FAKE, "master": "yarn", "environment": environment}
-        return open_cluster(ClusterSpec("emr", "spark_submit", {**known, **options}), str(self.path / "work"))
+        return open_cluster(
+            ClusterSpec("emr", "spark_submit", {**known, **options}), str(self.path / "work")
+        )
 
     def submission(self, script: str, **options: object) -> Submission:
         application = self.path / "orders.sh"
         application.write_text(script)
-        return Submission(TAG, "orders", self.location, options={"application": str(application), **options})
+        return Submission(
+            TAG, "orders", self.location, options={"application": str(application), **options}
+        )
 
     def request(self, tag: str | None = TAG) -> StopRequest:
         return StopRequest("orders", self.location, tag, 5.0, {"graceful_seconds": 0.2})
@@ -70,8 +76,12 @@ def place(tmp_path: Path) -> Iterator[Place]:
             os.killpg(int(path.read_text()), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("master", ["yarn", "k8s://https://a:443", "spark://a:7077", "mesos://a:5050"])
-def test_a_job_that_no_process_here_is_may_run_where_such_a_master_has_put_it(place: Place, master: str) -> None:
+@pytest.mark.parametrize(
+    "master", ["yarn", "k8s://https://a:443", "spark://a:7077", "mesos://a:5050"]
+)
+def test_a_job_that_no_process_here_is_may_run_where_such_a_master_has_put_it(
+    place: Place, master: str
+) -> None:
     status = place.cluster(master=master).find_source(place.request(None))
     assert status.state is JobState.UNKNOWN
     assert "may run in the cluster" in str(status.detail)
@@ -80,7 +90,9 @@ def test_a_job_that_no_process_here_is_may_run_where_such_a_master_has_put_it(pl
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local-cluster[2,1,1024]"])
-def test_a_job_that_can_run_on_this_machine_alone_is_known_to_be_absent(place: Place, master: str) -> None:
+def test_a_job_that_can_run_on_this_machine_alone_is_known_to_be_absent(
+    place: Place, master: str
+) -> None:
     assert place.cluster(master=master).find_source(place.request(None)).state is JobState.ABSENT
 
 
@@ -99,16 +111,25 @@ def test_a_process_of_spark_that_names_the_job_may_be_it(place: Place) -> None:
         finally:
             process.kill()
             process.wait()
-    assert place.cluster(master="local[2]").find_source(place.request(None)).state is JobState.ABSENT
+    assert (
+        place.cluster(master="local[2]").find_source(place.request(None)).state is JobState.ABSENT
+    )
 
 
 def test_a_source_that_was_stopped_is_known_to_be_when_the_stop_is_repeated(place: Place) -> None:
     """A run may be killed between a stop and its record."""
-    environment = {"STATESHIFT_JOB": "orders", "STATESHIFT_CHECKPOINT": place.location, "PATH": "/usr/bin:/bin"}
+    environment = {
+        "STATESHIFT_JOB": "orders",
+        "STATESHIFT_CHECKPOINT": place.location,
+        "PATH": "/usr/bin:/bin",
+    }
     process = subprocess.Popen(["sleep", "60"], env=environment)
     try:
         until = time.monotonic() + 5
-        while not place.cluster().find_source(place.request(None)).state.alive and time.monotonic() < until:
+        while (
+            not place.cluster().find_source(place.request(None)).state.alive
+            and time.monotonic() < until
+        ):
             time.sleep(0.02)
         assert place.cluster().stop(place.request(None)).state is JobState.FINISHED
         assert place.cluster().stop(place.request(None)).state is JobState.FINISHED
@@ -139,7 +160,9 @@ def test_the_submission_says_where_the_driver_runs_and_else_the_cluster(
     assert (f"--conf spark.yarn.tags={TAG}" in said) == (mode == "cluster")
 
 
-def test_the_tag_the_job_and_the_checkpoint_are_filled_in_arguments_and_settings(place: Place) -> None:
+def test_the_tag_the_job_and_the_checkpoint_are_filled_in_arguments_and_settings(
+    place: Place,
+) -> None:
     conf = {"spark.yarn.tags": "team,{tag}", "spark.x": "{job}"}
     cluster = place.cluster(conf={"spark.y": "{checkpoint}/y"})
     cluster.submit(place.submission("exit 0", conf=conf, arguments=["--at", "{checkpoint}", 7]))
@@ -153,7 +176,11 @@ def test_the_tag_the_job_and_the_checkpoint_are_filled_in_arguments_and_settings
     ("script", "conf", "state"),
     [
         ("exit 0", {}, JobState.FINISHED),
-        (f"echo '{ACCEPTED}'; exit 0", {"spark.yarn.submit.waitAppCompletion": False}, JobState.UNKNOWN),
+        (
+            f"echo '{ACCEPTED}'; exit 0",
+            {"spark.yarn.submit.waitAppCompletion": False},
+            JobState.UNKNOWN,
+        ),
         ("echo no such queue; exit 1", {}, JobState.FAILED),
         (f"echo '{ACCEPTED}'; echo '{KILLED}'; exit 1", {}, JobState.FAILED),
         (f"echo '{ACCEPTED}'; echo '{LOST}'; exit 1", {}, JobState.UNKNOWN),
@@ -169,7 +196,9 @@ def test_what_a_launcher_that_is_gone_tells_of_its_application(
 
 
 @pytest.mark.parametrize("said", [ACCEPTED, "nothing yet"])
-def test_a_launcher_that_was_killed_leaves_behind_a_job_that_may_run(place: Place, said: str) -> None:
+def test_a_launcher_that_was_killed_leaves_behind_a_job_that_may_run(
+    place: Place, said: str
+) -> None:
     cluster = place.cluster(deploy_mode="cluster")
     id = cluster.submit(place.submission(f"echo '{said}'; sleep 60"))
     place.started_with()
@@ -191,8 +220,12 @@ def test_a_driver_in_the_cluster_is_not_killed_by_killing_its_launcher(place: Pl
 
 
 def test_an_application_that_nobody_sees_is_over_once_a_person_has_said_so(place: Place) -> None:
-    cluster = place.ended(f"echo '{ACCEPTED}'; exit 0", conf={"spark.yarn.submit.waitAppCompletion": False})
-    with pytest.raises(ClusterError, match="cannot tell whether orders runs: the cluster has accepted it") as raised:
+    cluster = place.ended(
+        f"echo '{ACCEPTED}'; exit 0", conf={"spark.yarn.submit.waitAppCompletion": False}
+    )
+    with pytest.raises(
+        ClusterError, match="cannot tell whether orders runs: the cluster has accepted it"
+    ) as raised:
         cluster.stop(place.request())
     hint = str(raised.value.hint)
     assert f"yarn application -kill {APPLICATION}" in hint
@@ -229,7 +262,9 @@ def test_a_job_of_which_nobody_knows_whether_it_runs_is_not_fenced(tmp_path: Pat
     ground = Ground(tmp_path)
     ground.write()
     emr = {"emr": {"kind": "spark_submit", "master": "yarn", "spark_submit": FAKE}}
-    doors = replace(ground.doors, open_cluster=lambda spec, workdir: open_cluster(spec, str(workdir.path)))
+    doors = replace(
+        ground.doors, open_cluster=lambda spec, workdir: open_cluster(spec, str(workdir.path))
+    )
 
     def proposed(**keys: object) -> migration.Proposal:
         spec = spec_of(spec_clusters=emr, source_cluster="emr", **keys)

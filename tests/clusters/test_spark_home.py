@@ -36,7 +36,10 @@ def test_a_script_of_ones_own_has_no_version(tmp_path: Path) -> None:
 
 
 def test_the_script_that_pip_installs_belongs_to_the_pyspark_beside_it(tmp_path: Path) -> None:
-    _home(tmp_path / "lib/python3.11/site-packages/pyspark", {"version.py": '__version__: str = "4.3.0"'})
+    _home(
+        tmp_path / "lib/python3.11/site-packages/pyspark",
+        {"version.py": '__version__: str = "4.3.0"'},
+    )
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "spark-submit").touch()
     assert version_of(tmp_path / "bin" / "spark-submit") == "4.3.0"

@@ -1,4 +1,6 @@
-"""Processes of `spark-submit`, with a script in its place: what jobs are given, how they are found and stopped."""
+"""Processes of `spark-submit`, with a script in its place: what jobs are given, how they are
+found and stopped.
+"""
 
 from __future__ import annotations
 
@@ -41,17 +43,25 @@ class Place:
 
     def cluster(self, **options: object) -> Cluster:
         environment = {"STARTS": str(self.path / "starts")}
-        spec = ClusterSpec("local", "spark_submit", {"spark_submit": FAKE, "environment": environment, **options})
+        spec = ClusterSpec(
+            "local", "spark_submit", {"spark_submit": FAKE, "environment": environment, **options}
+        )
         return open_cluster(spec, str(self.path / "work"))
 
     def submission(self, script: str, tag: str = "run.orders", **options: object) -> Submission:
         application = self.path / f"{tag}.sh"
         application.write_text(script)
         self.tags.append(tag)
-        return Submission(tag, "orders", self.location, options={"application": str(application), **options})
+        return Submission(
+            tag, "orders", self.location, options={"application": str(application), **options}
+        )
 
-    def request(self, tag: str | None = "run.orders", seconds_max: float = 20.0, **options: object) -> StopRequest:
-        return StopRequest("orders", self.location, tag, seconds_max, {"graceful_seconds": 0.2, **options})
+    def request(
+        self, tag: str | None = "run.orders", seconds_max: float = 20.0, **options: object
+    ) -> StopRequest:
+        return StopRequest(
+            "orders", self.location, tag, seconds_max, {"graceful_seconds": 0.2, **options}
+        )
 
     def starts(self) -> str:
         return (self.path / "starts").read_text()
@@ -100,10 +110,15 @@ def test_the_job_is_handed_its_location_name_and_tag(place: Place) -> None:
     script = 'echo "$STATESHIFT_TAG|$STATESHIFT_JOB|$STATESHIFT_CHECKPOINT|$1|$COLOUR|$PWD"'
     directory = place.path / "somewhere else"
     directory.mkdir()
-    submission = place.submission(script, arguments=["a b", 7], environment={"COLOUR": "red"}, cwd=str(directory))
+    submission = place.submission(
+        script, arguments=["a b", 7], environment={"COLOUR": "red"}, cwd=str(directory)
+    )
     place.cluster().submit(submission)
     assert _until(lambda: _ended(place))
-    assert place.cluster().log("run.orders") == f"run.orders|orders|{place.location}|a b|red|{directory}"
+    assert (
+        place.cluster().log("run.orders")
+        == f"run.orders|orders|{place.location}|a b|red|{directory}"
+    )
 
 
 @pytest.mark.row("IS-4")
@@ -117,7 +132,9 @@ def test_the_job_is_handed_its_location_name_and_tag(place: Place) -> None:
         ("yarn", "yarn"),
     ],
 )
-def test_the_connection_overrides_the_master(place: Place, connection: str | None, master: str) -> None:
+def test_the_connection_overrides_the_master(
+    place: Place, connection: str | None, master: str
+) -> None:
     cluster = place.cluster(master="local[3]", conf={"spark.ui.enabled": False})
     submission = place.submission("exit 0", conf={"spark.x": 1}, py_files=["a.py", "b.zip"])
     cluster.submit(replace(submission, connection=connection))
@@ -129,7 +146,9 @@ def test_the_connection_overrides_the_master(place: Place, connection: str | Non
     )
 
 
-def test_a_job_that_watches_is_stopped_by_the_marker_and_the_marker_taken_away(place: Place) -> None:
+def test_a_job_that_watches_is_stopped_by_the_marker_and_the_marker_taken_away(
+    place: Place,
+) -> None:
     place.cluster().submit(place.submission(GRACEFUL))
     (Path(place.location) / "offsets").mkdir(parents=True)
     after = place.cluster().stop(place.request(graceful_seconds=5))
@@ -140,7 +159,9 @@ def test_a_job_that_watches_is_stopped_by_the_marker_and_the_marker_taken_away(p
 
 def test_a_job_that_does_not_watch_is_killed_with_all_that_it_started(place: Place) -> None:
     child = place.path / "child"
-    place.cluster().submit(place.submission(f"trap '' TERM; sleep 61 & echo $! >{child}; while :; do wait; done"))
+    place.cluster().submit(
+        place.submission(f"trap '' TERM; sleep 61 & echo $! >{child}; while :; do wait; done")
+    )
     assert _until(lambda: child.exists() and child.read_text().strip() != "")
     began = time.monotonic()
     after = place.cluster(kill_seconds=0.5).stop(place.request())
@@ -167,7 +188,9 @@ def test_a_marker_left_by_somebody_does_not_stop_the_next_job(place: Place) -> N
     assert not (Path(place.location) / STOPPING).exists()
 
 
-def test_a_driver_that_was_killed_with_its_wrapper_has_failed_and_is_not_started_again(place: Place) -> None:
+def test_a_driver_that_was_killed_with_its_wrapper_has_failed_and_is_not_started_again(
+    place: Place,
+) -> None:
     id = place.cluster().submit(place.submission("sleep 60"))
     assert _until(lambda: (place.path / "starts").exists())
     os.killpg(int(id), 9)
@@ -179,11 +202,18 @@ def test_a_driver_that_was_killed_with_its_wrapper_has_failed_and_is_not_started
 
 
 @pytest.mark.parametrize("spelled", ["{}", "file://{}", "file:{}/"])
-def test_a_job_started_by_hand_is_found_by_its_environment_and_stopped(place: Place, spelled: str) -> None:
-    environment = {"STATESHIFT_JOB": "orders", "STATESHIFT_CHECKPOINT": spelled.format(place.location)}
+def test_a_job_started_by_hand_is_found_by_its_environment_and_stopped(
+    place: Place, spelled: str
+) -> None:
+    environment = {
+        "STATESHIFT_JOB": "orders",
+        "STATESHIFT_CHECKPOINT": spelled.format(place.location),
+    }
     by_hand = subprocess.Popen(["sleep", "60"], env={**os.environ, **environment})
     try:
-        assert _until(lambda: place.cluster().find_source(place.request(None)).state is JobState.RUNNING)
+        assert _until(
+            lambda: place.cluster().find_source(place.request(None)).state is JobState.RUNNING
+        )
         assert place.cluster().find_source(place.request(None)).id == str(by_hand.pid)
         elsewhere = StopRequest("orders", place.location + "2")
         assert place.cluster().find_source(elsewhere).state is JobState.ABSENT
@@ -195,11 +225,22 @@ def test_a_job_started_by_hand_is_found_by_its_environment_and_stopped(place: Pl
 
 
 def test_we_are_not_taken_for_the_job_because_the_shell_has_its_variables(place: Place) -> None:
-    """Somebody exported them and then ran stateshift: that process and its parents are left alone."""
-    script = "import sys; from stateshift.clusters.processes import of_job;sys.exit(len(of_job('orders', sys.argv[1])))"
-    environment = {**os.environ, "STATESHIFT_JOB": "orders", "STATESHIFT_CHECKPOINT": place.location}
+    """Somebody exported them and then ran stateshift: that process and its parents are left
+    alone.
+    """
+    script = (
+        "import sys; from stateshift.clusters.processes import "
+        "of_job;sys.exit(len(of_job('orders', sys.argv[1])))"
+    )
+    environment = {
+        **os.environ,
+        "STATESHIFT_JOB": "orders",
+        "STATESHIFT_CHECKPOINT": place.location,
+    }
     command = 'python="$1"; shift; "$python" -c "$@"; exit $?'
-    done = subprocess.run(["sh", "-c", command, "sh", sys.executable, script, place.location], env=environment)
+    done = subprocess.run(
+        ["sh", "-c", command, "sh", sys.executable, script, place.location], env=environment
+    )
     assert done.returncode == 0
 
 
@@ -228,9 +269,16 @@ def test_the_options_of_a_submission_may_come_along_when_it_is_taken_back(place:
 
 
 def test_an_unknown_option_is_refused_with_the_nearest_known_one(place: Place) -> None:
-    with pytest.raises(SpecError, match=r"unknown option 'aplication' .did you mean 'application'") as raised:
-        place.cluster().submit(Submission("t", "orders", place.location, options={"aplication": "x.py"}))
-    assert [c.pointer for c in raised.value.complaints] == ["/submit/aplication", "/submit/application"]
+    with pytest.raises(
+        SpecError, match=r"unknown option 'aplication' .did you mean 'application'"
+    ) as raised:
+        place.cluster().submit(
+            Submission("t", "orders", place.location, options={"aplication": "x.py"})
+        )
+    assert [c.pointer for c in raised.value.complaints] == [
+        "/submit/aplication",
+        "/submit/application",
+    ]
     assert place.cluster().find("t").state is JobState.ABSENT
 
 
@@ -251,7 +299,10 @@ def test_the_job_can_be_found_by_a_process_that_did_not_start_it(place: Place) -
         "status = cluster.find('run.orders'); print(json.dumps([status.state, status.id]))"
     )
     said = subprocess.run(
-        [sys.executable, "-c", script, str(place.path / "work")], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script, str(place.path / "work")],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert json.loads(said.stdout) == ["running", id]
 

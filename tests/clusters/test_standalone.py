@@ -19,7 +19,9 @@ from tests.clusters.fake_standalone import FakeStandalone, serving
 from tests.clusters.faulty_server import Fault
 from tests.clusters.test_spark_causes import STATE, began, ended
 
-ORDERS = Submission("run-1.orders", "orders", "hdfs://shop/ck/orders", options={"application": "/jobs/orders.py"})
+ORDERS = Submission(
+    "run-1.orders", "orders", "hdfs://shop/ck/orders", options={"application": "/jobs/orders.py"}
+)
 
 
 @pytest.fixture
@@ -30,7 +32,9 @@ def server() -> Iterator[FakeStandalone]:
 
 def cluster(server: FakeStandalone, tmp_path: Path, **options: Any) -> Standalone:
     known = {"url": server.url, "ui_url": server.url, "settle_seconds": 0.3, "request_seconds": 1}
-    spec = ClusterSpec("a", "spark_standalone", {**known, "state_dir": str(tmp_path / "state"), **options})
+    spec = ClusterSpec(
+        "a", "spark_standalone", {**known, "state_dir": str(tmp_path / "state"), **options}
+    )
     opened = open_cluster(spec, str(tmp_path))
     assert isinstance(opened, Standalone)
     return opened
@@ -56,7 +60,9 @@ def test_while_a_driver_that_may_be_ours_waits_for_a_worker_nobody_can_tell(
     with pytest.raises(ClusterError, match="does not answer"):
         cluster(server, tmp_path).submit(ORDERS)
     assert "driver-0 may be it" in str(cluster(server, tmp_path).find(ORDERS.tag).detail)
-    with pytest.raises(ClusterError, match="cannot tell whether orders was submitted: driver-0 may be it"):
+    with pytest.raises(
+        ClusterError, match="cannot tell whether orders was submitted: driver-0 may be it"
+    ):
         cluster(server, tmp_path).submit(ORDERS)
     server.launch()
     assert cluster(server, tmp_path).submit(ORDERS) == "driver-0"
@@ -90,7 +96,9 @@ def test_a_master_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) ->
     assert gone.version() is None
 
 
-def test_a_page_that_is_not_the_masters_is_told_with_its_option(server: FakeStandalone, tmp_path: Path) -> None:
+def test_a_page_that_is_not_the_masters_is_told_with_its_option(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
     elsewhere = cluster(server, tmp_path, ui_url=f"{server.url}/v1/submissions/status/x?")
     with pytest.raises(ClusterError, match="'activedrivers'") as raised:
         elsewhere.find(ORDERS.tag)
@@ -100,11 +108,20 @@ def test_a_page_that_is_not_the_masters_is_told_with_its_option(server: FakeStan
 @pytest.mark.parametrize(
     ("word", "state"),
     [
-        ("SUBMITTED", "queued"), ("RELAUNCHING", "queued"), ("RUNNING", "running"), ("FINISHED", "finished"),
-        ("KILLED", "failed"), ("FAILED", "failed"), ("ERROR", "failed"), ("UNKNOWN", "unknown"), ("LATER", "unknown"),
+        ("SUBMITTED", "queued"),
+        ("RELAUNCHING", "queued"),
+        ("RUNNING", "running"),
+        ("FINISHED", "finished"),
+        ("KILLED", "failed"),
+        ("FAILED", "failed"),
+        ("ERROR", "failed"),
+        ("UNKNOWN", "unknown"),
+        ("LATER", "unknown"),
     ],
-)  # fmt: skip
-def test_each_of_its_states_is_one_of_ours(server: FakeStandalone, tmp_path: Path, word: str, state: str) -> None:
+)
+def test_each_of_its_states_is_one_of_ours(
+    server: FakeStandalone, tmp_path: Path, word: str, state: str
+) -> None:
     standalone = cluster(server, tmp_path)
     server.set_state(standalone.submit(ORDERS), word)
     assert standalone.find(ORDERS.tag).state == state
@@ -126,20 +143,43 @@ def test_why_a_driver_could_not_be_started_is_told(server: FakeStandalone, tmp_p
 def test_the_location_is_handed_over_by_settings_environment_and_arguments(
     server: FakeStandalone, tmp_path: Path
 ) -> None:
-    options = {"arguments": ["--checkpoint", "{checkpoint}", 7], "conf": {"spark.x": True}, "driver_memory": "1g",
-               "py_files": ["a.py", "b.zip"], "environment": {"B": 2}}  # fmt: skip
-    standalone = cluster(server, tmp_path, conf={"spark.x": "no", "spark.y": "{tag}"}, environment={"A": 1})
-    standalone.submit(replace(ORDERS, options={**ORDERS.options, **options}, environment={"B": "1", "C": "3"}))
+    options = {
+        "arguments": ["--checkpoint", "{checkpoint}", 7],
+        "conf": {"spark.x": True},
+        "driver_memory": "1g",
+        "py_files": ["a.py", "b.zip"],
+        "environment": {"B": 2},
+    }
+    standalone = cluster(
+        server, tmp_path, conf={"spark.x": "no", "spark.y": "{tag}"}, environment={"A": 1}
+    )
+    standalone.submit(
+        replace(ORDERS, options={**ORDERS.options, **options}, environment={"B": "1", "C": "3"})
+    )
     body = server.bodies[0]
     assert body["appResource"] == "file:///jobs/orders.py"
     assert body["mainClass"] == "org.apache.spark.deploy.PythonRunner"
-    assert body["appArgs"] == ["{{USER_JAR}}", "a.py,b.zip", "--checkpoint", "hdfs://shop/ck/orders", "7"]
+    assert body["appArgs"] == [
+        "{{USER_JAR}}",
+        "a.py,b.zip",
+        "--checkpoint",
+        "hdfs://shop/ck/orders",
+        "7",
+    ]
     assert body["environmentVariables"] == {
-        "A": "1", "B": "2", "C": "3", "STATESHIFT_CHECKPOINT": "hdfs://shop/ck/orders", "STATESHIFT_JOB": "orders",
+        "A": "1",
+        "B": "2",
+        "C": "3",
+        "STATESHIFT_CHECKPOINT": "hdfs://shop/ck/orders",
+        "STATESHIFT_JOB": "orders",
         "STATESHIFT_TAG": "run-1.orders",
-    }  # fmt: skip
+    }
     told = body["sparkProperties"]
-    assert (told["spark.x"], told["spark.y"], told["spark.driver.memory"]) == ("true", ORDERS.tag, "1g")
+    assert (told["spark.x"], told["spark.y"], told["spark.driver.memory"]) == (
+        "true",
+        ORDERS.tag,
+        "1g",
+    )
     assert told["spark.stateshift.checkpoint"] == "hdfs://shop/ck/orders"
     assert told["spark.app.name"] == told["spark.stateshift.job"] == "orders"
 
@@ -156,7 +196,9 @@ def test_an_application_whose_driver_runs_elsewhere_is_not_taken_for_absent(
     assert standalone.find_source(request(app_name="returns")).state is JobState.ABSENT
 
 
-def test_the_application_of_a_job_that_was_moved_on_is_not_its_sources(server: FakeStandalone, tmp_path: Path) -> None:
+def test_the_application_of_a_job_that_was_moved_on_is_not_its_sources(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
     standalone = cluster(server, tmp_path)
     standalone.submit(replace(ORDERS, location="hdfs://shop/ck/moved"))
     server.applications = [{"id": "app-7", "name": "orders"}]
@@ -177,7 +219,9 @@ def test_a_jar_needs_its_class(server: FakeStandalone, tmp_path: Path) -> None:
     jar = replace(ORDERS, options={"application": "hdfs://shop/orders.jar", "arguments": ["{job}"]})
     with pytest.raises(ClusterError, match="which class"):
         cluster(server, tmp_path).submit(jar)
-    cluster(server, tmp_path).submit(replace(jar, options={**jar.options, "class": "org.shop.Orders"}))
+    cluster(server, tmp_path).submit(
+        replace(jar, options={**jar.options, "class": "org.shop.Orders"})
+    )
     body = server.bodies[0]
     assert (body["mainClass"], body["appArgs"]) == ("org.shop.Orders", ["orders"])
     assert body["appResource"] == "hdfs://shop/orders.jar"
@@ -187,7 +231,9 @@ def test_a_driver_of_somebody_else_is_found_by_its_id_or_name_and_stopped(
     server: FakeStandalone, tmp_path: Path
 ) -> None:
     for name in ("orders-prod", "orders"):
-        server.answer("POST", "/v1/submissions/create", {}, {"sparkProperties": {"spark.app.name": name}})
+        server.answer(
+            "POST", "/v1/submissions/create", {}, {"sparkProperties": {"spark.app.name": name}}
+        )
     standalone = cluster(server, tmp_path)
     wanted: list[dict[str, str]] = [{}, {"driver": "driver-0"}, {"app_name": "orders-prod"}]
     found = [standalone.find_source(request(**options)).id for options in wanted]
@@ -204,15 +250,25 @@ def test_what_another_run_submitted_is_found_by_its_location_and_not_for_another
     moved = replace(ORDERS, tag="run-2.orders", location="hdfs://shop/ck/moved")
     ids = [others.submit(one) for one in (ORDERS, moved)]
     standalone = cluster(server, tmp_path)
-    assert [standalone.find_source(StopRequest("orders", one.location)).id for one in (ORDERS, moved)] == ids
-    assert standalone.find_source(StopRequest("orders", "hdfs://shop/ck/else")).state is JobState.ABSENT
-    assert standalone.find_source(StopRequest("renamed", f"{ORDERS.location}/")).state is JobState.RUNNING
+    assert [
+        standalone.find_source(StopRequest("orders", one.location)).id for one in (ORDERS, moved)
+    ] == ids
+    assert (
+        standalone.find_source(StopRequest("orders", "hdfs://shop/ck/else")).state
+        is JobState.ABSENT
+    )
+    assert (
+        standalone.find_source(StopRequest("renamed", f"{ORDERS.location}/")).state
+        is JobState.RUNNING
+    )
     assert not standalone.stop(request(graceful_seconds=0.1)).state.alive
     assert standalone.find_source(request()).state is JobState.ABSENT  # the other one goes on
     assert others.find(moved.tag).state is JobState.RUNNING
 
 
-def test_another_connection_overrides_the_clusters_and_is_remembered(server: FakeStandalone, tmp_path: Path) -> None:
+def test_another_connection_overrides_the_clusters_and_is_remembered(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
     with serving() as other:
         there = replace(ORDERS, connection=other.url.removeprefix("http://"))
         cluster(server, tmp_path).submit(there)
@@ -220,7 +276,9 @@ def test_another_connection_overrides_the_clusters_and_is_remembered(server: Fak
         assert cluster(server, tmp_path).find(ORDERS.tag).state is JobState.RUNNING
 
 
-def test_a_token_comes_from_its_file_and_is_told_to_the_master_alone(server: FakeStandalone, tmp_path: Path) -> None:
+def test_a_token_comes_from_its_file_and_is_told_to_the_master_alone(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
     (tmp_path / "token").write_text("hunter22\n")
     standalone = cluster(server, tmp_path, token_file=str(tmp_path / "token"))
     standalone.submit(ORDERS)
@@ -229,21 +287,33 @@ def test_a_token_comes_from_its_file_and_is_told_to_the_master_alone(server: Fak
     assert "hunter22" not in kept + json.dumps(server.bodies)
 
 
-def test_options_that_it_does_not_know_are_complaints(server: FakeStandalone, tmp_path: Path) -> None:
+def test_options_that_it_does_not_know_are_complaints(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
     with pytest.raises(SpecError) as raised:
-        cluster(server, tmp_path).submit(replace(ORDERS, options={"aplication": "x", "driver_cores": "2"}))
+        cluster(server, tmp_path).submit(
+            replace(ORDERS, options={"aplication": "x", "driver_cores": "2"})
+        )
     assert sorted(complaint.pointer for complaint in raised.value.complaints) == [
-        "/submit/aplication", "/submit/application", "/submit/driver_cores",
-    ]  # fmt: skip
+        "/submit/aplication",
+        "/submit/application",
+        "/submit/driver_cores",
+    ]
 
 
-def test_the_masters_page_is_at_its_usual_port_unless_told(server: FakeStandalone, tmp_path: Path) -> None:
-    calls = cluster(server, tmp_path, url="http://master:6066", ui_url="http://ui/spark/")._calls(None)
+def test_the_masters_page_is_at_its_usual_port_unless_told(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
+    calls = cluster(server, tmp_path, url="http://master:6066", ui_url="http://ui/spark/")._calls(
+        None
+    )
     assert calls.ui_url == "http://ui/spark"
     assert replace(calls, options={}).ui_url == "http://master:8080"
 
 
-def test_why_a_query_has_ended_is_told_by_what_its_driver_said(server: FakeStandalone, tmp_path: Path) -> None:
+def test_why_a_query_has_ended_is_told_by_what_its_driver_said(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
     standalone = cluster(server, tmp_path)
     standalone.submit(ORDERS)
     server.launch()

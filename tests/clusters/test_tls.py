@@ -1,4 +1,6 @@
-"""Livy, a standalone master and Flink behind TLS, with a certificate of an authority that nobody knows but the spec."""
+"""Livy, a standalone master and Flink behind TLS, with a certificate of an authority that nobody
+knows but the spec.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,15 @@ from stateshift.errors import ClusterError
 from stateshift.spec.model import ClusterSpec
 from tests.clusters import fake_flink, fake_livy, fake_standalone
 
-ORDERS = Submission("run-1.orders", "orders", "hdfs://shop/ck/orders", options={"application": "/jobs/orders.py"})
+ORDERS = Submission(
+    "run-1.orders", "orders", "hdfs://shop/ck/orders", options={"application": "/jobs/orders.py"}
+)
 IN_FLINK = replace(ORDERS, options={"jar_id": "1_orders.jar", "arguments": ["{tag}"]})
-KINDS = {"livy": fake_livy.serving, "spark_standalone": fake_standalone.serving, "flink_rest": fake_flink.serving}
+KINDS = {
+    "livy": fake_livy.serving,
+    "spark_standalone": fake_standalone.serving,
+    "flink_rest": fake_flink.serving,
+}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +46,13 @@ def certified(authority: trustme.CA, *names: str) -> ssl.SSLContext:
 
 def opened(kind: str, url: str, tmp_path: Path, **options: Any) -> Cluster:
     also = {"ui_url": url} if kind == "spark_standalone" else {}
-    known = {"url": url, "settle_seconds": 0.3, "request_seconds": 5, "state_dir": str(tmp_path / "state"), **also}
+    known = {
+        "url": url,
+        "settle_seconds": 0.3,
+        "request_seconds": 5,
+        "state_dir": str(tmp_path / "state"),
+        **also,
+    }
     return open_cluster(ClusterSpec("a", kind, {**known, **options}), str(tmp_path))
 
 
@@ -62,13 +76,19 @@ def test_a_server_whose_authority_the_spec_names_is_trusted(
 @pytest.mark.parametrize(("kind", "serving"), KINDS.items(), ids=list(KINDS))
 @pytest.mark.parametrize("wrong", ["another authority", "another host", "no authority named"])
 def test_nothing_is_told_to_a_server_that_is_not_trusted(
-    authority: tuple[trustme.CA, Path], tmp_path: Path, kind: str, serving: Callable[..., Any], wrong: str
+    authority: tuple[trustme.CA, Path],
+    tmp_path: Path,
+    kind: str,
+    serving: Callable[..., Any],
+    wrong: str,
 ) -> None:
     signer = trustme.CA() if wrong == "another authority" else authority[0]
     named = {} if wrong == "no authority named" else {"ca_file": str(authority[1])}
     host = "elsewhere.example" if wrong == "another host" else "127.0.0.1"
     with serving(tls=certified(signer, host)) as server:
-        with pytest.raises(ClusterError, match=r"https://127.0.0.1:\d+ shows a certificate that is not") as caught:
+        with pytest.raises(
+            ClusterError, match=r"https://127.0.0.1:\d+ shows a certificate that is not"
+        ) as caught:
             opened(kind, server.url, tmp_path, **named).submit(submission(kind))
         assert caught.value.hint is not None and '"ca_file"' in caught.value.hint
         assert not server.headers
@@ -77,7 +97,9 @@ def test_nothing_is_told_to_a_server_that_is_not_trusted(
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_of_an_authority_that_is_not_there_is_told(tmp_path: Path, kind: str) -> None:
     with pytest.raises(ClusterError, match=r'"ca_file": .*nowhere.pem') as caught:
-        opened(kind, "https://127.0.0.1:9", tmp_path, ca_file=str(tmp_path / "nowhere.pem")).submit(submission(kind))
+        opened(kind, "https://127.0.0.1:9", tmp_path, ca_file=str(tmp_path / "nowhere.pem")).submit(
+            submission(kind)
+        )
     assert caught.value.exit_code == 7
 
 
@@ -91,7 +113,9 @@ def ours(authority: tuple[trustme.CA, Path], tmp_path: Path) -> dict[str, str]:
 
 
 def asking(authority: trustme.CA) -> ssl.SSLContext:
-    """A server that wants to see whose client it talks to (security.ssl.rest.authentication-enabled)."""
+    """A server that wants to see whose client it talks to
+    (security.ssl.rest.authentication-enabled).
+    """
     context = certified(authority, "127.0.0.1")
     authority.configure_trust(context)
     context.verify_mode = ssl.CERT_REQUIRED
@@ -103,11 +127,17 @@ def test_a_flink_that_asks_for_our_certificate_is_shown_it(
 ) -> None:
     with fake_flink.serving(tls=asking(authority[0])) as server:
         server.jars["1_orders.jar"] = "orders.jar"
-        opened("flink_rest", server.url, tmp_path, ca_file=str(authority[1]), **ours).submit(IN_FLINK)
+        opened("flink_rest", server.url, tmp_path, ca_file=str(authority[1]), **ours).submit(
+            IN_FLINK
+        )
         assert server.started == {ORDERS.tag: 1}
         # What comes first when it hangs up is up to the two kernels.
-        with pytest.raises(ClusterError, match=r"breaks off the secured connection|does not answer"):
-            opened("flink_rest", server.url, tmp_path, ca_file=str(authority[1])).find("run-2.orders")
+        with pytest.raises(
+            ClusterError, match=r"breaks off the secured connection|does not answer"
+        ):
+            opened("flink_rest", server.url, tmp_path, ca_file=str(authority[1])).find(
+                "run-2.orders"
+            )
 
 
 @pytest.mark.parametrize("missing", ["cert_file", "key_file"])

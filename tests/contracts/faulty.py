@@ -1,11 +1,13 @@
-"""Faulty: a storage that tells a plan of every effect, before and after it, and of each piece inside a write.
+"""Faulty: a storage that tells a plan of every effect, before and after it, and of each piece
+inside a write.
 
-    effects = Effects(at(7, Killed))            one plan, shared by every storage of a run
-    Faulty(storage, effects)                    raises Killed at the seventh moment
-    Effects().seen                              what a run without a fault does: as many places to fail at
+    effects = Effects(at(7, Killed))  one plan, shared by every storage of a run
+    Faulty(storage, effects)          raises Killed at the seventh moment
+    Effects().seen                    what a run without a fault does: as many places to fail at
 
-A plan is called with each moment, from the thread that has the effect. It may raise (the effect does not
-happen, if this is before it; its answer is lost, if this is after it), call back, or do nothing.
+A plan is called with each moment, from the thread that has the effect. It may raise (the effect
+does not happen, if this is before it; its answer is lost, if this is after it), call back, or do
+nothing.
 """
 
 from __future__ import annotations
@@ -56,9 +58,12 @@ class Effects:
             self._plan(moment)
 
 
-def at(number: int, error: Callable[[], BaseException], first: Callable[[], object] = lambda: None) -> Plan:
-    """At the moment of this number: call `first` (such as `disk.kill`), then raise. Any later moment raises
-    too: other threads of a killed process do nothing more either."""
+def at(
+    number: int, error: Callable[[], BaseException], first: Callable[[], object] = lambda: None
+) -> Plan:
+    """At the moment of this number: call `first` (such as `disk.kill`), then raise. Any later
+    moment raises too: other threads of a killed process do nothing more either.
+    """
 
     def plan(moment: Moment) -> None:
         if moment.number == number:

@@ -1,4 +1,6 @@
-"""The storages the contract holds for, each opened on a place of its own, and a clock that does not wait."""
+"""The storages the contract holds for, each opened on a place of its own, and a clock that does
+not wait.
+"""
 
 from __future__ import annotations
 

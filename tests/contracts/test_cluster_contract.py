@@ -31,13 +31,19 @@ CLUSTERS = Path(__file__).parents[1] / "clusters"
 
 @dataclass
 class Member:
-    """A cluster under test: `open` gives one that knows nothing but what it finds, as another process would."""
+    """A cluster under test: `open` gives one that knows nothing but what it finds, as another
+    process would.
+    """
 
     open: Callable[[], Cluster]
     submission: Submission
     started: Callable[[], Counter[str]]
-    lost: Mapping[str, Callable[[], object]] = field(default_factory=dict)  # the next submission counts, unanswered
-    refused: Mapping[str, Callable[[], object]] = field(default_factory=dict)  # the next submission has no effect
+    lost: Mapping[str, Callable[[], object]] = field(
+        default_factory=dict
+    )  # the next submission counts, unanswered
+    refused: Mapping[str, Callable[[], object]] = field(
+        default_factory=dict
+    )  # the next submission has no effect
     forget: Callable[[], object] | None = None  # what ended, or never did
     stopping: Mapping[str, object] = field(default_factory=lambda: {"graceful_seconds": 0.1})
 
@@ -51,18 +57,30 @@ def _submission(tmp_path: Path, **options: object) -> Submission:
 
 
 def _lines(path: Path) -> Counter[str]:
-    return Counter(line.split()[0] for line in path.read_text().splitlines()) if path.exists() else Counter()
+    return (
+        Counter(line.split()[0] for line in path.read_text().splitlines())
+        if path.exists()
+        else Counter()
+    )
 
 
 def _memory(tmp_path: Path) -> Iterator[Member]:
     cluster = MemoryCluster()
     lost = {"lost": cluster.lose_answers, "late": cluster.delay}
-    yield Member(lambda: cluster, _submission(tmp_path), lambda: cluster.started, lost, {"refused": cluster.fail})
+    yield Member(
+        lambda: cluster,
+        _submission(tmp_path),
+        lambda: cluster.started,
+        lost,
+        {"refused": cluster.fail},
+    )
 
 
 def _manual(tmp_path: Path) -> Iterator[Member]:
     """A person who does what the files ask for, played by a thread."""
-    spec = ClusterSpec("hands", "manual", {"marker_dir": str(tmp_path / "markers"), "seconds_max": 10})
+    spec = ClusterSpec(
+        "hands", "manual", {"marker_dir": str(tmp_path / "markers"), "seconds_max": 10}
+    )
     started, gone = Counter[str](), threading.Event()
 
     def person() -> None:
@@ -89,7 +107,11 @@ def _command(tmp_path: Path, *verbs: str) -> Iterator[Member]:
     options = {verb: [str(CLUSTERS / "fake_cluster.sh"), verb] for verb in verbs}
     environment = {"JOBS": str(jobs), "SLOW": "0.1"}
     spec = ClusterSpec("ops", "command", {**options, "environment": environment, "seconds_max": 10})
-    yield Member(lambda: open_cluster(spec, str(tmp_path)), _submission(tmp_path), lambda: _lines(jobs / "started"))
+    yield Member(
+        lambda: open_cluster(spec, str(tmp_path)),
+        _submission(tmp_path),
+        lambda: _lines(jobs / "started"),
+    )
 
 
 def _command_that_finds(tmp_path: Path) -> Iterator[Member]:
@@ -107,7 +129,9 @@ def _spark_submit(tmp_path: Path) -> Iterator[Member]:
     spec = ClusterSpec("local", "spark_submit", {**options, "environment": environment})
     (tmp_path / "job.sh").write_text("echo password=hunter22; sleep 60\n")
     submission = _submission(tmp_path, application=str(tmp_path / "job.sh"))
-    member = Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: _lines(tmp_path / "starts"))
+    member = Member(
+        lambda: open_cluster(spec, str(tmp_path)), submission, lambda: _lines(tmp_path / "starts")
+    )
     yield member
     for tag in member.started():
         member.open().stop(member.request(tag))
@@ -119,16 +143,29 @@ def _livy(tmp_path: Path) -> Iterator[Member]:
         options = {"url": livy.url, "settle_seconds": 2, "request_seconds": 1}
         spec = ClusterSpec("livy", "livy", {**options, "state_dir": str(tmp_path / "state")})
         submission = _submission(tmp_path, application="/jobs/orders.py")
-        yield _over_http(Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: livy.started), livy)
+        yield _over_http(
+            Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: livy.started),
+            livy,
+        )
 
 
 def _standalone(tmp_path: Path) -> Iterator[Member]:
     """A standalone master played by a server that takes its time."""
     with fake_standalone.serving(seconds=0.1) as server:
-        options = {"url": server.url, "ui_url": server.url, "settle_seconds": 2, "request_seconds": 1}
-        spec = ClusterSpec("alone", "spark_standalone", {**options, "state_dir": str(tmp_path / "state")})
+        options = {
+            "url": server.url,
+            "ui_url": server.url,
+            "settle_seconds": 2,
+            "request_seconds": 1,
+        }
+        spec = ClusterSpec(
+            "alone", "spark_standalone", {**options, "state_dir": str(tmp_path / "state")}
+        )
         submission = _submission(tmp_path, application="/jobs/orders.py")
-        yield _over_http(Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: server.started), server)
+        yield _over_http(
+            Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: server.started),
+            server,
+        )
 
 
 def _flink_rest(tmp_path: Path) -> Iterator[Member]:
@@ -138,29 +175,47 @@ def _flink_rest(tmp_path: Path) -> Iterator[Member]:
         options = {"url": flink.url, "settle_seconds": 2, "request_seconds": 1}
         spec = ClusterSpec("flink", "flink_rest", {**options, "state_dir": str(tmp_path / "state")})
         submission = _submission(tmp_path, jar=str(tmp_path / "orders.jar"), arguments=["{tag}"])
-        member = Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: flink.started, stopping={})
+        member = Member(
+            lambda: open_cluster(spec, str(tmp_path)),
+            submission,
+            lambda: flink.started,
+            stopping={},
+        )
         yield _over_http(member, flink)
 
 
 def _flink_sql(tmp_path: Path) -> Iterator[Member]:
     """The same, given SQL: what of it goes where is known by the job's id."""
-    tags = ("run-1.clicks", "run-1.orders.restart", *(f"run-{number}.orders" for number in range(12)))
+    tags = (
+        "run-1.clicks",
+        "run-1.orders.restart",
+        *(f"run-{number}.orders" for number in range(12)),
+    )
     tag_of = {job_id(tag): tag for tag in tags}
     with fake_flink.serving(seconds=0.1) as flink:
         flink.faulty = "/statements"
         (tmp_path / "orders.sql").write_text("INSERT INTO totals SELECT COUNT(*) FROM orders")
-        options = {"url": flink.url, "sql_gateway": flink.url, "settle_seconds": 2, "request_seconds": 1}
+        options = {
+            "url": flink.url,
+            "sql_gateway": flink.url,
+            "settle_seconds": 2,
+            "request_seconds": 1,
+        }
         spec = ClusterSpec("flink", "flink_rest", {**options, "state_dir": str(tmp_path / "state")})
         submission = _submission(tmp_path, sql=str(tmp_path / "orders.sql"))
 
         def started() -> Counter[str]:
             return Counter({tag_of.get(id, id): times for id, times in flink.started.items()})
 
-        yield _over_http(Member(lambda: open_cluster(spec, str(tmp_path)), submission, started, stopping={}), flink)
+        yield _over_http(
+            Member(lambda: open_cluster(spec, str(tmp_path)), submission, started, stopping={}),
+            flink,
+        )
 
 
 def _over_http(
-    member: Member, server: fake_livy.FakeLivy | fake_standalone.FakeStandalone | fake_flink.FakeFlink
+    member: Member,
+    server: fake_livy.FakeLivy | fake_standalone.FakeStandalone | fake_flink.FakeFlink,
 ) -> Member:
     """One whose server can be told to misbehave."""
 
@@ -168,7 +223,9 @@ def _over_http(
         return {fault: partial(server.faults.append, fault) for fault in faults}
 
     lost = misbehave("503 after all", "cut off after all", "hang")
-    return replace(member, lost=lost, refused=misbehave("503", "cut off", "page"), forget=server.forget)
+    return replace(
+        member, lost=lost, refused=misbehave("503", "cut off", "page"), forget=server.forget
+    )
 
 
 MEMBERS = {
@@ -219,7 +276,10 @@ def test_submitting_twice_starts_one_job(member: Member) -> None:
 
 def test_four_that_submit_one_tag_at_once_start_one_job(member: Member) -> None:
     ids: list[str] = []
-    threads = [threading.Thread(target=lambda: ids.append(member.open().submit(member.submission))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: ids.append(member.open().submit(member.submission)))
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -244,7 +304,12 @@ def test_a_stopped_job_is_not_alive_and_stopping_it_again_succeeds(member: Membe
 
 
 def test_stopping_one_job_leaves_the_other_alone(member: Member) -> None:
-    other = replace(member.submission, tag="run-1.clicks", job="clicks", location=member.submission.location + "-2")
+    other = replace(
+        member.submission,
+        tag="run-1.clicks",
+        job="clicks",
+        location=member.submission.location + "-2",
+    )
     member.open().submit(member.submission)
     member.open().submit(other)
     member.open().stop(member.request())
@@ -252,7 +317,9 @@ def test_stopping_one_job_leaves_the_other_alone(member: Member) -> None:
 
 
 def test_a_stopped_tag_is_not_started_again(member: Member) -> None:
-    """A second attempt at a submission must not bring a job back that somebody stopped meanwhile."""
+    """A second attempt at a submission must not bring a job back that somebody stopped
+    meanwhile.
+    """
     member.open().submit(member.submission)
     member.open().stop(member.request())
     member.open().submit(member.submission)
@@ -315,14 +382,19 @@ def test_what_the_cluster_has_forgotten_is_unknown_and_not_submitted_again(membe
 
 
 @pytest.mark.parametrize("name", [name for name in MEMBERS if name not in ("memory", "manual")])
-def test_killed_in_the_middle_of_submit_it_starts_one_job_all_the_same(name: str, tmp_path: Path, seed: int) -> None:
+def test_killed_in_the_middle_of_submit_it_starts_one_job_all_the_same(
+    name: str, tmp_path: Path, seed: int
+) -> None:
     """We are killed at a random moment; the next look and the next attempt find what that left."""
     chance = random.Random(seed)
     members = MEMBERS[name](tmp_path)
     member = next(members)
     for attempt in range(12):
         submission = replace(member.submission, tag=f"run-{attempt}.orders")
-        _killed_while(lambda submission=submission: member.open().submit(submission), chance.uniform(0.0, 0.16))
+        _killed_while(
+            lambda submission=submission: member.open().submit(submission),
+            chance.uniform(0.0, 0.16),
+        )
         absent = member.open().find(submission.tag).state is JobState.ABSENT
         if absent and attempt % 2:
             time.sleep(0.15)  # it never says absent while something may still happen

@@ -1,5 +1,6 @@
-"""What every storage promises, asked of every member: the sentences of `stateshift.storage.protocol`, one by
-one."""
+"""What every storage promises, asked of every member: the sentences of
+`stateshift.storage.protocol`, one by one.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +110,9 @@ def test_names_are_taken_literally(storage: Storage, name: str) -> None:
 def test_names_that_differ_only_in_special_characters_are_different_files(storage: Storage) -> None:
     for name in NAMES:
         storage.write(f"d/{name}", of(name.encode()))
-    assert {path: storage.read(path) for path in paths(storage)} == {f"d/{n}": n.encode() for n in NAMES}
+    assert {path: storage.read(path) for path in paths(storage)} == {
+        f"d/{n}": n.encode() for n in NAMES
+    }
 
 
 def test_deep_paths_work(storage: Storage) -> None:
@@ -257,7 +260,9 @@ def test_a_write_whose_content_fails_leaves_nothing(
 
 
 @pytest.mark.parametrize("size", [0, 10, 3 * CHUNK])
-def test_a_write_whose_content_fails_leaves_the_old_file(storage: Storage, reopen: Reopen, size: int) -> None:
+def test_a_write_whose_content_fails_leaves_the_old_file(
+    storage: Storage, reopen: Reopen, size: int
+) -> None:
     storage.write("d/a", of(b"old"))
     with pytest.raises(ContentFailed):
         storage.write("d/a", failing(b"x" * size))
@@ -285,7 +290,10 @@ def test_a_write_may_write_to_the_same_storage_in_its_content(storage: Storage) 
         yield b"outer"
 
     storage.write("d/a", content)
-    assert {path: storage.read(path) for path in paths(storage)} == {"d/a": b"outer", "d/b": b"inner"}
+    assert {path: storage.read(path) for path in paths(storage)} == {
+        "d/a": b"outer",
+        "d/b": b"inner",
+    }
 
 
 def test_a_file_can_be_copied_within_one_storage(storage: Storage) -> None:
@@ -366,7 +374,9 @@ def test_exactly_one_of_two_moves_onto_one_path_wins(reopen: Reopen) -> None:
         two.write(f"from/{round_}/b", of(b"b"))
         start = threading.Barrier(2)
 
-        def attempt(storage: Storage, name: str, n: int = round_, start: threading.Barrier = start) -> str:
+        def attempt(
+            storage: Storage, name: str, n: int = round_, start: threading.Barrier = start
+        ) -> str:
             start.wait()
             try:
                 storage.move(f"from/{n}/{name}", f"to/{n}")
@@ -444,7 +454,9 @@ def test_threads_write_through_one_storage(storage: Storage, reopen: Reopen) -> 
     assert all(other.read(path).startswith(path.encode()) for path in paths(other))
 
 
-def test_threads_that_write_one_path_leave_one_of_the_contents(storage: Storage, reopen: Reopen) -> None:
+def test_threads_that_write_one_path_leave_one_of_the_contents(
+    storage: Storage, reopen: Reopen
+) -> None:
     def work(number: int) -> None:
         for _ in range(10):
             storage.write("d/a", of(*[b"%d" % number * 1000] * 5))
@@ -492,7 +504,9 @@ FAILING: dict[str, Operation] = {
 
 
 @pytest.mark.parametrize("operation", FAILING.values(), ids=FAILING)
-def test_every_error_tells_the_location_and_a_way_out(storage: Storage, operation: Operation) -> None:
+def test_every_error_tells_the_location_and_a_way_out(
+    storage: Storage, operation: Operation
+) -> None:
     storage.write("d/a", of(b"x"))
     with pytest.raises(StorageError) as raised:
         operation(storage)
@@ -504,7 +518,9 @@ def test_every_error_tells_the_location_and_a_way_out(storage: Storage, operatio
 # -- what is asked beforehand
 
 
-def test_asking_for_room_and_permission_writes_nothing_where_nothing_is_yet(storage: Storage) -> None:
+def test_asking_for_room_and_permission_writes_nothing_where_nothing_is_yet(
+    storage: Storage,
+) -> None:
     room = storage.room()
     assert room.bytes_free is None or room.bytes_free > 0
     assert room.copies >= 1
@@ -517,7 +533,9 @@ def test_asking_for_room_and_permission_writes_nothing_where_nothing_is_yet(stor
     assert storage.writable() is not False
 
 
-def test_what_cannot_be_asked_is_told_as_that_and_what_is_told_fits_the_traits(storage: Storage) -> None:
+def test_what_cannot_be_asked_is_told_as_that_and_what_is_told_fits_the_traits(
+    storage: Storage,
+) -> None:
     room = storage.room()
     assert (room.bytes_free is None) or room.limit
     assert (room.files_free is None) or room.files_limit
@@ -539,8 +557,10 @@ def test_what_is_given_to_somebody_is_theirs_and_what_is_left_out_stays(storage:
     storage.own(Owned("a", before["a"].owner, before["a"].group, 0o750))
     after = {owned.path: owned for owned in storage.owners()}
     assert after == {
-        "": before[""], "a": before["a"]._replace(mode=0o750), "a/b": before["a/b"]._replace(mode=0o640),
-    }  # fmt: skip
+        "": before[""],
+        "a": before["a"]._replace(mode=0o750),
+        "a/b": before["a/b"]._replace(mode=0o640),
+    }
     assert storage.read("a/b") == b"x"
 
 

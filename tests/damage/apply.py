@@ -1,4 +1,5 @@
-"""`apply` over a damaged image: from where it lies to another folder, nothing running on any cluster.
+"""`apply` over a damaged image: from where it lies to another folder, nothing running on any
+cluster.
 
 applied(golden, damaged)     refused | failed | fenced | published | traceback | not asked
 

@@ -3,13 +3,16 @@
     meaning(engine, location, files)    part -> value; a part that cannot be read is Unreadable
     differences(before, after)          names of the parts that differ
 
-Two images mean the same when all their parts are equal. Whether a file lies there under the same name is no part of it.
+Two images mean the same when all their parts are equal. Whether a file lies there under the same
+name is no part of it.
 
-    Spark   query id · the restart's batch · offsets, commits and sources' logs, as JSON · operators' metadata and
-            schemas, decoded, where they are there: Spark writes them again where they are not · Spark's checksums
-            · every entry, as bytes
-    Flink   `_metadata`, decoded, without the names that inlined bytes would have as files · the bytes of each range of
-            each file that it names
+    Spark  query id · the restart's batch · offsets, commits and sources' logs, as JSON · operators'
+           metadata and
+           schemas, decoded, where they are there: Spark writes them again where they are not · Spark's checksums
+           · every entry, as bytes
+    Flink  `_metadata`, decoded, without the names that inlined bytes would have as files · the
+           bytes of each range of
+           each file that it names
 """
 
 from __future__ import annotations
@@ -49,7 +52,8 @@ def meaning(engine: str, location: str, files: Mapping[str, bytes]) -> Meaning:
     parts = _of_spark if engine == "spark" else _of_flink
     try:
         return dict(parts(location, files, disk))
-    except Exception as error:  # a bug of ours shows in the commands: here it is one more thing that cannot be read
+    # a bug of ours shows in the commands: here it is one more thing that cannot be read
+    except Exception as error:
         return {"image": Unreadable(f"{type(error).__name__}: {error}")}
 
 

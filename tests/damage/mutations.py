@@ -1,7 +1,8 @@
 """What is done to an image: one file of those that a restart reads, damaged as a seed says. Pure.
 
-    Mutation(image, number)          named "spark-4.3.0/window-hdfs#17": the same damage whenever it is made
-    done = made(golden, number)      Damaged: its files, which one was damaged, what was done
+    Mutation(image, number)      named "spark-4.3.0/window-hdfs#17": the same damage whenever it is
+                                 made
+    done = made(golden, number)  Damaged: its files, which one was damaged, what was done
 
     flip        one bit is another
     truncate    the end is missing
@@ -12,7 +13,8 @@
     epochs      it holds what the like file of another version holds, or both change places
     operators   it and a like file of another operator, or of another store, change places
 
-The name of an image and the number are all that a mutation depends on: goldens that are added later change no other's.
+The name of an image and the number are all that a mutation depends on: goldens that are added later
+change no other's.
 """
 
 from __future__ import annotations
@@ -131,8 +133,12 @@ def _delete(content: bytes, chance: random.Random) -> tuple[None, str]:
 
 
 _ALONE: Mapping[str, Change] = {
-    "flip": _flip, "truncate": _truncate, "zeros": _zeros, "grow": _grow, "delete": _delete,
-}  # fmt: skip
+    "flip": _flip,
+    "truncate": _truncate,
+    "zeros": _zeros,
+    "grow": _grow,
+    "delete": _delete,
+}
 
 # ---- two files
 
@@ -166,7 +172,8 @@ def _likes(golden: GoldenImage, path: str, action: str) -> list[str]:
     role = golden.role_of(path)
     alike = [other for other in golden.files if golden.role_of(other) == role and other != path]
     if golden.engine == "flink":
-        # What a file belongs to stands in the metadata alone: those of its kind are other subtasks' and operators'.
+        # What a file belongs to stands in the metadata alone: those of its kind are other subtasks'
+        # and operators'.
         return sorted(other for other in alike if other in golden.needed and action != "epochs")
     top = len(golden.location) + 1
     place = classify(path[top:])

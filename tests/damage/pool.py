@@ -1,9 +1,11 @@
-"""Judges in processes of their own, so that one that hangs or eats memory is seen, ended and replaced.
+"""Judges in processes of their own, so that one that hangs or eats memory is seen, ended and
+replaced.
 
     for verdict in verdicts(ids, workers=2): ...
 
-Each judge has one damage at a time. One that takes longer than SECONDS_MAX is a `hang`; one whose process grew by more
-than MIB_MAX is one of `memory`; one whose process died is a `hang` as well, with the exit code for a reason.
+Each judge has one damage at a time. One that takes longer than SECONDS_MAX is a `hang`; one whose
+process grew by more than MIB_MAX is one of `memory`; one whose process died is a `hang` as well,
+with the exit code for a reason.
 """
 
 from __future__ import annotations
@@ -102,7 +104,9 @@ class _Worker:
             self.pipe.send(self.id)
 
     def _waits_too_long(self, seconds_max: float) -> bool:
-        """From when it was given its damage, or is there at all: to import everything takes a while."""
+        """From when it was given its damage, or is there at all: to import everything takes a
+        while.
+        """
         limit = seconds_max if self._ready else START_SECONDS_MAX
         return time.monotonic() - self._since > limit
 

@@ -1,9 +1,11 @@
-"""What no checksum covers, so that damage there may go unseen: what excuses a yes, if `verify` says so.
+"""What no checksum covers, so that damage there may go unseen: what excuses a yes, if `verify` says
+so.
 
-    no_checksum(golden, damaged)    the class of such damage; None where something in the format tells
-    is_named(findings)              whether the verdict names what it could not check
+    no_checksum(golden, damaged)  the class of such damage; None where something in the format tells
+    is_named(findings)            whether the verdict names what it could not check
 
-An entry stands here only if the engine itself would not notice either, or notices and refuses later than a yes.
+An entry stands here only if the engine itself would not notice either, or notices and refuses later
+than a yes.
 """
 
 from __future__ import annotations
@@ -22,8 +24,16 @@ _LOGS = {"offsets", "commits", "sources", "query id", "operator metadata", "sche
 _FRAMED = {"delta", "snapshot", "changelog"}
 # zip entries have a CRC of their own, tables one a block, Spark's checksums are compared.
 _CHECKED = {"zip", "sst", "Spark's checksum"}
-_FLINK = {"_metadata", "keyed stream", "operator stream", "raw keyed", "raw operator", "channels", "changelog",
-          "backend's metadata"}  # fmt: skip
+_FLINK = {
+    "_metadata",
+    "keyed stream",
+    "operator stream",
+    "raw keyed",
+    "raw operator",
+    "channels",
+    "changelog",
+    "backend's metadata",
+}
 _ROCKSDB_TEXT = {"OPTIONS"}
 
 
@@ -37,7 +47,9 @@ def no_checksum(golden: GoldenImage, damaged: Damaged) -> str | None:
     if role in _LOGS:
         return "text of a log"
     if damaged.other is not None and role in (*_FRAMED, "zip"):
-        unseen = damaged.action == "epochs" or have_like_columns(golden, damaged.path, damaged.other)
+        unseen = damaged.action == "epochs" or have_like_columns(
+            golden, damaged.path, damaged.other
+        )
         return f"another {role} in its place" if unseen else None
     if role in _FRAMED and codec_of(golden.files[damaged.path]) != "lz4":
         return f"{codec_of(golden.files[damaged.path])} without checksums"
@@ -86,14 +98,21 @@ def _of_flink(role: str, damaged: Damaged) -> str | None:
 
 def bytes_are_covered(golden: GoldenImage, damaged: Damaged) -> bool:
     """Whether a checksum inside of the file is over the damaged bytes: what a reader notices that
-    neither knows where the file belongs nor looks beside it. Files that changed places are whole."""
+    neither knows where the file belongs nor looks beside it. Files that changed places are whole.
+    """
     if golden.engine == "flink" or damaged.other is not None:
         return False
     return no_checksum(golden, damaged) is None
 
 
 def is_named(findings: Iterable[Mapping[str, Any]], golden: GoldenImage, damaged: Damaged) -> bool:
-    """Whether a note says that there is content without a checksum, or of which store no checksum tells."""
-    of_store = golden.engine == "spark" and damaged.action == "operators" and golden.role_of(damaged.path) in _FRAMED
+    """Whether a note says that there is content without a checksum, or of which store no
+    checksum tells.
+    """
+    of_store = (
+        golden.engine == "spark"
+        and damaged.action == "operators"
+        and golden.role_of(damaged.path) in _FRAMED
+    )
     words = r"no checksum.* nor of which store" if of_store else r"no checksum"
     return any(one["level"] == "note" and re.search(words, one["message"]) for one in findings)

@@ -1,18 +1,20 @@
-"""One damaged image, judged: what the commands say of it, held against what a restart would read of it.
+"""One damaged image, judged: what the commands say of it, held against what a restart would read of
+it.
 
     verdict_of("spark-4.3.0/window-hdfs#17")    Verdict
 
-Commands run in this process, through the command line's own entry, so that its mapping of errors to exit codes is part
-of what is judged. The image lies on a disk in memory.
+Commands run in this process, through the command line's own entry, so that its mapping of errors to
+exit codes is part of what is judged. The image lies on a disk in memory.
 
-    detected     `verify --deep` refuses it: exit 3 or 5
-    harmless     it says yes, and a restart reads the same
-    earlier      it says yes to an earlier batch, which is as it was
-    unchecked    it says yes, a restart reads something else, no checksum covers it, and a note says so
-    unnamed      the same, and no note says so
-    missed       it says yes, and a restart reads something else
-    traceback    a bug of ours: exit 1, or an exception that left the command
-    odd          another exit code: a refusal by the wrong name
+    detected   `verify --deep` refuses it: exit 3 or 5
+    harmless   it says yes, and a restart reads the same
+    earlier    it says yes to an earlier batch, which is as it was
+    unchecked  it says yes, a restart reads something else, no checksum covers it, and a note says
+               so
+    unnamed    the same, and no note says so
+    missed     it says yes, and a restart reads something else
+    traceback  a bug of ours: exit 1, or an exception that left the command
+    odd        another exit code: a refusal by the wrong name
 """
 
 from __future__ import annotations

@@ -16,7 +16,11 @@ def test_little_files_that_lay_between_large_ones_are_copied_together() -> None:
     whole = Copies((group,), copy_steps((group,)), {})
     brought = {(HERE, file.path): Brought(HERE, THERE, file, "digest", file.path) for file in large}
     empty = Survey(THERE, None, "empty", ())
-    left = still_to_copy(Facts(source=Survey(HERE, "spark", "checkpoint", group.files), target=empty, brought=brought),
-                         whole)  # fmt: skip
+    left = still_to_copy(
+        Facts(
+            source=Survey(HERE, "spark", "checkpoint", group.files), target=empty, brought=brought
+        ),
+        whole,
+    )
     assert len(whole.steps) >= 16
     assert [step.items for step in left.steps] == [tuple(sorted(little))]

@@ -1,4 +1,6 @@
-"""What is told before anything starts, and how an end of Spark's is told; our package as executors get it."""
+"""What is told before anything starts, and how an end of Spark's is told; our package as
+executors get it.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +22,24 @@ from stateshift.world import Unwatched
 
 # As Spark 4.3 and 3.5 wrote them.
 LOST = (
-    "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most "
-    "recent failure: Lost task 0.0 in stage 3.0 (TID 3) (127.0.0.1 executor 0): ExecutorLostFailure (executor 0 exited "
-    "caused by one of the running tasks) Reason: Command exited with code 137\nDriver stacktrace:\n\tat org.apache.x"
+    "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage "
+    "3.0 failed 1 times, most "
+    "recent failure: Lost task 0.0 in stage 3.0 (TID 3) (127.0.0.1 executor 0): "
+    "ExecutorLostFailure (executor 0 exited "
+    "caused by one of the running tasks) Reason: Command exited with code 137\nDriver "
+    "stacktrace:\n\tat org.apache.x"
 )
 VERSIONS = (
-    "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different "
+    "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] "
+    "Python in worker has different "
     "version: 3.10 than that in driver: 3.12, PySpark cannot run with different minor versions.",
-    "RuntimeError: Python in worker has different version 3.10 than that in driver 3.12, PySpark cannot run with "
+    "RuntimeError: Python in worker has different version 3.10 than that in driver 3.12, "
+    "PySpark cannot run with "
     "different minor versions.",
 )
 NO_PROGRAM = (
-    'Job aborted due to stage failure: Lost task 0.0 in stage 0.0: java.io.IOException: Cannot run program "python9": '
+    "Job aborted due to stage failure: Lost task 0.0 in stage 0.0: java.io.IOException: "
+    'Cannot run program "python9": '
     "error=2, No such file or directory"
 )
 
@@ -39,16 +47,23 @@ NO_PROGRAM = (
 @pytest.mark.parametrize(
     ("master", "kind"),
     [
-        ("local", "local"), ("local[2]", "local"), ("local[*]", "local"), ("local[4,2]", "local"),
-        ("spark://m:7077", "standalone"), ("spark://a:7077,b:7077", "standalone"), ("yarn", "yarn"),
+        ("local", "local"),
+        ("local[2]", "local"),
+        ("local[*]", "local"),
+        ("local[4,2]", "local"),
+        ("spark://m:7077", "standalone"),
+        ("spark://a:7077,b:7077", "standalone"),
+        ("yarn", "yarn"),
         ("k8s://https://10.0.0.1:6443", "kubernetes"),
     ],
-)  # fmt: skip
+)
 def test_a_master_is_of_a_kind(master: str, kind: str) -> None:
     assert kind_of(master) == kind
 
 
-@pytest.mark.parametrize("master", ["", "spark://m", "mesos://m:5050", "sc://m:15002", "local[a]", "m:7077", "yarn "])
+@pytest.mark.parametrize(
+    "master", ["", "spark://m", "mesos://m:5050", "sc://m:15002", "local[a]", "m:7077", "yarn "]
+)
 def test_what_is_no_master_is_refused(master: str) -> None:
     with pytest.raises(SpecError, match="is no master of a Spark"):
         kind_of(master)
@@ -67,12 +82,16 @@ def test_what_is_in_memory_is_refused() -> None:
 
 
 def test_a_master_that_is_not_there_is_refused_without_waiting() -> None:
-    with pytest.raises(ClusterError, match=r"no master answers at spark://127\.0\.0\.1:1 .*refused"):
+    with pytest.raises(
+        ClusterError, match=r"no master answers at spark://127\.0\.0\.1:1 .*refused"
+    ):
         refuse_unreachable("spark://127.0.0.1:1")
 
 
 @pytest.mark.parametrize("home", ["/nowhere", ""])
-def test_where_there_is_no_java_that_is_said(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_no_java_that_is_said(
+    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JAVA_HOME", home)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClusterError, match="there is no Java") as caught:
@@ -97,8 +116,14 @@ def test_two_versions_of_python_are_told_apart(message: str) -> None:
     ("message", "fact"),
     [
         (NO_PROGRAM, "the executors have no Python at python9"),
-        ("x: No module named 'pyspark.daemon'", "the executors' Python does not find Spark's own package 'pyspark'"),
-        ("Job 3 cancelled because SparkContext was shut down", "has ended: Job 3 cancelled because SparkContext was"),
+        (
+            "x: No module named 'pyspark.daemon'",
+            "the executors' Python does not find Spark's own package 'pyspark'",
+        ),
+        (
+            "Job 3 cancelled because SparkContext was shut down",
+            "has ended: Job 3 cancelled because SparkContext was",
+        ),
     ],
 )
 def test_what_no_attempt_can_mend_is_told_by_name(message: str, fact: str) -> None:
@@ -120,10 +145,13 @@ def test_the_package_that_executors_get_is_all_of_ours_and_imports_compiled(tmp_
     assert ours <= names
     assert {name + "c" for name in ours} <= names
     program = (
-        f"import sys; sys.path.insert(0, {str(path)!r}); import stateshift.fleet.errand as e, stateshift.plain as p; "
+        f"import sys; sys.path.insert(0, {str(path)!r}); import stateshift.fleet.errand as "
+        "e, stateshift.plain as p; "
         "print(e.__file__); print(p.__spec__.loader.get_code('stateshift.plain').co_filename)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
     file, compiled_as = done.stdout.split()
     assert file.startswith(str(path))
     assert compiled_as == str(root / "plain.py"), "compiled here, not there"

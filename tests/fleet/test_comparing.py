@@ -12,7 +12,14 @@ import mmh3
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark.entries.buckets import BUCKETS, Folded, added, buckets_of, differing, fold
+from stateshift.engines.spark.entries.buckets import (
+    BUCKETS,
+    Folded,
+    added,
+    buckets_of,
+    differing,
+    fold,
+)
 from stateshift.fleet import Crew, comparing
 from stateshift.formats.blocks import binary, block_of
 from stateshift.formats.spark.state_files import Record, encode_delta
@@ -35,7 +42,9 @@ def carrier_on(disk: MemoryDisk) -> MemoryCarrier:
 
 def told(found: look.Differences) -> Any:
     """Everything that is said, but for the order of what is shown."""
-    shown = sorted(json.dumps([d.operator, d.store, d.change, d.key, d.before, d.after]) for d in found.shown)
+    shown = sorted(
+        json.dumps([d.operator, d.store, d.change, d.key, d.before, d.after]) for d in found.shown
+    )
     return found.equal, found.stores, sorted(found.incomparable), shown, found.epochs
 
 
@@ -59,13 +68,19 @@ def test_an_image_equals_itself_and_nothing_is_picked(name: str) -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("window-hdfs", "window-rocksdb"), ("window-rocksdb", "window-rocksdb-changelog"),
+        ("window-hdfs", "window-rocksdb"),
+        ("window-rocksdb", "window-rocksdb-changelog"),
         ("join-hdfs", "join-rocksdb"),
-        ("join-rocksdb-v3", "join-rocksdb-v4"), ("session-hdfs", "session-rocksdb"), ("total-hdfs", "window-hdfs"),
-        ("dedup-lzf", "dedup-zstd"), ("window-hdfs", "rate"),
+        ("join-rocksdb-v3", "join-rocksdb-v4"),
+        ("session-hdfs", "session-rocksdb"),
+        ("total-hdfs", "window-hdfs"),
+        ("dedup-lzf", "dedup-zstd"),
+        ("window-hdfs", "rate"),
     ],
-)  # fmt: skip
-def test_images_of_other_providers_and_kinds_are_compared_as_without_a_fleet(one: str, other: str) -> None:
+)
+def test_images_of_other_providers_and_kinds_are_compared_as_without_a_fleet(
+    one: str, other: str
+) -> None:
     disk = MemoryDisk()
     write(disk.open(HERE), contents(NEWEST[one]))
     write(disk.open(THERE), contents(NEWEST[other]))
@@ -74,7 +89,10 @@ def test_images_of_other_providers_and_kinds_are_compared_as_without_a_fleet(one
 
 
 def records(keys: Iterable[int], shard: int, value: int = 1) -> bytes:
-    found = [Record(b"key-%04d-%04d" % (shard, key) + bytes(3), value.to_bytes(8, "little")) for key in keys]
+    found = [
+        Record(b"key-%04d-%04d" % (shard, key) + bytes(3), value.to_bytes(8, "little"))
+        for key in keys
+    ]
     return b"".join(encode_delta(found))
 
 
@@ -86,7 +104,11 @@ def test_whatever_is_added_removed_or_changed_a_fleet_counts_the_same(seed: int)
             Checkpoint(batches=1, shards=3).write(disk.open(place))
             for shard in range(3):
                 keys = [key for key in range(200) if chance.random() < 0.99]
-                put(disk.open(place), f"state/0/{shard}/1.delta", records(keys, shard, chance.choice((1, 1, 2))))
+                put(
+                    disk.open(place),
+                    f"state/0/{shard}/1.delta",
+                    records(keys, shard, chance.choice((1, 1, 2))),
+                )
         alone, together, _ = both(disk)
         assert together == alone
 
@@ -109,7 +131,9 @@ def test_only_buckets_that_differ_are_picked() -> None:
         Checkpoint(batches=1, shards=1).write(disk.open(place))
         put(disk.open(place), "state/0/0/1.delta", records(range(last), 0))
     _, together, carrier = both(disk)
-    assert [(store.added, store.removed, store.changed, store.same) for store in together[1]] == [(1, 0, 0, 2000)]
+    assert [(store.added, store.removed, store.changed, store.same) for store in together[1]] == [
+        (1, 0, 0, 2000)
+    ]
     wanted = [json.loads(o)["wanted"] for o in carrier.orders if json.loads(o)["ask"] == "pick"]
     assert wanted
     assert all(sum(map(len, one.values())) == 1 for one in wanted)
@@ -138,10 +162,16 @@ def test_sums_do_not_depend_on_order_or_shards_and_tell_duplicates() -> None:
 def test_a_sum_is_that_of_every_entrys_hash_and_size() -> None:
     pairs = [(b"k%d" % n, b"v" * n) for n in range(300)]
     wanted: dict[int, tuple[int, int, int]] = {}
-    for (key, value), bucket in zip(pairs, buckets_of(binary([key for key, _ in pairs])).tolist(), strict=True):
+    for (key, value), bucket in zip(
+        pairs, buckets_of(binary([key for key, _ in pairs])).tolist(), strict=True
+    ):
         low, high = mmh3.hash64(b"%d " % len(key) + key + value, signed=False)
         count, total, size = wanted.get(bucket, (0, 0, 0))
-        wanted[bucket] = count + 1, (total + (high << 64 | low)) % (1 << 128), size + len(key) + len(value)
+        wanted[bucket] = (
+            count + 1,
+            (total + (high << 64 | low)) % (1 << 128),
+            size + len(key) + len(value),
+        )
     assert formed(pairs) == {"a": wanted}
 
 

@@ -1,4 +1,6 @@
-"""The crew with executors in memory: the same journal and the same bytes as without, whatever is lost on the way."""
+"""The crew with executors in memory: the same journal and the same bytes as without, whatever is
+lost on the way.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ from stateshift.fleet.orders import Broke
 from stateshift.formats.blocks import Block, block_of
 from stateshift.journal import Journal, RunFailed, RunResumed
 from stateshift.plan import Plan
-from stateshift.step import BringFiles, CompareImages, CopyFiles, Evidence, TransformShard, WriteFile
+from stateshift.step import (
+    BringFiles,
+    CompareImages,
+    CopyFiles,
+    Evidence,
+    TransformShard,
+    WriteFile,
+)
 from stateshift.step.contents import LISTED_FILES
 from stateshift.storage.memory import ProcessGone
 from stateshift.storage.temporaries import apart
@@ -61,15 +70,24 @@ def plan() -> Plan:
     half = COUNT // 2
     return plan_of(
         phase("copy", *(CopyFiles(f"copy/{n}", SOURCE, TARGET, (infos[n],)) for n in range(half))),
-        phase("transform", *(
-            TransformShard(f"transform/{n}", "double", {}, SOURCE, (infos[n],), TARGET, (f"made/{n}",))
-            for n in range(half, COUNT)
-        )),
-        phase("compare", *(
-            CompareImages(f"compare/{n}", "spark", SOURCE, TARGET, (), None, (f"file/{n}",), {}) for n in range(half)
-        )),
+        phase(
+            "transform",
+            *(
+                TransformShard(
+                    f"transform/{n}", "double", {}, SOURCE, (infos[n],), TARGET, (f"made/{n}",)
+                )
+                for n in range(half, COUNT)
+            ),
+        ),
+        phase(
+            "compare",
+            *(
+                CompareImages(f"compare/{n}", "spark", SOURCE, TARGET, (), None, (f"file/{n}",), {})
+                for n in range(half)
+            ),
+        ),
         phase("publish", WriteFile.of("publish/0", TARGET, "commits/1", b"v1"), ordered=True),
-    )  # fmt: skip
+    )
 
 
 def worlds_of(made: Stage) -> Callable[[Mapping[str, Any]], World]:
@@ -83,7 +101,13 @@ def contents(made: Stage) -> dict[str, bytes]:
 def told_of(journal: Journal) -> dict[str, Any]:
     """What the journal says of each step, but for times."""
     return {
-        name: (step.state, step.phase, step.files, step.bytes, json.loads(json.dumps(step.evidence)))
+        name: (
+            step.state,
+            step.phase,
+            step.files,
+            step.bytes,
+            json.loads(json.dumps(step.evidence)),
+        )
         for name, step in journal.progress.plans[0].steps.items()
     }
 
@@ -96,11 +120,15 @@ def test_a_fleet_leaves_the_same_bytes_and_the_same_journal() -> None:
     executor.execute(0, plan(), there.world, together, Crew(carrier))
     assert contents(there) == contents(here)
     assert told_of(together) == told_of(alone)
-    assert sorted(carrier.carried) == sorted(step.name for step in plan() if step.kind != "WriteFile")
+    assert sorted(carrier.carried) == sorted(
+        step.name for step in plan() if step.kind != "WriteFile"
+    )
 
 
 def test_executors_are_told_which_files_need_not_be_looked_for() -> None:
-    """As the one listing of the target says, in which nothing was for the first step, and one file for the second."""
+    """As the one listing of the target says, in which nothing was for the first step, and one
+    file for the second.
+    """
     made, count = Stage(), 2 * LISTED_FILES
     made.give(SOURCE, **{f"f{n}": b"%d" % n for n in range(count)})
     made.give(TARGET, f20=b"20")
@@ -116,27 +144,40 @@ def test_executors_are_told_which_files_need_not_be_looked_for() -> None:
 
 
 @pytest.mark.parametrize("lost", [None, "before", "after"])
-def test_a_round_is_brought_by_executors_and_counts_as_what_was_brought_from_here(lost: str | None) -> None:
+def test_a_round_is_brought_by_executors_and_counts_as_what_was_brought_from_here(
+    lost: str | None,
+) -> None:
     here, there = stage(), stage()
 
     def round_of(made: Stage) -> Plan:
         found = [file for n in range(COUNT) if (file := made.source.stat(f"file/{n}")) is not None]
-        return plan_of(phase("copy", *(BringFiles(f"copy/{n}", SOURCE, TARGET, (file,), names=(f"new/{n}",))
-                                       for n, file in enumerate(found))))  # fmt: skip
+        return plan_of(
+            phase(
+                "copy",
+                *(
+                    BringFiles(f"copy/{n}", SOURCE, TARGET, (file,), names=(f"new/{n}",))
+                    for n, file in enumerate(found)
+                ),
+            )
+        )
 
     alone, together = journal_of(round_of(here)), journal_of(round_of(there))
     executor.execute(0, round_of(here), here.world, alone)
     carrier = MemoryCarrier(worlds_of(there), lambda label, attempt: lost if attempt == 0 else None)
     executor.execute(0, round_of(there), there.world, together, Crew(carrier))
     assert contents(there) == contents(here)
-    assert {path for path in contents(there) if path.startswith("new/")} == {f"new/{n}" for n in range(COUNT)}
+    assert {path for path in contents(there) if path.startswith("new/")} == {
+        f"new/{n}" for n in range(COUNT)
+    }
     for name, step in together.progress.plans[0].steps.items():
         (path,) = (file[0] for file in (step.evidence or {})["files"])
         info = there.target.stat(path)
         assert info is not None and (step.evidence or {})["stamps"] == {path: info.stamp}, name
 
 
-def words(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[tuple[str, Block]]:
+def words(
+    read: Read, shard: ShardFiles, settings: Mapping[str, str]
+) -> Iterator[tuple[str, Block]]:
     """A toy engine: each word of a file is a key, its length the value."""
     for path in shard.files:
         found = b"".join(read(path)).split()
@@ -154,17 +195,25 @@ def dealt_anew(**files: bytes) -> tuple[Stage, CompareImages]:
     made.give(TARGET, **{"x": b"zwei", "y": b"vier eins", "z": b"drei", **files})
     before = (shard_of(0, "a"), shard_of(1, "b"))
     after = (shard_of(0, "x"), shard_of(1, "y"), shard_of(2, "z"))
-    return made, CompareImages("compare/0", "spark", SOURCE, TARGET, before, after, (), {}, WORTHWHILE_BYTES)
+    return made, CompareImages(
+        "compare/0", "spark", SOURCE, TARGET, before, after, (), {}, WORTHWHILE_BYTES
+    )
 
 
 def test_a_large_comparison_is_spread_over_its_shards_and_comes_to_the_same() -> None:
     made, step = dealt_anew()
     world = replace(made.world, entries={"spark": words})
-    carrier = MemoryCarrier(lambda order: world, lose=lambda label, attempt: "after" if attempt == 0 else None)
+    carrier = MemoryCarrier(
+        lambda order: world, lose=lambda label, attempt: "after" if attempt == 0 else None
+    )
     evidence = Crew(carrier).run(step, world)
     assert evidence == step.run(world)
     assert evidence["operators"]["0"]["entries"] == 4
-    asked = [f"compare/0/{side}/{n}" for side, count in (("source", 2), ("target", 3)) for n in range(count)]
+    asked = [
+        f"compare/0/{side}/{n}"
+        for side, count in (("source", 2), ("target", 3))
+        for n in range(count)
+    ]
     assert sorted(carrier.carried) == sorted(asked * 2), "each was lost once, and repeated"
     small = replace(step, size=WORTHWHILE_BYTES - 1)
     carrier = MemoryCarrier(lambda order: world)
@@ -176,7 +225,9 @@ def test_a_comparison_of_many_bytes_and_no_shards_is_one_order() -> None:
     made = stage()
     executor.execute(0, plan(), made.world, journal_of(plan()))
     paths = tuple(f"file/{n}" for n in range(3))
-    step = CompareImages("compare/0", "spark", SOURCE, TARGET, (), None, paths, {}, WORTHWHILE_BYTES)
+    step = CompareImages(
+        "compare/0", "spark", SOURCE, TARGET, (), None, paths, {}, WORTHWHILE_BYTES
+    )
     carrier = MemoryCarrier(worlds_of(made))
     assert Crew(carrier).run(step, made.world) == step.run(made.world)
     assert carrier.carried == ["compare/0"]
@@ -192,9 +243,13 @@ def test_a_large_comparison_finds_what_differs(files: dict[str, bytes]) -> None:
 
 def test_progress_is_told_once_for_each_step() -> None:
     made, meter = stage(), Hearing()
-    executor.execute(0, plan(), replace(made.world, meter=meter), journal_of(plan()), Crew(
-        MemoryCarrier(worlds_of(made)), meter
-    ))  # fmt: skip
+    executor.execute(
+        0,
+        plan(),
+        replace(made.world, meter=meter),
+        journal_of(plan()),
+        Crew(MemoryCarrier(worlds_of(made)), meter),
+    )
     assert (meter.files, meter.bytes) == (plan().files, plan().bytes)
 
 
@@ -219,7 +274,8 @@ def test_steps_of_other_kinds_stay_here_also_in_an_unordered_phase() -> None:
 def test_a_lost_executor_costs_its_step_and_nothing_else(when: str) -> None:
     made, meter, lines = stage(), Hearing(), KeptLines()
     carrier = MemoryCarrier(
-        worlds_of(made), lambda label, attempt: when if label == "transform/8" and attempt == 0 else None
+        worlds_of(made),
+        lambda label, attempt: when if label == "transform/8" and attempt == 0 else None,
     )
     journal = journal_of(plan(), lines)
     executor.execute(0, plan(), made.world, journal, Crew(carrier, meter))
@@ -230,26 +286,38 @@ def test_a_lost_executor_costs_its_step_and_nothing_else(when: str) -> None:
     assert sum(carrier.attempts.values()) == 1, "no other step was repeated"
     assert [line for line in meter.lines if "transform/8 was lost" in line]
     steps = journal.progress.plans[0].steps
-    assert [name for name, step in steps.items() if (step.evidence or {}).get("repeated")] == ["transform/8"]
-    assert lines.content.count(b'"step-started"') == len(list(plan())), "it began once, as far as the journal goes"
+    assert [name for name, step in steps.items() if (step.evidence or {}).get("repeated")] == [
+        "transform/8"
+    ]
+    assert lines.content.count(b'"step-started"') == len(list(plan())), (
+        "it began once, as far as the journal goes"
+    )
 
 
 def test_a_step_that_is_lost_every_time_fails_the_run_and_keeps_what_the_others_did() -> None:
     made = stage()
-    carrier = MemoryCarrier(worlds_of(made), lambda label, attempt: "before" if label == "copy/3" else None)
+    carrier = MemoryCarrier(
+        worlds_of(made), lambda label, attempt: "before" if label == "copy/3" else None
+    )
     journal = journal_of(plan())
-    with pytest.raises(ClusterError, match=rf"copy/3 was lost with its executor {ATTEMPTS_MAX} times") as caught:
+    with pytest.raises(
+        ClusterError, match=rf"copy/3 was lost with its executor {ATTEMPTS_MAX} times"
+    ) as caught:
         executor.execute(0, plan(), made.world, journal, Crew(carrier))
     assert "stateshift resume WORKDIR" in (caught.value.hint or "")
     assert carrier.attempts["copy/3"] == ATTEMPTS_MAX - 1
-    done = {name for name, step in journal.progress.plans[0].steps.items() if step.state == "finished"}
+    done = {
+        name for name, step in journal.progress.plans[0].steps.items() if step.state == "finished"
+    }
     assert done
     assert done < {f"copy/{n}" for n in range(6)}
 
 
 def test_a_run_that_failed_with_a_fleet_goes_on_without_and_ends_the_same() -> None:
     made, lines = stage(), KeptLines()
-    carrier = MemoryCarrier(worlds_of(made), lambda label, attempt: "after" if label.startswith("transform") else None)
+    carrier = MemoryCarrier(
+        worlds_of(made), lambda label, attempt: "after" if label.startswith("transform") else None
+    )
     with pytest.raises(ClusterError):
         executor.execute(0, plan(), made.world, journal_of(plan(), lines), Crew(carrier))
     journal = Journal(KeptLines(lines.content))
@@ -265,7 +333,9 @@ def test_an_error_on_an_executor_is_that_error_here_with_step_and_host() -> None
     made = stage()
     made.source.remove("file/2")
     with pytest.raises(MissingFile, match="file/2 was there when the plan was made") as caught:
-        executor.execute(0, plan(), made.world, journal_of(plan()), Crew(MemoryCarrier(worlds_of(made))))
+        executor.execute(
+            0, plan(), made.world, journal_of(plan()), Crew(MemoryCarrier(worlds_of(made)))
+        )
     assert caught.value.where["step"] == "copy/2"
     assert caught.value.where["executor"]
 
@@ -305,7 +375,9 @@ def test_each_step_at_work_gets_its_share_of_the_throttle() -> None:
 
 def test_every_attempt_of_a_step_writes_under_names_of_its_own() -> None:
     made = stage()
-    carrier = MemoryCarrier(worlds_of(made), lambda label, attempt: "after" if attempt == 0 else None)
+    carrier = MemoryCarrier(
+        worlds_of(made), lambda label, attempt: "after" if attempt == 0 else None
+    )
     executor.execute(0, plan(), made.world, journal_of(plan()), Crew(carrier))
     tokens = [json.loads(order)["token"] for order in carrier.orders]
     assert len(set(tokens)) == len(tokens) == 2 * len([s for s in plan() if s.kind != "WriteFile"])
@@ -330,8 +402,12 @@ def test_what_a_lost_attempt_left_half_written_is_gone_before_the_image_is_publi
         assert list(made.disk.snapshot(temporaries=True)) == list(made.disk.snapshot())
         return {}
 
-    watched = plan_of(*plan().phases[:1], phase("publish", Told("publish/0", [], publish), ordered=True))
-    executor.execute(0, watched, made.world, journal_of(watched), Crew(MemoryCarrier(worlds_of(made), lose)))
+    watched = plan_of(
+        *plan().phases[:1], phase("publish", Told("publish/0", [], publish), ordered=True)
+    )
+    executor.execute(
+        0, watched, made.world, journal_of(watched), Crew(MemoryCarrier(worlds_of(made), lose))
+    )
     assert made.target.read("file/2") == b"2" * 50
 
 
@@ -339,15 +415,21 @@ def test_few_large_steps_for_many_executors_are_said_and_small_ones_are_not() ->
     meter, crew_of = Hearing(), lambda slots: Crew(MemoryCarrier(slots_there=slots), meter)
     large = [CopyFiles("copy/0", SOURCE, TARGET, (FileInfo("a", WORTHWHILE_BYTES),))]
     crew_of(8).begin("copy", large, Stage().world)
-    assert meter.lines == ["fleet: copy is 1 step (64 MiB), and 8 could be at work: a file, and a shard, is one step's"]
+    assert meter.lines == [
+        "fleet: copy is 1 step (64 MiB), and 8 could be at work: a file, and a shard, is one step's"
+    ]
     meter.lines.clear()
     crew_of(1).begin("copy", large, Stage().world)
-    crew_of(8).begin("copy", [CopyFiles("copy/0", SOURCE, TARGET, (FileInfo("a", 1),))], Stage().world)
+    crew_of(8).begin(
+        "copy", [CopyFiles("copy/0", SOURCE, TARGET, (FileInfo("a", 1),))], Stage().world
+    )
     assert meter.lines == []
 
 
 @pytest.mark.parametrize("far", [True, False])
-def test_a_disk_that_is_not_everybodys_is_noticed_at_the_first_step_that_writes_there(far: bool, tmp_path: Any) -> None:
+def test_a_disk_that_is_not_everybodys_is_noticed_at_the_first_step_that_writes_there(
+    far: bool, tmp_path: Any
+) -> None:
     """The executor writes to a disk of its own, under the same name."""
     here, there = stage(), stage()
     local = f"file://{tmp_path}"
@@ -356,15 +438,29 @@ def test_a_disk_that_is_not_everybodys_is_noticed_at_the_first_step_that_writes_
     carrier = MemoryCarrier(lambda order: replace(there.world, storage=there.disk.open), far=far)
     if far:
         with pytest.raises(ClusterError, match=r"file/0 .* is not to be seen from here"):
-            executor.execute(0, one, replace(here.world, storage=_disk(here, tmp_path)), journal_of(one), Crew(carrier))
+            executor.execute(
+                0,
+                one,
+                replace(here.world, storage=_disk(here, tmp_path)),
+                journal_of(one),
+                Crew(carrier),
+            )
     else:
-        executor.execute(0, one, replace(here.world, storage=_disk(here, tmp_path)), journal_of(one), Crew(carrier))
+        executor.execute(
+            0,
+            one,
+            replace(here.world, storage=_disk(here, tmp_path)),
+            journal_of(one),
+            Crew(carrier),
+        )
 
 
 def _disk(made: Stage, folder: Any) -> Callable[[str], Any]:
     from stateshift.storage.local import LocalStorage
 
-    return lambda location: LocalStorage(location) if location.startswith("file:") else made.disk.open(location)
+    return lambda location: (
+        LocalStorage(location) if location.startswith("file:") else made.disk.open(location)
+    )
 
 
 def test_what_a_fleet_finds_broken_is_what_is_found_here() -> None:
@@ -389,7 +485,9 @@ def test_mustering_asks_every_slot_for_packages_and_places() -> None:
     assert meter.lines == ["fleet: local[2], 3 at once (in memory)"]
 
 
-def test_a_directory_that_an_executor_does_not_see_is_refused_before_anything_is_begun(tmp_path: Any) -> None:
+def test_a_directory_that_an_executor_does_not_see_is_refused_before_anything_is_begun(
+    tmp_path: Any,
+) -> None:
     crew = Crew(MemoryCarrier(worlds_of(stage()), far=True))
     crew.muster([SOURCE], [f"file://{tmp_path}"])
     with pytest.raises(ClusterError, match="does not see file:///nowhere"):

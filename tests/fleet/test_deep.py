@@ -1,4 +1,6 @@
-"""verify --deep by a fleet: portions of an image together say what the whole says, damaged or not."""
+"""verify --deep by a fleet: portions of an image together say what the whole says, damaged or
+not.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def crew_on(disk: MemoryDisk) -> Crew:
 
 def whole(disk: MemoryDisk) -> set[Finding]:
     found = survey(disk.open(HERE), True)
-    return {one for image in found.images for one in deep.findings_of(disk.open(HERE), found, image)}
+    return {
+        one for image in found.images for one in deep.findings_of(disk.open(HERE), found, image)
+    }
 
 
 def in_portions(disk: MemoryDisk, files_max: int) -> set[Finding]:
@@ -65,7 +69,9 @@ def test_a_portion_is_the_same_after_its_way_over_the_wire(case: Path) -> None:
     found = survey(on_a_disk(case).open(HERE), True)
     for own, part in portions(found, found.images[0], 1):
         for kind, value in ((Survey, own), (Image, part)):
-            assert plain.to_plain(plain.from_plain(kind, plain.to_plain(value))) == plain.to_plain(value)
+            assert plain.to_plain(plain.from_plain(kind, plain.to_plain(value))) == plain.to_plain(
+                value
+            )
 
 
 @pytest.mark.parametrize("name", sorted(NEWEST))
@@ -78,7 +84,12 @@ def test_whatever_is_damaged_a_fleet_says_the_same(name: str, seed: int) -> None
         at = chance.randrange(max(1, len(content)))
         damaged = {
             "cut": {**files, path: content[:at]},
-            "flipped": {**files, path: content[:at] + bytes(b ^ 16 for b in content[at : at + 1]) + content[at + 1 :]},
+            "flipped": {
+                **files,
+                path: content[:at]
+                + bytes(b ^ 16 for b in content[at : at + 1])
+                + content[at + 1 :],
+            },
             "gone": {other: files[other] for other in files if other != path},
         }
         for what, changed in damaged.items():

@@ -71,7 +71,9 @@ def test_what_no_error_of_ours_explains_is_raised_as_a_bug_with_its_traceback() 
 
 
 def test_a_missing_package_is_named_as_one_installs_it() -> None:
-    with pytest.raises(ClusterError, match="worker-7 has no Python package 'google-crc32c'") as caught:
+    with pytest.raises(
+        ClusterError, match="worker-7 has no Python package 'google-crc32c'"
+    ) as caught:
         decode_answer(encode_answer("worker-7", missing="google_crc32c"))
     assert "pip install google-crc32c" in (caught.value.hint or "")
 

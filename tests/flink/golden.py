@@ -1,9 +1,9 @@
 """The golden images of Flink (see scripts/golden/flink_make.py, which says what is told of each).
 
-    IMAGES: [Image]       image.place     the folder with _metadata
-                          image.told      what is known of it
-                          image.files     everything beside it that it may name
-    image.found(path)     where a path that the image names absolutely is here
+IMAGES: [Image]       image.place     the folder with _metadata
+                      image.told      what is known of it
+                      image.files     everything beside it that it may name
+image.found(path)     where a path that the image names absolutely is here
 """
 
 from __future__ import annotations
@@ -62,4 +62,8 @@ IMAGES = sorted((Image(path.parent) for path in ROOT.glob("flink-*/*/told.json")
 
 def images(*prefixes: str, version: str = "") -> list[Image]:
     """Those whose names begin so, of all versions, or of one."""
-    return [image for image in IMAGES if image.name.startswith(prefixes) and image.version.startswith(version)]
+    return [
+        image
+        for image in IMAGES
+        if image.name.startswith(prefixes) and image.version.startswith(version)
+    ]

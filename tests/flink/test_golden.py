@@ -1,4 +1,6 @@
-"""The golden images of Flink are what they are said to be, as far as it can be seen without reading a format."""
+"""The golden images of Flink are what they are said to be, as far as it can be seen without
+reading a format.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,20 @@ def test_an_image_is_of_the_metadata_version_that_its_flink_writes(image: Image)
 
 @pytest.mark.parametrize("image", IMAGES, ids=str)
 def test_every_file_that_an_image_names_by_an_absolute_path_is_there(image: Image) -> None:
-    named = re.findall(rb"(?:file:)?/+tmp/golden-flink/[!-~]+?/[0-9a-f]{8}-[0-9a-f-]{27}(?![0-9a-z-])", image.metadata)
+    named = re.findall(
+        rb"(?:file:)?/+tmp/golden-flink/[!-~]+?/[0-9a-f]{8}-[0-9a-f-]{27}(?![0-9a-z-])",
+        image.metadata,
+    )
     inlined = image.told["case"]["cluster"] == "inline"
     for path in {name.decode() for name in named}:
         assert inlined or image.found(path).exists(), path
 
 
 def test_every_version_has_the_cases_that_it_can_have() -> None:
-    names = {version: {one.name for one in IMAGES if one.version == version} for version in {o.version for o in IMAGES}}
+    names = {
+        version: {one.name for one in IMAGES if one.version == version}
+        for version in {o.version for o in IMAGES}
+    }
     assert {".".join(version.split(".")[:2]) for version in names} == set(WRITES)
     assert len(names["2.3.0"]) >= 40
     since = {image.name: tuple(image.told["case"]["since"]) for image in IMAGES}
@@ -50,20 +58,28 @@ def test_every_version_has_the_cases_that_it_can_have() -> None:
     assert sum(path.stat().st_size for image in IMAGES for path in image.files) < BYTES_MAX
 
 
-def test_there_are_records_in_flight_shared_files_changes_and_finished_operators_among_them() -> None:
+def test_there_are_records_in_flight_shared_files_changes_and_finished_operators_among_them() -> (
+    None
+):
     for image in images("count-unaligned"):
         operators = image.told["metadata"]["operators"]
-        assert sum(one["in_flight"] for operator in operators for one in operator["subtasks"]) > 0, image
+        assert (
+            sum(one["in_flight"] for operator in operators for one in operator["subtasks"]) > 0
+        ), image
     for image in images("count-checkpoint-incremental", "kinds-checkpoint-incremental"):
         assert any("shared" in path.parts for path in image.files), image
     for image in images("count-changelog-hashmap", "count-changelog-rocksdb"):
         assert any("changelog" in path.parts for path in image.files), image
-        assert any("taskowned" in path.parts or "shared" in path.parts for path in image.files), image
+        assert any("taskowned" in path.parts or "shared" in path.parts for path in image.files), (
+            image
+        )
     for image in images("count-finished"):
         assert sum(one["finished"] for one in image.told["metadata"]["operators"]) == 3, image
 
 
-@pytest.mark.parametrize("image", [image for image in images("count") if "held" in image.told], ids=str)
+@pytest.mark.parametrize(
+    "image", [image for image in images("count") if "held" in image.told], ids=str
+)
 def test_what_a_count_is_told_to_hold_is_what_its_numbers_come_to(image: Image) -> None:
     for states in image.told["held"].values():
         assert sum(states["count"].values()) == image.told["numbers"]

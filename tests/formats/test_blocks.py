@@ -12,7 +12,9 @@ RECORDS = st.lists(st.tuples(st.binary(max_size=20), st.none() | st.binary(max_s
 
 
 @given(RECORDS)
-def test_a_block_holds_its_records_in_their_order(records: list[tuple[bytes, bytes | None]]) -> None:
+def test_a_block_holds_its_records_in_their_order(
+    records: list[tuple[bytes, bytes | None]],
+) -> None:
     assert list(block_of(records).records()) == records
 
 
@@ -32,7 +34,9 @@ def test_merges_are_taken_along() -> None:
 
 
 @given(st.lists(st.tuples(st.binary(max_size=5), st.none() | st.binary(max_size=9))))
-def test_pieces_are_cut_out_of_what_stands_between_them(parts: list[tuple[bytes, bytes | None]]) -> None:
+def test_pieces_are_cut_out_of_what_stands_between_them(
+    parts: list[tuple[bytes, bytes | None]],
+) -> None:
     content, starts, ends = b"", [], []
     for gap, piece in parts:
         content += gap

@@ -30,7 +30,9 @@ def test_a_touched_file_means_every_job(content: bytes) -> None:
     assert asks_to_stop(content, "orders", "run-1", 1e12)
 
 
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"job": "orders"}', b"\xff", b'{"job":"a","tag":null,"until":"x"}'])
+@pytest.mark.parametrize(
+    "content", [b"{", b"[]", b'{"job": "orders"}', b"\xff", b'{"job":"a","tag":null,"until":"x"}']
+)
 def test_what_cannot_be_read_means_nobody(content: bytes) -> None:
     assert not asks_to_stop(content, "orders", "run-1", 0.0)
 

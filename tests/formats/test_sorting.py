@@ -31,9 +31,14 @@ def filled(parts: list[tuple[int, Records]], bytes_max: int) -> SortedPiles:
     return piles
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), RECORDS), max_size=20), st.sampled_from((200, 2000, 1 << 30)))
+@given(
+    st.lists(st.tuples(st.integers(0, 2), RECORDS), max_size=20),
+    st.sampled_from((200, 2000, 1 << 30)),
+)
 @settings(max_examples=200, deadline=None)
-def test_what_went_in_comes_out_in_order_whole_or_in_parts(parts: list[tuple[int, Records]], bytes_max: int) -> None:
+def test_what_went_in_comes_out_in_order_whole_or_in_parts(
+    parts: list[tuple[int, Records]], bytes_max: int
+) -> None:
     piles = filled(parts, bytes_max)
     for number in range(3):
         expected = sorted(record for own, records in parts for record in records if own == number)
@@ -44,7 +49,9 @@ def test_what_went_in_comes_out_in_order_whole_or_in_parts(parts: list[tuple[int
         for count in (1, 2, 7):
             bounds = [None, *pile.bounds(count), None]
             assert len(bounds) == count + 1
-            assert [r for after, upto in pairwise(bounds) for r in records_of(pile, after, upto)] == found
+            assert [
+                r for after, upto in pairwise(bounds) for r in records_of(pile, after, upto)
+            ] == found
 
 
 def many(count: int, step: int) -> Block:

@@ -29,12 +29,16 @@ def test_a_word_is_eight_bytes_and_zeros_beyond_the_end(content: bytes, places: 
     assert found.tolist() == [int.from_bytes(padded[at : at + 8], "little") for at in places]
 
 
-LONGER = st.lists(st.binary(max_size=70) | st.binary(min_size=LONG - 1, max_size=LONG + 2), max_size=20)
+LONGER = st.lists(
+    st.binary(max_size=70) | st.binary(min_size=LONG - 1, max_size=LONG + 2), max_size=20
+)
 
 
 @given(LONGER)
 def test_many_digests_are_those_of_one_by_one(items: list[bytes]) -> None:
-    assert [tuple(pair) for pair in hash128(binary(items)).tolist()] == [mmh3.hash64(i, signed=False) for i in items]
+    assert [tuple(pair) for pair in hash128(binary(items)).tolist()] == [
+        mmh3.hash64(i, signed=False) for i in items
+    ]
 
 
 @given(LONGER)

@@ -18,7 +18,13 @@ DEFAULT, SIGNED = PROFILES["default"], PROFILES["java-signed"]
 @pytest.mark.row("IS-7")
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("geeksforgeeks", 111226362), ("geeks", 17879567), ("SKtest(mytest)", 552794753), ("a", 1), ("", 0)],
+    [
+        ("geeksforgeeks", 111226362),
+        ("geeks", 17879567),
+        ("SKtest(mytest)", 552794753),
+        ("a", 1),
+        ("", 0),
+    ],
 )
 def test_the_hash_is_the_textbooks(name, value):
     assert rolling_hash(name, DEFAULT.p, DEFAULT.m, DEFAULT.offset, DEFAULT.signed) == value
@@ -76,7 +82,9 @@ def test_a_directory_is_the_hash_and_what_can_be_recognised(name, directory):
 def test_no_name_makes_a_directory_that_hdfs_would_not_take(name, signed):
     directory = directory_name(name, signed=signed)
     assert directory.isascii()
-    assert not set(directory) - set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+    assert not set(directory) - set(
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+    )
 
 
 @pytest.mark.row("IS-10")
@@ -87,7 +95,8 @@ def test_results_have_a_directory_in_production_only():
 
 @pytest.mark.row("IF-4")
 def test_a_flink_operator_id_is_guavas_murmur3_128():
-    # MurmurHash3 x64 128, seed 0, of the empty text is zero; the other value is the reference implementation's.
+    # MurmurHash3 x64 128, seed 0, of the empty text is zero; the other value is the reference
+    # implementation's.
     assert flink_operator_id("") == "0" * 32
     assert flink_operator_id("hello") == "029bbd41b3a7d8cb191dae486a901e5b"
 

@@ -1,4 +1,6 @@
-"""Rows, keys and values of Avro. The first byte chooses the columns, the second how a key is put together."""
+"""Rows, keys and values of Avro. The first byte chooses the columns, the second how a key is put
+together.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,16 @@ from tests.support.checkpoints import put
 CASES = ("tws-avro", "tws-avro-ttl", "tws-avro-evolved", "tws-avro-types")
 NESTED = [
     {"type": "array", "elementType": {"type": "array", "elementType": "string"}},
-    {"type": "array", "elementType": {"type": "struct", "fields": [{"name": "nothing", "type": "void"}]}},
+    {
+        "type": "array",
+        "elementType": {"type": "struct", "fields": [{"name": "nothing", "type": "void"}]},
+    },
     {"type": "map", "keyType": "string", "valueType": "void"},
-    {"type": "map", "keyType": "string", "valueType": {"type": "map", "keyType": "string", "valueType": "long"}},
+    {
+        "type": "map",
+        "keyType": "string",
+        "valueType": {"type": "map", "keyType": "string", "valueType": "long"},
+    },
     {"type": "struct", "fields": []},
 ]
 ENCODERS = (
@@ -45,7 +54,10 @@ ENCODERS = (
 def schemas() -> tuple[StructType, ...]:
     """Each type that can be, all of them, none, and what the stores of real Sparks have."""
     possible = [kind for kind in (*EVERY, *NESTED) if _possible(decode_struct(struct_json(kind)))]
-    made = [decode_struct(struct_json(*kinds)) for kinds in (*([kind] for kind in possible), possible, [])]
+    made = [
+        decode_struct(struct_json(*kinds))
+        for kinds in (*([kind] for kind in possible), possible, [])
+    ]
     made.append(decode_struct(struct_json("long", "integer", "string", "double")))
     seen = [kind for view, _, _ in _golden() for kind in (view.key, view.value) if kind is not None]
     return tuple(dict.fromkeys((*made, *seen)))[:250]
@@ -93,12 +105,18 @@ def _turned(kind: StructType) -> StructType:
 
 
 def run_avro_row(data: bytes) -> None:
-    """A row that decodes can be shown, placed and put into Arrow, and is the same by columns of another order."""
+    """A row that decodes can be shown, placed and put into Arrow, and is the same by columns of
+    another order.
+    """
     kind, content = schemas()[(data[0] if data else 0) % len(schemas())], data[1:]
     row = attempt(lambda: row_reader(kind)(content, 0), len(content))
     again = attempt(lambda: row_reader(kind, _turned(kind))(content, 0), len(content))
     if len(set(kind.names)) == len(kind.names):
-        same(repr(again), repr(None if row is None else row[::-1]), "a row, and its columns in another order")
+        same(
+            repr(again),
+            repr(None if row is None else row[::-1]),
+            "a row, and its columns in another order",
+        )
     if row is not None:
         usable(row, kind)
 
@@ -129,7 +147,11 @@ def run_avro_key(data: bytes) -> None:
 
 def _row_seeds() -> list[bytes]:
     numbers = {kind: number for number, kind in enumerate(schemas())}
-    rows = [bytes((numbers[view.value],)) + value[3:] for view, _, value in _golden() if view.value in numbers]
+    rows = [
+        bytes((numbers[view.value],)) + value[3:]
+        for view, _, value in _golden()
+        if view.value in numbers
+    ]
     return [*(bytes((number,)) + bytes(9) for number in numbers.values()), *dict.fromkeys(rows)]
 
 
@@ -137,8 +159,11 @@ def _key_seeds() -> list[bytes]:
     numbers, found = {kind: number for number, kind in enumerate(schemas())}, []
     for view, key, value in _golden():
         which = ENCODERS.index(view.encoder) if view.encoder in ENCODERS else 0
-        found += [bytes((numbers[kind], which)) + one for kind, one in ((view.key, key), (view.value, value))
-                  if kind in numbers]  # fmt: skip
+        found += [
+            bytes((numbers[kind], which)) + one
+            for kind, one in ((view.key, key), (view.value, value))
+            if kind in numbers
+        ]
     return list(dict.fromkeys(found))
 
 

@@ -1,6 +1,7 @@
 """Checkpoints that ask for more memory than the bound, and some that are large and right.
 
-spark(folder, name)      what is wrong with it is the name; everything else of it is as Spark would have it
+spark(folder, name)  what is wrong with it is the name; everything else of it is as Spark would have
+                     it
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ DELTA, ZIP, CHANGELOG = "state/0/0/3.delta", "state/0/0/3.zip", "state/0/0/3.cha
 
 
 def columns(**types: str) -> str:
-    fields = [{"name": n, "type": kind, "nullable": True, "metadata": {}} for n, kind in types.items()]
+    fields = [
+        {"name": n, "type": kind, "nullable": True, "metadata": {}} for n, kind in types.items()
+    ]
     return json.dumps({"type": "struct", "fields": fields})
 
 
@@ -122,7 +125,11 @@ def source_log_of_one_line(folder: Path) -> None:
         place = folder / "offsets" / str(batch)
         head, _, _ = place.read_bytes().rpartition(b"\n")
         place.write_bytes(head + b'\n{"logOffset":%d}' % batch)
-        put(folder, f"sources/0/{batch}", [b"v1\n" + b'{"path":"file:///in/f","timestamp":1,"batchId":0}'])
+        put(
+            folder,
+            f"sources/0/{batch}",
+            [b"v1\n" + b'{"path":"file:///in/f","timestamp":1,"batchId":0}'],
+        )
     put(folder, "sources/0/2", [b'v1\n{"path":"file:///', *zeros_as_text(HUGE), b'"}'])
 
 

@@ -1,16 +1,19 @@
-"""Whole commands over damaged images of both engines: one file of a golden image mutated, and a command run on it.
+"""Whole commands over damaged images of both engines: one file of a golden image mutated, and a
+command run on it.
 
     image u16LE | file u16LE | action u8 | edits: op u8, place u16LE, value u8 ...
     action 6: the file is gone; 7: exchanged with a like file; otherwise the edits, as in `whole`
 
-What must hold of each command: it ends with an exit code that its help names, without a traceback. Of exit 0:
+What must hold of each command: it ends with an exit code that its help names, without a traceback.
+Of exit 0:
 
     verify --deep        a restart reads what it read before
     inspect --entries    nothing that a file says can move the cursor
     export               the same entries as before
     apply                the target holds what the whole image does, and `verify --deep` said yes
 
-or no checksum covers the damage (tests/damage/unchecked.py), or it is of a class that is known to be wrong (known.py).
+or no checksum covers the damage (tests/damage/unchecked.py), or it is of a class that is known to
+be wrong (known.py).
 """
 
 from __future__ import annotations
@@ -163,12 +166,23 @@ def _target(name: str, command: Callable[[bytes], None], *modules: str) -> Targe
     return Target(name, command, _seeds, MODULES + modules, bytes_max=32)
 
 
-MODULES = ("engines/spark/survey.py", "engines/flink/survey.py", "engines/flink/entries.py",
-           "engines/flink/reading.py", "engines/spark/reading.py", "cli/failing.py")  # fmt: skip
+MODULES = (
+    "engines/spark/survey.py",
+    "engines/flink/survey.py",
+    "engines/flink/entries.py",
+    "engines/flink/reading.py",
+    "engines/spark/reading.py",
+    "cli/failing.py",
+)
 TARGETS = (
-    _target("verify", verify, "look/judging.py", "engines/flink/deep.py",
-            "engines/spark/deep/everything.py"),
+    _target(
+        "verify",
+        verify,
+        "look/judging.py",
+        "engines/flink/deep.py",
+        "engines/spark/deep/everything.py",
+    ),
     _target("inspect", inspect, "look/inspecting.py", "engines/flink/showing.py"),
     _target("export", export, "look/exporting.py", "engines/flink/exporting.py"),
     _target("apply", apply, "executor.py", "engines/flink/planner.py", "engines/spark/planner.py"),
-)  # fmt: skip
+)

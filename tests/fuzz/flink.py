@@ -1,4 +1,6 @@
-"""Flink's images: metadata, the headers of keyed state and its key groups, serializers and what they wrote."""
+"""Flink's images: metadata, the headers of keyed state and its key groups, serializers and what
+they wrote.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from stateshift.errors import Incompatible
 from stateshift.formats.flink import serializers
 from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.keyed_handles import KeyGroups
-from stateshift.formats.flink.keyed_state import decode_header, encode_section, entries, find_serializers, sections
+from stateshift.formats.flink.keyed_state import (
+    decode_header,
+    encode_section,
+    entries,
+    find_serializers,
+    sections,
+)
 from stateshift.formats.flink.metadata import Metadata, decode_metadata, encode_metadata
 from stateshift.formats.flink.properties import decode_properties
 from stateshift.formats.flink.references import references, with_streams
@@ -73,7 +81,9 @@ def _small() -> list[tuple[str, bytes, Metadata]]:
     found = ((path, path.read_bytes()) for path in IMAGES)
     small = [(path, content) for path, content in found if len(content) <= SEED_BYTES_MAX]
     step = max(1, len(small) // SEEDS_MAX)
-    return [(str(path.parent), content, decode_metadata(content)) for path, content in small[::step]]
+    return [
+        (str(path.parent), content, decode_metadata(content)) for path, content in small[::step]
+    ]
 
 
 def _keyed() -> list[tuple[int, bytes, KeyGroups]]:
@@ -131,7 +141,14 @@ TARGETS = (
         "flink-metadata",
         run_metadata,
         lambda: [content for _, content, _ in _small()],
-        flink("metadata", "stream_handles", "keyed_handles", "operator_handles", "java_data", "java_objects"),
+        flink(
+            "metadata",
+            "stream_handles",
+            "keyed_handles",
+            "operator_handles",
+            "java_data",
+            "java_objects",
+        ),
         WORDS,
     ),
     Target(
@@ -139,7 +156,12 @@ TARGETS = (
         run_header,
         _headers,
         flink("keyed_state", "serializers", "java_data"),
-        (b"\0\x10KEYED_STATE_TYPE\0\x05VALUE", b"\0\x10VALUE_SERIALIZER", b"\0\x14NAMESPACE_SERIALIZER", *WORDS),
+        (
+            b"\0\x10KEYED_STATE_TYPE\0\x05VALUE",
+            b"\0\x10VALUE_SERIALIZER",
+            b"\0\x14NAMESPACE_SERIALIZER",
+            *WORDS,
+        ),
     ),
     Target("flink-section", run_section, _sections, flink("keyed_state"), (b"\xff\xff", *WORDS)),
     Target("flink-value", run_value, _snapshots, flink("serializers", "java_data"), WORDS),

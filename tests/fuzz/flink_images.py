@@ -1,9 +1,12 @@
-"""Whole Flink images: one file of a golden one is damaged, and every command that reads an image is run on it.
+"""Whole Flink images: one file of a golden one is damaged, and every command that reads an image is
+run on it.
 
-    mutations(content, seed, count)      (what was done, the bytes afterwards), the same for the same seed
-    run_commands(image, path, content)   what each command answered
+    mutations(content, seed, count)     (what was done, the bytes afterwards), the same for the same
+                                        seed
+    run_commands(image, path, content)  what each command answered
 
-A command may answer with any exit code but 1, which is a bug of ours, and in bounded time and memory.
+A command may answer with any exit code but 1, which is a bug of ours, and in bounded time and
+memory.
 """
 
 from __future__ import annotations
@@ -75,7 +78,9 @@ def mutated(content: bytes, chance: random.Random) -> tuple[str, bytes]:
             return f"truncated at byte {place}", before
         case "zeros":
             size = chance.choice((1, 2, 4, 8, 16, 64))
-            return f"{size} zeros at byte {place}", before + bytes(len(behind[:size])) + behind[size:]
+            return f"{size} zeros at byte {place}", before + bytes(len(behind[:size])) + behind[
+                size:
+            ]
         case "byte":
             value = chance.randrange(256)
             return f"byte {place} is {value}", before + bytes((value,)) + behind[1:]
@@ -87,7 +92,9 @@ def mutated(content: bytes, chance: random.Random) -> tuple[str, bytes]:
 
 
 def run_commands(image: GoldenImage, changed: dict[str, bytes], folder: Path) -> dict[str, Said]:
-    """Run every command that reads an image, with some of its files changed; raise Broken where one has a bug."""
+    """Run every command that reads an image, with some of its files changed; raise Broken where
+    one has a bug.
+    """
     outside = Outside()
     for path, content in {**image.files, **changed}.items():
         where, _, name = f"file://{path.removeprefix('file://')}".rpartition("/")
@@ -120,7 +127,11 @@ def run_commands(image: GoldenImage, changed: dict[str, bytes], folder: Path) ->
 
 
 def _spec(location: str, **job: object) -> dict[str, object]:
-    plain = {"name": "orders", "existing_savepoint_paths": [location], "new_savepoint_path": "file:///there/savepoint"}
+    plain = {
+        "name": "orders",
+        "existing_savepoint_paths": [location],
+        "new_savepoint_path": "file:///there/savepoint",
+    }
     return {"version": 1, "engine": "flink", "jobs": [{**plain, **job}]}
 
 

@@ -7,7 +7,15 @@ from itertools import pairwise
 
 from stateshift.engines.spark import decoding
 from stateshift.errors import FormatError
-from stateshift.formats.spark import commits, crc, metadata, offsets, operator_metadata, schema, source_log
+from stateshift.formats.spark import (
+    commits,
+    crc,
+    metadata,
+    offsets,
+    operator_metadata,
+    schema,
+    source_log,
+)
 from stateshift.formats.spark.uris import Relocation
 from tests.fuzz.oracles import attempt, same
 from tests.fuzz.seeds import golden
@@ -35,7 +43,11 @@ def run_offsets(data: bytes) -> None:
     changed = offsets.with_conf(found, {offsets.PARTITIONS: "17"})
     again = offsets.decode_offsets(offsets.encode_offsets(changed))
     same(again, changed, "offsets under another conf")
-    same((again.offsets, again.watermark_ms), (found.offsets, found.watermark_ms), "what another conf leaves alone")
+    same(
+        (again.offsets, again.watermark_ms),
+        (found.offsets, found.watermark_ms),
+        "what another conf leaves alone",
+    )
     twice = attempt(lambda: offsets.united([found, found]), must_tell=False)
     if twice is not None:
         offsets.decode_offsets(offsets.encode_offsets(twice))
@@ -52,7 +64,11 @@ def run_commits(data: bytes) -> None:
         commits.with_state_ids(found, None),
         commits.with_state_ids(found, {"0": [["a"]]}),
     ):
-        same(commits.decode_commit(commits.encode_commit(changed)), changed, "a commit that was changed")
+        same(
+            commits.decode_commit(commits.encode_commit(changed)),
+            changed,
+            "a commit that was changed",
+        )
 
 
 def run_source_log(data: bytes) -> None:
@@ -69,15 +85,27 @@ def run_source_log(data: bytes) -> None:
         return
     _shown("sources/0/7", data)
     written = b"".join(source_log.encode_source_log(entry.fields for entry in whole))
-    same([entry.fields for entry in source_log.decode_source_log([written])], [e.fields for e in whole], "a log")
-    kept = attempt(lambda: b"".join(source_log.rewrite_source_log([data], Relocation({}), "keep")), len(data))
+    same(
+        [entry.fields for entry in source_log.decode_source_log([written])],
+        [e.fields for e in whole],
+        "a log",
+    )
+    kept = attempt(
+        lambda: b"".join(source_log.rewrite_source_log([data], Relocation({}), "keep")), len(data)
+    )
     if kept is not None:
         again = [entry.fields for entry in source_log.decode_source_log([kept])]
         same(again, [entry.fields for entry in whole], "a log of which nothing moves")
-    moved = attempt(lambda: b"".join(source_log.rewrite_source_log([data], MOVED, "keep")), len(data))
+    moved = attempt(
+        lambda: b"".join(source_log.rewrite_source_log([data], MOVED, "keep")), len(data)
+    )
     if moved is not None:
         after = list(source_log.decode_source_log([moved]))
-        same([_without_path(e.fields) for e in after], [_without_path(e.fields) for e in whole], "all but the paths")
+        same(
+            [_without_path(e.fields) for e in after],
+            [_without_path(e.fields) for e in whole],
+            "all but the paths",
+        )
 
 
 def run_operator_metadata(data: bytes) -> None:
@@ -85,14 +113,22 @@ def run_operator_metadata(data: bytes) -> None:
     if found is None:
         return
     written = operator_metadata.encode_operator_metadata(found)
-    same(operator_metadata.decode_operator_metadata(written), found, "an operator's metadata written back")
+    same(
+        operator_metadata.decode_operator_metadata(written),
+        found,
+        "an operator's metadata written back",
+    )
     _shown("state/0/_metadata/metadata", data)
     wider = operator_metadata.with_partitions(found, 17)
     same({store.partitions for store in wider.stores} <= {17}, True, "another number of partitions")
     same(operator_metadata.with_operator(found, 3).operator, 3, "another operator")
     moved = attempt(lambda: operator_metadata.relocated(found, MOVED), must_tell=False)
     if moved is not None:
-        same([store.name for store in moved.stores], [store.name for store in found.stores], "stores after a move")
+        same(
+            [store.name for store in moved.stores],
+            [store.name for store in found.stores],
+            "stores after a move",
+        )
 
 
 def run_schema(data: bytes) -> None:
@@ -114,7 +150,11 @@ def run_crc(data: bytes) -> None:
     own = crc.hadoop_checksums(data)
     same(crc.decode_hadoop_crc(crc.encode_hadoop_crc(own)), own, "Hadoop's checksums of anything")
     whole, pieces = crc.spark_checksum([data], 0), crc.spark_checksum(_bytewise(data), 0)
-    same((whole, crc.decode_spark_crc(whole.text.encode())), (pieces, whole), "Spark's checksum of anything")
+    same(
+        (whole, crc.decode_spark_crc(whole.text.encode())),
+        (pieces, whole),
+        "Spark's checksum of anything",
+    )
 
 
 def _shown(path: str, data: bytes) -> None:
@@ -153,13 +193,25 @@ WORDS = (
 )
 
 TARGETS = (
-    Target("metadata", run_metadata, lambda: golden("metadata")[:20], spark("metadata", "text"), (b'{"id":"', *WORDS)),
+    Target(
+        "metadata",
+        run_metadata,
+        lambda: golden("metadata")[:20],
+        spark("metadata", "text"),
+        (b'{"id":"', *WORDS),
+    ),
     Target(
         "offsets",
         run_offsets,
         lambda: golden("offsets")[:80],
         spark("offsets", "text"),
-        (b'"batchWatermarkMs":', b'"batchTimestampMs":', b'"sourceMetadataInfo":{}', b'{"logOffset":1}', *WORDS),
+        (
+            b'"batchWatermarkMs":',
+            b'"batchTimestampMs":',
+            b'"sourceMetadataInfo":{}',
+            b'{"logOffset":1}',
+            *WORDS,
+        ),
     ),
     Target(
         "commits",
@@ -193,7 +245,14 @@ TARGETS = (
         run_schema,
         lambda: golden("state-schema"),
         spark("schema"),
-        (b"\x00\x02v1", b"\x00\x02v2", b"\x00\x02v3", b"\x00\x00\x00\x01", b"\x00\x04{    }"[1:], b"\xed\xa0\x80"),
+        (
+            b"\x00\x02v1",
+            b"\x00\x02v2",
+            b"\x00\x02v3",
+            b"\x00\x00\x00\x01",
+            b"\x00\x04{    }"[1:],
+            b"\xed\xa0\x80",
+        ),
     ),
     Target(
         "crc",

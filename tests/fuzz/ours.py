@@ -1,4 +1,6 @@
-"""What we write ourselves and read again, possibly after somebody had a hand in it: specs, saved plans, journals."""
+"""What we write ourselves and read again, possibly after somebody had a hand in it: specs, saved
+plans, journals.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,17 @@ def run_spec(data: bytes) -> None:
             raise Broken("a spec refused without a complaint") from error
         json.dumps(error.as_json())
         return
-    same(parse_spec(json.dumps(to_plain_spec(spec)), base="/elsewhere"), spec, "a spec written and parsed")
+    same(
+        parse_spec(json.dumps(to_plain_spec(spec)), base="/elsewhere"),
+        spec,
+        "a spec written and parsed",
+    )
 
 
 def run_plan(data: bytes) -> None:
-    """A saved plan; behind a zero byte a single plan of a workdir, its fingerprint made right so that it is not the
-    first thing to notice."""
+    """A saved plan; behind a zero byte a single plan of a workdir, its fingerprint made right so
+    that it is not the first thing to notice.
+    """
     try:
         value = json.loads(data[1:] if data[:1] == b"\0" else data)
     except (ValueError, RecursionError):
@@ -71,7 +78,9 @@ class _Held:
 
 
 def run_journal(data: bytes) -> None:
-    """The bytes as a journal; behind a zero byte its records' JSON, one a line, with their checksums made right."""
+    """The bytes as a journal; behind a zero byte its records' JSON, one a line, with their
+    checksums made right.
+    """
     content = _summed(data[1:]) if data[:1] == b"\0" else data
     try:
         records, good = decode_records(content)
@@ -80,7 +89,9 @@ def run_journal(data: bytes) -> None:
             raise Broken("a journal refused without a hint") from error
         return
     same(0 <= good <= len(content), True, "how much of the journal is whole")
-    same(decode_records(b"".join(map(encode_record, records)))[0], records, "records there and back")
+    same(
+        decode_records(b"".join(map(encode_record, records)))[0], records, "records there and back"
+    )
     try:
         Journal(_Held(content))
     except StateshiftError as error:
@@ -130,7 +141,10 @@ def _run() -> tuple[dict[str, Any], bytes]:
 
 def _plan_seeds() -> list[bytes]:
     saved, _ = _run()
-    return [json.dumps(saved).encode(), *(b"\0" + json.dumps(plan).encode() for plan in saved["plans"])]
+    return [
+        json.dumps(saved).encode(),
+        *(b"\0" + json.dumps(plan).encode() for plan in saved["plans"]),
+    ]
 
 
 def _journal_seeds() -> list[bytes]:
@@ -168,17 +182,35 @@ TARGETS = (
         "spec",
         run_spec,
         _spec_seeds,
-        tuple(f"spec/{name}.py" for name in ("parse", "text", "values", "jobs", "parts", "keys", "checks", "location")),
+        tuple(
+            f"spec/{name}.py"
+            for name in ("parse", "text", "values", "jobs", "parts", "keys", "checks", "location")
+        ),
         WORDS,
     ),
-    Target("plan", run_plan, _plan_seeds, ("plan.py", "plain.py", "migration/proposing.py"), WORDS, 16 * 1024),
     Target(
-        "journal", run_journal, _journal_seeds, ("journal/lines.py", "journal/progress.py", "journal/records.py"), WORDS
+        "plan",
+        run_plan,
+        _plan_seeds,
+        ("plan.py", "plain.py", "migration/proposing.py"),
+        WORDS,
+        16 * 1024,
+    ),
+    Target(
+        "journal",
+        run_journal,
+        _journal_seeds,
+        ("journal/lines.py", "journal/progress.py", "journal/records.py"),
+        WORDS,
     ),
     Target(
         "marks",
         run_index,
-        lambda: [marks.encode_index({"a": "b"}), marks.encode_stop("j", None, 7.0), marks.fence_text("run").encode()],
+        lambda: [
+            marks.encode_index({"a": "b"}),
+            marks.encode_stop("j", None, 7.0),
+            marks.fence_text("run").encode(),
+        ],
         ("formats/marks.py",),
         WORDS,
     ),

@@ -1,4 +1,6 @@
-"""Rows, keys and types: bytes that mean something only by a schema. The first byte chooses the schema."""
+"""Rows, keys and types: bytes that mean something only by a schema. The first byte chooses the
+schema.
+"""
 
 from __future__ import annotations
 
@@ -51,25 +53,48 @@ EVERY = [
     {"type": "array", "elementType": "short"},
     {"type": "array", "elementType": "string"},
     {"type": "array", "elementType": "void"},
-    {"type": "map", "keyType": "string", "valueType": {"type": "array", "elementType": "decimal(20,3)"}},
+    {
+        "type": "map",
+        "keyType": "string",
+        "valueType": {"type": "array", "elementType": "decimal(20,3)"},
+    },
     {"type": "struct", "fields": [{"name": "x", "type": "long"}, {"name": "y", "type": "string"}]},
-    {"type": "array", "elementType": {"type": "struct", "fields": [{"name": "z", "type": "binary"}]}},
+    {
+        "type": "array",
+        "elementType": {"type": "struct", "fields": [{"name": "z", "type": "binary"}]},
+    },
 ]
 
 
 def struct_json(*types: Any) -> str:
-    fields = [{"name": f"c{n}", "type": kind, "nullable": True, "metadata": {}} for n, kind in enumerate(types)]
+    fields = [
+        {"name": f"c{n}", "type": kind, "nullable": True, "metadata": {}}
+        for n, kind in enumerate(types)
+    ]
     return json.dumps({"type": "struct", "fields": fields})
 
 
 @cache
 def schemas() -> tuple[StructType, ...]:
-    """Each type alone, all together, none, more than fit one word of null bits, and what Spark's own stores have."""
+    """Each type alone, all together, none, more than fit one word of null bits, and what Spark's
+    own stores have.
+    """
     made = [struct_json(kind) for kind in EVERY]
-    made += [struct_json(*EVERY), struct_json(), struct_json(*["string"] * 70), struct_json("long", "string", "long")]
-    made += [struct_json("string", "long", "timestamp"), struct_json("double", "float", "short", "string")]
+    made += [
+        struct_json(*EVERY),
+        struct_json(),
+        struct_json(*["string"] * 70),
+        struct_json("long", "string", "long"),
+    ]
+    made += [
+        struct_json("string", "long", "timestamp"),
+        struct_json("double", "float", "short", "string"),
+    ]
     found = [
-        text for one in golden("state-schema") for s in schema.decode_schema(one).stores for text in (s.key, s.value)
+        text
+        for one in golden("state-schema")
+        for s in schema.decode_schema(one).stores
+        for text in (s.key, s.value)
     ]
     return tuple(decode_struct(text) for text in (*made, *dict.fromkeys(found)))[:250]
 
@@ -88,7 +113,9 @@ ENCODERS = (
 
 
 def run_row(data: bytes) -> None:
-    """Row by row and column by column say the same; what decodes can be shown, placed and put into Arrow."""
+    """Row by row and column by column say the same; what decodes can be shown, placed and put
+    into Arrow.
+    """
     kind, content = schemas()[(data[0] if data else 0) % len(schemas())], data[1:]
     row = attempt(lambda: decode_row(content, kind), len(content))
     if kind.types and all(map(fits, kind.types)):
@@ -101,7 +128,11 @@ def _agree(content: bytes, kind: StructType, row: Any) -> None:
     count = len(kind.types)
     nulls = ((1 << count) - 1).to_bytes((count + 63) // 64 * 8, "little") + bytes(8 * count)
     as_columns(structs(binary([content]), kind), [row], kind)
-    as_columns(structs(binary([nulls, content, nulls]), kind), [(None,) * count, row, (None,) * count], kind)
+    as_columns(
+        structs(binary([nulls, content, nulls]), kind),
+        [(None,) * count, row, (None,) * count],
+        kind,
+    )
 
 
 def as_columns(together: Any, alone: list[Any], kind: StructType) -> None:
@@ -110,12 +141,17 @@ def as_columns(together: Any, alone: list[Any], kind: StructType) -> None:
         same(together, None, "columns of a row that is refused")
     elif together is not None:
         rows = array(alone, arrow_type(kind))
-        same(together.equals(rows) or _with_nan(rows, together), True, "a row by columns and by itself")
+        same(
+            together.equals(rows) or _with_nan(rows, together),
+            True,
+            "a row by columns and by itself",
+        )
 
 
 def _with_nan(one: pa.Array, other: pa.Array) -> bool:
-    """Arrow holds that no NaN equals another; the text tells them apart from everything else. Of a struct its parts are
-    compared, null where it is: what lies below a null is nobody's."""
+    """Arrow holds that no NaN equals another; the text tells them apart from everything else. Of a
+    struct its parts are compared, null where it is: what lies below a null is nobody's.
+    """
     if pa.types.is_struct(one.type):
         parts = zip(one.flatten(), other.flatten(), strict=True)
         return one.is_valid().equals(other.is_valid()) and all(_with_nan(a, b) for a, b in parts)
@@ -145,8 +181,12 @@ def run_key(data: bytes) -> None:
             same(len(key), len(kind.types), "columns of a key")
             usable(key, kind)
     for between in (b"", b","):
-        items = attempt(lambda between=between: decode_list(content, kind, between), must_tell=False)
-        lists = values_of(StoreView("0", "s", kind, kind, Encoder("row"), True, between), binary([content]))
+        items = attempt(
+            lambda between=between: decode_list(content, kind, between), must_tell=False
+        )
+        lists = values_of(
+            StoreView("0", "s", kind, kind, Encoder("row"), True, between), binary([content])
+        )
         if items is None or lists is not None:
             as_lists(lists, items, kind)
         for item in items or ():
@@ -154,11 +194,19 @@ def run_key(data: bytes) -> None:
 
 
 def _by_columns(content: bytes, key: Any, kind: StructType, encoder: Encoder) -> None:
-    view = StoreView("0", "s", kind, kind, encoder, placed=tuple((at,) for at in range(len(kind.types))))
+    view = StoreView(
+        "0", "s", kind, kind, encoder, placed=tuple((at,) for at in range(len(kind.types)))
+    )
     as_columns(keys_of(view, binary([content])), [key], kind)
-    hashed = attempt(lambda: hashes_of(view, binary([content])), must_tell=False) if kind.types else None
+    hashed = (
+        attempt(lambda: hashes_of(view, binary([content])), must_tell=False) if kind.types else None
+    )
     alone = None if key is None else attempt(lambda: signed_hash(key, kind.types), must_tell=False)
-    same(None if hashed is None else int(hashed[0]), alone if kind.types else None, "the hash of a key by columns")
+    same(
+        None if hashed is None else int(hashed[0]),
+        alone if kind.types else None,
+        "the hash of a key by columns",
+    )
 
 
 def as_lists(lists: Any, items: Any, kind: StructType) -> None:
@@ -180,7 +228,10 @@ def run_types(data: bytes) -> None:
     arrow = arrow_type(kind)
     same(arrow.num_fields, len(kind.names), "fields in Arrow")
     attempt(lambda: decode_row(bytes(16 + 9 * len(kind.types)), kind), must_tell=False)
-    for encoder in (None, '{"keyStateEncoderType":"RangeKeyScanStateEncoderSpec","orderingOrdinals":[0]}'):
+    for encoder in (
+        None,
+        '{"keyStateEncoderType":"RangeKeyScanStateEncoderSpec","orderingOrdinals":[0]}',
+    ):
         told = {"key": text, "value": text, "encoder": encoder, "prefix": 0}
         rule = attempt(lambda told=told: key_rule(None, "default", told, True), must_tell=False)
         if rule is not None:
@@ -190,8 +241,14 @@ def run_types(data: bytes) -> None:
 
 def _row_seeds() -> list[bytes]:
     """Rows of the case that has all types, with every schema, and of each shape some zeros."""
-    seeds = [bytes((n,)) + bytes(8 * (1 + len(kind.types))) for n, kind in enumerate(schemas()[:60])]
-    for case in (case for case in CASES if case.name in ("types", "exotic") and case.parent.name == "spark-4.3.0"):
+    seeds = [
+        bytes((n,)) + bytes(8 * (1 + len(kind.types))) for n, kind in enumerate(schemas()[:60])
+    ]
+    for case in (
+        case
+        for case in CASES
+        if case.name in ("types", "exotic") and case.parent.name == "spark-4.3.0"
+    ):
         root = case / "checkpoint/state/0"
         file = schema.decode_schema((root / "0/_metadata/schema").read_bytes()).stores[0]
         numbers = {kind: n for n, kind in enumerate(schemas())}
@@ -216,13 +273,22 @@ def _key_seeds() -> list[bytes]:
         row + b"\x80" + bytes(7),
         b"\x80" + bytes(7) + row,
     )
-    return [bytes((which, encoder)) + one for which in (3, 4, 10, 28, 29) for encoder in range(9) for one in shapes]
+    return [
+        bytes((which, encoder)) + one
+        for which in (3, 4, 10, 28, 29)
+        for encoder in range(9)
+        for one in shapes
+    ]
 
 
 def _type_seeds() -> list[bytes]:
     found = [s for one in golden("state-schema") for s in schema.decode_schema(one).stores]
     texts = [b"\1" + text.encode() for s in found for text in (s.key, s.value)]
-    return [*texts, *(b"\0" + s.encoder.encode() for s in found if s.encoder), b"\1" + struct_json(*EVERY).encode()]
+    return [
+        *texts,
+        *(b"\0" + s.encoder.encode() for s in found if s.encoder),
+        b"\1" + struct_json(*EVERY).encode(),
+    ]
 
 
 WORDS = (

@@ -1,8 +1,11 @@
-"""SSTs taken apart and put together without regard to what they should be: how a mutation gets behind checksums.
+"""SSTs taken apart and put together without regard to what they should be: how a mutation gets
+behind checksums.
 
-    made(blocks, check, compression)   a table of these data blocks, whatever is in them, with a sound index and footer
-    with_checksums(content)            the same table, every block that can be found with the checksum it has now
-    data_blocks(content)               the decompressed data blocks of a sound table
+    made(blocks, check, compression)  a table of these data blocks, whatever is in them, with a
+                                      sound index and footer
+    with_checksums(content)           the same table, every block that can be found with the
+                                      checksum it has now
+    data_blocks(content)              the decompressed data blocks of a sound table
 
 Nothing of `formats.rocksdb.sst` is used: a bug in it must not hide itself.
 """
@@ -65,12 +68,15 @@ def with_checksums(content: bytes) -> bytes:
 
 def data_blocks(content: bytes) -> list[bytes]:
     index = _handles(content[-FOOTER + 1 : -12])[1]
-    return [_plain(bytearray(content), handle) for handle in _targets(_plain(bytearray(content), index))]
+    return [
+        _plain(bytearray(content), handle) for handle in _targets(_plain(bytearray(content), index))
+    ]
 
 
 def _targets(block: bytes) -> Iterator[tuple[int, int]]:
-    """Of an index of either kind, the first few handles: a delta-encoded one says no sizes, so its values are read
-    where the keys end."""
+    """Of an index of either kind, the first few handles: a delta-encoded one says no sizes, so its
+    values are read where the keys end.
+    """
     end, position, last = _end(block), 0, (0, 0)
     for _ in range(64):
         if position >= end:
@@ -100,7 +106,9 @@ def _compressed(block: bytes, kind: int) -> bytes:
         case 1:
             return bytes(cramjam.snappy.compress_raw(block))
         case 4 | 5:
-            return put_varint(len(block)) + bytes(cramjam.lz4.compress_block(block, store_size=False))
+            return put_varint(len(block)) + bytes(
+                cramjam.lz4.compress_block(block, store_size=False)
+            )
         case 7:
             return put_varint(len(block)) + bytes(cramjam.zstd.compress(block))
     return block
@@ -108,13 +116,20 @@ def _compressed(block: bytes, kind: int) -> bytes:
 
 def _plain(content: bytearray, handle: tuple[int, int]) -> bytes:
     offset, size = handle
-    data, kind = bytes(content[offset : offset + size]), content[offset + size] if offset + size < len(content) else 0
+    data, kind = (
+        bytes(content[offset : offset + size]),
+        content[offset + size] if offset + size < len(content) else 0,
+    )
     try:
         if kind == 1:
             return bytes(cramjam.snappy.decompress_raw(data)) if len(data) < 1 << 16 else b""
         if kind in (4, 5):
             raw, start = varint(data, 0)
-            return bytes(cramjam.lz4.decompress_block(data[start:], output_len=raw)) if 0 < raw < 1 << 20 else b""
+            return (
+                bytes(cramjam.lz4.decompress_block(data[start:], output_len=raw))
+                if 0 < raw < 1 << 20
+                else b""
+            )
         return data if kind == 0 else b""
     except cramjam.DecompressionError:
         return b""
@@ -145,7 +160,13 @@ def entries(items: list[tuple[bytes, bytes]], sizes: bool = True) -> bytes:
     out, restarts = bytearray(), []
     for key, value in items:
         restarts.append(len(out))
-        out += put_varint(0) + put_varint(len(key)) + (put_varint(len(value)) if sizes else b"") + key + value
+        out += (
+            put_varint(0)
+            + put_varint(len(key))
+            + (put_varint(len(value)) if sizes else b"")
+            + key
+            + value
+        )
     return bytes(out) + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
 
 

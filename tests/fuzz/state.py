@@ -1,4 +1,6 @@
-"""State files: the four framings, deltas and changelogs. The first byte chooses how far behind the framing we are."""
+"""State files: the four framings, deltas and changelogs. The first byte chooses how far behind
+the framing we are.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ LARGE = 12 * 1024
 
 
 def run_codecs(data: bytes) -> None:
-    """Framings as they are, below 0x80 with lz4's checksums made right; and anything, there and back."""
+    """Framings as they are, below 0x80 with lz4's checksums made right; and anything, there and
+    back.
+    """
     content = with_lz4_checksums(data[1:]) if data[:1] < b"\x80" else data[1:]
     whole = attempt(lambda: _unpacked([content]), len(content))
     pieces = attempt(lambda: _unpacked(_pieces(content)), len(content))
@@ -45,12 +49,19 @@ def run_codecs(data: bytes) -> None:
 
 def run_delta(data: bytes) -> None:
     content = _file(data)
-    pairs = ((state_files.decode_delta, decode_delta_blocks), (state_files.decode_snapshot, decode_snapshot_blocks))
+    pairs = (
+        (state_files.decode_delta, decode_delta_blocks),
+        (state_files.decode_snapshot, decode_snapshot_blocks),
+    )
     for decode, decode_blocks in pairs:
         found = _both_ways(lambda chunks, decode=decode: list(decode(chunks)), content)
         _as_blocks(content, found, lambda chunks, decode=decode_blocks: decode(chunks))
         if found is not None:
-            same(list(state_files.decode_delta(state_files.encode_delta(found))), found, "records there and back")
+            same(
+                list(state_files.decode_delta(state_files.encode_delta(found))),
+                found,
+                "records there and back",
+            )
             _checksums(found)
 
 
@@ -62,7 +73,11 @@ def run_changelog(data: bytes) -> None:
         return head, list(records)
 
     found = _both_ways(decode, content)
-    _as_blocks(content, None if found is None else found[1], lambda chunks: decode_changelog_blocks(chunks)[1])
+    _as_blocks(
+        content,
+        None if found is None else found[1],
+        lambda chunks: decode_changelog_blocks(chunks)[1],
+    )
     if found is not None:
         same(decode(state_files.encode_changelog(*found)), found, "a changelog there and back")
         _checksums(found[1])
@@ -80,21 +95,30 @@ def _as_blocks(
     content: bytes, found: list[Record] | None, decode: Callable[[Iterable[bytes]], Iterable[Block]]
 ) -> None:
     """Block by block it is the same."""
-    blocks = attempt(lambda: [record for block in decode([content]) for record in records_of(block)])
-    same(blocks, None if found is None else [tuple(record) for record in found], "records by blocks")
+    blocks = attempt(
+        lambda: [record for block in decode([content]) for record in records_of(block)]
+    )
+    same(
+        blocks, None if found is None else [tuple(record) for record in found], "records by blocks"
+    )
 
 
 def _checksums(records: list[Record]) -> None:
     for record in records[:20]:
         with suppress(FormatError):
             plain = Record(record.key, record.value)
-            same(state_files.without_row_checksum(state_files.with_row_checksum(plain)), plain, "a row's checksum")
+            same(
+                state_files.without_row_checksum(state_files.with_row_checksum(plain)),
+                plain,
+                "a row's checksum",
+            )
             state_files.without_row_checksum(plain)
 
 
 def _file(data: bytes) -> bytes:
-    """By the first byte: the bytes as they are, what they would be behind one of the codecs, or as a small part of a
-    file that is large enough to be walked in many stretches at once."""
+    """By the first byte: the bytes as they are, what they would be behind one of the codecs, or as
+    a small part of a file that is large enough to be walked in many stretches at once.
+    """
     mode, rest = (data[0], data[1:]) if data else (255, b"")
     if mode in (4, 5):
         rest = _among_many(rest, typed=mode == 5)
@@ -111,7 +135,9 @@ def _many(typed: bool) -> bytes:
     """Records of a few sizes, twice of them more than `state_blocks.SMALL`."""
     rows = ((n.to_bytes(4, "big") * 6, bytes(n % 3 * 64 + 64)) for n in range(SMALL // 160))
     kind = b"\1" if typed else b""
-    return b"".join(kind + len(k).to_bytes(4, "big") + k + len(v).to_bytes(4, "big") + v for k, v in rows)
+    return b"".join(
+        kind + len(k).to_bytes(4, "big") + k + len(v).to_bytes(4, "big") + v for k, v in rows
+    )
 
 
 def _unpacked(chunks: Iterable[bytes]) -> bytes:
@@ -143,7 +169,9 @@ def with_lz4_checksums(content: bytes) -> bytes:
                 block = bytes(cramjam.lz4.decompress_block(block, output_len=raw))
             except cramjam.DecompressionError:
                 block = b""
-        struct.pack_into("<I", out, position + 17, xxhash.xxh32_intdigest(block, 0x9747B28C) & 0x0FFFFFFF)
+        struct.pack_into(
+            "<I", out, position + 17, xxhash.xxh32_intdigest(block, 0x9747B28C) & 0x0FFFFFFF
+        )
         position = end
     return bytes(out)
 
@@ -187,6 +215,18 @@ CODEC_MODULES = spark("compression", "lz4_block", "lzf", "snappy_java", "zstd_fr
 
 TARGETS = (
     Target("codecs", run_codecs, _codec_seeds, (*CODEC_MODULES, "formats/stream.py"), WORDS),
-    Target("delta", run_delta, lambda: _inside("delta", "snapshot"), spark("state_files", "state_blocks"), WORDS),
-    Target("changelog", run_changelog, lambda: _inside("changelog"), spark("state_files", "state_blocks"), WORDS),
+    Target(
+        "delta",
+        run_delta,
+        lambda: _inside("delta", "snapshot"),
+        spark("state_files", "state_blocks"),
+        WORDS,
+    ),
+    Target(
+        "changelog",
+        run_changelog,
+        lambda: _inside("changelog"),
+        spark("state_files", "state_blocks"),
+        WORDS,
+    ),
 )

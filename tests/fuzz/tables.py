@@ -1,4 +1,6 @@
-"""What RocksDB leaves behind: zips and SSTs. The first byte chooses how far behind their checksums we are."""
+"""What RocksDB leaves behind: zips and SSTs. The first byte chooses how far behind their
+checksums we are.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ def run_zip(data: bytes) -> None:
     again = rocksdb.decode_zip(rocksdb.encode_zip(found))
     same(again, found, "a snapshot there and back")
     for table in found.tables:
-        same("/" in table.stored or table.stored in ("", ".", ".."), False, f"a table called {table.stored!r}")
+        same(
+            "/" in table.stored or table.stored in ("", ".", ".."),
+            False,
+            f"a table called {table.stored!r}",
+        )
 
 
 def run_zip_metadata(data: bytes) -> None:
@@ -39,7 +45,9 @@ def run_zip_metadata(data: bytes) -> None:
 
 
 def run_sst(data: bytes) -> None:
-    """0xff: a table as it is. 0xfe: with its checksums made right. Else: its data blocks, in a table that is sound."""
+    """0xff: a table as it is. 0xfe: with its checksums made right. Else: its data blocks, in a
+    table that is sound.
+    """
     mode, rest = (data[0], data[1:]) if data else (255, b"")
     content = rest
     if mode == 0xFE:
@@ -51,9 +59,15 @@ def run_sst(data: bytes) -> None:
     if found is None:
         return
     for one, other in pairwise(found):
-        same((one.key, -one.sequence) <= (other.key, -other.sequence), True, "the order of a table's entries")
+        same(
+            (one.key, -one.sequence) <= (other.key, -other.sequence),
+            True,
+            "the order of a table's entries",
+        )
     same(
-        sum(len(entry.key) + len(entry.value) for entry in found) <= 4096 * len(content) + 4096, True, "a table's room"
+        sum(len(entry.key) + len(entry.value) for entry in found) <= 4096 * len(content) + 4096,
+        True,
+        "a table's room",
     )
 
 
@@ -63,7 +77,10 @@ Writes = list[tuple[bytes, int, bool, bytes | None]]
 def _plain(entries: list[sst.TableEntry] | None) -> Writes | None:
     if entries is None:
         return None
-    return [(e.key, e.sequence, e.kind == sst.MERGE, None if e.kind in sst.DELETES else e.value) for e in entries]
+    return [
+        (e.key, e.sequence, e.kind == sst.MERGE, None if e.kind in sst.DELETES else e.value)
+        for e in entries
+    ]
 
 
 def _by_blocks(content: bytes) -> Writes | None:
@@ -108,8 +125,14 @@ def _zip_seeds() -> list[bytes]:
     seeds = [b"\xff" + one for one in files[::3]]
     for one in files[::4]:
         with zipfile.ZipFile(io.BytesIO(one)) as archive:
-            kept = [member for member in archive.infolist() if member.filename == "metadata" or member.file_size < 300]
-            seeds.append(b"\0" + sized(*(m.filename.encode() + b"\0" + archive.read(m) for m in kept)))
+            kept = [
+                member
+                for member in archive.infolist()
+                if member.filename == "metadata" or member.file_size < 300
+            ]
+            seeds.append(
+                b"\0" + sized(*(m.filename.encode() + b"\0" + archive.read(m) for m in kept))
+            )
     seeds.append(b"\0" + sized(b'metadata\0v1\n{"sstFiles":[],"numKeys":0}', b"../../evil\0x"))
     return seeds
 
@@ -164,5 +187,11 @@ SST_WORDS = (
 TARGETS = (
     Target("zip", run_zip, _zip_seeds, spark("rocksdb"), WORDS),
     Target("zip-metadata", run_zip_metadata, _metadata_seeds, spark("rocksdb", "text"), WORDS),
-    Target("sst", run_sst, _sst_seeds, (*of_rocksdb("sst", "sst_blocks", "block"), *spark("snappy_java")), SST_WORDS),
+    Target(
+        "sst",
+        run_sst,
+        _sst_seeds,
+        (*of_rocksdb("sst", "sst_blocks", "block"), *spark("snappy_java")),
+        SST_WORDS,
+    ),
 )

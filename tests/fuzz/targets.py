@@ -1,10 +1,11 @@
 """One target for each format: a function that takes any bytes and breaks only if we do.
 
-Target    name       of the format
-          run        decodes the bytes in every way there is, and holds these against each other
-          seeds      where mutation starts
-          modules    the sources under stateshift/ that it is about: minutes count for the code they were spent on
-          words      tokens of the format, for the mutator
+Target  name     of the format
+        run      decodes the bytes in every way there is, and holds these against each other
+        seeds    where mutation starts
+        modules  the sources under stateshift/ that it is about: minutes count for the code they
+                 were spent on
+        words    tokens of the format, for the mutator
 """
 
 from __future__ import annotations

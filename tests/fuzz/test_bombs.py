@@ -1,7 +1,8 @@
-"""Small inputs that ask for much: no number in a file makes us take more room or time than its own size allows.
+"""Small inputs that ask for much: no number in a file makes us take more room or time than its own
+size allows.
 
-Each of these is a few bytes to a few KiB. What they ask for is thousands of times what refusing them may cost here:
-MIB_MAX of Python's memory and SECONDS_MAX of this thread's time.
+Each of these is a few bytes to a few KiB. What they ask for is thousands of times what refusing
+them may cost here: MIB_MAX of Python's memory and SECONDS_MAX of this thread's time.
 """
 
 from __future__ import annotations
@@ -74,36 +75,67 @@ LONG = Atomic("long")
 STRING = Atomic("string")
 
 CLAIMS: dict[str, Callable[[], Any]] = {
-    **{f"a key of {h.hex()}": lambda h=h: list(state_files.decode_delta([packed(h + b"k")])) for h in HUGE},
-    **{f"a value of {h.hex()}": lambda h=h: list(state_files.decode_delta([packed(bytes(4) + h)])) for h in HUGE},
-    **{f"a changelog's key of {h.hex()}":
-       lambda h=h: list(state_files.decode_changelog([packed(b"\x00\x02v2\x01" + h)])[1]) for h in HUGE},
+    **{
+        f"a key of {h.hex()}": lambda h=h: list(state_files.decode_delta([packed(h + b"k")]))
+        for h in HUGE
+    },
+    **{
+        f"a value of {h.hex()}": lambda h=h: list(state_files.decode_delta([packed(bytes(4) + h)]))
+        for h in HUGE
+    },
+    **{
+        f"a changelog's key of {h.hex()}": lambda h=h: list(
+            state_files.decode_changelog([packed(b"\x00\x02v2\x01" + h)])[1]
+        )
+        for h in HUGE
+    },
     "a lineage of 64 KiB": lambda: state_files.decode_changelog([packed(b"\x00\x02v3\xff\xff[")]),
-    **{f"{h.hex()} column families": lambda h=h: schema.decode_schema(b"\x00\x02v3" + h) for h in HUGE},
-    **{f"{h.hex()} chunks of a schema": lambda h=h: schema.decode_schema(b"\x00\x02v2" + h) for h in HUGE},
+    **{
+        f"{h.hex()} column families": lambda h=h: schema.decode_schema(b"\x00\x02v3" + h)
+        for h in HUGE
+    },
+    **{
+        f"{h.hex()} chunks of a schema": lambda h=h: schema.decode_schema(b"\x00\x02v2" + h)
+        for h in HUGE
+    },
     "an array of 2^40 nothings": lambda: decode_row(
-        bytes(8) + struct.pack("<IIq", 8, 16, 1 << 40), rows_of(ArrayType(Atomic("void")))),
+        bytes(8) + struct.pack("<IIq", 8, 16, 1 << 40), rows_of(ArrayType(Atomic("void")))
+    ),
     "a map whose keys take 2^62 bytes": lambda: decode_row(
-        bytes(8) + struct.pack("<IIq", 8, 16, 1 << 62), rows_of(MapType(LONG, LONG))),
-    "a string of 4 GiB": lambda: decode_row(bytes(8) + struct.pack("<II", 0xFFFFFFFF, 16), rows_of(STRING)),
+        bytes(8) + struct.pack("<IIq", 8, 16, 1 << 62), rows_of(MapType(LONG, LONG))
+    ),
+    "a string of 4 GiB": lambda: decode_row(
+        bytes(8) + struct.pack("<II", 0xFFFFFFFF, 16), rows_of(STRING)
+    ),
     "a hundred strings that are all of the row": lambda: decode_row(
-        bytes(16) + struct.pack("<II", 60_000, 816) * 100 + bytes(60_000), rows_of(*[STRING] * 100)),
-    "a key's first columns of 2 GiB": lambda: decode_key(b"\xff\xff\xff\x7f\0", rows_of(LONG), Encoder("prefix", (0,))),
+        bytes(16) + struct.pack("<II", 60_000, 816) * 100 + bytes(60_000), rows_of(*[STRING] * 100)
+    ),
+    "a key's first columns of 2 GiB": lambda: decode_key(
+        b"\xff\xff\xff\x7f\0", rows_of(LONG), Encoder("prefix", (0,))
+    ),
     "an item of a list of 2 GiB": lambda: decode_list(b"\xff\xff\xff\x7f\0", rows_of(LONG), b""),
     "a prefix of 10^9 columns": lambda: encoder_of(
-        '{"keyStateEncoderType":"PrefixKeyScanStateEncoderSpec","numColsPrefixKey":1000000000}'),
+        '{"keyStateEncoderType":"PrefixKeyScanStateEncoderSpec","numColsPrefixKey":1000000000}'
+    ),
     "a prefix of infinitely many": lambda: encoder_of(
-        '{"keyStateEncoderType":"PrefixKeyScanStateEncoderSpec","numColsPrefixKey":Infinity}'),
-    "types inside of types without end": lambda: decode_struct('{"type":"array","elementType":' * 50_000),
+        '{"keyStateEncoderType":"PrefixKeyScanStateEncoderSpec","numColsPrefixKey":Infinity}'
+    ),
+    "types inside of types without end": lambda: decode_struct(
+        '{"type":"array","elementType":' * 50_000
+    ),
     "brackets without end": lambda: offsets.decode_offsets(b"v1\n" + b"[" * 500_000 + b"\n-"),
-    "a number of a million digits": lambda: operator_metadata.decode_operator_metadata(b'v1\n{"a":' + b"9" * 1_000_000),
+    "a number of a million digits": lambda: operator_metadata.decode_operator_metadata(
+        b'v1\n{"a":' + b"9" * 1_000_000
+    ),
     "Hadoop's chunks of 2 GiB": lambda: crc.decode_hadoop_crc(b"crc\0\x7f\xff\xff\xff" + bytes(8)),
-    "an lz4 block of 32 MiB in 4 bytes": lambda: list(decompress(
-        [b"LZ4Block" + struct.pack("<BiiI", 0x2F, 4, 1 << 25, 0) + b"abcd"])),
+    "an lz4 block of 32 MiB in 4 bytes": lambda: list(
+        decompress([b"LZ4Block" + struct.pack("<BiiI", 0x2F, 4, 1 << 25, 0) + b"abcd"])
+    ),
     "a zstd window of 2 GiB": lambda: list(decompress([b"\x28\xb5\x2f\xfd\x00\xa8" + bytes(9)])),
-    "a snappy block of 4 GiB": lambda: list(decompress(
-        [b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\0\0\0\6\xff\xff\xff\xff\x0fa"])),
-}  # fmt: skip
+    "a snappy block of 4 GiB": lambda: list(
+        decompress([b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\0\0\0\6\xff\xff\xff\xff\x0fa"])
+    ),
+}
 
 
 @pytest.mark.parametrize("what", CLAIMS)
@@ -113,7 +145,9 @@ def test_a_claim_that_the_bytes_cannot_hold_is_refused_for_next_to_nothing(what:
 
 
 def test_a_line_that_goes_on_for_ever_is_gathered_once() -> None:
-    """In time that grows with its length, not with the square of it: sixty thousand pieces of one line."""
+    """In time that grows with its length, not with the square of it: sixty thousand pieces of
+    one line.
+    """
     with little():
         (found,) = lines(b"x" * 64 for _ in range(60_000))
     assert len(found[1]) == 64 * 60_000
@@ -155,7 +189,9 @@ def overlapping(count: int) -> bytes:
     second = whole.index(b"PK\x01\x02", whole.index(b"PK\x01\x02") + 1)
     entry, start = whole[second:end], whole.index(b"PK\x01\x02")
     directory = whole[start:second] + entry * count
-    tail = struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, count + 1, count + 1, len(directory), start, 0)
+    tail = struct.pack(
+        "<IHHHHIIH", 0x06054B50, 0, 0, count + 1, count + 1, len(directory), start, 0
+    )
     return whole[:start] + directory + tail
 
 
@@ -189,7 +225,11 @@ def test_a_file_of_rocksdbs_own_may_be_large_and_takes_no_room() -> None:
 
 
 def entry(shared: int, rest: bytes, value: bytes) -> bytes:
-    sizes = sst_files.put_varint(shared) + sst_files.put_varint(len(rest)) + sst_files.put_varint(len(value))
+    sizes = (
+        sst_files.put_varint(shared)
+        + sst_files.put_varint(len(rest))
+        + sst_files.put_varint(len(value))
+    )
     return sizes + rest + value
 
 
@@ -214,7 +254,9 @@ def test_keys_that_share_all_but_a_byte_are_not_multiplied() -> None:
 def test_keys_that_share_as_rocksdb_lets_them_are_read(sixteen: int) -> None:
     rows = [entry(0, sequenced(bytes(900)), b"v")]
     rows += [entry(900, sequenced(n.to_bytes(1, "big")), b"v") for n in range(1, 16)]
-    found = list(sst.decode_sst(sst_files.made([block(*rows)] if sixteen else [block(rows[0])], 4, 4)))
+    found = list(
+        sst.decode_sst(sst_files.made([block(*rows)] if sixteen else [block(rows[0])], 4, 4))
+    )
     assert len(found) == (16 if sixteen else 1)
 
 
@@ -227,7 +269,11 @@ def test_a_block_that_zstd_expands_beyond_its_claim_is_refused() -> None:
 
 def test_a_block_that_claims_a_gibibyte_is_refused() -> None:
     with little(), pytest.raises(FormatError, match="claims to hold"):
-        list(sst.decode_sst(with_block(sst_files.put_varint(1 << 30) + cramjam.zstd.compress(b"x"), 7)))
+        list(
+            sst.decode_sst(
+                with_block(sst_files.put_varint(1 << 30) + cramjam.zstd.compress(b"x"), 7)
+            )
+        )
 
 
 def with_block(stored: bytes, kind: int) -> bytes:
@@ -263,8 +309,15 @@ def surveyed(**files: bytes) -> list[Finding]:
 
 @pytest.mark.parametrize("count", ["2147483647", "99999999999999999999", "-5", "0", "²", "three"])
 def test_a_partition_count_that_no_job_has_is_refused_naming_the_log(count: str) -> None:
-    log = Checkpoint().files()["offsets/2"].replace(b'partitions":"2"', f'partitions":"{count}"'.encode())
-    assert any(finding.path == "offsets/2" and count in finding.message for finding in surveyed(**{"offsets/2": log}))
+    log = (
+        Checkpoint()
+        .files()["offsets/2"]
+        .replace(b'partitions":"2"', f'partitions":"{count}"'.encode())
+    )
+    assert any(
+        finding.path == "offsets/2" and count in finding.message
+        for finding in surveyed(**{"offsets/2": log})
+    )
 
 
 def test_of_twenty_thousand_missing_shards_a_few_are_named_and_the_rest_counted() -> None:
@@ -277,14 +330,19 @@ def test_of_twenty_thousand_missing_shards_a_few_are_named_and_the_rest_counted(
 @pytest.mark.parametrize("batch", ["999999999", "9223372036854775806"])
 def test_a_batch_of_any_number_does_not_make_us_count_to_it(batch: str) -> None:
     files = Checkpoint().files()
-    found = surveyed(**{f"commits/{batch}": files["commits/2"], f"offsets/{batch}": files["offsets/2"]})
+    found = surveyed(
+        **{f"commits/{batch}": files["commits/2"], f"offsets/{batch}": files["offsets/2"]}
+    )
     assert any("state/0/0/4.delta is missing" in finding.message for finding in found)
 
 
 def test_a_state_file_of_any_version_does_not_make_us_count_to_it() -> None:
     disk = MemoryDisk()
     files = Checkpoint().files()
-    for path, content in {**files, "state/0/0/9223372036854775806.delta": files["state/0/0/1.delta"]}.items():
+    for path, content in {
+        **files,
+        "state/0/0/9223372036854775806.delta": files["state/0/0/1.delta"],
+    }.items():
         put(disk.open(HERE), path, content)
     with little():
         assert look.restartable(HERE, disk.open, thorough=True).restartable
@@ -323,7 +381,9 @@ def test_brackets_without_end_in_any_file_are_no_bug_of_ours() -> None:
 # ---- what we write ourselves
 
 
-def test_a_journal_a_lock_or_a_file_of_a_workdir_nested_without_end_is_refused(tmp_path: Path) -> None:
+def test_a_journal_a_lock_or_a_file_of_a_workdir_nested_without_end_is_refused(
+    tmp_path: Path,
+) -> None:
     line = b"%08x %s\n" % (zlib.crc32(DEEP), DEEP)
     with little(), pytest.raises(JournalError):
         decode_records(line + line)
@@ -339,12 +399,19 @@ def test_a_journal_a_lock_or_a_file_of_a_workdir_nested_without_end_is_refused(t
         lock.refuse_held(parent, "orders")
 
 
-@pytest.mark.parametrize("nested", ["[" * 400 + "]" * 400, '{"a":' * 400 + "1" + "}" * 400, "[" * 100_000])
+@pytest.mark.parametrize(
+    "nested", ["[" * 400 + "]" * 400, '{"a":' * 400 + "1" + "}" * 400, "[" * 100_000]
+)
 def test_a_saved_plan_or_a_spec_nested_without_end_is_refused(nested: str) -> None:
     with little(), pytest.raises(SpecError):
         parse_spec(f'{{"version":1,"jobs":{nested}}}')
     if nested.endswith("]"):
         value = json.loads(nested)
-        for plan in ({"spec": value}, {"plans": value}, {"plans": [value]}, {"spec": {"jobs": value}}):
+        for plan in (
+            {"spec": value},
+            {"plans": value},
+            {"plans": [value]},
+            {"spec": {"jobs": value}},
+        ):
             with little(), pytest.raises(PlanError):
                 migration.decode_proposal({"stateshift_plan": 1, **plan})

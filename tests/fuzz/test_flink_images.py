@@ -1,6 +1,8 @@
-"""Damaged Flink images through every command that reads one: no bug of ours, no hang, whatever the bytes.
+"""Damaged Flink images through every command that reads one: no bug of ours, no hang, whatever the
+bytes.
 
-The default run takes a sample of every kind of image; `--full` takes many more, and cuts `_metadata` at every byte.
+The default run takes a sample of every kind of image; `--full` takes many more, and cuts
+`_metadata` at every byte.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ def test_no_damage_of_any_image_makes_a_command_end_in_a_bug(name: str, tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-def test_metadata_that_ends_anywhere_makes_no_command_end_in_a_bug(name: str, tmp_path: Path) -> None:
+def test_metadata_that_ends_anywhere_makes_no_command_end_in_a_bug(
+    name: str, tmp_path: Path
+) -> None:
     image = golden_image(name)
     content = image.files[image.metadata_path]
     for size in range(0, len(content), max(1, len(content) // 400)):

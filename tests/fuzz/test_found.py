@@ -1,4 +1,6 @@
-"""What fuzzing has found, with every test run: each input that broke something once, and a moment of looking on."""
+"""What fuzzing has found, with every test run: each input that broke something once, and a
+moment of looking on.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_where_fuzzing_starts_breaks_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in TARGETS if name not in SLOW])
 def test_a_seed_cut_anywhere_breaks_nothing(name: str) -> None:
-    """The shortest and the longest of the seeds, at every byte of the first and at a hundred of the other."""
+    """The shortest and the longest of the seeds, at every byte of the first and at a hundred of
+    the other.
+    """
     seeds = sorted(seeds_of(name), key=len)
     for seed in (seeds[0], seeds[len(seeds) // 2], seeds[-1]):
         for end in range(0, len(seed), max(1, len(seed) // 100)):

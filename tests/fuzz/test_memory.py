@@ -1,6 +1,8 @@
-"""A process stays within its bound, whatever a length says: commands over bombs, each in a process of its own.
+"""A process stays within its bound, whatever a length says: commands over bombs, each in a process
+of its own.
 
-The peak is what the kernel has seen of the process since it began (VmHWM): all libraries' memory is in it.
+The peak is what the kernel has seen of the process since it began (VmHWM): all libraries' memory is
+in it.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ class Ran:
 
 def ran(*arguments: str, **environment: str) -> Ran:
     done = subprocess.run(
-        [sys.executable, "-c", RUN, *arguments], capture_output=True, text=True, env={**environment, "NO_COLOR": "1"}
+        [sys.executable, "-c", RUN, *arguments],
+        capture_output=True,
+        text=True,
+        env={**environment, "NO_COLOR": "1"},
     )
     told = re.search(r"peak=(\d+) code=(\d+)", done.stderr)
     assert told is not None, done.stderr[-2000:]
@@ -88,7 +93,9 @@ def test_what_is_large_and_right_is_read_within_the_bound(name: str, tmp_path: P
     assert found.peak < GIB
 
 
-def test_a_larger_bound_lets_a_larger_record_through_and_a_smaller_one_does_not(tmp_path: Path) -> None:
+def test_a_larger_bound_lets_a_larger_record_through_and_a_smaller_one_does_not(
+    tmp_path: Path,
+) -> None:
     bombs.checkpoint(tmp_path)
     bombs.delta(tmp_path, "lz4", 20 * bombs.MIB)
     assert ran("verify", str(tmp_path), "--deep").code == 0
@@ -108,7 +115,12 @@ def test_a_bound_that_is_none_is_refused_as_a_setting(text: str, tmp_path: Path)
 
 
 def test_sizes_are_written_as_rates_are() -> None:
-    assert [bytes_of(text) for text in ("1GiB", "500 MB", "64mib", "1e9")] == [1 << 30, 5 * 10**8, 1 << 26, 10**9]
+    assert [bytes_of(text) for text in ("1GiB", "500 MB", "64mib", "1e9")] == [
+        1 << 30,
+        5 * 10**8,
+        1 << 26,
+        10**9,
+    ]
 
 
 def test_memory_that_runs_out_is_no_bug_of_ours() -> None:
@@ -120,7 +132,9 @@ def test_memory_that_runs_out_is_no_bug_of_ours() -> None:
 
 def test_a_claim_that_the_bytes_do_not_hold_is_damage_and_not_a_matter_of_memory() -> None:
     stream = Stream([b"abc", b"def"], "a file")
-    with pytest.raises(FormatError, match=r"ends early: 1073741824 bytes expected, 6 left") as caught:
+    with pytest.raises(
+        FormatError, match=r"ends early: 1073741824 bytes expected, 6 left"
+    ) as caught:
         stream.take(1 << 30)
     assert not isinstance(caught.value, TooLarge)
     assert caught.value.offset == 6

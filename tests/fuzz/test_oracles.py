@@ -26,9 +26,12 @@ def test_a_refusal_inside_of_the_content_is_right() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("wrong",), ("wrong", None, 4), ("wrong", None, -1), ("", None, 0), ("x" * 2000, None, 0)]
+    "arguments",
+    [("wrong",), ("wrong", None, 4), ("wrong", None, -1), ("", None, 0), ("x" * 2000, None, 0)],
 )
-def test_a_refusal_that_does_not_say_where_or_what_is_a_break(arguments: tuple[object, ...]) -> None:
+def test_a_refusal_that_does_not_say_where_or_what_is_a_break(
+    arguments: tuple[object, ...],
+) -> None:
     with pytest.raises(Broken):
         attempt(refusing(*arguments), 3)
 
@@ -60,7 +63,9 @@ def test_entries_that_change_behind_the_back_of_verify_are_a_break() -> None:
     value = first.value or b""
     changed = Record(first.key, value[:8] + bytes((value[8] ^ 1,)) + value[9:])
     others = {
-        p: c for p, c in files.items() if not p.startswith("state/0/0/") or p in (path, "state/0/0/_metadata/schema")
+        p: c
+        for p, c in files.items()
+        if not p.startswith("state/0/0/") or p in (path, "state/0/0/_metadata/schema")
     }
     with pytest.raises(Broken, match="its entries are others"):
         whole.judge(others, path, b"".join(encode_delta([changed, *rest])), entries)

@@ -1,6 +1,7 @@
-"""Each engine's messages use its own words: who moves a Flink job is not told of Spark's batches, nor the other way
-round. Messages are what `verify`, `inspect`, `export`, `diff` and `plan` find and refuse, of sound images and of
-damaged ones. `epoch` is a word of ours."""
+"""Each engine's messages use its own words: who moves a Flink job is not told of Spark's batches,
+nor the other way round. Messages are what `verify`, `inspect`, `export`, `diff` and `plan` find and
+refuse, of sound images and of damaged ones. `epoch` is a word of ours.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +22,13 @@ from tests.support.checkpoints import put
 
 SEED = 1127
 SPARK_WORDS = re.compile(
-    r"(?i)\b(spark|micro-?batch(es)?|batch(es)?|deltas?|commits?|committed|providers?|checkpointLocation|offset logs?"
+    r"(?i)\b(spark|micro-?batch(es)?|batch(es)?|deltas?|commits?|committed|providers?|checkpointLocation|offset "
+    r"logs?"
     r"|state stores?|foreachBatch|streaming quer(y|ies))\b"
 )
 FLINK_WORDS = re.compile(
-    r"(?i)\b(flink|savepoints?|subtasks?|key ?groups?|max parallelism|task ?managers?|job ?managers?|uids?"
+    r"(?i)\b(flink|savepoints?|subtasks?|key ?groups?|max parallelism|task ?managers?|job "
+    r"?managers?|uids?"
     r"|serializers?)\b"
 )
 # Locations and names of files are whoever wrote them.
@@ -50,12 +53,17 @@ def foreign_words(answers: dict[str, Said], words: re.Pattern[str]) -> set[str]:
 
 def test_the_words_would_be_found() -> None:
     assert foreign_words({"plan": Said(4, "", "error: batch 3 has no commit")}, SPARK_WORDS)
-    assert foreign_words({"verify": Said(5, "Findings\n  refuse  the savepoint is not whole", "")}, FLINK_WORDS)
+    assert foreign_words(
+        {"verify": Said(5, "Findings\n  refuse  the savepoint is not whole", "")}, FLINK_WORDS
+    )
 
 
 def sampled(names: Sequence[str], step: int) -> list[ParameterSet]:
     """Return every name, all but each `step`-th of them for the long run only."""
-    return [pytest.param(name, marks=[pytest.mark.slow] if n % step else []) for n, name in enumerate(names)]
+    return [
+        pytest.param(name, marks=[pytest.mark.slow] if n % step else [])
+        for n, name in enumerate(names)
+    ]
 
 
 @pytest.mark.parametrize("name", sampled(golden.NAMES, 24))

@@ -2,8 +2,9 @@
 
     case u8 | file u16LE | edits: op u8, place u16LE, value u8 ...
 
-What must hold: nothing but errors of the error tree comes out, whatever was edited; and where `verify --deep` calls the
-image fine, its entries are those of the untouched one, unless no format could have told (`_could_tell`).
+What must hold: nothing but errors of the error tree comes out, whatever was edited; and where
+`verify --deep` calls the image fine, its entries are those of the untouched one, unless no format
+could have told (`_could_tell`).
 """
 
 from __future__ import annotations
@@ -81,15 +82,21 @@ def judge(files: dict[str, bytes], path: str, content: bytes, whole: Entries) ->
             raise Broken(f"a finding of {len(finding.message)} characters: {finding.message[:200]}")
     if judged is None or not judged.restartable or not _could_tell(files, path):
         return
-    if any(finding.path == path for finding in judged.findings):  # a warning: another sound file in its place
+    if any(
+        finding.path == path for finding in judged.findings
+    ):  # a warning: another sound file in its place
         return
     held = entries_of(disk)
     if held is not None and held != whole:
-        raise Broken(f"{path} was changed, verify --deep calls the image fine, and its entries are others")
+        raise Broken(
+            f"{path} was changed, verify --deep calls the image fine, and its entries are others"
+        )
 
 
 def entries_of(disk: MemoryDisk) -> Entries | None:
-    """Every entry of the image, None where there is none; what `verify --deep` has called fine must read."""
+    """Every entry of the image, None where there is none; what `verify --deep` has called fine
+    must read.
+    """
     storage, survey = ENGINES["spark"].survey(HERE, disk.open)
     if not survey.images:
         return None
@@ -119,15 +126,22 @@ def edited(content: bytes, edits: bytes, others: list[bytes]) -> bytes:
             case 5:
                 del out[place : place + 1 + value % 16]
             case 6:
-                out[place : place + 4] = (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"9999", bytes(4))[value % 4]
+                out[place : place + 4] = (
+                    b"\xff\xff\xff\xff",
+                    b"\x7f\xff\xff\xff",
+                    b"9999",
+                    bytes(4),
+                )[value % 4]
             case 7:
                 out = bytearray(others[where % len(others)])
     return bytes(out)
 
 
 def _could_tell(files: dict[str, bytes], path: str) -> bool:
-    """Whether anything in the format notices when bytes of this file become others. snappy and lzf have no checksums
-    (nor has what lies behind them), logs and metadata are text, and what a log says may change which state is meant."""
+    """Whether anything in the format notices when bytes of this file become others. snappy and lzf
+    have no checksums (nor has what lies behind them), logs and metadata are text, and what a log
+    says may change which state is meant.
+    """
     place = classify(path)
     if place.area != "state":
         return False

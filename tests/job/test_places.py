@@ -74,7 +74,9 @@ def test_a_name_that_does_not_decide_is_refused(name: str | None, message: str) 
         job.location(name, _spec(JobSpec("orders", "/a"), JobSpec("clicks", "/c")))
 
 
-def test_no_spec_and_nothing_handed_over_is_an_error_with_a_way_out(alone: pytest.MonkeyPatch) -> None:
+def test_no_spec_and_nothing_handed_over_is_an_error_with_a_way_out(
+    alone: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(SpecError, match="neither STATESHIFT_CHECKPOINT nor a spec") as raised:
         job.location()
     assert raised.value.hint is not None and "export STATESHIFT_SPEC=" in raised.value.hint
@@ -84,7 +86,9 @@ def test_no_spec_and_nothing_handed_over_is_an_error_with_a_way_out(alone: pytes
 
 
 @pytest.mark.row("IS-3")
-def test_the_spec_of_the_environment_is_read_from_its_file(alone: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_spec_of_the_environment_is_read_from_its_file(
+    alone: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     remote = {"remote": True, "remote_connection": "h:7077", "remote_location": "/b"}
     entry = {"job_name": "orders", "checkpoint_location": "/a", **remote}
     (tmp_path / "spec.json").write_text(json.dumps({"restart": True, "jobs": [entry]}))
@@ -103,7 +107,9 @@ def test_an_operator_lies_under_the_hash_of_its_name(tmp_path: Path) -> None:
 
 @pytest.mark.row("IS-7")
 def test_a_directory_of_the_spec_comes_before_index_and_hash(tmp_path: Path) -> None:
-    entry = JobSpec("orders", str(tmp_path), operators=(OperatorSpec(NAME, "adopted"), OperatorSpec("b")))
+    entry = JobSpec(
+        "orders", str(tmp_path), operators=(OperatorSpec(NAME, "adopted"), OperatorSpec("b"))
+    )
     spec = _spec(entry, uid_hash=HashProfile(p=53))
     assert job.checkpoint(NAME, spec=spec) == f"{tmp_path}/adopted"
     assert job.checkpoint("b", spec=spec) == f"{tmp_path}/{uid.directory_name('b', p=53)}"
@@ -118,19 +124,25 @@ def test_what_the_index_knows_is_found_again_under_another_profile(tmp_path: Pat
 
 @pytest.mark.row("IS-7")
 def test_two_names_with_one_directory_are_refused_naming_both(tmp_path: Path) -> None:
-    entry = JobSpec("orders", str(tmp_path), operators=(OperatorSpec("a", "x"), OperatorSpec("b", "x")))
+    entry = JobSpec(
+        "orders", str(tmp_path), operators=(OperatorSpec("a", "x"), OperatorSpec("b", "x"))
+    )
     job.checkpoint("a", spec=_spec(entry))
     job.checkpoint("a", spec=_spec(entry))
     with pytest.raises(PlanError, match="'b' and 'a' both have the directory x"):
         job.checkpoint("b", spec=_spec(entry))
 
 
-def test_a_location_that_cannot_be_reached_from_here_gets_no_index_and_still_has_operators() -> None:
+def test_a_location_that_cannot_be_reached_from_here_gets_no_index_and_still_has_operators() -> (
+    None
+):
     spec = _spec(JobSpec("orders", "hdfs://nn:8020/orders"))
     assert job.checkpoint(NAME, spec=spec) == f"hdfs://nn:8020/orders/{uid.directory_name(NAME)}"
 
 
-def test_a_request_to_stop_is_seen_if_it_means_this_job(alone: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_request_to_stop_is_seen_if_it_means_this_job(
+    alone: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     alone.setenv("STATESHIFT_CHECKPOINT", str(tmp_path))
     alone.setenv("STATESHIFT_JOB", "orders")
     alone.setenv("STATESHIFT_TAG", "run-2")
@@ -145,16 +157,26 @@ def test_a_request_to_stop_is_seen_if_it_means_this_job(alone: pytest.MonkeyPatc
 def test_importing_it_brings_no_spark_and_no_storage() -> None:
     script = (
         "import sys; from stateshift import job;"
-        "print([m for m in ('pyspark', 'py4j', 'fsspec', 'typer', 'rich', 'subprocess') if m in sys.modules])"
+        "print([m for m in ('pyspark', 'py4j', 'fsspec', 'typer', 'rich', 'subprocess') if "
+        "m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
 def test_a_job_needs_none_of_our_packages_in_its_cluster() -> None:
     """Only pyspark, which is there, and what Python brings along."""
-    script = "import stateshift.job, sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    script = (
+        "import stateshift.job, sys; print(*sorted({name.partition('.')[0] for name in "
+        "sys.modules}))"
+    )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     ours = {"stateshift", "__main__", "sitecustomize", "usercustomize", "_distutils_hack", "site"}
-    plain = {name for name in run.stdout.split() if not name.startswith(("__editable__", "_virtualenv", "a1_coverage"))}
+    plain = {
+        name
+        for name in run.stdout.split()
+        if not name.startswith(("__editable__", "_virtualenv", "a1_coverage"))
+    }
     assert plain - set(sys.stdlib_module_names) <= ours

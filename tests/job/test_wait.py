@@ -26,6 +26,8 @@ def test_what_takes_its_time_is_done_before_it_says_that_it_waits(
     assert done == [False] and (tmp_path / marks.WAITING).read_bytes() == marks.encode_tag("t1")
 
 
-def test_a_job_that_was_not_started_early_does_not_practise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_was_not_started_early_does_not_practise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("STATESHIFT_WAIT", raising=False)
     job.wait(first=lambda: pytest.fail("nobody waits"))

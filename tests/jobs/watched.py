@@ -1,6 +1,8 @@
-"""A job of two queries that imports `stateshift.job`: words from files (mostly idle), ticks as fast as they come.
+"""A job of two queries that imports `stateshift.job`: words from files (mostly idle), ticks as fast
+as they come.
 
-Usage: watched.py INPUT. Both keep counts; the ticks' batches are slow enough that a stop falls into one.
+Usage: watched.py INPUT. Both keep counts; the ticks' batches are slow enough that a stop falls into
+one.
 """
 
 import sys
@@ -24,8 +26,12 @@ ticks = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
 ticks = ticks.groupBy((F.col("value") % 3).alias("key")).count()
 
 queries = [
-    words.writeStream.outputMode("update").format("noop").option("checkpointLocation", job.checkpoint("Count (words)")),
-    ticks.writeStream.outputMode("update").foreachBatch(slow).option("checkpointLocation", job.checkpoint("ticks")),
+    words.writeStream.outputMode("update")
+    .format("noop")
+    .option("checkpointLocation", job.checkpoint("Count (words)")),
+    ticks.writeStream.outputMode("update")
+    .foreachBatch(slow)
+    .option("checkpointLocation", job.checkpoint("ticks")),
 ]
 job.run(*[query.start() for query in queries])
 print("the job ends well")

@@ -1,5 +1,7 @@
-"""A session cluster of Flink that stays while who asks it is killed: a stand-in (see tests.clusters.fake_flink) that
-writes a real image where it is asked for a savepoint, and lets a job that goes on complete a checkpoint."""
+"""A session cluster of Flink that stays while who asks it is killed: a stand-in (see
+tests.clusters.fake_flink) that writes a real image where it is asked for a savepoint, and lets a
+job that goes on complete a checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Session(FakeFlink):
             self.begin(JOB)
 
     def events(self) -> list[tuple[str, str, str]]:
-        """As the other scenario's cluster tells them: (verb, job, location), on `flow` or on `there`."""
+        """As the other scenario's cluster tells them: (verb, job, location), on `flow` or on
+        `there`.
+        """
         found = []
         with self.lock:
             for job in self.jobs.values():
@@ -55,7 +59,9 @@ class Session(FakeFlink):
 
 
 def spec_of(root: Path, url: str) -> dict[str, object]:
-    """The job that runs goes, rescaled, to another place; where that is taken back, it runs again as it did."""
+    """The job that runs goes, rescaled, to another place; where that is taken back, it runs
+    again as it did.
+    """
     with zipfile.ZipFile(root / "jobs.jar", "w") as packed:
         packed.writestr("jobs/Count.class", b"a class")
     submit = {"jar": str(root / "jobs.jar"), "entry_class": "jobs.Count", "seconds_max": 20}

@@ -17,8 +17,9 @@ WRITTEN_BY_THE_JOB = (
 
 
 def moved(scenario: Scenario, outcome: Outcome, expected: Tree, starts: int = 1) -> list[str]:
-    """What is wrong with a run that was finished: nothing may differ from the one that nobody killed. `starts`: how
-    often its job was to be started."""
+    """What is wrong with a run that was finished: nothing may differ from the one that nobody
+    killed. `starts`: how often its job was to be started.
+    """
     wrong = _state(scenario, outcome, "finished") + _differences(expected, tree(scenario.root))
     if scenario.events():
         wrong += _count("jobs submitted", scenario.submitted("there"), starts)
@@ -30,11 +31,15 @@ def moved(scenario: Scenario, outcome: Outcome, expected: Tree, starts: int = 1)
 
 
 def as_before(scenario: Scenario, outcome: Outcome, starts: int = 1) -> list[str]:
-    """What is wrong with a run that was taken back. What the job wrote itself is not ours to remove."""
+    """What is wrong with a run that was taken back. What the job wrote itself is not ours to
+    remove.
+    """
     now = tree(scenario.root)
     kept = [path for path in now if path in WRITTEN_BY_THE_JOB]
     folders = {str(above) for path in kept for above in Path(path).parents if str(above) != "."}
-    left = {path: content for path, content in now.items() if path not in kept and path not in folders}
+    left = {
+        path: content for path, content in now.items() if path not in kept and path not in folders
+    }
     wrong = _state(scenario, outcome, "rolled-back") + _differences(tree(scenario.pristine), left)
     if scenario.events():
         submitted = scenario.submitted("there")
@@ -52,7 +57,9 @@ def _state(scenario: Scenario, outcome: Outcome, expected: str) -> list[str]:
         return [] if expected == "rolled-back" else ["there is no run"]
     state = migration.status(workdir).state
     fine = state == expected or (expected == "rolled-back" and state == "new")
-    return ([] if fine else [f"the run is {state}: {outcome}"]) + (["the workdir is held"] if workdir.held else [])
+    return ([] if fine else [f"the run is {state}: {outcome}"]) + (
+        ["the workdir is held"] if workdir.held else []
+    )
 
 
 def _count(what: str, found: int, expected: int) -> list[str]:

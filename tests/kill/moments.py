@@ -1,12 +1,16 @@
-"""The moments at which a process can be killed: before and after every effect, and in the middle of it.
+"""The moments at which a process can be killed: before and after every effect, and in the middle of
+it.
 
-    Moments         counts them, and kills at one
-    watch           every system call of ours that changes something below a directory (as Python's audit events tell)
-    Doomed          a storage: before, inside (between pieces of a file, before the first, before the rename), after
-    DoomedCluster   before and after it is asked or told something
-    DoomedWorkdir   its journal: half a line written, a line written and not synced, a line synced
+    Moments        counts them, and kills at one
+    watch          every system call of ours that changes something below a directory (as Python's
+                   audit events tell)
+    Doomed         a storage: before, inside (between pieces of a file, before the first, before the
+                   rename), after
+    DoomedCluster  before and after it is asked or told something
+    DoomedWorkdir  its journal: half a line written, a line written and not synced, a line synced
 
-A moment has a label that a repeat of the same run has as well, so that it can be named: (label, how manieth).
+A moment has a label that a repeat of the same run has as well, so that it can be named: (label, how
+manieth).
 """
 
 from __future__ import annotations
@@ -55,7 +59,9 @@ def die(moment: Moment) -> None:
 class Moments:
     """Thread-safe. `at` is the moment's name, or how many there are before it; None never comes."""
 
-    def __init__(self, at: Moment | int | None = None, then: Callable[[Moment], None] = die) -> None:
+    def __init__(
+        self, at: Moment | int | None = None, then: Callable[[Moment], None] = die
+    ) -> None:
         self.at, self.then = at, then
         self.seen: list[Moment] = []
         self._times: Counter[str] = Counter()
@@ -71,13 +77,16 @@ class Moments:
 
 
 def watch(moments: Moments, root: str) -> None:
-    """Reach a moment before every system call that changes something below `root`. For a process that ends soon: an
-    audit hook stays."""
+    """Reach a moment before every system call that changes something below `root`. For a process
+    that ends soon: an audit hook stays.
+    """
 
     def below(path: Any) -> str | None:
         if isinstance(path, bytes):
             path = os.fsdecode(path)
-        if not isinstance(path, str) or not path.startswith(root) or "live.json" in path:  # told now and then
+        if (
+            not isinstance(path, str) or not path.startswith(root) or "live.json" in path
+        ):  # told now and then
             return None
         return _TEMPORARY.sub("(temporary)", path[len(root) :])
 
@@ -221,7 +230,9 @@ class DoomedCluster:
         return self._cluster.failure(tag, alive)
 
     def savepoint(self, request: SavepointRequest) -> str:
-        return self._around("savepoint", lambda: cast(SavepointCluster, self._cluster).savepoint(request))
+        return self._around(
+            "savepoint", lambda: cast(SavepointCluster, self._cluster).savepoint(request)
+        )
 
     def failed_behind(self, request: SavepointRequest) -> str | None:
         return cast(SavepointCluster, self._cluster).failed_behind(request)
@@ -237,7 +248,9 @@ class DoomedCluster:
 
 
 class DoomedLines(FileLines):
-    """A journal whose writer can be killed in the middle of a line, and between writing and syncing it."""
+    """A journal whose writer can be killed in the middle of a line, and between writing and
+    syncing it.
+    """
 
     moments: Moments
 

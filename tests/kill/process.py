@@ -28,7 +28,11 @@ class Outcome:
     seen: tuple[Moment, ...] = ()
 
     def __str__(self) -> str:
-        return f"killed at {self.killed}" if self.killed else self.error or f"{self.report and self.report.state}"
+        return (
+            f"killed at {self.killed}"
+            if self.killed
+            else self.error or f"{self.report and self.report.state}"
+        )
 
 
 def apply(scenario: Scenario, at: Moment | int | None = None) -> Outcome:
@@ -37,7 +41,10 @@ def apply(scenario: Scenario, at: Moment | int | None = None) -> Outcome:
 
 def resume(scenario: Scenario, at: Moment | int | None = None) -> Outcome:
     """Go on as a person would: a run that never began is applied again."""
-    begun = Workdir(scenario.workdir).exists and migration.status(Workdir(scenario.workdir)).state != "new"
+    begun = (
+        Workdir(scenario.workdir).exists
+        and migration.status(Workdir(scenario.workdir)).state != "new"
+    )
     return in_process(scenario, "resume" if begun else "apply", at)
 
 
@@ -88,7 +95,9 @@ def _be_the_child(scenario: Scenario, verb: str, at: Moment | int | str | None, 
         try:
             outcome = Outcome(report=work())
         except StateshiftError as error:
-            outcome = Outcome(error=f"{type(error).__name__}: {error.fact}", exit_code=error.exit_code)
+            outcome = Outcome(
+                error=f"{type(error).__name__}: {error.fact}", exit_code=error.exit_code
+            )
         seen, moments.at = tuple(moments.seen), None
         tell(Outcome(outcome.killed, outcome.report, outcome.error, outcome.exit_code, seen))
         code = 0

@@ -1,14 +1,17 @@
-"""What is moved in these tests, on a real disk: a directory that is put back as it was before each run.
+"""What is moved in these tests, on a real disk: a directory that is put back as it was before each
+run.
 
     ROOT/
-      flow/aggregate, flow/…     the source: a workflow of two queries, one reading files
-      north/join                 joined to it by a merge (renamed into flow)
-      input/                     what the query reads: moves along, its names in the source log are rewritten
-      cluster/                   the cluster's own log (see cluster.sh): a job runs on the source
-      there/, there-input/       the target
-      workdir/                   the run's
+      flow/aggregate, flow/…  the source: a workflow of two queries, one reading files
+      north/join              joined to it by a merge (renamed into flow)
+      input/                  what the query reads: moves along, its names in the source log are
+                              rewritten
+      cluster/                the cluster's own log (see cluster.sh): a job runs on the source
+      there/, there-input/    the target
+      workdir/                the run's
 
-Or, of Flink: a job of a cluster that stands in for one (see flink.py), `taken/` its savepoints, and the same target.
+Or, of Flink: a job of a cluster that stands in for one (see flink.py), `taken/` its savepoints, and
+the same target.
 """
 
 from __future__ import annotations
@@ -83,7 +86,9 @@ class Scenario:
         clock = HastyClock()
         return Doors(
             open_storage=lambda location: Doomed(Retrying(open_storage(location), clock), moments),
-            open_cluster=lambda spec, workdir: DoomedCluster(open_cluster(spec, str(workdir.path)), moments),
+            open_cluster=lambda spec, workdir: DoomedCluster(
+                open_cluster(spec, str(workdir.path)), moments
+            ),
             clock=clock,
         )
 
@@ -103,7 +108,9 @@ class Scenario:
         return [tuple(line.split("|", 2)) for line in log.read_text().splitlines()]  # type: ignore[misc]
 
     def submitted(self, directory: str) -> int:
-        return sum(verb == "submit" and where.endswith(f"/{directory}") for verb, _, where in self.events())
+        return sum(
+            verb == "submit" and where.endswith(f"/{directory}") for verb, _, where in self.events()
+        )
 
     def alive(self, directory: str) -> int:
         """How many jobs run on a location now."""
@@ -118,24 +125,34 @@ class Scenario:
 
 
 def tree(root: Path, without: tuple[str, ...] = OURS) -> dict[str, bytes | None]:
-    """Everything below: content by path, None for a directory; temporary files and locks as well."""
+    """Everything below: content by path, None for a directory; temporary files and locks as
+    well.
+    """
     found: dict[str, bytes | None] = {}
     for folder, folders, files in os.walk(root):
         below = os.path.relpath(folder, root)
         if below == ".":
             folders[:] = [name for name in folders if name not in without]
         found.update({os.path.normpath(f"{below}/{name}"): None for name in folders})
-        found.update({os.path.normpath(f"{below}/{name}"): Path(folder, name).read_bytes() for name in files})
+        found.update(
+            {os.path.normpath(f"{below}/{name}"): Path(folder, name).read_bytes() for name in files}
+        )
     return found
 
 
 @contextmanager
-def scenario(kind: Literal["full", "plain", "warm", "flink", "failing"], parallel: int = 1) -> Iterator[Scenario]:
-    """`full`: with everything; `plain`: one checkpoint and no cluster; `warm`: brought over while its job runs;
-    `flink`: a job of Flink's that runs; `failing`: as `full`, with a job that fails unless its spec is corrected."""
+def scenario(
+    kind: Literal["full", "plain", "warm", "flink", "failing"], parallel: int = 1
+) -> Iterator[Scenario]:
+    """`full`: with everything; `plain`: one checkpoint and no cluster; `warm`: brought over while
+    its job runs; `flink`: a job of Flink's that runs; `failing`: as `full`, with a job that fails
+    unless its spec is corrected.
+    """
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with ExitStack() as stack:
-        place = stack.enter_context(tempfile.TemporaryDirectory(prefix="stateshift kill ", dir=memory))
+        place = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="stateshift kill ", dir=memory)
+        )
         root, pristine = Path(place) / "now", Path(place) / "pristine"
         root.mkdir()
         flink = None
@@ -145,7 +162,9 @@ def scenario(kind: Literal["full", "plain", "warm", "flink", "failing"], paralle
             flink.reset()
         made = {"full": _full, "plain": _plain, "warm": _warm, "failing": _failing}
         wanted = spec_of(root, flink.url) if flink is not None else made[kind](root)
-        spec = parse_spec(plain.canonical({"engine": "spark", **wanted, "version": 1, "parallel": parallel}))
+        spec = parse_spec(
+            plain.canonical({"engine": "spark", **wanted, "version": 1, "parallel": parallel})
+        )
         nobody = Scenario(root, pristine, spec, Proposal(spec, ()))
         proposal = migration.propose(spec, nobody.doors(Moments()), Workdir(root / "workdir"))
         assert not proposal.refusals, proposal.refusals
@@ -153,7 +172,9 @@ def scenario(kind: Literal["full", "plain", "warm", "flink", "failing"], paralle
         _load()
         os.rename(root, pristine)
         shutil.copytree(pristine, root)
-        yield Scenario(root, pristine, spec, proposal, flink, _corrected(spec) if kind == "failing" else None)
+        yield Scenario(
+            root, pristine, spec, proposal, flink, _corrected(spec) if kind == "failing" else None
+        )
 
 
 def _load() -> None:
@@ -161,7 +182,12 @@ def _load() -> None:
     for engine in ENGINES.values():
         engine.transforms()
         engine.reader()
-    for name in ("stateshift.formats.binaries", "stateshift.formats.spans", "pyarrow.compute", "requests"):
+    for name in (
+        "stateshift.formats.binaries",
+        "stateshift.formats.spans",
+        "pyarrow.compute",
+        "requests",
+    ):
         importlib.import_module(name)
 
 
@@ -210,12 +236,18 @@ def _full(root: Path) -> dict[str, object]:
 
 
 def _warm(root: Path) -> dict[str, object]:
-    """The same, brought over in a round before the job is stopped: without the merge, which cannot be."""
+    """The same, brought over in a round before the job is stopped: without the merge, which
+    cannot be.
+    """
     whole: dict[str, Any] = _full(root)
     (job,) = whole["jobs"]
     del job["merge_jobs"]
     shutil.rmtree(root / "north")
-    job |= {"operators": [{"name": "Aggregate (5)", "directory": "aggregate"}], "mode": "warm", "rounds": 1}
+    job |= {
+        "operators": [{"name": "Aggregate (5)", "directory": "aggregate"}],
+        "mode": "warm",
+        "rounds": 1,
+    }
     job["submit"]["environment"] = {"WRITES": "aggregate/offsets/2 aggregate/commits/2"}
     return whole
 
@@ -236,7 +268,9 @@ def _corrected(spec: Spec) -> Spec:
 
 
 def _plain(root: Path) -> dict[str, object]:
-    Checkpoint(batches=3, shards=2, keys=2, planned=True, snapshots=(2,)).write(LocalStorage(str(root / "flow")))
+    Checkpoint(batches=3, shards=2, keys=2, planned=True, snapshots=(2,)).write(
+        LocalStorage(str(root / "flow"))
+    )
     job = {
         "name": "orders",
         "checkpoint_location": str(root / "flow"),

@@ -1,4 +1,6 @@
-"""The same through the real command line: killed, or asked to stop, and gone on with by the command that is printed."""
+"""The same through the real command line: killed, or asked to stop, and gone on with by the
+command that is printed.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +45,20 @@ def place() -> Iterator[Scenario]:
         yield found
 
 
-def stateshift(place: Scenario, *arguments: str, at: Moment | None = None, gets: int = signal.SIGKILL) -> Ended:
+def stateshift(
+    place: Scenario, *arguments: str, at: Moment | None = None, gets: int = signal.SIGKILL
+) -> Ended:
     """In a process of its own, which gets a signal at a moment."""
     label, times = at or ("", 1)
-    command = [sys.executable, "-m", "tests.kill.entry", str(place.root.parent), label, str(times), str(int(gets))]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.kill.entry",
+        str(place.root.parent),
+        label,
+        str(times),
+        str(int(gets)),
+    ]
     done = subprocess.run(
         [*command, *arguments],
         cwd=ROOT,
@@ -62,17 +74,23 @@ def stateshift(place: Scenario, *arguments: str, at: Moment | None = None, gets:
 
 def apply(place: Scenario, at: Moment | None = None, gets: int = signal.SIGKILL) -> Ended:
     spec = str(place.root.parent / "spec.json")
-    return stateshift(place, "apply", spec, "--yes", "--json", "--workdir", place.workdir, at=at, gets=gets)
+    return stateshift(
+        place, "apply", spec, "--yes", "--json", "--workdir", place.workdir, at=at, gets=gets
+    )
 
 
 @pytest.fixture(scope="module")
 def points(how: str, place: Scenario, seed: int) -> list[Moment]:
-    """Moments spread over a run that nobody kills: others with another seed, the most delicate ones always."""
+    """Moments spread over a run that nobody kills: others with another seed, the most delicate
+    ones always.
+    """
     place.restore()
     run = apply(place).told["run"]
     lines = (place.root.parent / "moments").read_text().splitlines()
     moments = [Moment(label, int(times)) for label, times in (line.split("\t") for line in lines)]
-    begun = moments.index(Moment("open workdir/journal", 2))  # before that there is nothing to resume
+    begun = moments.index(
+        Moment("open workdir/journal", 2)
+    )  # before that there is nothing to resume
     delicate = [
         next(m for m in moments if m.label.endswith(label))
         for label in ("os.remove there.stateshift-lock", " there/aggregate/commits/1", "run submit")
@@ -81,7 +99,11 @@ def points(how: str, place: Scenario, seed: int) -> list[Moment]:
     every = (last - begun) // (POINTS[how] - len(delicate))
     first = begun + seed % every
     # A moment has to come again in the next run, which has another name.
-    spread = [m for m in moments[first:last:every] if m.label not in ("run find", "flock") and run not in m.label]
+    spread = [
+        m
+        for m in moments[first:last:every]
+        if m.label not in ("run find", "flock") and run not in m.label
+    ]
     return spread + delicate
 
 
@@ -97,15 +119,27 @@ def test_a_killed_apply_is_finished_by_resume(place: Scenario, points: list[Mome
         killed = apply(place, moment)
         assert killed.code == -signal.SIGKILL, f"{moment}: {killed}"
         assert killed.out == "", "nothing but a result goes to stdout"
-        assert f"stateshift resume {shlex.quote(place.workdir)}" in killed.err, "told before anything began"
+        assert f"stateshift resume {shlex.quote(place.workdir)}" in killed.err, (
+            "told before anything began"
+        )
         resumed = stateshift(place, "resume", place.workdir, "--json")
         if resumed.code != 0 or resumed.told["state"] != "finished":
             wrong.append(f"{moment}: {resumed}")
             continue
         fence = fenced_by(place)  # each run has a name of its own, which its fences tell
-        now = {path: content if content != fence else b"fence" for path, content in tree(place.root).items()}
-        then = {p: b"fence" if (c or b"").startswith(b"stateshift fence") else c for p, c in expected.items()}
-        wrong += [f"{moment}: {path} differs" for path in now.keys() | then.keys() if now.get(path) != then.get(path)]
+        now = {
+            path: content if content != fence else b"fence"
+            for path, content in tree(place.root).items()
+        }
+        then = {
+            p: b"fence" if (c or b"").startswith(b"stateshift fence") else c
+            for p, c in expected.items()
+        }
+        wrong += [
+            f"{moment}: {path} differs"
+            for path in now.keys() | then.keys()
+            if now.get(path) != then.get(path)
+        ]
         wrong += [] if place.submitted("there") == 1 else [f"{moment}: {place.events()}"]
     assert not wrong, "\n".join(wrong)
 
@@ -129,7 +163,9 @@ def test_ctrl_c_finishes_the_write_and_ends_with_130_and_can_be_resumed(
     stopped = apply(place, Moment("os.rename to there/aggregate/state/0/0/1.delta", 1), asked)
     assert stopped.code == 130
     assert stopped.told["state"] == "interrupted"
-    assert "aggregate/state/0/0/1.delta" in tree(place.root / "there"), "the current write was finished"
+    assert "aggregate/state/0/0/1.delta" in tree(place.root / "there"), (
+        "the current write was finished"
+    )
     assert "aggregate/commits/1" not in tree(place.root / "there")
     assert f"stateshift resume {shlex.quote(place.workdir)}" in stopped.err
     resumed = stateshift(place, "resume", place.workdir, "--json")

@@ -1,8 +1,9 @@
-"""Two hundred migrations that are killed twice: at random, with several steps at once, forward and back.
+"""Two hundred migrations that are killed twice: at random, with several steps at once, forward and
+back.
 
-The first kill falls into `apply`; what is killed next is its resume, or its rollback; what comes last is not killed.
-Each has a number, which is all it depends on (but for the order in which threads happen to run):
-STATESHIFT_DOUBLE_KILL=17 repeats one.
+The first kill falls into `apply`; what is killed next is its resume, or its rollback; what comes
+last is not killed. Each has a number, which is all it depends on (but for the order in which
+threads happen to run): STATESHIFT_DOUBLE_KILL=17 repeats one.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def undisturbed(place: Scenario) -> tuple[int, Tree]:
 
 
 def doubly_killed(place: Scenario, moments: int, seed: int) -> tuple[list[Outcome], random.Random]:
-    """Kill twice. What ends before it is to be killed is tried again, with the next numbers that chance gives."""
+    """Kill twice. What ends before it is to be killed is tried again, with the next numbers that
+    chance gives.
+    """
     chance = random.Random(seed)
     while True:
         place.restore()
@@ -46,7 +49,10 @@ def doubly_killed(place: Scenario, moments: int, seed: int) -> tuple[list[Outcom
         first = process.apply(place, chance.randint(1, moments))
         second = process.rollback if back else process.resume
         # Most of what is left to do comes early: not everything is done again.
-        outcomes = [first, second(place, min(chance.randint(1, moments), chance.randint(1, moments)))]
+        outcomes = [
+            first,
+            second(place, min(chance.randint(1, moments), chance.randint(1, moments))),
+        ]
         if all(outcome.killed for outcome in outcomes):
             return outcomes, chance
 
@@ -57,16 +63,35 @@ def test_a_run_killed_twice_ends_like_one_that_was_not(
     how: str, place: Scenario, undisturbed: tuple[int, Tree], seed: int, start: int
 ) -> None:
     moments, expected = undisturbed
-    numbers = [int(ONLY)] if ONLY else [seed * DOUBLES + start + n for n in range(5 if how == "quick" else PER_TEST)]
+    numbers = (
+        [int(ONLY)]
+        if ONLY
+        else [seed * DOUBLES + start + n for n in range(5 if how == "quick" else PER_TEST)]
+    )
     wrong, ends = [], Counter[str]()
     for number in numbers:
         killed, chance = doubly_killed(place, moments, number)
         last = process.rollback if chance.random() < 0.3 else process.resume
         ended = last(place)
-        state = ended.report.state if ended.report else "nothing was begun" if ended.error is None else "error"
+        state = (
+            ended.report.state
+            if ended.report
+            else "nothing was begun"
+            if ended.error is None
+            else "error"
+        )
         ends[state] += 1
-        judge = judging.moved(place, ended, expected) if state == "finished" else judging.as_before(place, ended)
+        judge = (
+            judging.moved(place, ended, expected)
+            if state == "finished"
+            else judging.as_before(place, ended)
+        )
         if judge:
-            wrong.append(f"{number}: {', then '.join(map(str, [*killed, ended]))}: {'; '.join(judge)}")
+            wrong.append(
+                f"{number}: {', then '.join(map(str, [*killed, ended]))}: {'; '.join(judge)}"
+            )
     print(dict(ends))
-    assert not wrong, f"{len(wrong)} of {len(numbers)} (STATESHIFT_DOUBLE_KILL=… repeats one)\n" + "\n".join(wrong)
+    assert not wrong, (
+        f"{len(wrong)} of {len(numbers)} (STATESHIFT_DOUBLE_KILL=… repeats one)\n"
+        + "\n".join(wrong)
+    )

@@ -1,7 +1,8 @@
 """A run that was killed at any moment is resumed, or taken back, as if nobody had killed it.
 
-A real `apply` in a real process, a real SIGKILL, files on a real disk, jobs counted by the cluster. A run that nobody
-kills tells all its moments; each is then killed at once. Two moments with nothing between them are one.
+A real `apply` in a real process, a real SIGKILL, files on a real disk, jobs counted by the cluster.
+A run that nobody kills tells all its moments; each is then killed at once. Two moments with nothing
+between them are one.
 """
 
 from __future__ import annotations
@@ -17,9 +18,20 @@ from tests.kill.moments import Moment
 from tests.kill.process import Outcome
 from tests.kill.scenario import Scenario, Tree, scenario, tree
 
-NOTHING_FOLLOWS = ("after ", "before create", "before write", "before move", "before remove", "before prune",
-                   "before find", "before submit", "before stop", "before savepoint", "before progress",
-                   "flock")  # fmt: skip
+NOTHING_FOLLOWS = (
+    "after ",
+    "before create",
+    "before write",
+    "before move",
+    "before remove",
+    "before prune",
+    "before find",
+    "before submit",
+    "before stop",
+    "before savepoint",
+    "before progress",
+    "flock",
+)
 IN_THE_CLUSTER = ("before-it-counts", "before-the-job-starts", "before-the-answer")
 
 
@@ -31,14 +43,17 @@ def place(request: pytest.FixtureRequest) -> Iterator[Scenario]:
 
 @pytest.fixture(scope="module")
 def some(how: str, seed: int) -> Callable[[list[Moment]], list[Moment]]:
-    """Every fifth moment, others with another seed; all of them with --full, every twenty-fifth with --quick."""
+    """Every fifth moment, others with another seed; all of them with --full, every twenty-fifth
+    with --quick.
+    """
     every = {"full": 1, "default": 5, "quick": 25}[how]
     return lambda moments: moments[seed % every :: every]
 
 
 def moments_of(run: Outcome) -> list[Moment]:
-    """The moments of a run, in order, without those that differ in nothing from the one before or after. How often a
-    job that was submitted is asked for is a matter of time."""
+    """The moments of a run, in order, without those that differ in nothing from the one before or
+    after. How often a job that was submitted is asked for is a matter of time.
+    """
     assert run.report is not None, run
     kept, submitted = [], False
     for moment in run.seen:
@@ -63,7 +78,10 @@ def each(moments: list[Moment], attempt: Callable[[Moment], list[str]]) -> None:
     for moment in moments:
         if found := attempt(moment):
             wrong["; ".join(found)].append(str(moment))
-    told = [f"{len(where)} times: {what}\n    killed at {', '.join(where[:8])}" for what, where in wrong.items()]
+    told = [
+        f"{len(where)} times: {what}\n    killed at {', '.join(where[:8])}"
+        for what, where in wrong.items()
+    ]
     assert not told, f"of {len(moments)} moments\n" + "\n".join(told)
 
 
@@ -109,7 +127,9 @@ def test_a_rollback_killed_at_any_moment_is_finished_by_resume_or_by_another_rol
         killed = process.rollback(place, moment)
         assert killed.killed == moment, f"{moment} was not reached: {killed}"
         ended = process.resume(place) if moments.index(moment) % 2 else process.rollback(place)
-        if ended.report is not None and ended.report.state == "finished":  # killed before the rollback was written down
+        if (
+            ended.report is not None and ended.report.state == "finished"
+        ):  # killed before the rollback was written down
             ended = process.rollback(place)
         return judging.as_before(place, ended)
 
@@ -136,5 +156,10 @@ def test_the_moved_input_keeps_its_times() -> None:
     with scenario("full") as place:
         process.apply(place)
         for name in ("f0.json", "f1.json"):
-            assert os.stat(place.root / "there-input" / name).st_mtime == os.stat(place.root / "input" / name).st_mtime
-        assert os.stat(place.root / "there" / "aggregate").st_mode & 0o777 == 0o750, "and the state its permissions"
+            assert (
+                os.stat(place.root / "there-input" / name).st_mtime
+                == os.stat(place.root / "input" / name).st_mtime
+            )
+        assert os.stat(place.root / "there" / "aggregate").st_mode & 0o777 == 0o750, (
+            "and the state its permissions"
+        )

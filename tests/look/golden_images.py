@@ -14,8 +14,13 @@ from tests.formats.golden import CASES, expected
 from tests.support.checkpoints import put
 
 HERE = "file:///here/orders"
-# Those whose every store Spark reads as it lies there; others it reads by state variable (see test_images).
-STATEFUL = [case for case in CASES if expected(case)["stores"] and all("store" in s for s in expected(case)["stores"])]
+# Those whose every store Spark reads as it lies there; others it reads by state variable (see
+# test_images).
+STATEFUL = [
+    case
+    for case in CASES
+    if expected(case)["stores"] and all("store" in s for s in expected(case)["stores"])
+]
 NEWEST = {case.name: case for case in CASES if case.parent.name == "spark-4.3.0"}
 
 
@@ -28,7 +33,11 @@ def on_a_disk(case: Path, location: str = HERE, disk: MemoryDisk | None = None) 
 
 def contents(case: Path) -> dict[str, bytes]:
     root = case / "checkpoint"
-    return {p.relative_to(root).as_posix(): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
+    return {
+        p.relative_to(root).as_posix(): p.read_bytes()
+        for p in sorted(root.rglob("*"))
+        if p.is_file()
+    }
 
 
 def write(storage: Storage, files: dict[str, bytes]) -> None:
@@ -41,12 +50,15 @@ Rows = dict[tuple[str, str], list[Any]]
 
 def by_spark(case: Path) -> Rows:
     """(operator, store) -> sorted [shard, key, value], one for each item of a list."""
-    return {(s["operator"], s["store"]): sorted(s["rows"], key=repr) for s in expected(case)["stores"]}
+    return {
+        (s["operator"], s["store"]): sorted(s["rows"], key=repr) for s in expected(case)["stores"]
+    }
 
 
 def as_spark_reads(case: Path, found: Rows) -> Rows:
-    """Of groups with state format 1, Spark's reader believes the schema, which calls the timeout an integer: it takes
-    the lower half of the long that is there, and we take all of it."""
+    """Of groups with state format 1, Spark's reader believes the schema, which calls the timeout an
+    integer: it takes the lower half of the long that is there, and we take all of it.
+    """
     if not (case.name.startswith("groups-") and case.name.endswith("-v1")):
         return found
     return {
@@ -68,7 +80,10 @@ def from_json(lines: list[dict[str, Any]]) -> Rows:
 
 def from_arrow(table: pa.Table) -> Rows:
     """The same from Arrow's columns."""
-    columns = (table.column(name).combine_chunks() for name in ("operator", "store", "shard", "key", "value"))
+    columns = (
+        table.column(name).combine_chunks()
+        for name in ("operator", "store", "shard", "key", "value")
+    )
     return _by_store(map(_scalar, row) for row in zip(*columns, strict=True))
 
 

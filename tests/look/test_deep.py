@@ -1,4 +1,6 @@
-"""verify --deep: an intact checkpoint passes, and each kind of damage is found and named, with a way out."""
+"""verify --deep: an intact checkpoint passes, and each kind of damage is found and named, with a
+way out.
+"""
 
 from __future__ import annotations
 
@@ -75,11 +77,20 @@ def test_a_flipped_bit_in_the_middle_of_a_state_file_is_found_and_named(name):
 def test_the_batches_that_would_do_are_named_where_the_newest_does_not():
     files = contents(NEWEST["dedup-lzf"])
     assert judged(files).epochs == (0, 1, 2, 3, 4, 5)
-    damaged = {path: b"junk" if path == "state/0/1/6.snapshot" else content for path, content in files.items()}
+    damaged = {
+        path: b"junk" if path == "state/0/1/6.snapshot" else content
+        for path, content in files.items()
+    }
     assert judged(damaged).epochs == (0, 1, 2, 3, 4)
-    worse = {path: b"junk" if path == "state/0/2/2.delta" else content for path, content in damaged.items()}
+    worse = {
+        path: b"junk" if path == "state/0/2/2.delta" else content
+        for path, content in damaged.items()
+    }
     assert 1 not in judged(worse).epochs and 0 in judged(worse).epochs
-    lost = {path: b"junk" if path.startswith("state/0/0/") else content for path, content in files.items()}
+    lost = {
+        path: b"junk" if path.startswith("state/0/0/") else content
+        for path, content in files.items()
+    }
     assert judged(lost).epochs == () and not judged(lost).restartable
 
 
@@ -98,7 +109,10 @@ def test_a_row_that_reaches_over_its_end_is_named_with_file_and_offset():
     found = judged(rewritten(files, "state/0/0/6.snapshot", reach))
     (refused,) = refusals(found)
     first = next(iter(decode_delta([files["state/0/0/6.snapshot"]])))
-    assert (refused.path, refused.offset) == ("state/0/0/6.snapshot", 8 + len(first.key) + len(first.value))
+    assert (refused.path, refused.offset) == (
+        "state/0/0/6.snapshot",
+        8 + len(first.key) + len(first.value),
+    )
     assert "outside its row" in refused.message
 
 
@@ -108,12 +122,19 @@ def test_a_key_in_the_wrong_shard_is_named_with_the_right_one():
     files = rewritten(files, "state/0/0/6.snapshot", lambda _: rest)
     files = rewritten(files, "state/0/1/6.snapshot", lambda records: [*records, moved])
     (refused,) = refusals(judged(files))
-    assert refused.path == "state/0/1/6.snapshot" and "shard 0" in refused.message and refused.offset > 0
+    assert (
+        refused.path == "state/0/1/6.snapshot"
+        and "shard 0" in refused.message
+        and refused.offset > 0
+    )
 
 
 def test_a_misplaced_key_is_a_warning_where_an_old_spark_may_have_put_it_there():
     files = contents(NEWEST["window-hdfs"])
-    files = {p: c.replace(b'useStrictDistribution":"true', b'useStrictDistribution":"false') for p, c in files.items()}
+    files = {
+        p: c.replace(b'useStrictDistribution":"true', b'useStrictDistribution":"false')
+        for p, c in files.items()
+    }
     (moved, *_) = decode_delta([files["state/0/0/6.snapshot"]])
     found = judged(rewritten(files, "state/0/1/6.snapshot", lambda records: [*records, moved]))
     assert found.restartable
@@ -125,7 +146,11 @@ def test_a_join_whose_indexes_have_a_gap_is_refused_and_a_stray_row_is_told():
     path = "state/0/0/left-keyWithIndexToValue/6.snapshot"
     records = list(decode_delta([files[path]]))
     gap = judged(rewritten(files, path, lambda records: records[1:]))
-    assert not gap.restartable and "is missing" in refusals(gap)[0].message and refusals(gap)[0].path == path
+    assert (
+        not gap.restartable
+        and "is missing" in refusals(gap)[0].message
+        and refusals(gap)[0].path == path
+    )
     (key, value, _) = max(records, key=lambda record: record.key[16:24])
     stray = key[:16] + (900).to_bytes(8, "little") + key[24:]
     found = judged(rewritten(files, path, lambda records: [*records, Record(stray, value)]))
@@ -150,13 +175,21 @@ def test_hadoops_checksums_are_held_against_their_files():
     assert refused.path == zipped and refused.offset == 0 and "Spark cannot read" in refused.message
 
 
-@pytest.mark.parametrize("changed", ["state/0/2/6.snapshot", "offsets/5", "commits/5", "sources/0/4"])
+@pytest.mark.parametrize(
+    "changed", ["state/0/2/6.snapshot", "offsets/5", "commits/5", "sources/0/4"]
+)
 def test_what_does_not_have_its_hadoop_checksum_is_refused_though_spark_would_start(changed):
     files = with_hadoop_checksums(contents(NEWEST["dedup-lzf"]))
     folder, _, name = changed.rpartition("/")
-    found = judged({**files, f"{folder}/.{name}.crc": crc.encode_hadoop_crc(crc.hadoop_checksums(b"before"))})
+    found = judged(
+        {**files, f"{folder}/.{name}.crc": crc.encode_hadoop_crc(crc.hadoop_checksums(b"before"))}
+    )
     (refused,) = refusals(found)
-    assert refused.path == changed and "not what was written" in refused.message and "remove" in refused.hint
+    assert (
+        refused.path == changed
+        and "not what was written" in refused.message
+        and "remove" in refused.hint
+    )
 
 
 def test_operator_metadata_that_is_damaged_is_a_warning_for_spark_starts_without_it():
@@ -166,13 +199,20 @@ def test_operator_metadata_that_is_damaged_is_a_warning_for_spark_starts_without
         assert found.restartable and [finding.level for finding in said(found)] == ["warn"]
 
 
-@pytest.mark.parametrize("name", ["window-hdfs", "join-hdfs", "window-rocksdb-changelog", "tws-ttl", "tws-avro"])
+@pytest.mark.parametrize(
+    "name", ["window-hdfs", "join-hdfs", "window-rocksdb-changelog", "tws-ttl", "tws-avro"]
+)
 @pytest.mark.parametrize("deep", [False, True])
 def test_a_schema_whose_type_spark_cannot_parse_is_a_refusal(name, deep):
     files = contents(NEWEST[name])
-    for path in (path for path in files if classify(path).area == "state-schema" and "/." not in path):
+    for path in (
+        path for path in files if classify(path).area == "state-schema" and "/." not in path
+    ):
         disk = MemoryDisk()
-        write(disk.open(HERE), {**files, path: files[path].replace(b'"type":"struct"', b'"type":"strucu"')})
+        write(
+            disk.open(HERE),
+            {**files, path: files[path].replace(b'"type":"struct"', b'"type":"strucu"')},
+        )
         found = look.restartable(HERE, disk.open, thorough=deep)
         assert not found.restartable
         (refused,) = [finding for finding in refusals(found) if finding.path == path]
@@ -189,7 +229,10 @@ def test_a_file_in_another_codec_than_the_offset_log_says_is_refused():
 
 def test_a_stream_joined_with_itself_has_fewer_logs_than_offsets_and_a_lost_log_is_still_refused():
     files = contents(NEWEST["window-hdfs"])
-    twice = {p: c + b"\n" + c.splitlines()[-1] if p.startswith("offsets/") else c for p, c in files.items()}
+    twice = {
+        p: c + b"\n" + c.splitlines()[-1] if p.startswith("offsets/") else c
+        for p, c in files.items()
+    }
     found = judged(twice)
     assert found.restartable and "is not there" in found.findings[0].message
     lost = {path: content for path, content in twice.items() if not path.startswith("sources/")}
@@ -238,7 +281,9 @@ def test_a_job_that_planned_its_first_batch_begins_with_it(thorough):
     Checkpoint(batches=0, planned=True).write(disk.open(HERE))
     found = look.restartable(HERE, disk.open, thorough=thorough)
     assert (found.restartable, found.epoch, found.epochs) == (True, None, ())
-    assert [(f.level, "a job begins with batch 0" in f.message) for f in found.findings] == [("note", True)]
+    assert [(f.level, "a job begins with batch 0" in f.message) for f in found.findings] == [
+        ("note", True)
+    ]
 
 
 def test_a_first_batch_whose_plan_is_damaged_cannot_begin():
@@ -248,11 +293,18 @@ def test_a_first_batch_whose_plan_is_damaged_cannot_begin():
 
 def test_shards_that_the_offset_log_knows_nothing_of_are_told():
     checkpoint = Checkpoint(shards=3)
-    files = {path: c.replace(b'partitions":"3"', b'partitions":"2"') for path, c in checkpoint.files().items()}
+    files = {
+        path: c.replace(b'partitions":"3"', b'partitions":"2"')
+        for path, c in checkpoint.files().items()
+    }
     found = look.restartable(HERE, _on_disk(files).open)
-    assert [f.level for f in found.findings if "state/0/2 holds state of epoch 2" in f.message] == ["warn"]
+    assert [f.level for f in found.findings if "state/0/2 holds state of epoch 2" in f.message] == [
+        "warn"
+    ]
     older = {path: c for path, c in files.items() if path != "state/0/2/3.delta"}
-    assert look.restartable(HERE, _on_disk(older).open).findings == ()  # as Spark's own repartition leaves them
+    assert (
+        look.restartable(HERE, _on_disk(older).open).findings == ()
+    )  # as Spark's own repartition leaves them
 
 
 def test_state_of_a_custom_provider_has_no_epoch_that_we_know_to_work():
@@ -289,13 +341,17 @@ def test_how_much_no_checksum_covers_is_said():
 
 
 def test_where_there_are_several_stores_it_is_said_that_no_checksum_tells_them_apart():
-    (of_one,), (of_many,) = (unchecked(contents(NEWEST[kind])) for kind in ("window-hdfs", "join-hdfs"))
+    (of_one,), (of_many,) = (
+        unchecked(contents(NEWEST[kind])) for kind in ("window-hdfs", "join-hdfs")
+    )
     assert "nor of which store" not in of_one
     assert "nor of which store" in of_many
 
 
 def test_lz4_frames_and_rocksdb_have_checksums_of_their_own():
-    (of_hdfs,), (of_rocksdb,) = (unchecked(contents(NEWEST[f"window-{kind}"])) for kind in ("hdfs", "rocksdb"))
+    (of_hdfs,), (of_rocksdb,) = (
+        unchecked(contents(NEWEST[f"window-{kind}"])) for kind in ("hdfs", "rocksdb")
+    )
     assert "of state in" not in of_hdfs + of_rocksdb
 
 
@@ -303,5 +359,7 @@ def test_sparks_own_checksums_say_which_version_a_file_is():
     files = contents(NEWEST["window-rocksdb-format2"])
     (with_checksums,) = unchecked(files)
     assert "which version" not in with_checksums
-    (without,) = unchecked({path: content for path, content in files.items() if not path.endswith(".crc")})
+    (without,) = unchecked(
+        {path: content for path, content in files.items() if not path.endswith(".crc")}
+    )
     assert "which version" in without

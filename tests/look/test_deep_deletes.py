@@ -35,7 +35,9 @@ def judged(files):
 
 
 def deletes_of(content, path, checked):
-    """A file of changes that deletes what the given one puts, and nothing else; None where it puts nothing."""
+    """A file of changes that deletes what the given one puts, and nothing else; None where it
+    puts nothing.
+    """
     codec = codec_of(content) or "lz4"
     if path.endswith(".delta"):
         records, encode = list(decode_delta([content])), encode_delta
@@ -46,7 +48,9 @@ def deletes_of(content, path, checked):
         def encode(changes, codec):
             return encode_changelog(header, changes, codec)
 
-    gone = [Record(key, None) for key in dict.fromkeys(r.key for r in records if r.value is not None)]
+    gone = [
+        Record(key, None) for key in dict.fromkeys(r.key for r in records if r.value is not None)
+    ]
     if not gone:
         return None
     return b"".join(encode([with_row_checksum(r) if checked else r for r in gone], codec))
@@ -55,7 +59,11 @@ def deletes_of(content, path, checked):
 def by_changes(files):
     """The checkpoint without its newest snapshots, where the changes before them do as well."""
     image = image_of(files)
-    snapshots = {shard.files[-1] for shard in image.shards if shard.files and shard.files[-1].endswith(".snapshot")}
+    snapshots = {
+        shard.files[-1]
+        for shard in image.shards
+        if shard.files and shard.files[-1].endswith(".snapshot")
+    }
     fewer = {path: content for path, content in files.items() if path not in snapshots}
     whole = not [finding for finding in image_of(fewer).findings if finding.level == "refuse"]
     return fewer if whole else files

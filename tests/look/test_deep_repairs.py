@@ -1,4 +1,6 @@
-"""What verify says of a snapshot that newer Sparks repair, of old state that they refuse, and of files of nobody's."""
+"""What verify says of a snapshot that newer Sparks repair, of old state that they refuse, and of
+files of nobody's.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,16 @@ def chains_of(files):
 
 def has_families(files):
     """Whether schemas are of column families, whose numbers only snapshots tell."""
-    return any(classify(path).area == "state-schema" and classify(path).version is not None for path in files)
+    return any(
+        classify(path).area == "state-schema" and classify(path).version is not None
+        for path in files
+    )
 
 
 def snapshots_with_all_changes():
-    """A snapshot that a restart begins with, and the checkpoint it is in, where every change before it is there too."""
+    """A snapshot that a restart begins with, and the checkpoint it is in, where every change
+    before it is there too.
+    """
     for case in CASES:
         if case.parent.name not in ("spark-3.5.9", "spark-4.3.0"):
             continue
@@ -48,7 +55,10 @@ def snapshots_with_all_changes():
             changes = {"snapshot": "delta", "zip": "changelog"}.get(ending)
             if not changes or not stem.isdecimal():
                 continue
-            alone = sum(path.startswith(f"{folder}/") and path.endswith(f".{ending}") for path in files) == 1
+            alone = (
+                sum(path.startswith(f"{folder}/") and path.endswith(f".{ending}") for path in files)
+                == 1
+            )
             if alone and has_families(files):
                 continue  # nothing else names the column families
             if all(f"{folder}/{version}.{changes}" in files for version in range(1, int(stem) + 1)):
@@ -63,7 +73,9 @@ def test_there_are_such_snapshots_of_both_providers():
 
 
 @pytest.mark.parametrize(("files", "path"), CHAINS)
-def test_a_snapshot_that_cannot_be_loaded_is_refused_and_said_to_be_repaired_by_newer_sparks(files, path):
+def test_a_snapshot_that_cannot_be_loaded_is_refused_and_said_to_be_repaired_by_newer_sparks(
+    files, path
+):
     for content in (b"", files[path][: len(files[path]) // 2], b"junk" + files[path][4:]):
         found = judged({**files, path: content})
         assert not found.restartable
@@ -85,7 +97,11 @@ def test_an_older_snapshot_that_is_damaged_too_is_gone_behind(files, path):
 def test_no_repair_is_promised_where_a_change_before_the_snapshot_is_gone_or_damaged(files, path):
     change = path.replace(".snapshot", ".delta").replace(".zip", ".changelog")
     for replaced in ({}, {change: b"junk"}):
-        damaged = {other: content for other, content in files.items() if other != change} | replaced | {path: b"junk"}
+        damaged = (
+            {other: content for other, content in files.items() if other != change}
+            | replaced
+            | {path: b"junk"}
+        )
         found = judged(damaged)
         assert not found.restartable
         assert not [message for message in messages(found, "note") if "can repair this" in message]
@@ -140,11 +156,20 @@ def test_join_state_of_spark_2_4_is_said_to_be_refused_but_for_inner_joins():
 
 
 def test_files_that_no_spark_wrote_are_named_by_their_folder():
-    more = {"mine/a.txt": b"x", "mine/deep/b.txt": b"x", "offsets/readme": b"x", "notes": b"x", "state/0/0/x.bak": b"x"}
+    more = {
+        "mine/a.txt": b"x",
+        "mine/deep/b.txt": b"x",
+        "offsets/readme": b"x",
+        "notes": b"x",
+        "state/0/0/x.bak": b"x",
+    }
     found = judged({**Checkpoint().files(), **more}, deep=False)
     assert found.restartable
     told = messages(found, "note")
-    assert any(m.startswith("2 files in mine/ are no files of Spark's, mine/a.txt among them") for m in told)
+    assert any(
+        m.startswith("2 files in mine/ are no files of Spark's, mine/a.txt among them")
+        for m in told
+    )
     alone = {message.split(" ")[0] for message in told if message.endswith("no job reads it")}
     assert alone == {"notes", "offsets/readme", "state/0/0/x.bak"}
 

@@ -64,14 +64,18 @@ PAIRS = [
     [pytest.param(a, b, id=f"{a.parent.name}/{a.name}") for a, b in PAIRS if b in CASES],
 )
 def test_both_providers_of_one_version_hold_the_same_state(hdfs, rocksdb):
-    """Keys of session windows are put together in another way by RocksDB, and are compared by their columns."""
+    """Keys of session windows are put together in another way by RocksDB, and are compared by
+    their columns.
+    """
     disk = on_a_disk(rocksdb, THERE, on_a_disk(hdfs))
     found = difference(disk)
     assert found.equal and sum(store.same for store in found.stores) > 0
 
 
 def mutated(name="window-hdfs"):
-    """One entry taken away, one put in another's place, one changed: in the newest snapshot of each shard."""
+    """One entry taken away, one put in another's place, one changed: in the newest snapshot of
+    each shard.
+    """
     files = contents(NEWEST[name])
     records = list(decode_delta([files["state/0/0/6.snapshot"]]))
     assert len(records) >= 3
@@ -101,13 +105,23 @@ def test_differences_across_providers_are_the_same_ones():
 
 
 def respread(files, shards):
-    """The same entries, dealt out over another number of shards, with no regard for where they belong."""
-    moved = {path: content for path, content in files.items() if not path.endswith((".delta", ".snapshot"))}
-    records = [r for shard in range(3) for r in decode_delta([files[f"state/0/{shard}/6.snapshot"]])]
+    """The same entries, dealt out over another number of shards, with no regard for where they
+    belong.
+    """
+    moved = {
+        path: content
+        for path, content in files.items()
+        if not path.endswith((".delta", ".snapshot"))
+    }
+    records = [
+        r for shard in range(3) for r in decode_delta([files[f"state/0/{shard}/6.snapshot"]])
+    ]
     for shard in range(shards):
         moved[f"state/0/{shard}/6.snapshot"] = b"".join(encode_delta(records[shard::shards]))
     for path in [path for path in moved if path.startswith("offsets/")]:
-        moved[path] = encode_offsets(with_conf(decode_offsets(moved[path]), {PARTITIONS: str(shards)}))
+        moved[path] = encode_offsets(
+            with_conf(decode_offsets(moved[path]), {PARTITIONS: str(shards)})
+        )
     return moved
 
 
@@ -142,5 +156,7 @@ def test_join_formats_that_keep_other_things_are_told_store_by_store():
     found = difference(both("join-rocksdb-v3", "join-rocksdb-v4"))
     assert not found.equal
     assert {s.store for s in found.stores if s.added} == {
-        f"{side}-{kind}" for side in ("left", "right") for kind in ("keyWithTsToValues", "tsWithKey")
+        f"{side}-{kind}"
+        for side in ("left", "right")
+        for kind in ("keyWithTsToValues", "tsWithKey")
     }

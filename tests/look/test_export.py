@@ -1,4 +1,6 @@
-"""Exported state is what Spark itself reads, in every format; what cannot be exported as asked is refused by name."""
+"""Exported state is what Spark itself reads, in every format; what cannot be exported as asked
+is refused by name.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ from stateshift.errors import FormatError, MissingFile, PlanError, SpecError
 from stateshift.formats.spark.state_files import Record, encode_delta
 from stateshift.storage.memory import MemoryDisk
 from tests.formats.golden import expected
-from tests.look.golden_images import HERE, NEWEST, STATEFUL, as_spark_reads, by_spark, from_arrow, from_json, on_a_disk
+from tests.look.golden_images import (
+    HERE,
+    NEWEST,
+    STATEFUL,
+    as_spark_reads,
+    by_spark,
+    from_arrow,
+    from_json,
+    on_a_disk,
+)
 from tests.support.checkpoints import Checkpoint, put
 
 IDS = [f"{case.parent.name}/{case.name}" for case in STATEFUL]
@@ -31,7 +42,11 @@ def table(disk, suffix, wanted=None):
     size = look.save(made, f"{OUT}{suffix}", disk.open)
     content = disk.open("file:///out").read(f"state{suffix}")
     assert size == len(content)
-    read = pq.read_table(io.BytesIO(content)) if suffix == ".parquet" else pa.ipc.open_file(content).read_all()
+    read = (
+        pq.read_table(io.BytesIO(content))
+        if suffix == ".parquet"
+        else pa.ipc.open_file(content).read_all()
+    )
     assert read.num_rows == made.entries
     return read
 
@@ -62,7 +77,9 @@ def test_columns_have_the_types_that_spark_gave_them():
     assert types["i8"] == pa.int8() and types["d"] == pa.date32() and types["raw"] == pa.binary()
     assert types["t"] == pa.timestamp("us", "UTC") and types["n"] == pa.timestamp("us")
     assert types["small"] == pa.decimal128(10, 2) and types["large"] == pa.decimal128(30, 5)
-    assert types["nested"].field("y").type == pa.string() and types["shorts"].value_type == pa.int16()
+    assert (
+        types["nested"].field("y").type == pa.string() and types["shorts"].value_type == pa.int16()
+    )
 
 
 @pytest.mark.parametrize("batch", [1, 3])

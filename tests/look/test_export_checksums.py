@@ -1,4 +1,6 @@
-"""`export` reads a state file as Spark does: not where Spark's checksum beside it does not fit (real checkpoints)."""
+"""`export` reads a state file as Spark does: not where Spark's checksum beside it does not fit
+(real checkpoints).
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,14 @@ def disk_with(files: Mapping[str, bytes]) -> MemoryDisk:
 
 
 def beside_state(files: Mapping[str, bytes]) -> list[str]:
-    """The checksums of the files that the newest state is read from, tables apart: those have none."""
+    """The checksums of the files that the newest state is read from, tables apart: those have
+    none.
+    """
     (image,) = survey.survey(disk_with(files).open(HERE)).images
     read = {path for shard in image.shards for path in shard.files}
-    return sorted(path for path in files if path.endswith(".crc") and path.removesuffix(".crc") in read)
+    return sorted(
+        path for path in files if path.endswith(".crc") and path.removesuffix(".crc") in read
+    )
 
 
 WITH_STATE = [name for name, case in NEWEST.items() if (case / "checkpoint/state").is_dir()]
@@ -58,7 +64,10 @@ def test_changes_that_do_not_fit_their_checksum_are_not_exported() -> None:
     for name in CHECKED:
         files = contents(NEWEST[name])
         changes = look.Wanted(changes=(0, 1))
-        wrong = {p: other_value(c) if p.endswith((".delta.crc", ".changelog.crc")) else c for p, c in files.items()}
+        wrong = {
+            p: other_value(c) if p.endswith((".delta.crc", ".changelog.crc")) else c
+            for p, c in files.items()
+        }
         if wrong != files:
             with pytest.raises(FormatError, match="checksum"):
                 export(wrong, changes)

@@ -1,4 +1,6 @@
-"""A Flink image shown, exported and compared by the command's own calls, held against what Flink says it holds."""
+"""A Flink image shown, exported and compared by the command's own calls, held against what Flink
+says it holds.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,20 @@ def exported(disk: MemoryDisk, location: str, tmp_path: Path, suffix: str, **wan
 
 def test_every_format_has_the_same_rows(disk: MemoryDisk, tmp_path: Path) -> None:
     location = golden.write(disk, "flink-2.3.0/kinds-canonical-rocksdb")
-    lines = [json.loads(line) for line in exported(disk, location, tmp_path, "jsonl").read_text().splitlines()]
-    assert {line["store"] for line in lines} >= {"recent", "digits", "SourceReaderState", "window-contents"}
-    texts = [{**line, "key": json.dumps(line["key"]), "value": json.dumps(line["value"])} for line in lines]
+    lines = [
+        json.loads(line)
+        for line in exported(disk, location, tmp_path, "jsonl").read_text().splitlines()
+    ]
+    assert {line["store"] for line in lines} >= {
+        "recent",
+        "digits",
+        "SourceReaderState",
+        "window-contents",
+    }
+    texts = [
+        {**line, "key": json.dumps(line["key"]), "value": json.dumps(line["value"])}
+        for line in lines
+    ]
     assert pq.read_table(exported(disk, location, tmp_path, "parquet")).to_pylist() == texts
     with pa.OSFile(str(exported(disk, location, tmp_path, "arrow"))) as file:
         assert pa.ipc.open_file(file).read_all().to_pylist() == texts
@@ -73,9 +86,12 @@ def test_one_operator_and_one_state_are_chosen(disk: MemoryDisk, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "fact"), [({"operator": "x"}, "no operator x"), ({"batch": 1}, "holds one checkpoint")]
+    ("wanted", "fact"),
+    [({"operator": "x"}, "no operator x"), ({"batch": 1}, "holds one checkpoint")],
 )
-def test_what_is_not_there_is_refused(disk: MemoryDisk, tmp_path: Path, wanted: Any, fact: str) -> None:
+def test_what_is_not_there_is_refused(
+    disk: MemoryDisk, tmp_path: Path, wanted: Any, fact: str
+) -> None:
     location = golden.write(disk, "flink-2.3.0/count-canonical-hashmap")
     with pytest.raises(PlanError, match=fact):
         exported(disk, location, tmp_path, "jsonl", **wanted)
@@ -83,7 +99,10 @@ def test_what_is_not_there_is_refused(disk: MemoryDisk, tmp_path: Path, wanted: 
 
 def test_two_backends_canonical_savepoints_of_one_state_are_equal(disk: MemoryDisk) -> None:
     """Written by two runs of one job: but for what has a time in it."""
-    one, other = (golden.write(disk, f"flink-2.3.0/kinds-canonical-{backend}") for backend in ("hashmap", "rocksdb"))
+    one, other = (
+        golden.write(disk, f"flink-2.3.0/kinds-canonical-{backend}")
+        for backend in ("hashmap", "rocksdb")
+    )
     found = look.diff(one, other, disk.open)
     assert {store.operator for store in found.stores if not store.equal} <= {"ttl", "collections"}
     assert sum(store.same for store in found.stores) > 100
@@ -104,7 +123,11 @@ def test_an_image_is_equal_to_itself_and_no_image_of_spark_s(disk: MemoryDisk) -
         look.diff(location, "file:///spark", disk.open)
 
 
-HELD = [name for name in golden.NAMES if "/kinds-" in name and "shares" in golden.told(name).get("held", {})]
+HELD = [
+    name
+    for name in golden.NAMES
+    if "/kinds-" in name and "shares" in golden.told(name).get("held", {})
+]
 
 
 @pytest.mark.parametrize("name", HELD)
@@ -119,7 +142,9 @@ def test_lists_unions_and_broadcast_state_of_usual_types_are_decoded(name: str) 
     assert {str(entry.value) for entry in shown["shared"]} == set(held["shares"]["shared"])
     assert {entry.value for entry in shown["union"]} == set(held["shares"]["union"])
     assert all(set(entry.key) == {"index"} for entry in shown["shared"] + shown["union"])
-    assert {entry.key["key"]: str(entry.value) for entry in shown["rules"]} == held["rules"]["rules"]
+    assert {entry.key["key"]: str(entry.value) for entry in shown["rules"]} == held["rules"][
+        "rules"
+    ]
     assert {(entry.key["key"], entry.value) for entry in shown["same"]} == {("constant", 42)}
 
 
@@ -136,7 +161,9 @@ def test_what_is_not_held_is_shown_as_a_digest_and_not_as_its_bytes() -> None:
 def test_what_is_said_of_the_keys_of_sql_is_true(disk: MemoryDisk, case: str, version: str) -> None:
     """They are Flink's own rows, no code of the job's; and a canonical savepoint has the same."""
     location = golden.write(disk, f"flink-{version}/{case}")
-    _, survey = FLINK.survey(location, disk.open, changes=({"kind": "rescale", "max_parallelism": 32},))
+    _, survey = FLINK.survey(
+        location, disk.open, changes=({"kind": "rescale", "max_parallelism": 32},)
+    )
     found = survey.images[0].details["rigid"].values()
     assert found
     assert {obstacle.fact for obstacle in found} == {

@@ -1,4 +1,6 @@
-"""A savepoint is named by its folder or by its `_metadata`, in every command; old images and all states are told."""
+"""A savepoint is named by its folder or by its `_metadata`, in every command; old images and all
+states are told.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def outside() -> Outside:
     [("inspect", "--entries"), ("verify",), ("verify", "--deep"), ("export", "--to", "-")],
     ids=" ".join,
 )
-def test_a_command_says_of_metadata_what_it_says_of_its_folder(outside: Outside, command: tuple[str, ...]) -> None:
+def test_a_command_says_of_metadata_what_it_says_of_its_folder(
+    outside: Outside, command: tuple[str, ...]
+) -> None:
     location = golden.write(outside.disk, COUNT)
     name, *flags = command
     of_folder = outside.run(name, location, *flags)
@@ -47,8 +51,11 @@ def test_diff_compares_folders_by_their_metadata(outside: Outside) -> None:
 
 def test_a_plan_takes_metadata_for_its_folder(outside: Outside, tmp_path: Path) -> None:
     location = golden.write(outside.disk, COUNT)
-    job = {"name": "orders", "existing_savepoint_paths": [f"{location}/_metadata"],
-           "new_savepoint_path": "file:///there/savepoint/_metadata"}  # fmt: skip
+    job = {
+        "name": "orders",
+        "existing_savepoint_paths": [f"{location}/_metadata"],
+        "new_savepoint_path": "file:///there/savepoint/_metadata",
+    }
     path = tmp_path / "spec.json"
     path.write_text(json.dumps({"version": 1, "engine": "flink", "jobs": [job]}))
     answer = outside.run("plan", str(path), "--json")
@@ -57,14 +64,25 @@ def test_a_plan_takes_metadata_for_its_folder(outside: Outside, tmp_path: Path) 
     assert (spec.jobs[0].source, spec.jobs[0].target) == (location, "file:///there/savepoint")
 
 
-@pytest.mark.parametrize("shortcut", [("gather",), ("merge",), ("rename", "--operator", "orders-count=counted")])
-def test_a_shortcut_takes_metadata_for_its_folder(outside: Outside, tmp_path: Path, shortcut: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "shortcut", [("gather",), ("merge",), ("rename", "--operator", "orders-count=counted")]
+)
+def test_a_shortcut_takes_metadata_for_its_folder(
+    outside: Outside, tmp_path: Path, shortcut: tuple[str, ...]
+) -> None:
     location = golden.write(outside.disk, COUNT)
     sources = [f"{location}/_metadata"]
     if shortcut[0] == "merge":
         sources.append(f"{golden.write(outside.disk, 'flink-2.3.0/count-one-payments')}/_metadata")
     answer = outside.run(
-        shortcut[0], *sources, "--to", "file:///there/new", *shortcut[1:], "--yes", "--workdir", str(tmp_path / "w")
+        shortcut[0],
+        *sources,
+        "--to",
+        "file:///there/new",
+        *shortcut[1:],
+        "--yes",
+        "--workdir",
+        str(tmp_path / "w"),
     )
     assert answer.code == 0, answer.err
     assert outside.disk.open("file:///there/new").stat("_metadata") is not None
@@ -75,14 +93,19 @@ def edited(outside: Outside, location: str, change: object) -> None:
     metadata = decode_metadata(storage.read("_metadata"))
     assert callable(change)
     operators = tuple(
-        replace(one, subtasks=one.subtasks and tuple(map(change, one.subtasks))) for one in metadata.operators
+        replace(one, subtasks=one.subtasks and tuple(map(change, one.subtasks)))
+        for one in metadata.operators
     )
     put(storage, "_metadata", encode_metadata(replace(metadata, operators=operators)))
 
 
 def as_before_1_15(subtask: SubtaskState) -> SubtaskState:
     handle = subtask.managed_keyed
-    return replace(subtask, managed_keyed=replace(handle, tag=3)) if isinstance(handle, KeyGroups) else subtask
+    return (
+        replace(subtask, managed_keyed=replace(handle, tag=3))
+        if isinstance(handle, KeyGroups)
+        else subtask
+    )
 
 
 def test_an_image_of_a_flink_before_1_15_is_read_and_not_promised(outside: Outside) -> None:
@@ -96,7 +119,9 @@ def test_an_image_of_a_flink_before_1_15_is_read_and_not_promised(outside: Outsi
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_an_old_header_of_keyed_state_is_refused_by_its_version(outside: Outside, version: int) -> None:
+def test_an_old_header_of_keyed_state_is_refused_by_its_version(
+    outside: Outside, version: int
+) -> None:
     location = golden.write(outside.disk, "flink-1.15.4/count-canonical-hashmap")
     storage = outside.disk.open(location)
     metadata = decode_metadata(storage.read("_metadata"))

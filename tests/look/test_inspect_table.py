@@ -8,7 +8,9 @@ from stateshift import look
 from stateshift.errors import FormatError
 from tests.formats.golden import CASES, expected
 
-CASE = next(case for case in CASES if case.name == "window-rocksdb" and case.parent.name == "spark-4.3.0")
+CASE = next(
+    case for case in CASES if case.name == "window-rocksdb" and case.parent.name == "spark-4.3.0"
+)
 
 
 def tables() -> list[Path]:
@@ -25,7 +27,11 @@ def test_a_table_shows_its_writes_by_the_columns_that_the_schema_beside_it_names
         for write in found.value:
             window, word = write["key"].values()
             known = rows.get(repr([list(window.values()), word]))
-            seen += known is not None and write["do"] == "put" and list(write["value"].values()) == known
+            seen += (
+                known is not None
+                and write["do"] == "put"
+                and list(write["value"].values()) == known
+            )
     assert seen >= len(rows), "every row that Spark reads stands in one of the tables"
 
 

@@ -1,4 +1,6 @@
-"""No export of zero entries where there is state (real images of both engines, whole and without their commits)."""
+"""No export of zero entries where there is state (real images of both engines, whole and without
+their commits).
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,8 @@ def test_entries_without_a_schema_are_said_to_be_hexadecimal() -> None:
     made = look.export(HERE, "x.jsonl", None, disk.open)
     assert len(made.notes) == 1
     assert made.notes[0].startswith(
-        "operator 0, store default: keys and values are hexadecimal, because the checkpoint has no schema"
+        "operator 0, store default: keys and values are hexadecimal, because the "
+        "checkpoint has no schema"
     )
     assert {entry.note for entry in look.entries(HERE, disk.open, 5)} == set(made.notes)
 
@@ -111,5 +114,7 @@ def test_entries_without_a_schema_are_said_to_be_hexadecimal() -> None:
 def test_hexadecimal_entries_have_a_note_and_others_have_none(case: Path) -> None:
     disk = disk_with(contents(case))
     for entry in look.entries(HERE, disk.open, 3):
-        is_hexadecimal = any(isinstance(part, dict) and list(part) == ["hex"] for part in (entry.key, entry.value))
+        is_hexadecimal = any(
+            isinstance(part, dict) and list(part) == ["hex"] for part in (entry.key, entry.value)
+        )
         assert is_hexadecimal == (entry.note is not None)

@@ -1,4 +1,6 @@
-"""Plans as jobs tell them themselves, in the shapes of Flink's JsonPlanGenerator and Spark's TreeNode.treeString."""
+"""Plans as jobs tell them themselves, in the shapes of Flink's JsonPlanGenerator and Spark's
+TreeNode.treeString.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
     drawn("A -> B, C; B -> D", many="A", unique="D")
 
-Each part between semicolons is a way along `->`; where a step names several operators, all of one lead to all of the
-next.
+Each part between semicolons is a way along `->`; where a step names several operators, all of one
+lead to all of the next.
 """
 
 from __future__ import annotations
@@ -31,14 +31,24 @@ def drawn(
 ) -> Dataflow:
     """`one_per_tuple` and `broadcast` name operators: all their edges are so."""
     ends = list(_ends(text))
-    operators = dict.fromkeys(name for part in text.split(";") for step in part.split("->") for name in names(step))
+    operators = dict.fromkeys(
+        name for part in text.split(";") for step in part.split("->") for name in names(step)
+    )
     kinds = dict.fromkeys(names(many), "one-to-many") | dict.fromkeys(names(blocking), "blocking")
     return Dataflow(
         tuple(
-            Operator(name, kinds.get(name, "one-to-one"), name in names(unique), (workers or {}).get(name, 1))  # type: ignore[arg-type]
+            Operator(
+                name,
+                kinds.get(name, "one-to-one"),
+                name in names(unique),
+                (workers or {}).get(name, 1),
+            )  # type: ignore[arg-type]
             for name in operators
         ),
-        tuple(Edge(one, other, _way(one, broadcast), one in names(one_per_tuple)) for one, other in ends),
+        tuple(
+            Edge(one, other, _way(one, broadcast), one in names(one_per_tuple))
+            for one, other in ends
+        ),
     )
 
 
@@ -73,4 +83,9 @@ W2 = drawn("J1 -> J2 -> J3 -> J4")
 W3 = drawn("J5, J6, J7 -> U1 -> J8 -> J9")
 W4 = drawn("F1 -> U2 -> FD1, FD2 -> F2", many="U2")
 # F-24: RE replicates, SJ joins the replicas on the key.
-W5 = drawn("RE -> FD3 -> S1 -> F3 -> SJ -> E1; RE -> F4 -> FD4 -> SJ", many="RE", unique="SJ", one_per_tuple="RE")
+W5 = drawn(
+    "RE -> FD3 -> S1 -> F3 -> SJ -> E1; RE -> F4 -> FD4 -> SJ",
+    many="RE",
+    unique="SJ",
+    one_per_tuple="RE",
+)

@@ -25,7 +25,9 @@ def test_the_published_rule_is_consistent_only_where_it_spares_no_more_than_it_m
     assert consistent(fries(UNSOUND, ["o1"], "published"))
     assert consistent(fries(UNSOUND, ["o1", "o2"], "sound"))
     above = drawn("S -> FL -> U1 -> o1; FL -> U2 -> o2", many="FL", unique="U1, U2")
-    assert consistent(fries(above, ["S", "o1", "o2"], "published")), "on a way between others all the same"
+    assert consistent(fries(above, ["S", "o1", "o2"], "published")), (
+        "on a way between others all the same"
+    )
 
 
 @pytest.mark.row("F-6")
@@ -46,18 +48,26 @@ def test_what_is_told_to_be_consistent_is_what_no_interleaving_breaks(asked: Ask
 
 
 @pytest.mark.row("F-13")
-def test_where_the_published_rule_counts_several_unique_operators_it_is_told_whether_that_does_harm() -> None:
+def test_where_the_published_rule_counts_several_unique_operators_it_is_told_whether_that_does_harm() -> (
+    None
+):
     for made in _counting_several(Random(5), 20):
         assert consistent(made) is (failing(made) is None)
 
 
 def _counting_several(chance: Random, count: int) -> Iterator[Schedule]:
-    """Schedules of random dataflows that the published rule prunes by more than one unique operator: they are rare."""
+    """Schedules of random dataflows that the published rule prunes by more than one unique
+    operator: they are rare.
+    """
     while count:
         names, kinds = "abcde", ("one-to-one", "one-to-many")
         operators = [Operator(name, chance.choice(kinds), chance.random() < 0.5) for name in names]  # type: ignore[arg-type]
-        edges = [Edge(one, other, one_per_tuple=chance.random() < 0.4)
-                 for i, one in enumerate(names) for other in names[i + 1 :] if chance.random() < 0.4]  # fmt: skip
+        edges = [
+            Edge(one, other, one_per_tuple=chance.random() < 0.4)
+            for i, one in enumerate(names)
+            for other in names[i + 1 :]
+            if chance.random() < 0.4
+        ]
         targets = [name for name in names if chance.random() < 0.4]
         dataflow = Dataflow(tuple(operators), tuple(edges))
         made = fries(dataflow, targets, "published")

@@ -1,4 +1,6 @@
-"""A migration while a job runs: completed or taken back, in every order of events, and no record lost or doubled."""
+"""A migration while a job runs: completed or taken back, in every order of events, and no record
+lost or doubled.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,27 @@ from hypothesis import strategies as st
 from stateshift.errors import PlanError, SpecError
 from stateshift.journal import State, StepFinished, decode_records, encode_record, fold
 from stateshift.reconfigure.coordinator import STEPS, begin
-from stateshift.reconfigure.coordinator_flow import EXCHANGES, Flow, Migration, Task, check_migration, flow
+from stateshift.reconfigure.coordinator_flow import (
+    EXCHANGES,
+    Flow,
+    Migration,
+    Task,
+    check_migration,
+    flow,
+)
 from stateshift.reconfigure.coordinator_instance import Instance, Record, Trigger, roles, take
-from stateshift.reconfigure.coordinator_job import Choice, Hear, Job, Start, Take, asked, choices, happened, job, said
+from stateshift.reconfigure.coordinator_job import (
+    Choice,
+    Hear,
+    Job,
+    Start,
+    Take,
+    asked,
+    choices,
+    happened,
+    job,
+    said,
+)
 from stateshift.reconfigure.coordinator_tasks import FOLLOWS, GiveUp, Refused, TaskState, become
 from stateshift.reconfigure.coordinator_wait import Checkpoints, wait
 
@@ -29,8 +49,13 @@ ROOM = {"there": 9, "elsewhere": 9}
 def diamond() -> Flow:
     """Two sources, all three patterns, two ways that meet again."""
     operators = {"source": 2, "map": 2, "left": 1, "right": 2, "sink": 1}
-    edges = [("source", "map", "forward"), ("map", "left", "broadcast"), ("map", "right"), ("left", "sink"),
-             ("right", "sink")]  # fmt: skip
+    edges = [
+        ("source", "map", "forward"),
+        ("map", "left", "broadcast"),
+        ("map", "right"),
+        ("left", "sink"),
+        ("right", "sink"),
+    ]
     return flow(operators, edges)
 
 
@@ -39,13 +64,17 @@ def _homes(of: Flow) -> dict[Task, str]:
 
 
 def _begun(of: Flow, *moving: Task, checkpoint: int = 2) -> Job:
-    return asked(job(of, _homes(of)), Migration("m", dict.fromkeys(moving, "there")), ROOM, checkpoint)
+    return asked(
+        job(of, _homes(of)), Migration("m", dict.fromkeys(moving, "there")), ROOM, checkpoint
+    )
 
 
 Watch = Callable[[Job], None]
 
 
-def _run(now: Job, chance: random.Random, watch: Watch | None = None, steps: int | None = None) -> Job:
+def _run(
+    now: Job, chance: random.Random, watch: Watch | None = None, steps: int | None = None
+) -> Job:
     """Until nothing can happen any more, or for so many steps."""
     done = 0
     while steps is None or done < steps:
@@ -87,14 +116,18 @@ def _after(end: Job) -> dict[Task, str]:
 
 
 def _pauses(now: Job) -> None:
-    """T-8: once everybody knows, and until it is decided who goes on, nothing is on its way to a task that has shipped
-    its state. (Before, a source may have begun the checkpoint without knowing: it refuses, and all is taken back.)"""
+    """T-8: once everybody knows, and until it is decided who goes on, nothing is on its way to a
+    task that has shipped its state. (Before, a source may have begun the checkpoint without
+    knowing: it refuses, and all is taken back.)
+    """
     assert now.coordinator is not None
     if now.coordinator.step not in ("ship", "restart") or now.coordinator.state != "running":
         return
     for (task, _), one in now.instances.items():
         if one.state == "paused":
-            assert not [items for (_, target), items in now.channels.items() if target == task and items]
+            assert not [
+                items for (_, target), items in now.channels.items() if target == task and items
+            ]
 
 
 @pytest.mark.row("T-2")
@@ -102,7 +135,9 @@ def _pauses(now: Job) -> None:
 @pytest.mark.row("T-6")
 @pytest.mark.row("T-8")
 @pytest.mark.row("T-12")
-def test_whatever_the_order_every_record_is_seen_once_and_the_tasks_are_where_they_belong(seed: int) -> None:
+def test_whatever_the_order_every_record_is_seen_once_and_the_tasks_are_where_they_belong(
+    seed: int,
+) -> None:
     print(f"seed: {seed}")
     chance, ends = random.Random(seed), Counter[str]()
     for number in range(WALKS):
@@ -113,7 +148,9 @@ def test_whatever_the_order_every_record_is_seen_once_and_the_tasks_are_where_th
         assert list(_wrong(end, _after(end))) == [], f"walk {number} of seed {seed}: {of}, {moving}"
         ends[end.coordinator.state] += 1
     print(dict(ends))
-    assert set(ends) == {"finished", "rolled-back"}, "a trigger that comes behind its checkpoint is taken back"
+    assert set(ends) == {"finished", "rolled-back"}, (
+        "a trigger that comes behind its checkpoint is taken back"
+    )
     assert min(ends.values()) > WALKS // 20
 
 
@@ -123,7 +160,9 @@ def _a_flow(chance: random.Random) -> Flow:
     counts = {name: chance.randint(1, 2) for name in names}
     edges = []
     for n, name in enumerate(names[1:], 1):
-        for source in chance.sample(names[:n], chance.randint(0, min(2, n)) or int(n == len(names) - 1)):
+        for source in chance.sample(
+            names[:n], chance.randint(0, min(2, n)) or int(n == len(names) - 1)
+        ):
             patterns = EXCHANGES if counts[source] == counts[name] else EXCHANGES[1:]
             edges.append((source, name, chance.choice(patterns)))
     return flow(counts, edges)
@@ -132,7 +171,11 @@ def _a_flow(chance: random.Random) -> Flow:
 def _straight_to(step: str, now: Job, chance: random.Random) -> Job | None:
     """Until that step is waited for; None where it was over as soon as it had begun."""
     while now.coordinator and now.coordinator.step != step:
-        possible = [c for c in choices(now, RECORDS, CHECKPOINTS) if not isinstance(c, Start) or not _waits(now)]
+        possible = [
+            c
+            for c in choices(now, RECORDS, CHECKPOINTS)
+            if not isinstance(c, Start) or not _waits(now)
+        ]
         if not possible:
             return None
         now = happened(now, chance.choice(possible))
@@ -140,7 +183,9 @@ def _straight_to(step: str, now: Job, chance: random.Random) -> Job | None:
 
 
 def _waits(now: Job) -> bool:
-    """Whether a trigger has not reached all sources: a checkpoint that begins now may be the named one."""
+    """Whether a trigger has not reached all sources: a checkpoint that begins now may be the
+    named one.
+    """
     return any(isinstance(order, Trigger) for _, order in now.orders)
 
 
@@ -164,14 +209,20 @@ def test_an_abort_from_every_step_leaves_everything_running_as_before(step: str,
 
 
 @pytest.mark.row("T-3")
-def test_an_abort_or_a_refusal_at_any_moment_ends_in_one_of_two_states_and_loses_nothing(seed: int) -> None:
+def test_an_abort_or_a_refusal_at_any_moment_ends_in_one_of_two_states_and_loses_nothing(
+    seed: int,
+) -> None:
     print(f"seed: {seed}")
     chance, ends = random.Random(seed), Counter[str]()
     for number in range(WALKS):
         of = _a_flow(chance)
         moving = chance.sample(of.tasks, chance.randint(1, min(3, len(of.tasks))))
         now = _run(_begun(of, *moving), chance, steps=chance.randint(0, 60))
-        word = Refused(chance.choice(of.tasks), "no room") if chance.random() < 0.5 else GiveUp("stop it")
+        word = (
+            Refused(chance.choice(of.tasks), "no room")
+            if chance.random() < 0.5
+            else GiveUp("stop it")
+        )
         end = _run(said(now, word), chance)
         assert end.coordinator is not None
         assert list(_wrong(end, _after(end))) == [], f"walk {number} of seed {seed}: {of}, {moving}"
@@ -185,11 +236,19 @@ def test_every_task_acknowledges_also_where_it_ignores(seed: int) -> None:
     print(f"seed: {seed}")
     now = _straight_to("restart", _begun(diamond(), Task("right", 1)), random.Random(seed))
     assert now is not None
-    (evidence,) = [r.evidence for r in now.records if isinstance(r, StepFinished) and r.step == "trigger"]
+    (evidence,) = [
+        r.evidence for r in now.records if isinstance(r, StepFinished) and r.step == "trigger"
+    ]
     assert evidence["roles"] == {
-        "source-0": [], "source-1": [], "map-0": ["buffers"], "map-1": ["buffers"], "left-0": [],
-        "right-0": [], "right-1": ["ships"], "sink-0": ["rewires"],
-    }  # fmt: skip
+        "source-0": [],
+        "source-1": [],
+        "map-0": ["buffers"],
+        "map-1": ["buffers"],
+        "left-0": [],
+        "right-0": [],
+        "right-1": ["ships"],
+        "sink-0": ["rewires"],
+    }
 
 
 @pytest.mark.row("T-6")
@@ -202,9 +261,12 @@ def test_who_has_a_part_follows_from_the_exchange_patterns() -> None:
         return {str(one): part for one in of.tasks if (part := roles(of, trigger, one))}
 
     assert parts(Task("map", 0)) == {
-        "source-0": ("buffers",), "map-0": ("ships",), "left-0": ("rewires",), "right-0": ("rewires",),
+        "source-0": ("buffers",),
+        "map-0": ("ships",),
+        "left-0": ("rewires",),
+        "right-0": ("rewires",),
         "right-1": ("rewires",),
-    }  # fmt: skip
+    }
     assert parts(Task("sink", 0)).keys() == {"left-0", "right-0", "right-1", "sink-0"}
     assert list(of.routes(Task("map", 1), key=3)) == [Task("left", 0), Task("right", 1)]
     assert list(of.routes(Task("source", 1), key=0)) == [Task("map", 1)]
@@ -216,7 +278,11 @@ def test_a_migration_of_one_task_of_a_row_step_by_step() -> None:
     """No chance in it: the one order in which nothing waits for anything."""
     of = flow(["a", "b", "c"], [("a", "b"), ("b", "c")])
     now = _begun(of, Task("b", 0), checkpoint=1)
-    a, b, there = now.instances[Task("a", 0), "here"], (Task("b", 0), "here"), (Task("b", 0), "there")
+    a, b, there = (
+        now.instances[Task("a", 0), "here"],
+        (Task("b", 0), "here"),
+        (Task("b", 0), "there"),
+    )
     assert a.state == "running"
 
     def settle(at: Job, *kinds: type[Choice]) -> Job:
@@ -227,7 +293,9 @@ def test_a_migration_of_one_task_of_a_row_step_by_step() -> None:
     now = settle(now)
     assert now.coordinator is not None and now.coordinator.step == "ship"
     now = happened(now, Start((Task("a", 0), "here")))
-    now = happened(now, next(c for c in choices(now, 1, 1) if not isinstance(c, Take)))  # a record behind the barrier
+    now = happened(
+        now, next(c for c in choices(now, 1, 1) if not isinstance(c, Take))
+    )  # a record behind the barrier
     assert now.instances[Task("a", 0), "here"].buffers == {Task("b", 0): (Record(0, 0),)}
     now = settle(now, Take)
     assert (now.instances[b].state, now.instances[there].state) == ("paused", "created")
@@ -262,7 +330,9 @@ def test_a_job_that_loses_something_is_found_out(fault: str, seed: int) -> None:
     print(f"seed: {seed}")
     chance, found = random.Random(seed), 0
     for _ in range(40):
-        now = _run(_begun(diamond(), Task("map", 0), checkpoint=3), chance, steps=chance.randint(0, 80))
+        now = _run(
+            _begun(diamond(), Task("map", 0), checkpoint=3), chance, steps=chance.randint(0, 80)
+        )
         try:
             found += bool(list(_wrong(_run(_broken(fault, now), chance), _after(now))))
         except AssertionError as error:  # first in, first out
@@ -273,11 +343,19 @@ def test_a_job_that_loses_something_is_found_out(fault: str, seed: int) -> None:
 
 def _broken(fault: str, now: Job) -> Job:
     if fault == "a record is lost":
-        return replace(now, channels={c: tuple(i for i in items if not isinstance(i, Record))
-                                      for c, items in now.channels.items()})  # fmt: skip
+        return replace(
+            now,
+            channels={
+                c: tuple(i for i in items if not isinstance(i, Record))
+                for c, items in now.channels.items()
+            },
+        )
     if fault == "an order is lost":
         return replace(now, orders=now.orders[1:])
-    empty = {address: replace(one, buffers=dict.fromkeys(one.buffers, ())) for address, one in now.instances.items()}
+    empty = {
+        address: replace(one, buffers=dict.fromkeys(one.buffers, ()))
+        for address, one in now.instances.items()
+    }
     return replace(now, instances=empty)
 
 
@@ -294,7 +372,10 @@ def test_a_record_out_of_its_order_is_noticed() -> None:
 @pytest.mark.row("T-4")
 def test_a_task_becomes_what_may_follow_and_nothing_else() -> None:
     assert set(FOLLOWS) == set(get_args(TaskState))
-    assert become("created", "scheduled", "deployed", "running", "pausing", "paused", "running") == "running"
+    assert (
+        become("created", "scheduled", "deployed", "running", "pausing", "paused", "running")
+        == "running"
+    )
     assert become("running", "finished") == "finished"
     assert become("paused", "canceling", "canceled") == "canceled"
     allowed = {(now, after) for now in FOLLOWS for after in FOLLOWS[now]}
@@ -306,12 +387,19 @@ def test_a_task_becomes_what_may_follow_and_nothing_else() -> None:
                     become(now, after)
 
 
-@given(interval=st.floats(0.1, 1000), takes=st.floats(0, 1), elapsed=st.floats(0, 1), trigger=st.floats(0, 1))
+@given(
+    interval=st.floats(0.1, 1000),
+    takes=st.floats(0, 1),
+    elapsed=st.floats(0, 1),
+    trigger=st.floats(0, 1),
+)
 @settings(deadline=None)
 def test_a_wait_is_estimated_and_never_longer_than_two_intervals(
     interval: float, takes: float, elapsed: float, trigger: float
 ) -> None:
-    """Held against a clock: checkpoints begin every interval, and the one named is the first after the trigger."""
+    """Held against a clock: checkpoints begin every interval, and the one named is the first
+    after the trigger.
+    """
     trigger_seconds = interval * trigger * (1 - takes) * 0.99
     now = Checkpoints(interval, takes * interval * 0.99, began=7, elapsed=elapsed * interval)
     found = wait(now, trigger_seconds)
@@ -332,8 +420,10 @@ def test_where_a_checkpoint_takes_longer_than_an_interval_no_bound_is_promised()
 
 def test_a_dataflow_that_cannot_be_is_refused_with_all_of_it() -> None:
     with pytest.raises(SpecError) as refused:
-        flow({"a": 2, "b": 3, "c": 0},
-             [("a", "b", "forward"), ("a", "x"), ("y", "z", "shuffle"), ("a",), ("a", "b")])  # fmt: skip
+        flow(
+            {"a": 2, "b": 3, "c": 0},
+            [("a", "b", "forward"), ("a", "x"), ("y", "z", "shuffle"), ("a",), ("a", "b")],
+        )
     assert [(c.pointer, c.message) for c in refused.value.complaints] == [
         ("/operators/c", "0 tasks of 'c'"),
         ("/edges/0/2", "forward from 2 tasks to 3"),
@@ -356,7 +446,11 @@ def test_a_migration_that_cannot_be_is_refused_before_anything_is_triggered() ->
     wrong = Migration("m", {Task("b", 0): "here", Task("b", 5): "there", Task("a", 0): "nowhere"})
     with pytest.raises(SpecError) as refused:
         begin(of, wrong, _homes(of), {"here": 1, "there": 1}, 1, 0.0)
-    assert [c.pointer for c in refused.value.complaints] == ["/places/b-0", "/places/b-5", "/places/a-0"]
+    assert [c.pointer for c in refused.value.complaints] == [
+        "/places/b-0",
+        "/places/b-5",
+        "/places/a-0",
+    ]
     with pytest.raises(SpecError, match="no task that moves"):
         check_migration(Migration("m", {}), of, _homes(of), ROOM)
     both = Migration("m", dict.fromkeys(of.tasks, "there"))

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateshift.reconfigure.history import Data, Operation, Update, Verdict, check, scope, transactions
+from stateshift.reconfigure.history import (
+    Data,
+    Operation,
+    Update,
+    Verdict,
+    check,
+    scope,
+    transactions,
+)
 
 # phi and mu as the paper writes them: "t1@FC" is a data operation, "!FM" a function update.
 S1 = "t1@FC !FM t1@FM !MC t1@MC"
@@ -14,8 +22,19 @@ S2 = "!FM !MC t1@FC t1@FM t1@MC"
 S3 = "t1@FC t1@FM !FM !MC t1@MC"
 S4 = "t1@X !C t1@C t2@X !D t2@D"
 S5 = "t1@FC t1@J t2@SP t3@SP t4@SP t5@FMX !FMX t6@FMX t7@FMY t8@U t9@U t10@U"
-# Join makes t2, t3 and t4 of t1; Split sends them on as t5, t6 and t7, and the two FM make t8, t9 and t10 of them.
-MADE_OF = {"t2": "t1", "t3": "t1", "t4": "t1", "t5": "t2", "t6": "t3", "t7": "t4", "t8": "t5", "t9": "t6", "t10": "t7"}
+# Join makes t2, t3 and t4 of t1; Split sends them on as t5, t6 and t7, and the two FM make t8, t9
+# and t10 of them.
+MADE_OF = {
+    "t2": "t1",
+    "t3": "t1",
+    "t4": "t1",
+    "t5": "t2",
+    "t6": "t3",
+    "t7": "t4",
+    "t8": "t5",
+    "t9": "t6",
+    "t10": "t7",
+}
 
 
 def written(text: str) -> list[Operation]:
@@ -35,7 +54,9 @@ def _operation(word: str) -> Operation:
     [(S1, {}, True), (S2, {}, True), (S3, {}, False), (S4, {}, True), (S5, MADE_OF, False)],
     ids=["S1", "S2", "S3", "S4", "S5"],
 )
-def test_s1_s2_and_s4_pass_s3_and_s5_fail(text: str, derived: dict[str, str], serialisable: bool) -> None:
+def test_s1_s2_and_s4_pass_s3_and_s5_fail(
+    text: str, derived: dict[str, str], serialisable: bool
+) -> None:
     assert check(written(text), derived).serialisable is serialisable
 
 
@@ -63,21 +84,31 @@ def test_the_scope_of_a_source_tuple_is_all_that_was_made_of_it() -> None:
 
 
 def test_two_updates_that_cross_are_a_cycle_without_any_data() -> None:
-    crossed = [Update("A", transaction="u1"), Update("A", transaction="u2"), Update("B", transaction="u2"),
-               Update("B", transaction="u1")]  # fmt: skip
+    crossed = [
+        Update("A", transaction="u1"),
+        Update("A", transaction="u2"),
+        Update("B", transaction="u2"),
+        Update("B", transaction="u1"),
+    ]
     found = check(crossed)
     assert [conflict.before for conflict in found.cycle] == ["u1", "u2"]
 
 
 def test_workers_of_one_operator_are_places_of_their_own() -> None:
-    assert check([Data("t1", "A", 0), Update("A", 0), Update("A", 1), Data("t2", "A", 1)]).serialisable
-    assert not check([Data("t1", "A", 0), Update("A", 0), Update("A", 1), Data("t1", "A", 1)]).serialisable
+    assert check(
+        [Data("t1", "A", 0), Update("A", 0), Update("A", 1), Data("t2", "A", 1)]
+    ).serialisable
+    assert not check(
+        [Data("t1", "A", 0), Update("A", 0), Update("A", 1), Data("t1", "A", 1)]
+    ).serialisable
 
 
 def test_where_tuples_carry_versions_these_decide() -> None:
     late = [Update("A"), Update("B"), Data("t1", "A", version=0), Data("t1", "B", version=0)]
     assert check(late).serialisable
-    mixed = check([Update("A"), Update("B"), Data("t1", "A", version=0), Data("t1", "B", version=1)])
+    mixed = check(
+        [Update("A"), Update("B"), Data("t1", "A", version=0), Data("t1", "B", version=1)]
+    )
     assert "A processes t1 with its old function" in str(mixed)
 
 
@@ -93,11 +124,15 @@ def histories(draw: st.DrawFn) -> list[Operation]:
 
 
 def by_definition(history: list[Operation]) -> Verdict | None:
-    """With a single update, a serial order exists exactly when no transaction is on both sides of it."""
+    """With a single update, a serial order exists exactly when no transaction is on both sides
+    of it.
+    """
     sides: dict[str, set[bool]] = {}
     for place, operation in enumerate(history):
         if isinstance(operation, Data):
-            sides.setdefault(operation.tuple, set()).add(Update(operation.operator) in history[:place])
+            sides.setdefault(operation.tuple, set()).add(
+                Update(operation.operator) in history[:place]
+            )
     return None if any(len(side) > 1 for side in sides.values()) else Verdict()
 
 

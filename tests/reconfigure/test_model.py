@@ -1,4 +1,6 @@
-"""Every interleaving of small dataflows, some of larger ones: which schedules keep their promise."""
+"""Every interleaving of small dataflows, some of larger ones: which schedules keep their
+promise.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,16 @@ CONSISTENT = (fries, epoch_barrier, multi_version)
 
 
 def failing(schedule: Schedule, states_max: int = 100_000) -> Explored | None:
-    """What is wrong with it, looked for wherever a source tuple may come from; None where nothing is."""
+    """What is wrong with it, looked for wherever a source tuple may come from; None where
+    nothing is.
+    """
     for origin in origins_of(schedule):
         found = explore(schedule, [origin], states_max=states_max)
         assert found.complete, f"{found.states} states were not all there are"
         if found.failing is not None:
-            assert not check(found.failing).serialisable, "what the model calls failing, the checker does, too"
+            assert not check(found.failing).serialisable, (
+                "what the model calls failing, the checker does, too"
+            )
             return found
     return None
 
@@ -56,7 +62,9 @@ def failing(schedule: Schedule, states_max: int = 100_000) -> Explored | None:
         (W5, "FD3, FD4"),
     ],
 )
-def test_the_papers_dataflows_pass_with_all_schedulers_but_the_naive_one(dataflow: Dataflow, targets: str) -> None:
+def test_the_papers_dataflows_pass_with_all_schedulers_but_the_naive_one(
+    dataflow: Dataflow, targets: str
+) -> None:
     for scheduler in CONSISTENT:
         assert failing(scheduler(dataflow, names(targets))) is None, scheduler.__name__
 
@@ -65,7 +73,9 @@ def test_the_papers_dataflows_pass_with_all_schedulers_but_the_naive_one(dataflo
 def test_the_naive_scheduler_fails_where_a_tuple_meets_two_targets_and_only_there() -> None:
     assert failing(naive(FIGURE_4, names("FM, MC"))) is not None
     assert failing(naive(FIGURE_4, names("FM"))) is None
-    assert failing(naive(drawn("A -> B, C"), names("B, C"))) is None, "one-to-one: B or C, never both"
+    assert failing(naive(drawn("A -> B, C"), names("B, C"))) is None, (
+        "one-to-one: B or C, never both"
+    )
     assert failing(naive(FIGURE_8, names("FMX"))) is not None, "three descendants, two sides"
 
 
@@ -83,13 +93,17 @@ def test_the_published_uniqueness_rule_is_found_unsound() -> None:
 def test_copies_of_a_broadcast_are_told_apart_from_one_another() -> None:
     dataflow = drawn("A -> B", broadcast="A", workers={"B": 2})
     assert failing(fries(dataflow, ["B"])) is None
-    assert failing(naive(dataflow, ["B"])) is not None, "one worker has changed, and the other has not"
+    assert failing(naive(dataflow, ["B"])) is not None, (
+        "one worker has changed, and the other has not"
+    )
 
 
 @settings(max_examples=300, deadline=None)
 @given(with_targets(dataflows(size_max=5)))
 @pytest.mark.row("F-6", "F-11", "F-12", "F-13", "F-14")
-def test_no_interleaving_of_a_small_dataflow_fails_but_with_the_naive_scheduler(asked: Asked) -> None:
+def test_no_interleaving_of_a_small_dataflow_fails_but_with_the_naive_scheduler(
+    asked: Asked,
+) -> None:
     for scheduler in CONSISTENT:
         assert failing(scheduler(*asked)) is None, scheduler.__name__
     assert failing(fries(*asked, "none")) is None
@@ -110,7 +124,9 @@ def test_no_interleaving_of_several_workers_fails(asked: Asked) -> None:
 @settings(max_examples=150, deadline=None)
 @given(with_targets(dataflows(size_max=6, kinds=ONE_TO_ONE, flags=False)), st.data())
 @pytest.mark.row("F-8", "F-10")
-def test_without_any_one_synchronising_edge_an_interleaving_fails(asked: Asked, data: st.DataObject) -> None:
+def test_without_any_one_synchronising_edge_an_interleaving_fails(
+    asked: Asked, data: st.DataObject
+) -> None:
     schedule = fries(*asked)
     assume(schedule.edges)
     edge = data.draw(st.sampled_from(sorted(schedule.edges)))
@@ -122,17 +138,23 @@ def test_without_any_one_synchronising_edge_an_interleaving_fails(asked: Asked, 
 @given(with_targets(dataflows(size_max=5)))
 @pytest.mark.row("F-6")
 def test_the_naive_scheduler_passes_exactly_where_fries_synchronises_nothing(asked: Asked) -> None:
-    """Without pruning, Fries synchronises more than has to be: where it needs nothing, naive is enough."""
+    """Without pruning, Fries synchronises more than has to be: where it needs nothing, naive is
+    enough.
+    """
     if not fries(*asked, "none").edges:
         assert failing(naive(*asked)) is None
-    elif all(operator.kind == "one-to-one" and not operator.unique for operator in asked[0].operators):
+    elif all(
+        operator.kind == "one-to-one" and not operator.unique for operator in asked[0].operators
+    ):
         assert failing(naive(*asked)) is not None
 
 
 @settings(max_examples=80, deadline=None)
 @given(with_targets(dataflows(size_max=10, workers_max=2, kinds=ANY_KIND)), st.integers(0, 1 << 30))
 @pytest.mark.row("F-6", "F-15")
-def test_what_happens_by_chance_on_larger_dataflows_passes_and_changes_every_target(asked: Asked, seed: int) -> None:
+def test_what_happens_by_chance_on_larger_dataflows_passes_and_changes_every_target(
+    asked: Asked, seed: int
+) -> None:
     for scheduler in CONSISTENT:
         schedule = scheduler(*asked)
         origins = (origins_of(schedule) * 3)[:4]

@@ -24,8 +24,10 @@ def test_everybody_who_waits_or_says_a_version_or_was_spared_has_a_reason(
     names = [name for name, _ in told]
     pruned = [one.operator for one in made.pruned]
     assert names[: len(made.paused) + len(made.tagging_only) + len(pruned)] == [
-        *made.paused, *made.tagging_only, *pruned,
-    ]  # fmt: skip
+        *made.paused,
+        *made.tagging_only,
+        *pruned,
+    ]
     for name, why in told:
         between = why.startswith("on a way from")
         first, _, second = why.partition(":")[0].removeprefix("on a way from ").partition(" to ")

@@ -1,5 +1,6 @@
-"""Functions that change while checkpoints are made and operators fail (F-1, F-17): every interleaving of small ones,
-random ones of others. Nothing is lost or read twice, every tuple is met by old or by new, and each change happens once.
+"""Functions that change while checkpoints are made and operators fail (F-1, F-17): every
+interleaving of small ones, random ones of others. Nothing is lost or read twice, every tuple is met
+by old or by new, and each change happens once.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ CHANGED = "changed"
 
 
 def logs(number: int) -> Any:
-    """A function that writes down what it has met; the state tells everything that has ever happened to it."""
+    """A function that writes down what it has met; the state tells everything that has ever
+    happened to it.
+    """
     return lambda state, item: (*state, (item, number))
 
 
@@ -35,11 +38,18 @@ def logged(state: Any) -> Any:
 
 
 def runtime(
-    dataflow: Dataflow, *targets: tuple[str, ...], tuples: int = 2, schedule: Any = fries, **more: Any
+    dataflow: Dataflow,
+    *targets: tuple[str, ...],
+    tuples: int = 2,
+    schedule: Any = fries,
+    **more: Any,
 ) -> Runtime:
     """One reconfiguration after the other; every operator logs."""
     asked = [
-        Reconfiguration(schedule(dataflow, names), tuple(Change(name, logs(number + 1), logged) for name in names))
+        Reconfiguration(
+            schedule(dataflow, names),
+            tuple(Change(name, logs(number + 1), logged) for name in names),
+        )
         for number, names in enumerate(targets)
     ]
     return Runtime(asked, tuples, {name: logs(0) for name in dataflow.names}, **more)
@@ -66,7 +76,9 @@ def faults(machine: Runtime, state: State) -> list[str]:
     for number, one in enumerate(machine.reconfigurations):
         found += _changes(machine, state, number, one)
     expected, met = undisturbed(machine), Counter(_met(machine, state))
-    found += [f"{what} is missing" for what in expected - met] + [f"{what} is one too many" for what in met - expected]
+    found += [f"{what} is missing" for what in expected - met] + [
+        f"{what} is one too many" for what in met - expected
+    ]
     return found
 
 
@@ -74,7 +86,11 @@ def _changes(machine: Runtime, state: State, number: int, asked: Reconfiguration
     sides: dict[int, set[bool]] = {}
     for (operator, place), worker in zip(machine.wirings[0].workers, state.workers, strict=True):
         log: Any = worker.keeps
-        mine = [n for n, one in enumerate(machine.reconfigurations) if operator.name in one.schedule.targets]
+        mine = [
+            n
+            for n, one in enumerate(machine.reconfigurations)
+            if operator.name in one.schedule.targets
+        ]
         if log.count(CHANGED) != len(mine):
             yield f"{operator.name} {place} has changed {log.count(CHANGED)} times"
         if operator.name in asked.schedule.targets:
@@ -91,7 +107,9 @@ def _met(machine: Runtime, state: State) -> Iterator[tuple[str, int, int]]:
 
 def undisturbed(machine: Runtime) -> Counter[tuple[str, int, int]]:
     """Who meets what, where nothing changes, nobody saves and nobody fails."""
-    plain = Runtime(machine.reconfigurations, machine.tuples, machine.functions, checkpoints=0, failures=0)
+    plain = Runtime(
+        machine.reconfigurations, machine.tuples, machine.functions, checkpoints=0, failures=0
+    )
     state = plain.start._replace(done=len(machine.reconfigurations))
     while (after := next(plain.steps(state), None)) is not None:
         state = after
@@ -120,24 +138,34 @@ def test_a_change_during_a_checkpoint_may_never_end_or_happen_twice() -> None:
     dataflow, targets = SMALL["two heads that meet"]
     machine = runtime(dataflow, *targets, tuples=1, careful=False)
     found = {fault for state in ends(machine) for fault in faults(machine, state)}
-    assert "stuck" in found, "whoever waits for both markers on two channels hears them in different orders"
+    assert "stuck" in found, (
+        "whoever waits for both markers on two channels hears them in different orders"
+    )
     assert any("has changed 2 times" in fault for fault in found)
 
 
 def test_naive_messages_are_found_out_here_as_well() -> None:
     machine = runtime(drawn("S -> A -> B"), ("A", "B"), schedule=naive)
-    assert any("before and after" in fault for state in ends(machine) for fault in faults(machine, state))
+    assert any(
+        "before and after" in fault for state in ends(machine) for fault in faults(machine, state)
+    )
 
 
 @pytest.mark.sample(15)
 @pytest.mark.parametrize("seed", range(40))
 def test_an_epoch_barrier_and_fries_survive_failures_of_larger_dataflows(seed: int) -> None:
     chance = random.Random(seed)
-    dataflow = drawn("S, R -> A, B; A -> C, D; B -> D -> E; C -> E", many="A", broadcast="C",
-                     workers={"B": 2, "D": 3, "E": 2})
+    dataflow = drawn(
+        "S, R -> A, B; A -> C, D; B -> D -> E; C -> E",
+        many="A",
+        broadcast="C",
+        workers={"B": 2, "D": 3, "E": 2},
+    )
     targets = tuple(chance.sample(["A", "B", "C", "D", "E"], 3))
     schedule = chance.choice([fries, epoch_barrier])
-    machine = runtime(dataflow, targets, ("E",), tuples=8, schedule=schedule, checkpoints=3, failures=3)
+    machine = runtime(
+        dataflow, targets, ("E",), tuples=8, schedule=schedule, checkpoints=3, failures=3
+    )
     assert not faults(machine, walked(machine, chance)), f"seed {seed}"
 
 
@@ -146,7 +174,9 @@ SENDING = dataflows(size_max=6, kinds=("one-to-one", "one-to-many"), workers_max
 
 @settings(max_examples=150, deadline=None)
 @given(with_targets(SENDING), st.integers(0, 2**32))
-def test_fries_survives_failures_of_any_dataflow(chosen: tuple[Dataflow, tuple[str, ...]], seed: int) -> None:
+def test_fries_survives_failures_of_any_dataflow(
+    chosen: tuple[Dataflow, tuple[str, ...]], seed: int
+) -> None:
     dataflow, targets = chosen
     machine = runtime(dataflow, targets, tuples=4, checkpoints=2, failures=2)
     assert not faults(machine, walked(machine, random.Random(seed)))
@@ -188,7 +218,10 @@ def test_a_transformation_may_make_another_state_of_it() -> None:
 
     dataflow = drawn("S -> W")
     machine = Runtime(
-        [Reconfiguration(fries(dataflow, ["W"]), (Change("W", counted, len),))], 9, {"W": last(100)}, failures=1
+        [Reconfiguration(fries(dataflow, ["W"]), (Change("W", counted, len),))],
+        9,
+        {"W": last(100)},
+        failures=1,
     )
     assert walked(machine, random.Random(3)).workers[1].keeps == 9
 
@@ -213,9 +246,13 @@ def test_only_one_is_under_way_at_a_time() -> None:
         (["A"], ["'B' is a target, and has no change"]),
     ],
 )
-def test_changes_that_do_not_fit_their_schedule_are_refused_all_at_once(names: list[str], expected: list[str]) -> None:
+def test_changes_that_do_not_fit_their_schedule_are_refused_all_at_once(
+    names: list[str], expected: list[str]
+) -> None:
     with pytest.raises(SpecError) as refused:
-        Reconfiguration(fries(drawn("S -> A -> B"), ["A", "B"]), tuple(Change(name, logs(1)) for name in names))
+        Reconfiguration(
+            fries(drawn("S -> A -> B"), ["A", "B"]), tuple(Change(name, logs(1)) for name in names)
+        )
     assert [one.message for one in refused.value.complaints] == expected
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from stateshift.reconfigure.schedulers import SCHEDULERS, epoch_barrier, fries, multi_version, naive, schedule
+from stateshift.reconfigure.schedulers import (
+    SCHEDULERS,
+    epoch_barrier,
+    fries,
+    multi_version,
+    naive,
+    schedule,
+)
 from tests.reconfigure.samples import (
     FIGURE_6,
     FIGURE_8,
@@ -41,23 +48,35 @@ def test_the_one_to_many_join_of_figure_8_joins_its_target() -> None:
     found = fries(FIGURE_8, ["FMX"])
     assert sets(found) == [{"J", "SP", "FMX"}]
     assert found.heads == ("J",)
-    assert sets(fries(drawn("FC -> J -> SP -> FMX, FMY -> U"), ["FMX"])) == [{"FMX"}], "were it one-to-one"
+    assert sets(fries(drawn("FC -> J -> SP -> FMX, FMY -> U"), ["FMX"])) == [{"FMX"}], (
+        "were it one-to-one"
+    )
 
 
 @pytest.mark.row("F-12")
 def test_edge_wise_one_to_one_is_pruned_only_where_one_edge_leads_to_targets() -> None:
     assert sets(fries(FIGURE_9_I, ["T"])) == [{"T"}]
-    assert [(p.operator, p.rule, p.by) for p in fries(FIGURE_9_I, ["T"]).pruned] == [("R", "edge-wise", "B")]
+    assert [(p.operator, p.rule, p.by) for p in fries(FIGURE_9_I, ["T"]).pruned] == [
+        ("R", "edge-wise", "B")
+    ]
     assert sets(fries(FIGURE_9_I, ["T"], "none")) == [{"R", "B", "T"}]
-    assert sets(fries(FIGURE_9_I, ["T", "C"])) == [{"R", "B", "C", "T"}], "II: a second target on the other edge"
-    assert sets(fries(FIGURE_9_III, ["T"])) == [{"R", "B", "C", "T"}], "III: both replicas meet in the target"
+    assert sets(fries(FIGURE_9_I, ["T", "C"])) == [{"R", "B", "C", "T"}], (
+        "II: a second target on the other edge"
+    )
+    assert sets(fries(FIGURE_9_III, ["T"])) == [{"R", "B", "C", "T"}], (
+        "III: both replicas meet in the target"
+    )
 
 
 @pytest.mark.row("F-13")
-def test_the_published_uniqueness_rule_parts_what_one_tuple_meets_and_the_sound_one_does_not() -> None:
+def test_the_published_uniqueness_rule_parts_what_one_tuple_meets_and_the_sound_one_does_not() -> (
+    None
+):
     assert sets(fries(UNSOUND, ["o1", "o2"], "published")) == [{"o1"}, {"o2"}]
     assert sets(fries(UNSOUND, ["o1", "o2"])) == [{"FL", "U1", "o1", "U2", "o2"}]
-    assert sets(fries(UNSOUND, ["o1"])) == [{"o1"}], "a single target has one unique operator before it"
+    assert sets(fries(UNSOUND, ["o1"])) == [{"o1"}], (
+        "a single target has one unique operator before it"
+    )
 
 
 @pytest.mark.row("F-13")
@@ -66,8 +85,12 @@ def test_one_unique_operator_on_all_ways_prunes_all_above_it() -> None:
     found = fries(dataflow, ["t1", "t2"])
     assert sets(found) == [{"t1"}, {"t2"}]
     assert {(p.operator, p.by) for p in found.pruned} == {("A", "U"), ("B", "U")}
-    assert sets(fries(dataflow, ["U"])) == [{"A", "B", "C", "U"}], "the target itself lets nothing pass before"
-    assert sets(fries(dataflow, ["t1", "C"])) == [{"A", "B", "C", "U", "D", "t1"}], "a way to C goes past U"
+    assert sets(fries(dataflow, ["U"])) == [{"A", "B", "C", "U"}], (
+        "the target itself lets nothing pass before"
+    )
+    assert sets(fries(dataflow, ["t1", "C"])) == [{"A", "B", "C", "U", "D", "t1"}], (
+        "a way to C goes past U"
+    )
 
 
 @pytest.mark.row("F-22")
@@ -100,9 +123,12 @@ def test_the_sets_of_table_4(targets: str, expected: str) -> None:
 
 @pytest.mark.row("F-24")
 @pytest.mark.parametrize(
-    ("targets", "pruned", "unpruned"), [("FD4", 0, 2), ("F3", 0, 3), ("F4", 0, 1), ("FD3, FD4", 3, 3), ("E1", 0, 8)]
+    ("targets", "pruned", "unpruned"),
+    [("FD4", 0, 2), ("F3", 0, 3), ("F4", 0, 1), ("FD3, FD4", 3, 3), ("E1", 0, 8)],
 )
-def test_the_edges_of_table_5_with_and_without_pruning(targets: str, pruned: int, unpruned: int) -> None:
+def test_the_edges_of_table_5_with_and_without_pruning(
+    targets: str, pruned: int, unpruned: int
+) -> None:
     assert len(fries(W5, names(targets)).edges) == pruned
     assert len(fries(W5, names(targets), "published").edges) == pruned
     assert len(fries(W5, names(targets), "none").edges) == unpruned
@@ -121,7 +147,9 @@ def test_a_broadcast_to_several_workers_is_a_one_to_many_operator() -> None:
     dataflow = drawn("A -> B -> C", broadcast="A", workers={"A": 2, "B": 3})
     assert sets(fries(dataflow, ["B"])) == [{"replicate A to B", "B"}]
     assert fries(dataflow, ["B"]).dataflow["replicate A to B"].workers == 2
-    assert sets(fries(drawn("A -> B -> C", broadcast="A"), ["B"])) == [{"B"}], "to one worker it is no different"
+    assert sets(fries(drawn("A -> B -> C", broadcast="A"), ["B"])) == [{"B"}], (
+        "to one worker it is no different"
+    )
     expanded = fries(dataflow, ["B"]).dataflow
     assert fries(expanded, ["B"]).dataflow == expanded
 

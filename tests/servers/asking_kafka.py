@@ -1,4 +1,6 @@
-"""Writes to a Kafka broker and reads from it, in the servers' Python: `asking_kafka.py ADDRESS write|read`."""
+"""Writes to a Kafka broker and reads from it, in the servers' Python: `asking_kafka.py ADDRESS
+write|read`.
+"""
 
 import json
 import sys
@@ -15,7 +17,9 @@ if verb == "write":
     offsets = [producer.send(TOPIC, str(number).encode()).get(60).offset for number in range(COUNT)]
     print(json.dumps(offsets))
 else:
-    consumer = KafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest", consumer_timeout_ms=30_000)
+    consumer = KafkaConsumer(
+        bootstrap_servers=address, auto_offset_reset="earliest", consumer_timeout_ms=30_000
+    )
     partition = TopicPartition(TOPIC, 0)
     consumer.assign([partition])
     ends = consumer.end_offsets([partition])

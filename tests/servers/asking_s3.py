@@ -1,4 +1,6 @@
-"""Asks an S3 server with Amazon's own client and prints what it answers: run in the servers' Python."""
+"""Asks an S3 server with Amazon's own client and prints what it answers: run in the servers'
+Python.
+"""
 
 import json
 import os
@@ -24,7 +26,13 @@ def main() -> None:
         number = s3.create_multipart_upload(Bucket=BUCKET, Key=key)["UploadId"]
         part = s3.upload_part(Bucket=BUCKET, Key=key, UploadId=number, PartNumber=1, Body=b"part")
         parts = {"Parts": [{"ETag": part["ETag"], "PartNumber": 1}]}
-        return answer(s3.complete_multipart_upload, Key=key, UploadId=number, MultipartUpload=parts, **conditions)
+        return answer(
+            s3.complete_multipart_upload,
+            Key=key,
+            UploadId=number,
+            MultipartUpload=parts,
+            **conditions,
+        )
 
     def held(key: str) -> str:
         return str(s3.get_object(Bucket=BUCKET, Key=key)["Body"].read().decode())
@@ -41,14 +49,23 @@ def main() -> None:
     said["uploaded new"] = upload("orders/1", IfNoneMatch="*")
     said["uploaded again"] = upload("orders/1", IfNoneMatch="*")
     with ThreadPoolExecutor(8) as pool:
-        said["race"] = sorted(pool.map(lambda n: put("orders/2", str(n).encode(), IfNoneMatch="*"), range(8)))
-    said["listed"] = [one["Key"] for one in s3.list_objects_v2(Bucket=BUCKET, Prefix="orders/")["Contents"]]
+        said["race"] = sorted(
+            pool.map(lambda n: put("orders/2", str(n).encode(), IfNoneMatch="*"), range(8))
+        )
+    said["listed"] = [
+        one["Key"] for one in s3.list_objects_v2(Bucket=BUCKET, Prefix="orders/")["Contents"]
+    ]
     s3.copy_object(Bucket=BUCKET, Key="copy", CopySource={"Bucket": BUCKET, "Key": "orders/0"})
     said["copied"] = held("copy")
     said["copied again"] = answer(
-        s3.copy_object, Key="copy", CopySource={"Bucket": BUCKET, "Key": "orders/2"}, IfNoneMatch="*"
+        s3.copy_object,
+        Key="copy",
+        CopySource={"Bucket": BUCKET, "Key": "orders/2"},
+        IfNoneMatch="*",
     )
-    stranger = boto3.client("s3", endpoint_url=sys.argv[1], aws_access_key_id=KEY, aws_secret_access_key="wrong")
+    stranger = boto3.client(
+        "s3", endpoint_url=sys.argv[1], aws_access_key_id=KEY, aws_secret_access_key="wrong"
+    )
     said["wrong secret"] = answer(stranger.put_object, Key="a", Body=b"1")
     print(json.dumps(said))
 

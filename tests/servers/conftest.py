@@ -1,4 +1,6 @@
-"""Servers that the files here share the making of; each file has its own, for as long as it runs."""
+"""Servers that the files here share the making of; each file has its own, for as long as it
+runs.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def flinks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 @pytest.fixture
 def ground(flinks: Servers, tmp_path: Path) -> Iterator[Ground]:
-    """The two, and no job of this test on them afterwards. Files with other clusters have a ground of their own."""
+    """The two, and no job of this test on them afterwards. Files with other clusters have a
+    ground of their own.
+    """
     made = Ground(flinks, tmp_path)
     yield made
     made.cleared()

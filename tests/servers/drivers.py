@@ -38,7 +38,9 @@ def fence(location: str, batch: int) -> FenceSource:
 
 @dataclass(frozen=True)
 class Job:
-    """A query over a checkpoint, on a Spark of a version, with settings and an environment of its own."""
+    """A query over a checkpoint, on a Spark of a version, with settings and an environment of
+    its own.
+    """
 
     version: str
     location: str
@@ -54,10 +56,13 @@ class Job:
         python = spark.parents[3] / "bin" / "python"
         own = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         started = subprocess.Popen(
-            [str(python), str(JOB), self.location, json.dumps(dict(self.settings))], text=True, start_new_session=True,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            [str(python), str(JOB), self.location, json.dumps(dict(self.settings))],
+            text=True,
+            start_new_session=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             env={**own, **self.environment, "SPARK_LOCAL_IP": "127.0.0.1"},
-        )  # fmt: skip
+        )
         late = Timer(SECONDS_MAX, os.killpg, (started.pid, signal.SIGKILL))
         late.start()
         try:
@@ -69,7 +74,9 @@ class Job:
             started.communicate()
 
     def cannot_commit_behind_a_fence(self, storage: Storage) -> None:
-        """It sleeps in batch 1, is fenced off, wakes up and dies; when the fence is lifted the job goes on."""
+        """It sleeps in batch 1, is fenced off, wakes up and dies; when the fence is lifted the
+        job goes on.
+        """
         with self.running() as zombie:
             until("in batch 1", zombie)
             os.killpg(zombie.pid, signal.SIGSTOP)

@@ -1,4 +1,6 @@
-"""Two real Flinks with a job that counts: what tests of moves start, say to stateshift, and look at afterwards."""
+"""Two real Flinks with a job that counts: what tests of moves start, say to stateshift, and look
+at afterwards.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,17 @@ ALIVE = ("RUNNING", "RESTARTING", "CREATED", "INITIALIZING")
 
 
 def incremental(folder: Path, **other: str) -> list[str]:
-    """Flink's settings of a job whose checkpoints are incremental, stay behind, and are files even while small."""
+    """Flink's settings of a job whose checkpoints are incremental, stay behind, and are files
+    even while small.
+    """
     settings = {
-        "state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true",
+        "state.backend.type": "rocksdb",
+        "execution.checkpointing.incremental": "true",
         "execution.checkpointing.data-inline-threshold": "0 b",
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
-        "execution.checkpointing.dir": (folder / "checkpoints").as_uri(), **other,
-    }  # fmt: skip
+        "execution.checkpointing.dir": (folder / "checkpoints").as_uri(),
+        **other,
+    }
     return [word for key, value in settings.items() for word in (f"--flink.{key}", value)]
 
 
@@ -45,12 +51,24 @@ class Ground:
         return [cluster_of(self.servers, name) for name in self.names]
 
     def arguments(self, counters: str) -> list[str]:
-        return ["--counters", counters, "--keys", str(KEYS), "--output", str(self.folder / "out"),
-                "--checkpoint-ms", "300", "--name", counters]  # fmt: skip
+        return [
+            "--counters",
+            counters,
+            "--keys",
+            str(KEYS),
+            "--output",
+            str(self.folder / "out"),
+            "--checkpoint-ms",
+            "300",
+            "--name",
+            counters,
+        ]
 
     def started(self, counters: str, *words: str, parallelism: int = 2) -> str:
         """A job that counts on the old cluster, and has written something; its id."""
-        job = self.here.run("jobs.Count", *self.arguments(counters), *words, parallelism=parallelism)
+        job = self.here.run(
+            "jobs.Count", *self.arguments(counters), *words, parallelism=parallelism
+        )
         until(lambda: all(len(self.written(counter)) > 100 for counter in counters.split(",")))
         return job
 
@@ -58,24 +76,45 @@ class Ground:
         return lines(self.folder / "out" / counter)
 
     def spec(self, *jobs: dict[str, Any], **beside: Any) -> Path:
-        clusters = {"old": {"kind": "flink_rest", "url": self.here.url},
-                    "new": {"kind": "flink_rest", "url": self.there.url, "settle_seconds": 5}}  # fmt: skip
-        plain = {"version": 1, "engine": "flink", "clusters": clusters, "jobs": list(jobs), **beside}
+        clusters = {
+            "old": {"kind": "flink_rest", "url": self.here.url},
+            "new": {"kind": "flink_rest", "url": self.there.url, "settle_seconds": 5},
+        }
+        plain = {
+            "version": 1,
+            "engine": "flink",
+            "clusters": clusters,
+            "jobs": list(jobs),
+            **beside,
+        }
         path = self.folder / "spec.json"
         path.write_text(json.dumps(plain))
         return path
 
     def job(self, name: str, *ids: str, counters: str | None = None, **more: Any) -> dict[str, Any]:
-        """Of the spec: jobs with these ids end with savepoints, and one that counts `counters` starts over there."""
+        """Of the spec: jobs with these ids end with savepoints, and one that counts `counters`
+        starts over there.
+        """
         return {
-            "name": name, "job_ids": list(ids), "source_cluster": "old", "target_cluster": "new",
-            "target_directory": str(self.folder / "taken"), "new_savepoint_path": str(self.folder / f"new-{name}"),
-            "submit": self.submit(counters or name), "source_submit": self.submit(counters or name), **more,
-        }  # fmt: skip
+            "name": name,
+            "job_ids": list(ids),
+            "source_cluster": "old",
+            "target_cluster": "new",
+            "target_directory": str(self.folder / "taken"),
+            "new_savepoint_path": str(self.folder / f"new-{name}"),
+            "submit": self.submit(counters or name),
+            "source_submit": self.submit(counters or name),
+            **more,
+        }
 
     def submit(self, counters: str, *words: str, parallelism: int = 2) -> dict[str, Any]:
-        return {"jar": str(jar(self.there.lib)), "entry_class": "jobs.Count", "parallelism": parallelism,
-                "arguments": [*self.arguments(counters), *words], "seconds_max": 90}  # fmt: skip
+        return {
+            "jar": str(jar(self.there.lib)),
+            "entry_class": "jobs.Count",
+            "parallelism": parallelism,
+            "arguments": [*self.arguments(counters), *words],
+            "seconds_max": 90,
+        }
 
     def said(self, *words: str | Path, code: int = 0) -> Any:
         return stateshift(*words, "--json", cwd=ROOT, code=code).json
@@ -88,10 +127,13 @@ class Ground:
         return self.folder / "runs" / "move"
 
     def goes_on(self, *counters: str, twice: bool = False) -> None:
-        """A while after the move, nothing has been lost, counted wrongly or written twice; but `twice`, where what came
-        after the last checkpoint was done again."""
+        """A while after the move, nothing has been lost, counted wrongly or written twice; but
+        `twice`, where what came after the last checkpoint was done again.
+        """
         before = {counter: len(self.written(counter)) for counter in counters}
-        until(lambda: all(len(self.written(counter)) > before[counter] + 100 for counter in counters))
+        until(
+            lambda: all(len(self.written(counter)) > before[counter] + 100 for counter in counters)
+        )
         self.ended()
         for counter in counters:
             found = self.written(counter)

@@ -1,9 +1,11 @@
-"""One of two jobs that hand records on by a topic; each says on every record which version of it has met it.
+"""One of two jobs that hand records on by a topic; each says on every record which version of it
+has met it.
 
-    passing_job.py pass|count --version NAME --kafka HOST:PORT --reads TOPIC --writes TOPIC|FOLDER
+passing_job.py pass|count --version NAME --kafka HOST:PORT --reads TOPIC --writes TOPIC|FOLDER
 
-    pass     from topic to topic, as fast as they come
-    count    keeps a count of what it has seen of each key, and is slow: there is always something left to read
+pass   from topic to topic, as fast as they come
+count  keeps a count of what it has seen of each key, and is slow: there is always something left to
+       read
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def main() -> None:
     met = f.concat(f.col("value").cast("string"), f.lit(f" {options.version}"))
     rows = reader.load().select(f.col("key").cast("string"), met.alias("value"))
     writer = (passing if options.what == "pass" else counting)(rows, options)
-    writer = writer.option("checkpointLocation", job.location()).trigger(processingTime="500 milliseconds")
+    writer = writer.option("checkpointLocation", job.location()).trigger(
+        processingTime="500 milliseconds"
+    )
     job.run(writer.start())
 
 

@@ -1,4 +1,6 @@
-"""The ground on which a scene is played: its job's input and output, and the command line that moves it."""
+"""The ground on which a scene is played: its job's input and output, and the command line that
+moves it.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,13 @@ class Ground(Specs):
         return report
 
     def start(self) -> None:
-        self.said("apply", self.spec("first", restart=False), "--yes", "--workdir", self.folder / "runs" / "first")
+        self.said(
+            "apply",
+            self.spec("first", restart=False),
+            "--yes",
+            "--workdir",
+            self.folder / "runs" / "first",
+        )
 
     def move(self) -> Path:
         return self.spec("move")
@@ -68,9 +76,15 @@ class Ground(Specs):
         return self.said(*words)
 
     def was_stopped(self, workdir: Path) -> bool:
-        """Whether the run found the job running, and stopped it. A repeated halt may find it stopped already."""
+        """Whether the run found the job running, and stopped it. A repeated halt may find it
+        stopped already.
+        """
         kept, _ = decode_records((workdir / "journal").read_bytes())
-        stops = [one.evidence for one in kept if isinstance(one, StepFinished) and one.step == "halt/stop"]
+        stops = [
+            one.evidence
+            for one in kept
+            if isinstance(one, StepFinished) and one.step == "halt/stop"
+        ]
         killed = self.scene.fate == "killed"
         return any(evidence["state_before"] == "running" or killed for evidence in stops)
 
@@ -83,7 +97,9 @@ class Ground(Specs):
     # What the job reads and writes.
 
     def feed(self, first: int, last: int) -> None:
-        self._give([(f"{number:04}", records(self.scene.check, number)) for number in range(first, last)])
+        self._give(
+            [(f"{number:04}", records(self.scene.check, number)) for number in range(first, last)]
+        )
 
     def close(self, number: int) -> None:
         """An hour later comes one more of each, which closes all that is open."""
@@ -99,7 +115,11 @@ class Ground(Specs):
             return
         file = self.folder / "to-feed.jsonl"
         plain = [
-            [[f"{self.name}-{name}", line["order"], json.dumps(line)] for name, lines in step.items() for line in lines]
+            [
+                [f"{self.name}-{name}", line["order"], json.dumps(line)]
+                for name, lines in step.items()
+                for line in lines
+            ]
             for _, step in steps
         ]
         file.write_text("".join(json.dumps(step) + "\n" for step in plain))
@@ -107,7 +127,11 @@ class Ground(Specs):
 
     def recognise(self) -> Counter[str]:
         """Everything that came out of what is not the last, which closes the rest."""
-        lines = [line for path in sorted(self.output.glob("*.json")) for line in path.read_text().splitlines()]
+        lines = [
+            line
+            for path in sorted(self.output.glob("*.json"))
+            for line in path.read_text().splitlines()
+        ]
         plain = [json.loads(line) for line in lines]
         return Counter(json.dumps(one, sort_keys=True) for one in plain if not is_last(one))
 
@@ -121,9 +145,14 @@ class Ground(Specs):
 
     def logs(self) -> str:
         """The end of what each driver said."""
-        found = [*self.folder.glob("*/*.log"), *self.servers.root.glob("spark-?/work/*/driver-*/std*")]
+        found = [
+            *self.folder.glob("*/*.log"),
+            *self.servers.root.glob("spark-?/work/*/driver-*/std*"),
+        ]
         found += self.servers.root.glob("livy/logs/livy.log")
-        return "\n".join(f"{path}\n{path.read_text(errors='replace')[-3000:]}" for path in sorted(found))
+        return "\n".join(
+            f"{path}\n{path.read_text(errors='replace')[-3000:]}" for path in sorted(found)
+        )
 
     def end(self) -> None:
         """Whatever of it still runs is asked as a person would, and ended if it does not hear."""
@@ -138,7 +167,9 @@ class Ground(Specs):
 
 
 def _running(word: str) -> list[int]:
-    """The processes with this among their arguments: drivers, which are told where to put what comes out."""
+    """The processes with this among their arguments: drivers, which are told where to put what
+    comes out.
+    """
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -149,7 +180,9 @@ def _running(word: str) -> list[int]:
 
 @contextmanager
 def ready(scene: Scene, servers: Servers, *more: str) -> Iterator[dict[str, str]]:
-    """With the servers that it needs, and the environment set for whatever is opened in this process."""
+    """With the servers that it needs, and the environment set for whatever is opened in this
+    process.
+    """
     for name in (*scene.servers, *more):
         servers.up(name)
     with pytest.MonkeyPatch.context() as here:

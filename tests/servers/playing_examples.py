@@ -1,5 +1,6 @@
-"""Examples whose job runs: one that somebody started by hand moves as the example says, with our hosts in place of the
-made-up ones. Its program and the package are where the example has them."""
+"""Examples whose job runs: one that somebody started by hand moves as the example says, with our
+hosts in place of the made-up ones. Its program and the package are where the example has them.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,11 @@ class Example(Ground):
         """The program and the package, at a location that the cluster can read."""
         storage = open_storage(location)
         zipped = package()
-        files = {"jobs/orders.py": self.program(), "jobs/stateshift.zip": zipped, "stateshift.zip": zipped}
+        files = {
+            "jobs/orders.py": self.program(),
+            "jobs/stateshift.zip": zipped,
+            "stateshift.zip": zipped,
+        }
         for path, content in files.items():
             storage.write(path, lambda content=content: iter((content,)))  # type: ignore[misc]
 
@@ -66,10 +71,19 @@ class Example(Ground):
 class OnLivy(Example):
     def start(self) -> None:
         self.install(self.target)
-        conf = {**self.settings, "spark.stateshift.checkpoint": self.here, "spark.stateshift.job": "orders"}
+        conf = {
+            **self.settings,
+            "spark.stateshift.checkpoint": self.here,
+            "spark.stateshift.job": "orders",
+        }
         batch = {"file": f"{self.target}/jobs/orders.py", "name": "orders-production", "conf": conf}
-        url, headers = f"{self.exports['STATESHIFT_LIVY']}/batches", {"Content-Type": "application/json"}
-        with urllib.request.urlopen(urllib.request.Request(url, json.dumps(batch).encode(), headers), timeout=60):
+        url, headers = (
+            f"{self.exports['STATESHIFT_LIVY']}/batches",
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(
+            urllib.request.Request(url, json.dumps(batch).encode(), headers), timeout=60
+        ):
             return
 
 
@@ -84,7 +98,9 @@ class OnASpark(Example):
         self.install(f"file://{self.folder}/opt")
         plain = replace(self, scene=replace(self.scene, by=self.by)).cluster
         options = {**plain, "state_dir": str(self.folder / "by-hand")}
-        cluster = open_cluster(ClusterSpec("by-hand", options.pop("kind"), options), str(self.folder))
+        cluster = open_cluster(
+            ClusterSpec("by-hand", options.pop("kind"), options), str(self.folder)
+        )
         given = {**self.submit, "application": str(self.folder / "opt" / "jobs" / "orders.py")}
         if self.by == "submit":
             given.pop("driver_memory")

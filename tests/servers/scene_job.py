@@ -1,14 +1,17 @@
 """One query with state, of a kind and over an input that are told, as a cluster runs it.
 
-    scene_job.py --check windows|join|dedup|pandas --source files:FOLDER|kafka:HOST:PORT/PREFIX --output FOLDER
+    scene_job.py --check windows|join|dedup|pandas --source files:FOLDER|kafka:HOST:PORT/PREFIX
+    --output FOLDER
 
-    windows    orders and their sum per shop and minute, once the minute is over
-    join       every order with its payment, or without one once it is too late
-    dedup      every order once, of those that come several times
-    pandas     per shop and 20 seconds of event time: that the first order came, and when they are over, the sum
+    windows  orders and their sum per shop and minute, once the minute is over
+    join     every order with its payment, or without one once it is too late
+    dedup    every order once, of those that come several times
+    pandas   per shop and 20 seconds of event time: that the first order came, and when they are
+             over, the sum
 
-Orders and payments are those of scripts/demo.d/data.py. What comes out depends on them alone, not on how they are cut
-into batches; each batch goes to a file of its own, so that one which runs twice counts once.
+Orders and payments are those of scripts/demo.d/data.py. What comes out depends on them alone, not
+on how they are cut into batches; each batch goes to a file of its own, so that one which runs twice
+counts once.
 """
 
 from __future__ import annotations
@@ -45,7 +48,9 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     rows = CHECKS[options.check](reading(spark, options.source))
     writer = rows.writeStream.outputMode("append").trigger(processingTime="500 milliseconds")
-    writer = writer.option("checkpointLocation", job.location()).foreachBatch(keep_in(options.output))
+    writer = writer.option("checkpointLocation", job.location()).foreachBatch(
+        keep_in(options.output)
+    )
     job.run(writer.start())
 
 
@@ -60,8 +65,14 @@ def reading(spark: SparkSession, source: str) -> Read:
     def kafka(name: str, schema: str) -> DataFrame:
         address, _, prefix = place.rpartition("/")
         reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", address)
-        told = reader.option("subscribe", f"{prefix}-{name}").option("startingOffsets", "earliest").load()
-        return told.select(f.from_json(f.col("value").cast("string"), schema).alias("row")).select("row.*")
+        told = (
+            reader.option("subscribe", f"{prefix}-{name}")
+            .option("startingOffsets", "earliest")
+            .load()
+        )
+        return told.select(f.from_json(f.col("value").cast("string"), schema).alias("row")).select(
+            "row.*"
+        )
 
     read = {"files": files, "kafka": kafka}[kind]
     return lambda name, schema: read(name, schema).withWatermark("at", "10 seconds")
@@ -70,7 +81,9 @@ def reading(spark: SparkSession, source: str) -> Read:
 def windows(read: Read) -> DataFrame:
     counted = read("orders", ORDERS).groupBy(f.window("at", "60 seconds"), "shop")
     counted = counted.agg(f.count("*").alias("orders"), f.sum("amount").alias("amount"))
-    return counted.select(f.col("window.start").cast("string").alias("minute"), "shop", "orders", "amount")
+    return counted.select(
+        f.col("window.start").cast("string").alias("minute"), "shop", "orders", "amount"
+    )
 
 
 def join(read: Read) -> DataFrame:
@@ -85,7 +98,10 @@ def dedup(read: Read) -> DataFrame:
 
 def in_pandas(read: Read) -> DataFrame:
     slot = f.floor(f.unix_timestamp("at") / SLOT_SECONDS)
-    output, state = "slot LONG, shop STRING, told STRING, orders LONG, amount LONG", "orders LONG, amount LONG"
+    output, state = (
+        "slot LONG, shop STRING, told STRING, orders LONG, amount LONG",
+        "orders LONG, amount LONG",
+    )
     grouped = read("orders", ORDERS).withColumn("slot", slot).groupBy("slot", "shop")
     return grouped.applyInPandasWithState(summed, output, state, "append", "EventTimeTimeout")
 

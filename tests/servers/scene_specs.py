@@ -1,4 +1,6 @@
-"""The specs of a scene: where its job's checkpoint is and goes, which clusters run it, and how it is started there."""
+"""The specs of a scene: where its job's checkpoint is and goes, which clusters run it, and how
+it is started there.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,11 @@ class Specs:
 
     @property
     def there(self) -> str:
-        places = {"hdfs-hdfs": "hdfs://hdfs-b", "hdfs-s3": f"s3a://{s3.BUCKET}", "file-hdfs": "hdfs://hdfs-a"}
+        places = {
+            "hdfs-hdfs": "hdfs://hdfs-b",
+            "hdfs-s3": f"s3a://{s3.BUCKET}",
+            "file-hdfs": "hdfs://hdfs-a",
+        }
         return f"{places[self.scene.route]}/scenes/{self.name}/there"
 
     @property
@@ -56,7 +62,10 @@ class Specs:
         if restart:
             job |= {"remote_location": self.there, "source_cluster": "old", "verify": "entries"}
             job |= {"stop": {"seconds_max": 60}, "waive": ["paths-stay"]}
-        clusters = {which: {**self.cluster, "state_dir": str(self.folder / which)} for which in ("old", "new")}
+        clusters = {
+            which: {**self.cluster, "state_dir": str(self.folder / which)}
+            for which in ("old", "new")
+        }
         path = self.folder / f"{name}.json"
         plain: dict[str, Any] = {"version": 1, "engine": "spark", "restart": restart}
         plain |= {"clusters": clusters, "jobs": [job]}
@@ -75,7 +84,12 @@ class Specs:
             sized = {"spark.executor.memory": "512m", "spark.cores.max": 1}
             return {"kind": "spark_standalone", **urls, "conf": {**self.settings, **sized}}
         sized = {"spark.driver.memory": "512m"}
-        return {"kind": "spark_submit", "master": "local[2]", "conf": {**self.settings, **sized}, **self._spark}
+        return {
+            "kind": "spark_submit",
+            "master": "local[2]",
+            "conf": {**self.settings, **sized},
+            **self._spark,
+        }
 
     @property
     def _spark(self) -> dict[str, Any]:
@@ -84,7 +98,11 @@ class Specs:
             return {}
         home = self._home
         python = spark.python_of(home)
-        environment = {"SPARK_HOME": str(home), "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+        environment = {
+            "SPARK_HOME": str(home),
+            "PYSPARK_PYTHON": python,
+            "PYSPARK_DRIVER_PYTHON": python,
+        }
         return {"spark_submit": str(home / "bin" / "spark-submit"), "environment": environment}
 
     @property
@@ -101,8 +119,13 @@ class Specs:
 
     @property
     def settings(self) -> dict[str, Any]:
-        settings: dict[str, Any] = {"spark.ui.enabled": False, "spark.sql.codegen.wholeStage": False}
-        settings |= {f"spark.{process}.extraJavaOptions": SMALL for process in ("driver", "executor")}
+        settings: dict[str, Any] = {
+            "spark.ui.enabled": False,
+            "spark.sql.codegen.wholeStage": False,
+        }
+        settings |= {
+            f"spark.{process}.extraJavaOptions": SMALL for process in ("driver", "executor")
+        }
         if self.scene.check in ("dedup", "pandas"):
             settings["spark.sql.streaming.stateStore.providerClass"] = ROCKSDB
         wanted = [f"kafka-spark-{self.scene.version}"] if self.scene.source == "kafka" else []
@@ -111,9 +134,13 @@ class Specs:
             settings |= self._s3a
         found = [jar for name in wanted for jar in sorted(downloads.jars(name).glob("*.jar"))]
         known = {_artifact(jar) for jar in self._home.joinpath("jars").glob("*.jar")}
-        jars = [jar for jar in found if _artifact(jar) not in known]  # what Spark has itself may be of another version
+        jars = [
+            jar for jar in found if _artifact(jar) not in known
+        ]  # what Spark has itself may be of another version
         path = ":".join(map(str, jars))
-        return settings | ({f"spark.{one}.extraClassPath": path for one in ("driver", "executor")} if jars else {})
+        return settings | (
+            {f"spark.{one}.extraClassPath": path for one in ("driver", "executor")} if jars else {}
+        )
 
     @property
     def _s3a(self) -> dict[str, Any]:

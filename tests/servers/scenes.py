@@ -1,12 +1,14 @@
 """Running jobs that move between real clusters and storages, as values.
 
-    check     the kind of state: see scene_job.py
-    source    what the job reads: files, kafka
-    route     from where its checkpoint goes where: hdfs-hdfs, hdfs-s3, file-hdfs
-    by        who starts and stops it: livy, standalone (over REST), submit (spark-submit)
-    fate      of the move: plain, or killed in the halt, among the copies and while the job starts, and resumed
+    check   the kind of state: see scene_job.py
+    source  what the job reads: files, kafka
+    route   from where its checkpoint goes where: hdfs-hdfs, hdfs-s3, file-hdfs
+    by      who starts and stops it: livy, standalone (over REST), submit (spark-submit)
+    fate    of the move: plain, or killed in the halt, among the copies and while the job starts,
+            and resumed
 
-Every value of each axis meets every value of each other one in some scene; what runs by default has every value.
+Every value of each axis meets every value of each other one in some scene; what runs by default has
+every value.
 
 What has to come out is computed here from the data alone, without Spark.
 """
@@ -34,7 +36,9 @@ class Scene:
     fate: str
 
     def __str__(self) -> str:
-        return "-".join((self.check, self.source, self.route.replace("-", "-to-"), self.by, self.fate))
+        return "-".join(
+            (self.check, self.source, self.route.replace("-", "-to-"), self.by, self.fate)
+        )
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -52,9 +56,17 @@ class Scene:
 
     @property
     def servers(self) -> tuple[str, ...]:
-        storages = {"hdfs-hdfs": ("hdfs-a", "hdfs-b"), "hdfs-s3": ("hdfs-a", "s3-real"), "file-hdfs": ("hdfs-a",)}
+        storages = {
+            "hdfs-hdfs": ("hdfs-a", "hdfs-b"),
+            "hdfs-s3": ("hdfs-a", "s3-real"),
+            "file-hdfs": ("hdfs-a",),
+        }
         clusters = {"livy": ("livy",), "standalone": (self.standalone,), "submit": ()}
-        return (*storages[self.route], *clusters[self.by], *(("kafka",) if self.source == "kafka" else ()))
+        return (
+            *storages[self.route],
+            *clusters[self.by],
+            *(("kafka",) if self.source == "kafka" else ()),
+        )
 
 
 SCENES = (
@@ -73,11 +85,15 @@ SCENES = (
 )
 DEFAULT = (SCENES[7], SCENES[11])
 # The demo's job, which test_cluster_moves.py moves by default, has windows and a join.
-DEMO = tuple(Scene(check, "files", "hdfs-hdfs", "standalone", "killed") for check in ("windows", "join"))
+DEMO = tuple(
+    Scene(check, "files", "hdfs-hdfs", "standalone", "killed") for check in ("windows", "join")
+)
 
 
 def records(check: str, number: int) -> dict[str, list[dict[str, Any]]]:
-    """What comes in one step, by name. Where each order is to count once, some of the last two steps come again."""
+    """What comes in one step, by name. Where each order is to count once, some of the last two
+    steps come again.
+    """
     if check == "join":
         return {"payments": list(data.payments(number)), "orders": list(data.orders(number))}
     again = [(number - 1, 3), (number - 2, 7)] if check == "dedup" else []
@@ -96,9 +112,17 @@ def expected(check: str, steps: int) -> Counter[str]:
     for order in orders:
         slot = int(datetime.fromisoformat(order["at"]).timestamp()) // SLOT_SECONDS
         sums.setdefault((slot, order["shop"]), []).append(order["amount"])
-    opened = [{"slot": s, "shop": shop, "told": "opened", "orders": 0, "amount": 0} for s, shop in sums]
+    opened = [
+        {"slot": s, "shop": shop, "told": "opened", "orders": 0, "amount": 0} for s, shop in sums
+    ]
     closed = [
-        {"slot": slot, "shop": shop, "told": "closed", "orders": len(amounts), "amount": sum(amounts)}
+        {
+            "slot": slot,
+            "shop": shop,
+            "told": "closed",
+            "orders": len(amounts),
+            "amount": sum(amounts),
+        }
         for (slot, shop), amounts in sums.items()
     ]
     return _bag([*opened, *closed])

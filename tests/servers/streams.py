@@ -1,4 +1,6 @@
-"""A streaming job behind a real cluster that knows it by more than processes, as that cluster's member sees it."""
+"""A streaming job behind a real cluster that knows it by more than processes, as that cluster's
+member sees it.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,20 @@ job.run(query.start())
 
 
 class Stream:
-    def __init__(self, kind: str, options: Mapping[str, Any], folder: Path, name: str, *words: str) -> None:
+    def __init__(
+        self, kind: str, options: Mapping[str, Any], folder: Path, name: str, *words: str
+    ) -> None:
         self.location = str(folder / "checkpoint")
         self.options = {**options, "state_dir": str(folder / "state")}
         self._spec = ClusterSpec("here", kind, self.options)
         script = folder / "stream.py"
         script.write_text(JOB)
         settings = {"spark.sql.shuffle.partitions": 1, "spark.ui.enabled": False}
-        given = {"application": str(script), "arguments": [str(ROOT), "{checkpoint}", *words], "conf": settings}
+        given = {
+            "application": str(script),
+            "arguments": [str(ROOT), "{checkpoint}", *words],
+            "conf": settings,
+        }
         self.submission = Submission(f"run-1.{name}", name, self.location, options=given)
         self.tag = self.submission.tag
 
@@ -78,7 +86,9 @@ class Stream:
 
     def stops_between_two_batches(self) -> None:
         assert self.cluster.stop(self.request()).state is JobState.FINISHED
-        assert len(self.committed) == len(list(Path(self.location, "offsets").glob("[0-9]*")))  # nothing is planned
+        assert len(self.committed) == len(
+            list(Path(self.location, "offsets").glob("[0-9]*"))
+        )  # nothing is planned
         self.stays_as_it_is()
 
     def stays_as_it_is(self) -> None:

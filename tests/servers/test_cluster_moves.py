@@ -1,6 +1,6 @@
-"""The demo's job moves while it runs from one real cluster to another, its checkpoint from one real HDFS to another, by
-the real command line and two of the examples. What comes out is what an unmoved job would have written, record for
-record.
+"""The demo's job moves while it runs from one real cluster to another, its checkpoint from one real
+HDFS to another, by the real command line and two of the examples. What comes out is what an unmoved
+job would have written, record for record.
 """
 
 from __future__ import annotations
@@ -65,15 +65,21 @@ class Ground:
         return f"hdfs://hdfs-b/demo/{self.name}"
 
     def started(self) -> None:
-        """The job runs on the old cluster, in the middle of a minute, with orders that are still to be paid."""
+        """The job runs on the old cluster, in the middle of a minute, with orders that are still
+        to be paid.
+        """
         self.shop.feed(0, 20)
         workdir = self.folder / "runs" / "first"
         self.said("apply", EXAMPLES / "cluster-first.json", "--yes", "--workdir", workdir)
-        self.until(lambda: committed(open_hdfs(self.here, self.environment)), "the job has not started")
+        self.until(
+            lambda: committed(open_hdfs(self.here, self.environment)), "the job has not started"
+        )
         self.shop.feed(20, 30)
 
     def said(self, *words: str | Path, code: int = 0, **more: str) -> Any:
-        return stateshift(*words, "--json", cwd=ROOT, env={**self.environment, **more}, code=code).json
+        return stateshift(
+            *words, "--json", cwd=ROOT, env={**self.environment, **more}, code=code
+        ).json
 
     def at(self, location: str) -> Storage:
         return open_hdfs(location, self.environment)
@@ -159,8 +165,12 @@ def test_a_workflow_is_divided_between_two_clusters_and_joined_again(ground: Gro
     """Workflow 1 becomes 2 and 3; then 3 takes 2 in by rename. It is fed all the time."""
     ground.started()
     runs = ground.folder / "runs"
-    divided = ground.said("apply", EXAMPLES / "cluster-split.json", "--yes", "--workdir", runs / "split")
-    assert {one["job"]: one["state"] for one in divided["report"]["jobs"]} == dict.fromkeys(OPERATORS_OF, "finished")
+    divided = ground.said(
+        "apply", EXAMPLES / "cluster-split.json", "--yes", "--workdir", runs / "split"
+    )
+    assert {one["job"]: one["state"] for one in divided["report"]["jobs"]} == dict.fromkeys(
+        OPERATORS_OF, "finished"
+    )
     ground.shop.feed(30, 35)
     counts, whole = ground.at(f"{ground.there}-counts"), ground.at(f"{ground.here}-whole")
     counts.write("_stateshift/stop", lambda: iter((b"",)))
@@ -168,10 +178,16 @@ def test_a_workflow_is_divided_between_two_clusters_and_joined_again(ground: Gro
     options = {key: ground.environment[name] for key, name in reached.items()}
     old = open_cluster(ClusterSpec("old", "spark_standalone", options), str(ground.folder))
     of_counts = StopRequest("counts", f"{ground.there}-counts")
-    ground.until(lambda: not old.find_source(of_counts).state.alive, "the job of the counts does not stop")
+    ground.until(
+        lambda: not old.find_source(of_counts).state.alive, "the job of the counts does not stop"
+    )
     ground.said("apply", EXAMPLES / "cluster-merge.json", "--yes", "--workdir", runs / "merge")
     assert committed(whole)
-    left = {path: content for path, content in held(counts).items() if not path.startswith("_stateshift/")}
+    left = {
+        path: content
+        for path, content in held(counts).items()
+        if not path.startswith("_stateshift/")
+    }
     assert all(fence_owner(content) for content in left.values()), "it was renamed, not copied"
     ground.shop.feed(35, 40)
     try:
@@ -183,12 +199,16 @@ def test_a_workflow_is_divided_between_two_clusters_and_joined_again(ground: Gro
 
 
 @pytest.mark.row("IS-4", "IS-5", "IS-16", "IS-19")
-def test_merge_split_and_remote_from_one_spec_and_a_wave_that_fails_is_taken_back(ground: Ground) -> None:
+def test_merge_split_and_remote_from_one_spec_and_a_wave_that_fails_is_taken_back(
+    ground: Ground,
+) -> None:
     """The job `far` has no application on its cluster: the others move, it stays where it was."""
     sources = {
-        "studio": directory_name("Sum (studio)"), "studio-north": directory_name("Sum (north)"),
-        "far": "", "shop": directory_name("Counts (shop)"),
-    }  # fmt: skip
+        "studio": directory_name("Sum (studio)"),
+        "studio-north": directory_name("Sum (north)"),
+        "far": "",
+        "shop": directory_name("Counts (shop)"),
+    }
     for flow, prefix in sources.items():
         Checkpoint().write(ground.at(f"hdfs://hdfs-a/flows/{flow}"), prefix)
     Checkpoint().write(ground.at("hdfs://hdfs-a/flows/shop"), directory_name("Joins (shop)"))
@@ -196,15 +216,29 @@ def test_merge_split_and_remote_from_one_spec_and_a_wave_that_fails_is_taken_bac
     reached = {"FAR_CONNECTION": ground.environment["STATESHIFT_SPARK_B_REST"].partition("://")[2]}
     workdir = ground.folder / "runs" / "all"
     told = ground.said(
-        "apply", EXAMPLES / "algorithm-5.json", "--yes", "--workdir", workdir, code=7,
-        FAR_APPLICATION=str(ground.folder / "nobody-put-it-here.py"), **reached,
-    )  # fmt: skip
+        "apply",
+        EXAMPLES / "algorithm-5.json",
+        "--yes",
+        "--workdir",
+        workdir,
+        code=7,
+        FAR_APPLICATION=str(ground.folder / "nobody-put-it-here.py"),
+        **reached,
+    )
     states = {job["job"]: job["state"] for job in told["report"]["jobs"]}
-    assert states == {"studio": "finished", "counts": "finished", "joins": "finished", "far": "rolled-back"}
+    assert states == {
+        "studio": "finished",
+        "counts": "finished",
+        "joins": "finished",
+        "far": "rolled-back",
+    }
     assert "far failed (ERROR: " in told["message"] and "nobody-put-it-here.py" in told["message"]
     assert "before it committed a batch" in told["message"]
     assert held(ground.at("hdfs://hdfs-a/flows/far")) == before
-    there = {name: _tops(ground.at(f"hdfs://hdfs-b/flows/{name}")) for name in ("studio", "shop-counts", "shop-joins")}
+    there = {
+        name: _tops(ground.at(f"hdfs://hdfs-b/flows/{name}"))
+        for name in ("studio", "shop-counts", "shop-joins")
+    }
     assert there == {
         "studio": {sources["studio"], sources["studio-north"]},
         "shop-counts": {sources["shop"]},
@@ -212,7 +246,9 @@ def test_merge_split_and_remote_from_one_spec_and_a_wave_that_fails_is_taken_bac
     }
     assert _tops(ground.at("hdfs://hdfs-b/flows/far")) == set()
     left = held(ground.at("hdfs://hdfs-a/flows/studio-north"))
-    assert left and all(fence_owner(content) for content in left.values()), "it was renamed, not copied"
+    assert left and all(fence_owner(content) for content in left.values()), (
+        "it was renamed, not copied"
+    )
     assert ground.said("rollback", workdir, "--yes")["state"] == "rolled-back"
     assert _tops(ground.at("hdfs://hdfs-a/flows/studio-north")) == {sources["studio-north"]}
 

@@ -1,5 +1,5 @@
-"""Two real Spark jobs that hand records on by a real Kafka get a new version each, at one cut: no record is met by the
-old version of the first and by the new version of the second.
+"""Two real Spark jobs that hand records on by a real Kafka get a new version each, at one cut: no
+record is met by the old version of the first and by the new version of the second.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from tests.support.servers import Servers, Unavailable, downloads, group, in_the
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.row("IS-8", "F-9")]
 
 APPLICATION = Path(__file__).with_name("passing_job.py")
-SCENE = Scene("windows", "kafka", "file-hdfs", "submit", "plain")  # what runs them, and finds Kafka's classes
+SCENE = Scene(
+    "windows", "kafka", "file-hdfs", "submit", "plain"
+)  # what runs them, and finds Kafka's classes
 JOBS = ("pass", "count")
 
 
@@ -62,34 +64,76 @@ class Pair:
         ways = {"pass": ("in", "between"), "count": ("between", str(self.folder / "out"))}
         jobs = []
         for name, (reads, writes) in ways.items():
-            words = ["--version", version, "--kafka", self.kafka, "--reads", reads, "--writes", writes]
-            submit = {"application": str(APPLICATION), "arguments": [name, *words], "seconds_max": SECONDS_MAX}
-            job: dict[str, Any] = {"name": name, "checkpoint_location": f"file://{self.folder}/here/{name}",
-                                   "target_cluster": "new" if restart else "old", "submit": submit}  # fmt: skip
+            words = [
+                "--version",
+                version,
+                "--kafka",
+                self.kafka,
+                "--reads",
+                reads,
+                "--writes",
+                writes,
+            ]
+            submit = {
+                "application": str(APPLICATION),
+                "arguments": [name, *words],
+                "seconds_max": SECONDS_MAX,
+            }
+            job: dict[str, Any] = {
+                "name": name,
+                "checkpoint_location": f"file://{self.folder}/here/{name}",
+                "target_cluster": "new" if restart else "old",
+                "submit": submit,
+            }
             if restart:
-                job |= {"remote_location": f"file://{self.folder}/there/{name}", "source_cluster": "old",
-                        "waive": ["paths-stay"], "stop": {"seconds_max": 120}}  # fmt: skip
+                job |= {
+                    "remote_location": f"file://{self.folder}/there/{name}",
+                    "source_cluster": "old",
+                    "waive": ["paths-stay"],
+                    "stop": {"seconds_max": 120},
+                }
             jobs.append(job)
         made = Specs(SCENE, self.servers, self.servers.exports(), self.folder)
         cluster = {**made.cluster, "master": "local[1]"}
         cluster["environment"] = {**cluster.get("environment", {}), "PYTHONPATH": str(ROOT)}
         plain = {
-            "version": 1, "engine": "spark", "restart": restart, "jobs": jobs,
-            "clusters": {name: {**cluster, "state_dir": str(self.folder / name)} for name in ("old", "new")},
+            "version": 1,
+            "engine": "spark",
+            "restart": restart,
+            "jobs": jobs,
+            "clusters": {
+                name: {**cluster, "state_dir": str(self.folder / name)} for name in ("old", "new")
+            },
             "kafka": {"bootstrap_servers": self.kafka},
-            "dataflow": {"operators": [{"name": "hand on", "job": "pass", "writes": ["between"]},
-                                       {"name": "count them", "job": "count", "reads": ["between"]}]},
-        }  # fmt: skip
+            "dataflow": {
+                "operators": [
+                    {"name": "hand on", "job": "pass", "writes": ["between"]},
+                    {"name": "count them", "job": "count", "reads": ["between"]},
+                ]
+            },
+        }
         path = self.folder / f"{version}.json"
         path.write_text(json.dumps(plain, indent=1))
         return path
 
     def apply(self, spec: Path) -> Any:
-        words = ("apply", str(spec), "--yes", "--workdir", str(self.folder / f"run-{spec.stem}"), "--json")
+        words = (
+            "apply",
+            str(spec),
+            "--yes",
+            "--workdir",
+            str(self.folder / f"run-{spec.stem}"),
+            "--json",
+        )
         return stateshift(*words, cwd=ROOT, env=self.servers.exports()).json
 
     def until(self, count: int) -> None:
-        wait_until(lambda: self.seen().total() >= count, "not everything comes out", SECONDS_MAX, logs=self.folder)
+        wait_until(
+            lambda: self.seen().total() >= count,
+            "not everything comes out",
+            SECONDS_MAX,
+            logs=self.folder,
+        )
 
 
 def test_no_record_is_met_by_the_old_version_of_one_job_and_the_new_one_of_the_other(
@@ -101,7 +145,9 @@ def test_no_record_is_met_by_the_old_version_of_one_job_and_the_new_one_of_the_o
     try:
         pair.apply(pair.spec("old", restart=False))
         pair.until(21)
-        pair.feed("in", *(f"b{number}" for number in range(300)))  # twelve batches of the second, a second each
+        pair.feed(
+            "in", *(f"b{number}" for number in range(300))
+        )  # twelve batches of the second, a second each
         spec = pair.spec("new", restart=True)
         planned = stateshift("plan", spec, "--json", cwd=ROOT, env=servers.exports()).json
         assert [cut["order"] for cut in planned["cuts"]] == [[["pass"], ["count"]]]

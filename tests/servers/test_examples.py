@@ -1,5 +1,6 @@
-"""The examples that move checkpoints between real HDFS and S3, of jobs that do not run, or that a stand-in of a cluster
-runs: each is taken as it is, but for the hosts."""
+"""The examples that move checkpoints between real HDFS and S3, of jobs that do not run, or that a
+stand-in of a cluster runs: each is taken as it is, but for the hosts.
+"""
 
 from __future__ import annotations
 
@@ -81,14 +82,24 @@ def apply(said: Said, spec: Path) -> None:
 
 
 @pytest.mark.row("IS-2", "IS-4", "IS-16")
-def test_infore_s_dialect_merges_three_and_takes_them_to_another_hdfs(said: Said, tmp_path: Path) -> None:
+def test_infore_s_dialect_merges_three_and_takes_them_to_another_hdfs(
+    said: Said, tmp_path: Path
+) -> None:
     here, there = "hdfs://hdfs-a/checkpoints", "hdfs://hdfs-b/checkpoints"
     for name in ("traffic", "buses", "trams", "weather"):
         put(f"{here}/{name}", Checkpoint(), uid.directory_name(name))
     weather = held(open_storage(f"{here}/weather"))
-    apply(said, example("infore-spark.json", tmp_path, {
-        "hdfs://athens:8020": "hdfs://hdfs-a", "hdfs://chania:8020": "hdfs://hdfs-b",
-    }))  # fmt: skip
+    apply(
+        said,
+        example(
+            "infore-spark.json",
+            tmp_path,
+            {
+                "hdfs://athens:8020": "hdfs://hdfs-a",
+                "hdfs://chania:8020": "hdfs://hdfs-b",
+            },
+        ),
+    )
     moved = held(open_storage(f"{there}/traffic"))
     for name in ("traffic", "buses", "trams"):
         assert moved[f"{uid.directory_name(name)}/commits/2"] == Checkpoint().files()["commits/2"]
@@ -100,12 +111,19 @@ def test_a_workflow_goes_from_hdfs_to_s3_under_its_names(said: Said, tmp_path: P
     here = open_storage("hdfs://hdfs-a/workflows/studio")
     hashed = uid.PROFILES["java-signed"]
     names = ("Aggregate (5)", "Join [a/b] (orders & payments)")
-    directories = [uid.directory_name(name, hashed.p, hashed.m, hashed.offset, hashed.signed) for name in names]
+    directories = [
+        uid.directory_name(name, hashed.p, hashed.m, hashed.offset, hashed.signed) for name in names
+    ]
     for number, directory in enumerate([*directories, "9123223_mytest"]):
         Checkpoint(keys=number + 1).write(here, directory)
     apply(said, example("workflow.json", tmp_path, {"hdfs://athens:8020": "hdfs://hdfs-a"}))
-    index = json.loads(open_storage("s3a://chania/workflows/studio").read("_stateshift/operators.json"))
-    assert index["operators"] == {**dict(zip(names, directories, strict=True)), "Union": "9123223_mytest"}
+    index = json.loads(
+        open_storage("s3a://chania/workflows/studio").read("_stateshift/operators.json")
+    )
+    assert index["operators"] == {
+        **dict(zip(names, directories, strict=True)),
+        "Union": "9123223_mytest",
+    }
     assert said("verify", "s3a://chania/workflows/studio", "--deep")["restartable"]
 
 

@@ -1,5 +1,7 @@
-"""What goes wrong between us and a real HDFS while a checkpoint is moved by the command line: the right exit code, the
-place in the message, nothing visible on the target, and a run that goes on once the fault is mended."""
+"""What goes wrong between us and a real HDFS while a checkpoint is moved by the command line: the
+right exit code, the place in the message, nothing visible on the target, and a run that goes on
+once the fault is mended.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,16 @@ def places(environment: Mapping[str, str], name: str) -> tuple[str, str]:
     return source, f"hdfs://hdfs-a/{name}-{way}/new"
 
 
-def failed(environment: Mapping[str, str], tmp_path: Path, source: str, target: str, **job: Any) -> str:
+def failed(
+    environment: Mapping[str, str], tmp_path: Path, source: str, target: str, **job: Any
+) -> str:
     """What a move says that ends with 6; `job` stands beside its places."""
     path = Path(spec(tmp_path, source, target))
     whole = json.loads(path.read_text())
     path.write_text(json.dumps({**whole, "jobs": [{**whole["jobs"][0], **job}]}))
-    told = said(environment, "apply", str(path), "--yes", "--workdir", str(tmp_path / "run"), code=6)
+    told = said(
+        environment, "apply", str(path), "--yes", "--workdir", str(tmp_path / "run"), code=6
+    )
     return json.dumps(told)
 
 
@@ -65,12 +71,18 @@ def goes_on(environment: Mapping[str, str], tmp_path: Path, source: str, target:
 @pytest.mark.parametrize("way", ["web", "native"])
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "no-such-host.invalid:8020"])
 def test_a_wrong_host_or_port_is_told_with_its_name(tmp_path: Path, way: str, host: str) -> None:
-    environment = {"HADOOP_CONF_DIR": str(tmp_path), "STATESHIFT_HDFS": way, "HDFSCLI_CONFIG": os.devnull}
+    environment = {
+        "HADOOP_CONF_DIR": str(tmp_path),
+        "STATESHIFT_HDFS": way,
+        "HDFSCLI_CONFIG": os.devnull,
+    }
     began = time.monotonic()
     with pytest.raises(TransientStorageError) as raised:
         list(open_hdfs(f"hdfs://{host}/orders", environment).list())
     assert host in raised.value.fact
-    assert "host and port" in (raised.value.hint or "") or "check the host" in (raised.value.hint or "")
+    assert "host and port" in (raised.value.hint or "") or "check the host" in (
+        raised.value.hint or ""
+    )
     assert time.monotonic() - began < 15.0
 
 
@@ -116,11 +128,21 @@ def test_a_quota_that_is_used_up_in_the_middle_leaves_a_run_to_go_on_with(
     target = f"hdfs://hdfs-a{above}/orders"
     open_hdfs(f"hdfs://hdfs-a{above}", environment).write("here", lambda: iter((b"x",)))
     # Of names a handful; of space what one block may take, and a file's worth.
-    hadoop.run(conf, "dfsadmin", "-fs", "hdfs://hdfs-a", quota, "8" if quota == "-setQuota" else "130m", above)
+    hadoop.run(
+        conf,
+        "dfsadmin",
+        "-fs",
+        "hdfs://hdfs-a",
+        quota,
+        "8" if quota == "-setQuota" else "130m",
+        above,
+    )
     told = failed(environment, tmp_path, source, target, waive=["paths-stay", "space"])
     assert "quota" in told
     assert f"hdfs dfs -count -q hdfs://hdfs-a{above}" in told
-    assert not {"metadata", "commits/5"} & {file.path for file in open_hdfs(target, environment).list()}
+    assert not {"metadata", "commits/5"} & {
+        file.path for file in open_hdfs(target, environment).list()
+    }
     clear = "-clrQuota" if quota == "-setQuota" else "-clrSpaceQuota"
     hadoop.run(conf, "dfsadmin", "-fs", "hdfs://hdfs-a", clear, above)
     goes_on(environment, tmp_path, source, target)
@@ -134,9 +156,24 @@ def test_a_datanode_that_dies_while_files_are_copied_costs_a_resume(
     environment: dict[str, str], single: Servers, tmp_path: Path
 ) -> None:
     source, target = places(environment, "dies")
-    job, workdir = spec(tmp_path, source, target, throttle={"operations_per_second": 8}), tmp_path / "run"
-    words = [sys.executable, "-m", "stateshift", "apply", job, "--yes", "--workdir", str(workdir), "--json"]
-    run = subprocess.Popen(words, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    job, workdir = (
+        spec(tmp_path, source, target, throttle={"operations_per_second": 8}),
+        tmp_path / "run",
+    )
+    words = [
+        sys.executable,
+        "-m",
+        "stateshift",
+        "apply",
+        job,
+        "--yes",
+        "--workdir",
+        str(workdir),
+        "--json",
+    ]
+    run = subprocess.Popen(
+        words, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     try:
         until = time.monotonic() + SECONDS_MAX
         while not has_begun(workdir, "copy/"):
@@ -149,7 +186,9 @@ def test_a_datanode_that_dies_while_files_are_copied_costs_a_resume(
         single.up("hdfs-a")
     assert run.returncode == 6, told
     assert "hdfs://hdfs-a/dies" in told.decode()
-    assert not {"metadata", "commits/5"} & {file.path for file in open_hdfs(target, environment).list()}
+    assert not {"metadata", "commits/5"} & {
+        file.path for file in open_hdfs(target, environment).list()
+    }
     goes_on(environment, tmp_path, source, target)
 
 
@@ -163,8 +202,17 @@ def test_a_file_system_without_space_is_told_as_that(
     assert "hdfs dfsadmin -report" in told
     assert "hdfs://hdfs-a/full" in told
     assert not list(open_hdfs(target, environment).list())
-    assert said(environment, "apply", str(tmp_path / "spec.json"), "--yes", "--workdir",
-                str(tmp_path / "again"))["state"] == "finished"  # fmt: skip
+    assert (
+        said(
+            environment,
+            "apply",
+            str(tmp_path / "spec.json"),
+            "--yes",
+            "--workdir",
+            str(tmp_path / "again"),
+        )["state"]
+        == "finished"
+    )
 
 
 @contextmanager
@@ -181,7 +229,9 @@ def in_safe_mode(servers: Servers) -> Iterator[None]:
 def without_space(servers: Servers, tmp_path: Path) -> Iterator[None]:
     """The DataNode keeps all of its disk for others, as one does whose disk is full."""
     place, conf = servers.place("hdfs-a"), tmp_path / "conf"
-    role = next(r for stage in CATALOG["hdfs-a"].stages(place) for r in stage.roles if r.name == "datanode")
+    role = next(
+        r for stage in CATALOG["hdfs-a"].stages(place) for r in stage.roles if r.name == "datanode"
+    )
     shutil.copytree(place.folder / "conf", conf)
     site = (conf / "hdfs-site.xml").read_text()
     reserved = f"<property><name>dfs.datanode.du.reserved</name><value>{1 << 60}</value></property></configuration>"

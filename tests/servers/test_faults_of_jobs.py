@@ -1,5 +1,7 @@
-"""Jobs that do not go on where their state was moved to, on real Sparks behind each kind of cluster: told as a fault of
-the cluster, with the job and the end of its log; `rollback` then starts the old job again, from its untouched state."""
+"""Jobs that do not go on where their state was moved to, on real Sparks behind each kind of
+cluster: told as a fault of the cluster, with the job and the end of its log; `rollback` then starts
+the old job again, from its untouched state.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from tests.support.servers import group
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.slow]
 
-# Spark hands on what a driver in Python prints in a thread that it does not wait for when that ends.
+# Spark hands on what a driver in Python prints in a thread that it does not wait for when that
+# ends.
 DIES = "import time\nprint('no orders here', flush=True)\ntime.sleep(2)\nraise SystemExit(1)\n"
 HANGS = "import time\nprint('looking for orders', flush=True)\ntime.sleep(600)\n"
 SMALL = {"spark.executor.memory": "512m", "spark.cores.max": 1}
@@ -42,19 +45,33 @@ class Ground:
         """The same job, somewhere else and of another application; back, it is what it was."""
         given = dict(self.stream.submission.options)
         job = {
-            "name": self.stream.submission.job, "checkpoint_location": self.stream.location,
-            "remote_location": str(self.moved), "source_cluster": "here", "target_cluster": "here",
-            "stop": {"tag": self.stream.tag, "seconds_max": 120}, "source_submit": {**given, "seconds_max": 120},
+            "name": self.stream.submission.job,
+            "checkpoint_location": self.stream.location,
+            "remote_location": str(self.moved),
+            "source_cluster": "here",
+            "target_cluster": "here",
+            "stop": {"tag": self.stream.tag, "seconds_max": 120},
+            "source_submit": {**given, "seconds_max": 120},
             "submit": {**given, "application": str(application), "seconds_max": seconds_max},
-        }  # fmt: skip
+        }
         clusters = {"here": {"kind": self.kind, **self.stream.options}}
         path = self.folder / "spec.json"
-        path.write_text(json.dumps({"version": 1, "engine": "spark", "clusters": clusters, "jobs": [job]}))
+        path.write_text(
+            json.dumps({"version": 1, "engine": "spark", "clusters": clusters, "jobs": [job]})
+        )
         return path
 
     def fails(self, application: Path, seconds_max: float = 120) -> Any:
-        told = stateshift("apply", self.spec(application, seconds_max), "--yes", "--workdir", self.folder / "run",
-                          "--json", cwd=self.folder, code=7).json  # fmt: skip
+        told = stateshift(
+            "apply",
+            self.spec(application, seconds_max),
+            "--yes",
+            "--workdir",
+            self.folder / "run",
+            "--json",
+            cwd=self.folder,
+            code=7,
+        ).json
         assert "counts" in json.dumps(told)
         assert f"stateshift rollback {self.folder / 'run'}" in told["hint"]
         return told
@@ -81,19 +98,25 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
                 name = "livy" if kind == "livy" else "spark-a"
                 told = stack.enter_context(group(tmp_path_factory.mktemp(kind), name)).exports()
                 made[kind] = (
-                    {"url": told["STATESHIFT_LIVY"]} if kind == "livy"
-                    else {"url": told["STATESHIFT_SPARK_A_REST"], "ui_url": told["STATESHIFT_SPARK_A_UI"]}
-                )  # fmt: skip
+                    {"url": told["STATESHIFT_LIVY"]}
+                    if kind == "livy"
+                    else {
+                        "url": told["STATESHIFT_SPARK_A_REST"],
+                        "ui_url": told["STATESHIFT_SPARK_A_UI"],
+                    }
+                )
             return made[kind]
 
         yield options
 
 
-@pytest.fixture(params=[
-    "spark_submit",
-    pytest.param("spark_standalone", marks=pytest.mark.slow),
-    pytest.param("livy", marks=pytest.mark.slow),
-])  # fmt: skip
+@pytest.fixture(
+    params=[
+        "spark_submit",
+        pytest.param("spark_standalone", marks=pytest.mark.slow),
+        pytest.param("livy", marks=pytest.mark.slow),
+    ]
+)
 def ground(request: pytest.FixtureRequest, clusters: Any, tmp_path: Path) -> Iterator[Ground]:
     kind = str(request.param)
     # Each under a name of its own: Livy keeps those of all its batches.
@@ -108,7 +131,9 @@ def ground(request: pytest.FixtureRequest, clusters: Any, tmp_path: Path) -> Ite
     Path(stream.location, "_stateshift", "stop").touch()  # whatever still runs of it
 
 
-def test_a_job_that_dies_at_once_is_told_with_its_log_and_the_old_one_goes_on(ground: Ground, tmp_path: Path) -> None:
+def test_a_job_that_dies_at_once_is_told_with_its_log_and_the_old_one_goes_on(
+    ground: Ground, tmp_path: Path
+) -> None:
     (tmp_path / "dies.py").write_text(DIES)
     told = ground.fails(tmp_path / "dies.py")
     assert "before it committed a batch" in told["message"]
@@ -117,14 +142,18 @@ def test_a_job_that_dies_at_once_is_told_with_its_log_and_the_old_one_goes_on(gr
 
 
 @pytest.mark.slow
-def test_an_application_that_is_not_there_is_told_with_its_name(ground: Ground, tmp_path: Path) -> None:
+def test_an_application_that_is_not_there_is_told_with_its_name(
+    ground: Ground, tmp_path: Path
+) -> None:
     told = ground.fails(tmp_path / "nowhere.py")
     assert "nowhere.py" in told["message"]
     ground.goes_back()
 
 
 @pytest.mark.slow
-def test_a_job_that_does_not_commit_in_time_is_told_with_its_log(ground: Ground, tmp_path: Path) -> None:
+def test_a_job_that_does_not_commit_in_time_is_told_with_its_log(
+    ground: Ground, tmp_path: Path
+) -> None:
     (tmp_path / "hangs.py").write_text(HANGS)
     told = ground.fails(tmp_path / "hangs.py", seconds_max=20)
     assert "has committed nothing in 20 s" in told["message"]

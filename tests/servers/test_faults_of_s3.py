@@ -1,5 +1,7 @@
-"""What goes wrong between us and an S3 server: told by the right error, with who was asked and for what, and never with
-a credential; gone through where it passes, and given up in time where it does not."""
+"""What goes wrong between us and an S3 server: told by the right error, with who was asked and for
+what, and never with a credential; gone through where it passes, and given up in time where it does
+not.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,19 @@ from tests.support.servers import Servers, group
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow]
 
-SMALL, LARGE = b"0123456789" * 100, bytes(range(256)) * (5 * CHUNK // 256)  # one request, and more than one part
+SMALL, LARGE = (
+    b"0123456789" * 100,
+    bytes(range(256)) * (5 * CHUNK // 256),
+)  # one request, and more than one part
 PLANTED = "planted-secret-Zm9vYmFy/+"
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with group(tmp_path_factory.mktemp("s3"), "s3-moto", "s3-real") as servers, s3.exported(servers, s3.REAL):
+    with (
+        group(tmp_path_factory.mktemp("s3"), "s3-moto", "s3-real") as servers,
+        s3.exported(servers, s3.REAL),
+    ):
         yield servers
 
 
@@ -72,7 +80,9 @@ WRITING: dict[str, Callable[[Storage], object]] = {
 
 
 @pytest.mark.parametrize("does", {**READING, **WRITING}.values(), ids={**READING, **WRITING})
-def test_a_storm_that_ends_is_gone_through(endpoint: str, place: str, does: Callable[[Storage], object]) -> None:
+def test_a_storm_that_ends_is_gone_through(
+    endpoint: str, place: str, does: Callable[[Storage], object]
+) -> None:
     left = itertools.count()
 
     def storm(asked: Asked) -> str | None:
@@ -89,7 +99,9 @@ def test_a_storm_that_ends_is_gone_through(endpoint: str, place: str, does: Call
 def test_a_storm_that_does_not_end_is_given_up_after_eight_requests(
     endpoint: str, place: str, does: Callable[[Storage], object]
 ) -> None:
-    """Nobody below us tries by himself: s3fs five times what botocore does five times would be 200."""
+    """Nobody below us tries by himself: s3fs five times what botocore does five times would be
+    200.
+    """
     with between(endpoint, always(faults.SLOW_DOWN)) as (address, asked):
         storage, clock = patient(at(address, place))
         began = time.monotonic()
@@ -102,7 +114,9 @@ def test_a_storm_that_does_not_end_is_given_up_after_eight_requests(
     assert address.removeprefix("http://") in raised.value.fact
     assert f"s3://{s3.BUCKET}/{place}" in raised.value.fact
     # The answer to a HEAD has no words of its own.
-    assert any(words in raised.value.fact for words in ("reduce your request rate", "Service Unavailable"))
+    assert any(
+        words in raised.value.fact for words in ("reduce your request rate", "Service Unavailable")
+    )
 
 
 def test_a_part_that_is_refused_leaves_no_others(endpoint: str, place: str) -> None:
@@ -112,7 +126,10 @@ def test_a_part_that_is_refused_leaves_no_others(endpoint: str, place: str) -> N
         assert pending(endpoint, place) == []
         assert at(endpoint, place).stat("new") is None
     with between(endpoint, first(1, "PUT", faults.SLOW_DOWN, "partNumber=2")) as (address, _):
-        assert patient(at(address, place))[0].write("new", lambda: iter([LARGE[:CHUNK]] * 9)) == 9 * CHUNK
+        assert (
+            patient(at(address, place))[0].write("new", lambda: iter([LARGE[:CHUNK]] * 9))
+            == 9 * CHUNK
+        )
     assert at(endpoint, place).read("new") == LARGE[:CHUNK] * 9
     assert pending(endpoint, place) == []
 
@@ -134,8 +151,13 @@ def test_a_connection_that_is_cut_in_a_body_may_pass_and_is_gone_on_with(
         assert len(clock.waits) == 3
 
 
-def test_a_body_that_ends_early_under_a_right_status_is_not_taken_for_the_file(endpoint: str, place: str) -> None:
-    with between(endpoint, first(1, "GET", faults.SHORT)) as (address, _), pytest.raises(TransientStorageError):
+def test_a_body_that_ends_early_under_a_right_status_is_not_taken_for_the_file(
+    endpoint: str, place: str
+) -> None:
+    with (
+        between(endpoint, first(1, "GET", faults.SHORT)) as (address, _),
+        pytest.raises(TransientStorageError),
+    ):
         at(address, place).read("small")
     with between(endpoint, first(2, "GET", faults.SHORT)) as (address, _):
         assert patient(at(address, place))[0].read("small") == SMALL
@@ -147,14 +169,20 @@ def test_what_drops_the_range_of_a_request_is_told(servers: Servers) -> None:
     """By moto, as the header is part of what is signed."""
     moto = servers.exports()[s3.MOTO]
     at(moto, "whole").write("large", lambda: iter([LARGE]))
-    with between(moto, always(faults.WHOLE)) as (address, _), pytest.raises(StorageError, match="asked for") as raised:
+    with (
+        between(moto, always(faults.WHOLE)) as (address, _),
+        pytest.raises(StorageError, match="asked for") as raised,
+    ):
         list(at(address, "whole").chunks("large", CHUNK))
     assert not isinstance(raised.value, TransientStorageError)
     assert "Range" in (raised.value.hint or "")
 
 
 def test_a_page_instead_of_an_answer_may_pass(endpoint: str, place: str) -> None:
-    with between(endpoint, first(1, "GET", faults.HTML)) as (address, _), pytest.raises(StorageError):
+    with (
+        between(endpoint, first(1, "GET", faults.HTML)) as (address, _),
+        pytest.raises(StorageError),
+    ):
         list(at(address, place).list())
     with between(endpoint, first(3, "GET", faults.HTML)) as (address, _):
         assert [info.path for info in patient(at(address, place))[0].list()] == ["large", "small"]
@@ -177,15 +205,21 @@ def test_a_creation_whose_answer_is_lost_is_ours(endpoint: str, place: str) -> N
     with between(endpoint, first(1, "PUT", faults.LOST)) as (address, asked):
         patient(at(address, place))[0].create("lock", b"ours")
         assert [method for method, _ in asked].count("PUT") == 2
-    with between(endpoint, first(1, "PUT", faults.SLOW_DOWN)) as (address, _), pytest.raises(AlreadyThere):
+    with (
+        between(endpoint, first(1, "PUT", faults.SLOW_DOWN)) as (address, _),
+        pytest.raises(AlreadyThere),
+    ):
         patient(at(address, place))[0].create("lock", b"theirs")
     assert at(endpoint, place).read("lock") == b"ours"
 
 
 @pytest.mark.parametrize(
-    ("method", "holding"), [("PUT", ""), ("POST", "uploads"), ("PUT", "partNumber=1"), ("POST", "uploadId=")]
+    ("method", "holding"),
+    [("PUT", ""), ("POST", "uploads"), ("PUT", "partNumber=1"), ("POST", "uploadId=")],
 )
-def test_a_write_whose_answer_is_lost_is_whole(endpoint: str, place: str, method: str, holding: str) -> None:
+def test_a_write_whose_answer_is_lost_is_whole(
+    endpoint: str, place: str, method: str, holding: str
+) -> None:
     content = LARGE if holding else SMALL
     with between(endpoint, first(1, method, faults.LOST, holding)) as (address, _):
         assert patient(at(address, place))[0].write("new", lambda: iter([content])) == len(content)
@@ -193,7 +227,9 @@ def test_a_write_whose_answer_is_lost_is_whole(endpoint: str, place: str, method
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
-def test_a_move_whose_answer_is_lost_has_happened_once(endpoint: str, place: str, method: str) -> None:
+def test_a_move_whose_answer_is_lost_has_happened_once(
+    endpoint: str, place: str, method: str
+) -> None:
     with between(endpoint, first(1, method, faults.LOST)) as (address, _):
         patient(at(address, place))[0].move("small", "new")
     straight = at(endpoint, place)
@@ -201,7 +237,9 @@ def test_a_move_whose_answer_is_lost_has_happened_once(endpoint: str, place: str
     assert straight.read("new") == SMALL
 
 
-def test_an_upload_that_fails_inside_a_right_status_is_not_taken_for_done(endpoint: str, place: str) -> None:
+def test_an_upload_that_fails_inside_a_right_status_is_not_taken_for_done(
+    endpoint: str, place: str
+) -> None:
     spoil = first(1, "POST", faults.INSIDE, "uploadId=")
     with between(endpoint, spoil) as (address, _), pytest.raises(TransientStorageError):
         at(address, place).write("new", lambda: iter([LARGE]))
@@ -216,7 +254,9 @@ def test_an_upload_that_fails_inside_a_right_status_is_not_taken_for_done(endpoi
 
 
 @pytest.mark.parametrize("key", ["stateshift", "somebody-else"])
-def test_wrong_credentials_are_refused_at_once_and_never_told(endpoint: str, place: str, key: str) -> None:
+def test_wrong_credentials_are_refused_at_once_and_never_told(
+    endpoint: str, place: str, key: str
+) -> None:
     with between(endpoint, lambda asked: None) as (address, _):
         storage, clock = patient(at(address, place, key=key, secret=PLANTED))
         for does in (*READING.values(), *WRITING.values()):

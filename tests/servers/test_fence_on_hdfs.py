@@ -1,5 +1,7 @@
-"""A fence on HDFS: a real driver that sleeps in a batch meanwhile cannot commit it when it wakes up, and the job goes
-on once the fence is taken away. Spark's logs are created by a rename there, which refuses what is there."""
+"""A fence on HDFS: a real driver that sleeps in a batch meanwhile cannot commit it when it wakes
+up, and the job goes on once the fence is taken away. Spark's logs are created by a rename there,
+which refuses what is there.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,10 @@ def test_a_driver_that_wakes_up_behind_a_fence_cannot_commit(
     single: Servers, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
     location = f"hdfs://hdfs-a/{uuid.uuid4().hex}"
-    environment = {"HADOOP_CONF_DIR": single.exports()["HADOOP_CONF_DIR"], "HDFSCLI_CONFIG": os.devnull}
+    environment = {
+        "HADOOP_CONF_DIR": single.exports()["HADOOP_CONF_DIR"],
+        "HDFSCLI_CONFIG": os.devnull,
+    }
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     Job(version, location, {}, environment).cannot_commit_behind_a_fence(open_patiently(location))

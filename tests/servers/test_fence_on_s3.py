@@ -1,5 +1,6 @@
-"""A fence on S3: of several that put one up, one does; a real driver that sleeps in a batch meanwhile cannot commit it
-when it wakes up, and the job goes on once the fence is taken away."""
+"""A fence on S3: of several that put one up, one does; a real driver that sleeps in a batch
+meanwhile cannot commit it when it wakes up, and the job goes on once the fence is taken away.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,11 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         yield servers
 
 
-@pytest.fixture(scope="module", params=[pytest.param(s3.MOTO, marks=pytest.mark.slow), s3.REAL], ids=["moto", "real"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(s3.MOTO, marks=pytest.mark.slow), s3.REAL],
+    ids=["moto", "real"],
+)
 def environment(request: pytest.FixtureRequest, servers: Servers) -> Iterator[dict[str, str]]:
     with s3.exported(servers, str(request.param)) as environment:
         yield environment
@@ -97,9 +102,11 @@ def test_a_driver_that_wakes_up_behind_a_fence_cannot_commit(
 def test_a_driver_that_slept_between_its_look_and_its_copy_writes_over_one_of_a_fence_s_files_which_shows_and_dies(
     servers: Servers, version: str, name: str, paths: tuple[str, ...]
 ) -> None:
-    """s3a: asks whether the name is free (HEAD), then copies its temporary file onto it on no condition: Spark's logs
-    are exclusive on S3 but for these milliseconds. What such a driver finishes is the batch it was in; batch 2, which
-    it would commit next or has to begin, it does not commit."""
+    """s3a: asks whether the name is free (HEAD), then copies its temporary file onto it on no
+    condition: Spark's logs are exclusive on S3 but for these milliseconds. What such a driver
+    finishes is the batch it was in; batch 2, which it would commit next or has to begin, it does
+    not commit.
+    """
     location = f"s3a://{s3.BUCKET}/{uuid.uuid4().hex}"
     looked, fenced = Event(), Event()
     step = FenceSource("halt/fence", location, paths)
@@ -113,7 +120,9 @@ def test_a_driver_that_slept_between_its_look_and_its_copy_writes_over_one_of_a_
     with s3.exported(servers, s3.REAL) as environment:
         with (
             between(environment["AWS_ENDPOINT_URL_S3"], asleep) as (address, _),
-            job(version, location, {**environment, "AWS_ENDPOINT_URL_S3": address}).running() as zombie,
+            job(
+                version, location, {**environment, "AWS_ENDPOINT_URL_S3": address}
+            ).running() as zombie,
         ):
             assert looked.wait(SECONDS_MAX)
             evidence = step.run(world())
@@ -121,4 +130,6 @@ def test_a_driver_that_slept_between_its_look_and_its_copy_writes_over_one_of_a_
             fenced.set()
             assert "ultiple streaming jobs detected for 2" in until("died:", zombie)
         assert [one.place for one in step.holds(world(), evidence)] == [f"{location}/{name}"]
-        assert step.undo(world(), evidence) == [f"{location}/{name} is no longer our fence: left as it is"]
+        assert step.undo(world(), evidence) == [
+            f"{location}/{name} is no longer our fence: left as it is"
+        ]

@@ -1,4 +1,6 @@
-"""A Flink runs a job, stops it with a savepoint, and another goes on from there: nothing lost, nothing doubled."""
+"""A Flink runs a job, stops it with a savepoint, and another goes on from there: nothing lost,
+nothing doubled.
+"""
 
 from __future__ import annotations
 
@@ -58,13 +60,23 @@ def test_a_job_that_is_stopped_and_started_again_loses_nothing_and_doubles_nothi
 
 
 def test_a_retained_checkpoint_is_gone_on_from(cluster: Cluster, tmp_path: Path) -> None:
-    retained = ("--checkpoint-ms", "300", "--flink.execution.checkpointing.externalized-checkpoint-retention",
-                "RETAIN_ON_CANCELLATION", "--flink.execution.checkpointing.dir", (tmp_path / "kept").as_uri(),
-                "--flink.state.backend.type", "rocksdb",
-                "--flink.execution.checkpointing.incremental", "true")  # fmt: skip
+    retained = (
+        "--checkpoint-ms",
+        "300",
+        "--flink.execution.checkpointing.externalized-checkpoint-retention",
+        "RETAIN_ON_CANCELLATION",
+        "--flink.execution.checkpointing.dir",
+        (tmp_path / "kept").as_uri(),
+        "--flink.state.backend.type",
+        "rocksdb",
+        "--flink.execution.checkpointing.incremental",
+        "true",
+    )
     job = cluster.run(*counting(tmp_path / "one", "--hold", "100", *retained), parallelism=2)
     until(lambda: len(lines(tmp_path / "one" / "orders")) == 100)
-    cluster.checkpointed(job, after=cluster.ask(f"/jobs/{job}/checkpoints")["counts"]["completed"] + 1)
+    cluster.checkpointed(
+        job, after=cluster.ask(f"/jobs/{job}/checkpoints")["counts"]["completed"] + 1
+    )
     cluster.cancelled(job)
     checkpoint = cluster.retained(job)
     assert list((tmp_path / "kept" / job / "shared").iterdir())
@@ -75,7 +87,9 @@ def test_a_retained_checkpoint_is_gone_on_from(cluster: Cluster, tmp_path: Path)
     assert faults(lines(tmp_path / "two" / "orders"), KEYS, 100, 160) == []
 
 
-def test_a_savepoint_whose_operator_the_job_has_not_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_savepoint_whose_operator_the_job_has_not_is_refused(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     job = cluster.run(*counting(tmp_path / "out", "--hold", "20"))
     savepoint = cluster.stopped(job, tmp_path / "savepoints")
     with pytest.raises(Refused, match="Cannot map checkpoint/savepoint state for operator"):
@@ -92,9 +106,13 @@ def test_a_jobmanager_that_crashed_is_started_again_where_it_was(servers: Server
 
 
 @pytest.mark.slow  # downloads another Flink
-def test_another_version_and_further_configuration_are_asked_for_by_environment(tmp_path: Path) -> None:
+def test_another_version_and_further_configuration_are_asked_for_by_environment(
+    tmp_path: Path,
+) -> None:
     conf = tmp_path / "conf"
-    conf.write_text("# more\ntaskmanager.memory.segment-size: 4kb\ntaskmanager.memory.task.heap.size: 256m\n")
+    conf.write_text(
+        "# more\ntaskmanager.memory.segment-size: 4kb\ntaskmanager.memory.task.heap.size: 256m\n"
+    )
     asked = {"STATESHIFT_FLINK_VERSION_B": "1.20.5", "STATESHIFT_FLINK_CONF": str(conf)}
     with group(tmp_path / "root", "flink-b", **asked) as servers:
         cluster = cluster_of(servers, "flink-b")

@@ -1,4 +1,6 @@
-"""A real Flink writes one state in several formats: `diff` finds them equal, and `verify --deep` finds them whole."""
+"""A real Flink writes one state in several formats: `diff` finds them equal, and `verify --deep`
+finds them whole.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,11 @@ from tests.support.servers import group
 pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.row("W-10")]
 NUMBERS = 60
 ROCKSDB = {
-    "state.backend.type": "rocksdb", "state.backend": "rocksdb",
-    "execution.checkpointing.incremental": "true", "state.backend.incremental": "true",
-}  # fmt: skip
+    "state.backend.type": "rocksdb",
+    "state.backend": "rocksdb",
+    "execution.checkpointing.incremental": "true",
+    "state.backend.incremental": "true",
+}
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +36,20 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster_of(servers, "flink-a")
 
 
-def held(cluster: Cluster, output: Path, backend: dict[str, str], parallelism: int, **more: Any) -> str:
+def held(
+    cluster: Cluster, output: Path, backend: dict[str, str], parallelism: int, **more: Any
+) -> str:
     """A job that has taken in all numbers and waits."""
-    words = ["--output", str(output), "--hold", str(NUMBERS), "--per-second", "200", "--max-parallelism", "8"]
+    words = [
+        "--output",
+        str(output),
+        "--hold",
+        str(NUMBERS),
+        "--per-second",
+        "200",
+        "--max-parallelism",
+        "8",
+    ]
     for key, value in backend.items():
         words += [f"--flink.{key}", value]
     return cluster.run("jobs.Kinds", *words, parallelism=parallelism, **more)
@@ -57,7 +72,9 @@ def range_deletions(place: Path) -> int:
                 for name, stream in (*handle.shared, *handle.private):
                     if name.endswith(".sst") and isinstance(stream, RelativeFile):
                         content = (place / stream.path).read_bytes()
-                        table = open_table(lambda at, size, content=content: content[at : at + size], len(content))
+                        table = open_table(
+                            lambda at, size, content=content: content[at : at + size], len(content)
+                        )
                         count += len(table.deletions)
     return count
 
@@ -69,12 +86,17 @@ def kept(place: Path, name: str) -> None:
         shutil.copytree(place, Path(folder) / name, dirs_exist_ok=True)
 
 
-@pytest.mark.parametrize("backend", [ROCKSDB, {"state.backend.type": "hashmap", "state.backend": "hashmap"}],
-                         ids=["rocksdb", "hashmap"])  # fmt: skip
+@pytest.mark.parametrize(
+    "backend",
+    [ROCKSDB, {"state.backend.type": "hashmap", "state.backend": "hashmap"}],
+    ids=["rocksdb", "hashmap"],
+)
 def test_canonical_and_native_savepoints_of_one_job_are_equal(
     cluster: Cluster, tmp_path: Path, backend: dict[str, str]
 ) -> None:
-    """Of hashmap some serializers are the job's own: those operators are not compared, and not different."""
+    """Of hashmap some serializers are the job's own: those operators are not compared, and not
+    different.
+    """
     job = held(cluster, tmp_path / "out", {**backend}, 2)
     until(lambda: has_seen(tmp_path / "out", NUMBERS))
     canonical = cluster.saved(job, tmp_path / "canonical")
@@ -92,8 +114,12 @@ def test_canonical_and_native_savepoints_of_one_job_are_equal(
     assert not any(o["added"] or o["removed"] or o["changed"] for o in found["operators"])
 
 
-def test_native_state_of_a_rescaled_job_is_equal_to_its_canonical_savepoint(cluster: Cluster, tmp_path: Path) -> None:
-    """A subtask of fewer key groups deletes those of others by ranges; one of more takes databases together."""
+def test_native_state_of_a_rescaled_job_is_equal_to_its_canonical_savepoint(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """A subtask of fewer key groups deletes those of others by ranges; one of more takes
+    databases together.
+    """
     job = held(cluster, tmp_path / "out", ROCKSDB, 2)
     until(lambda: has_seen(tmp_path / "out", NUMBERS))
     before = cluster.stopped(job, tmp_path / "before", "NATIVE")

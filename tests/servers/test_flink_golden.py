@@ -1,4 +1,6 @@
-"""A real Flink goes on from the golden savepoints of all versions: they are what they are said to be."""
+"""A real Flink goes on from the golden savepoints of all versions: they are what they are said
+to be.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,18 @@ from tests.support.servers import group
 
 pytestmark = pytest.mark.servers
 KEYS, MORE = 10, 25
-# What Flink drained or finished does not go on, and what names its files by absolute paths lies elsewhere now.
-NAMES = ("count-canonical", "count-inline", "count-native", "count-saved", "count-two", "count-one", "count-no-uids",
-         "count-changelog-canonical")  # fmt: skip
+# What Flink drained or finished does not go on, and what names its files by absolute paths lies
+# elsewhere now.
+NAMES = (
+    "count-canonical",
+    "count-inline",
+    "count-native",
+    "count-saved",
+    "count-two",
+    "count-one",
+    "count-no-uids",
+    "count-changelog-canonical",
+)
 WINDOWS = ("windows", "lists", "sessions")
 Held = dict[tuple[str, str, str], str]
 KINDS = images("kinds-canonical", "kinds-native", "kinds-compressed")
@@ -38,7 +49,9 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def unmoved(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Held]:
-    """What is held in the end by jobs that have never stopped, without and with values that are null."""
+    """What is held in the end by jobs that have never stopped, without and with values that are
+    null.
+    """
     found: dict[bool, Held] = {}
     for nulls in (False, True):
         output = tmp_path_factory.mktemp("unmoved")
@@ -64,7 +77,9 @@ def goes_on(cluster: Cluster, image: Image, tmp_path: Path) -> None:
     first = image.told["numbers"]
     parallelism = image.told["case"]["parallelism"] + 1
     words = going_on(image, tmp_path / "out")
-    job = cluster.run(image.told["case"]["job"], *words, parallelism=parallelism, savepoint=savepoint)
+    job = cluster.run(
+        image.told["case"]["job"], *words, parallelism=parallelism, savepoint=savepoint
+    )
     counters = [uid.removesuffix("-count") for uid in image.told["held"]]
     until(lambda: all(len(lines(tmp_path / "out" / name)) >= MORE for name in counters))
     cluster.cancelled(job)
@@ -74,13 +89,17 @@ def goes_on(cluster: Cluster, image: Image, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("image", images("count-canonical-rocksdb"), ids=str)
 @pytest.mark.slow
-def test_the_newest_flink_goes_on_from_what_any_version_wrote(cluster: Cluster, image: Image, tmp_path: Path) -> None:
+def test_the_newest_flink_goes_on_from_what_any_version_wrote(
+    cluster: Cluster, image: Image, tmp_path: Path
+) -> None:
     goes_on(cluster, image, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("image", WHOLE, ids=str)
-def test_every_golden_savepoint_is_gone_on_from(cluster: Cluster, image: Image, tmp_path: Path) -> None:
+def test_every_golden_savepoint_is_gone_on_from(
+    cluster: Cluster, image: Image, tmp_path: Path
+) -> None:
     goes_on(cluster, image, tmp_path)
 
 
@@ -103,23 +122,47 @@ def test_every_kind_of_state_of_an_older_flink_is_gone_on_with(
 
 @pytest.mark.row("IF-12")
 @pytest.mark.parametrize("image", images("kinds-canonical-hashmap", version="2.3.0"), ids=str)
-@pytest.mark.parametrize("change", [
-    ("--parallelism", "3"), pytest.param(("--parallelism", "1"), marks=pytest.mark.slow),
-    pytest.param(("--parallelism", "4", "--max-parallelism", "200"), marks=pytest.mark.slow),
-], ids=" ".join)  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("--parallelism", "3"),
+        pytest.param(("--parallelism", "1"), marks=pytest.mark.slow),
+        pytest.param(("--parallelism", "4", "--max-parallelism", "200"), marks=pytest.mark.slow),
+    ],
+    ids=" ".join,
+)
 def test_every_kind_of_state_is_gone_on_with_by_other_subtasks(
-    cluster: Cluster, image: Image, unmoved: dict[bool, Held], tmp_path: Path, change: tuple[str, ...]
+    cluster: Cluster,
+    image: Image,
+    unmoved: dict[bool, Held],
+    tmp_path: Path,
+    change: tuple[str, ...],
 ) -> None:
     """As many as the image then says: Flink gives each what is its own, and deals nothing out."""
     savepoint = shutil.copytree(image.place, tmp_path / "as it was")
-    stateshift("repartition", savepoint, "--to", tmp_path / "savepoint", *change, "--yes",
-               "--workdir", tmp_path / "run", cwd=ROOT)  # fmt: skip
-    goes_on_with_all(cluster, image, unmoved, tmp_path, parallelism=int(change[1]), words=change[2:])
+    stateshift(
+        "repartition",
+        savepoint,
+        "--to",
+        tmp_path / "savepoint",
+        *change,
+        "--yes",
+        "--workdir",
+        tmp_path / "run",
+        cwd=ROOT,
+    )
+    goes_on_with_all(
+        cluster, image, unmoved, tmp_path, parallelism=int(change[1]), words=change[2:]
+    )
 
 
 def goes_on_with_all(
-    cluster: Cluster, image: Image, unmoved: dict[bool, Held], tmp_path: Path,
-    parallelism: int | None = None, words: tuple[str, ...] = (),
+    cluster: Cluster,
+    image: Image,
+    unmoved: dict[bool, Held],
+    tmp_path: Path,
+    parallelism: int | None = None,
+    words: tuple[str, ...] = (),
 ) -> None:
     if parallelism is None:
         shutil.copytree(image.place, tmp_path / "savepoint")
@@ -130,7 +173,9 @@ def goes_on_with_all(
     cluster.cancelled(job)
     expected = unmoved["--nulls" in image.told["arguments"]]
     held = {**before(image), **last(tmp_path / "out")}
-    assert pending(held) == pending({key: value for key, value in expected.items() if key[0] in image.told["held"]})
+    assert pending(held) == pending(
+        {key: value for key, value in expected.items() if key[0] in image.told["held"]}
+    )
 
 
 def last(output: Path) -> Held:
@@ -141,10 +186,11 @@ def last(output: Path) -> Held:
 def before(image: Image) -> Held:
     return {
         (operator, state, key): str(value)
-        for operator, states in image.told["held"].items() if operator not in WINDOWS
+        for operator, states in image.told["held"].items()
+        if operator not in WINDOWS
         for state, keys in states.items()
         for key, value in keys.items()
-    }  # fmt: skip
+    }
 
 
 def pending(held: Held) -> Held:

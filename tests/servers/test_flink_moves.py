@@ -1,6 +1,7 @@
-"""Jobs move while they run from one real Flink to another, by the real command line: as a whole, joined, divided, with
-another name. What comes out is what an unmoved job would have written, record for record: number n is its key's
-(n / keys + 1)th, and each number has one such line."""
+"""Jobs move while they run from one real Flink to another, by the real command line: as a whole,
+joined, divided, with another name. What comes out is what an unmoved job would have written, record
+for record: number n is its key's (n / keys + 1)th, and each number has one such line.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def test_a_running_job_goes_to_another_cluster(ground: Ground) -> None:
 
 
 @pytest.mark.slow
-def test_a_job_that_fails_when_it_is_stopped_goes_on_elsewhere_and_the_report_says_so(ground: Ground) -> None:
+def test_a_job_that_fails_when_it_is_stopped_goes_on_elsewhere_and_the_report_says_so(
+    ground: Ground,
+) -> None:
     spec = ground.spec(ground.job("orders", ground.started("orders", "--ends", "false")))
     report = ground.applied(spec)
     assert report["state"] == "finished"
@@ -52,7 +55,9 @@ def test_two_jobs_become_one(ground: Ground) -> None:
 def test_one_job_becomes_two_out_of_one_savepoint(ground: Ground) -> None:
     id = ground.started("orders,payments")
     jobs = [
-        ground.job(counter, id, operators=[f"{counter}-{part}" for part in ("source", "count", "lines")])
+        ground.job(
+            counter, id, operators=[f"{counter}-{part}" for part in ("source", "count", "lines")]
+        )
         for counter in ("orders", "payments")
     ]
     report = ground.applied(ground.spec(*jobs))
@@ -64,19 +69,40 @@ def test_one_job_becomes_two_out_of_one_savepoint(ground: Ground) -> None:
 @pytest.mark.row("IF-7", "IF-12", "IF-14")
 @pytest.mark.parametrize("most", [None, pytest.param(64, marks=pytest.mark.slow)], ids=["16", "64"])
 @pytest.mark.slow
-def test_two_jobs_of_one_jar_that_count_other_keys_become_one(ground: Ground, most: int | None) -> None:
-    """configs/examples/flink-union.json: both have an operator orders-count, and no count is lost."""
+def test_two_jobs_of_one_jar_that_count_other_keys_become_one(
+    ground: Ground, most: int | None
+) -> None:
+    """configs/examples/flink-union.json: both have an operator orders-count, and no count is
+    lost.
+    """
     words = ("--keys", "8", "--regions", "north,south", "--max-parallelism")
-    ids = [ground.here.run("jobs.Count", *ground.arguments("orders"), *words, "16", "--region", region, parallelism=2)
-           for region in ("north", "south")]  # fmt: skip
-    until(lambda: {line.number % 2 for line in ground.written("orders") if line.number > 200} == {0, 1})
+    ids = [
+        ground.here.run(
+            "jobs.Count",
+            *ground.arguments("orders"),
+            *words,
+            "16",
+            "--region",
+            region,
+            parallelism=2,
+        )
+        for region in ("north", "south")
+    ]
+    until(
+        lambda: (
+            {line.number % 2 for line in ground.written("orders") if line.number > 200} == {0, 1}
+        )
+    )
     plain = json.loads((EXAMPLES / "flink-union.json").read_text("utf-8"))
     text = json.dumps(plain["jobs"][0])
     for known, own in zip(plain["jobs"][0]["job_ids"], ids, strict=True):
         text = text.replace(known, own)
     job = json.loads(text.replace("s3://state", str(ground.folder)))
     extra = job["submit"]["arguments"] + [*words, str(most or 16)]
-    job["submit"] |= {"jar": str(jar(ground.there.lib)), "arguments": [*ground.arguments("orders"), *extra]}
+    job["submit"] |= {
+        "jar": str(jar(ground.there.lib)),
+        "arguments": [*ground.arguments("orders"), *extra],
+    }
     job["transform"] += [{"kind": "rescale", "max_parallelism": most}] if most else []
     assert ground.applied(ground.spec(job))["state"] == "finished"
     before = len(ground.written("orders"))
@@ -84,7 +110,9 @@ def test_two_jobs_of_one_jar_that_count_other_keys_become_one(ground: Ground, mo
     ground.ended()
     found = ground.written("orders")
     for region in (0, 1):
-        own = [line._replace(number=line.number // 2) for line in found if line.number % 2 == region]
+        own = [
+            line._replace(number=line.number // 2) for line in found if line.number % 2 == region
+        ]
         assert len(own) > 100 and faults(own, 4, 0, len(own)) == []
 
 
@@ -92,13 +120,18 @@ def test_two_jobs_of_one_jar_that_count_other_keys_become_one(ground: Ground, mo
 @pytest.mark.row("IF-7")
 def test_two_jobs_that_count_the_same_keys_do_not_become_one_by_a_union(ground: Ground) -> None:
     """Nothing is published; taken back, both run again from their savepoints."""
-    savepoints = [ground.here.stopped(ground.started("orders"), ground.folder / "taken") for _ in range(2)]
+    savepoints = [
+        ground.here.stopped(ground.started("orders"), ground.folder / "taken") for _ in range(2)
+    ]
     job = {
-        "name": "orders", "existing_savepoint_paths": [str(place) for place in savepoints],
+        "name": "orders",
+        "existing_savepoint_paths": [str(place) for place in savepoints],
         "new_savepoint_path": str(ground.folder / "new-orders"),
-        "transform": [{"kind": "union", "operators": ["orders-count"]},
-                      {"kind": "drop", "operators": ["orders-source"], "of": str(savepoints[1])}],
-    }  # fmt: skip
+        "transform": [
+            {"kind": "union", "operators": ["orders-count"]},
+            {"kind": "drop", "operators": ["orders-source"], "of": str(savepoints[1])},
+        ],
+    }
     told = ground.applied(ground.spec(job), code=4)
     assert "is in two images: whose state counts cannot be told" in json.dumps(told)
     assert not (ground.folder / "new-orders" / "_metadata").exists()
@@ -107,20 +140,32 @@ def test_two_jobs_that_count_the_same_keys_do_not_become_one_by_a_union(ground: 
 
 
 @pytest.mark.row("IF-12")
-@pytest.mark.parametrize(("was", "becomes", "kind", "most"), [
-    (2, 3, "string", None), pytest.param(4, 1, "long", None, marks=pytest.mark.slow),
-    pytest.param(2, 2, "string", 200, marks=pytest.mark.slow), (2, 3, "long", 32),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("was", "becomes", "kind", "most"),
+    [
+        (2, 3, "string", None),
+        pytest.param(4, 1, "long", None, marks=pytest.mark.slow),
+        pytest.param(2, 2, "string", 200, marks=pytest.mark.slow),
+        (2, 3, "long", 32),
+    ],
+)
 def test_a_job_goes_on_with_another_parallelism_and_another_number_of_key_groups(
     ground: Ground, was: int, becomes: int, kind: str, most: int | None
 ) -> None:
     """Flink itself refuses another max parallelism (FLINK-5052)."""
     words = ("--kind", kind, "--max-parallelism")
     id = ground.started("orders", *words, "8", parallelism=was)
-    change = {"kind": "rescale", "parallelism": becomes, **({"max_parallelism": most} if most else {})}
+    change = {
+        "kind": "rescale",
+        "parallelism": becomes,
+        **({"max_parallelism": most} if most else {}),
+    }
     submit = ground.submit("orders", *words, str(most or 8), parallelism=becomes)
     job = ground.job("orders", id, transform=[change], submit=submit, source_submit=None)
-    assert ground.applied(ground.spec({k: v for k, v in job.items() if v is not None}))["state"] == "finished"
+    assert (
+        ground.applied(ground.spec({k: v for k, v in job.items() if v is not None}))["state"]
+        == "finished"
+    )
     told = ground.said("inspect", ground.folder / "new-orders")["operators"]
     assert {operator["shards"] for operator in told if operator["provider"]} == {becomes}
     assert {operator["max_parallelism"] for operator in told} == {most or 8}
@@ -128,20 +173,46 @@ def test_a_job_goes_on_with_another_parallelism_and_another_number_of_key_groups
 
 
 @pytest.mark.row("IF-8", "IF-12", "IF-16", "IF-17")
-@pytest.mark.parametrize("settings", [
-    {"state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true"},
-    pytest.param({"state.changelog.enabled": "true", "state.changelog.storage": "filesystem",
-                  "state.changelog.dstl.dfs.base-path": "CHECKPOINTS/dstl"}, marks=pytest.mark.slow),
-    pytest.param({"state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true",
-                  "execution.checkpointing.file-merging.enabled": "true"}, marks=pytest.mark.slow),
-], ids=["incremental", "changelog", "file-merging"])  # fmt: skip
-def test_a_job_goes_on_from_a_checkpoint_whose_own_folder_is_gone(ground: Ground, settings: dict[str, str]) -> None:
-    """It names its files by their full paths. What was done after it is done again, in the same way."""
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true"},
+        pytest.param(
+            {
+                "state.changelog.enabled": "true",
+                "state.changelog.storage": "filesystem",
+                "state.changelog.dstl.dfs.base-path": "CHECKPOINTS/dstl",
+            },
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {
+                "state.backend.type": "rocksdb",
+                "execution.checkpointing.incremental": "true",
+                "execution.checkpointing.file-merging.enabled": "true",
+            },
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["incremental", "changelog", "file-merging"],
+)
+def test_a_job_goes_on_from_a_checkpoint_whose_own_folder_is_gone(
+    ground: Ground, settings: dict[str, str]
+) -> None:
+    """It names its files by their full paths. What was done after it is done again, in the same
+    way.
+    """
     checkpoints = ground.folder / "checkpoints"
-    kept = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
-            "execution.checkpointing.dir": checkpoints.as_uri(), **settings}  # fmt: skip
-    words = [word for key, value in kept.items()
-             for word in (f"--flink.{key}", value.replace("CHECKPOINTS", checkpoints.as_uri()))]  # fmt: skip
+    kept = {
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        "execution.checkpointing.dir": checkpoints.as_uri(),
+        **settings,
+    }
+    words = [
+        word
+        for key, value in kept.items()
+        for word in (f"--flink.{key}", value.replace("CHECKPOINTS", checkpoints.as_uri()))
+    ]
     id = ground.started("orders", *words)
     ground.here.checkpointed(id, after=3)
     ground.here.cancelled(id)
@@ -151,8 +222,12 @@ def test_a_job_goes_on_from_a_checkpoint_whose_own_folder_is_gone(ground: Ground
     checkpoints.rename(ground.folder / "gone")
     assert ground.said("verify", gathered, "--deep")["restartable"]
     backend = ("--flink.state.backend.type", settings.get("state.backend.type", "hashmap"))
-    job = {"name": "orders", "existing_savepoint_paths": [str(gathered)], "target_cluster": "new",
-           "submit": ground.submit("orders", *backend)}  # fmt: skip
+    job = {
+        "name": "orders",
+        "existing_savepoint_paths": [str(gathered)],
+        "target_cluster": "new",
+        "submit": ground.submit("orders", *backend),
+    }
     assert ground.applied(ground.spec(job))["state"] == "finished"
     before = len(ground.written("orders"))
     until(lambda: len(ground.written("orders")) > before + 100)
@@ -162,31 +237,59 @@ def test_a_job_goes_on_from_a_checkpoint_whose_own_folder_is_gone(ground: Ground
 
 
 @pytest.mark.slow
-def test_a_checkpoint_that_a_restore_with_claim_left_in_two_places_is_repaired(ground: Ground) -> None:
-    """FLINK-39964, as Flink 2.3.0 really does it: its metadata has beside itself what lies in the savepoint."""
+def test_a_checkpoint_that_a_restore_with_claim_left_in_two_places_is_repaired(
+    ground: Ground,
+) -> None:
+    """FLINK-39964, as Flink 2.3.0 really does it: its metadata has beside itself what lies in
+    the savepoint.
+    """
     checkpoints = ground.folder / "checkpoints"
-    settings = {"state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true",
-                "execution.checkpointing.data-inline-threshold": "0 b",
-                "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
-                "execution.checkpointing.dir": checkpoints.as_uri()}  # fmt: skip
+    settings = {
+        "state.backend.type": "rocksdb",
+        "execution.checkpointing.incremental": "true",
+        "execution.checkpointing.data-inline-threshold": "0 b",
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        "execution.checkpointing.dir": checkpoints.as_uri(),
+    }
     words = [word for key, value in settings.items() for word in (f"--flink.{key}", value)]
-    seldom = ("--checkpoint-ms", "600000")  # its savepoint is one file a subtask then, and is not compacted at once
-    savepoint = ground.here.stopped(ground.started("orders", *words, *seldom), ground.folder / "taken", "NATIVE")
+    seldom = (
+        "--checkpoint-ms",
+        "600000",
+    )  # its savepoint is one file a subtask then, and is not compacted at once
+    savepoint = ground.here.stopped(
+        ground.started("orders", *words, *seldom), ground.folder / "taken", "NATIVE"
+    )
     # It counts nothing there, so that nothing is compacted.
     arguments = [*ground.arguments("orders"), *words, "--hold", "0"]
-    id = ground.here.run("jobs.Count", *arguments, parallelism=2, savepoint=savepoint, claimMode="CLAIM")
+    id = ground.here.run(
+        "jobs.Count", *arguments, parallelism=2, savepoint=savepoint, claimMode="CLAIM"
+    )
     ground.here.checkpointed(id)
     ground.here.cancelled(id)
     last = ground.here.retained(id)
     found = ground.said("verify", last, code=5)
     assert any("beside itself" in finding["message"] for finding in found["findings"])
     repaired = ground.folder / "repaired"
-    ground.said("repair", last, "--files", savepoint, "--to", repaired, "--yes", "--workdir", ground.folder / "repair")
+    ground.said(
+        "repair",
+        last,
+        "--files",
+        savepoint,
+        "--to",
+        repaired,
+        "--yes",
+        "--workdir",
+        ground.folder / "repair",
+    )
     assert ground.said("verify", repaired, "--deep")["restartable"]
     for folder in (savepoint, checkpoints):
         folder.rename(ground.folder / f"gone-{folder.name}")
-    job = {"name": "orders", "existing_savepoint_paths": [str(repaired)], "target_cluster": "new",
-           "submit": ground.submit("orders", "--flink.state.backend.type", "rocksdb")}  # fmt: skip
+    job = {
+        "name": "orders",
+        "existing_savepoint_paths": [str(repaired)],
+        "target_cluster": "new",
+        "submit": ground.submit("orders", "--flink.state.backend.type", "rocksdb"),
+    }
     assert ground.applied(ground.spec(job))["state"] == "finished"
     before = len(ground.written("orders"))
     until(lambda: len(ground.written("orders")) > before + 100)
@@ -203,29 +306,45 @@ def test_the_example_in_infore_s_dialect_makes_two_savepoints_of_two_jobs(ground
     text = (EXAMPLES / "infore-flink.json").read_text("utf-8")
     host, _, port = ground.here.url.removeprefix("http://").partition(":")
     for known, own in (
-        ("a4a2b6a7b9d4a5e0c3f1d2e3b4c5d6e7", ids[0]), ("0f1e2d3c4b5a69788796a5b4c3d2e1f0", ids[1]),
-        ("hdfs://athens:8020", str(ground.folder / "athens")), ("hdfs://chania:8020", str(ground.folder / "chania")),
-        ("flink-athens", host), ('"8081"', port), ("8081", port), ("-counts", "-count"), ("-sink", "-lines"),
-    ):  # fmt: skip
+        ("a4a2b6a7b9d4a5e0c3f1d2e3b4c5d6e7", ids[0]),
+        ("0f1e2d3c4b5a69788796a5b4c3d2e1f0", ids[1]),
+        ("hdfs://athens:8020", str(ground.folder / "athens")),
+        ("hdfs://chania:8020", str(ground.folder / "chania")),
+        ("flink-athens", host),
+        ('"8081"', port),
+        ("8081", port),
+        ("-counts", "-count"),
+        ("-sink", "-lines"),
+    ):
         text = text.replace(known, own)
     spec = ground.folder / "spec.json"
     spec.write_text(text, "utf-8")
     plan = ground.said("plan", spec)
-    assert any("between its savepoint and its cancellation" in found["message"] for found in plan["findings"])
+    assert any(
+        "between its savepoint and its cancellation" in found["message"]
+        for found in plan["findings"]
+    )
     assert ground.applied(spec)["state"] == "finished"
     uids = {
-        part: {operator["uid"].partition("-")[0] for operator in ground.said("inspect", place)["operators"]}
+        part: {
+            operator["uid"].partition("-")[0]
+            for operator in ground.said("inspect", place)["operators"]
+        }
         for part in ("north", "south")
         for place in [ground.folder / "chania" / "flink" / "savepoints" / part]
     }
     assert uids == {"north": {"north"}, "south": {"south", "east"}}
-    assert [job["state"] for job in ground.here.ask("/jobs/overview")["jobs"] if job["jid"] in ids] == ["CANCELED"] * 2
+    assert [
+        job["state"] for job in ground.here.ask("/jobs/overview")["jobs"] if job["jid"] in ids
+    ] == ["CANCELED"] * 2
 
 
 @pytest.mark.slow
 def test_killed_while_it_moves_and_resumed_one_job_goes_on(ground: Ground) -> None:
     spec = ground.spec(ground.job("orders", ground.started("orders")))
-    killed_at("halt/", ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)), ground.workdir, {})
+    killed_at(
+        "halt/", ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)), ground.workdir, {}
+    )
     for step in ("copy/", "publish/", "submit/", "confirm/"):
         killed_at(step, ("resume", str(ground.workdir)), ground.workdir, {})
     assert ground.said("resume", ground.workdir)["state"] == "finished"
@@ -236,7 +355,12 @@ def test_killed_while_it_moves_and_resumed_one_job_goes_on(ground: Ground) -> No
 @pytest.mark.slow
 def test_taken_back_the_old_job_goes_on_from_its_savepoint(ground: Ground) -> None:
     spec = ground.spec(ground.job("orders", ground.started("orders")))
-    killed_at("submit/", ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)), ground.workdir, {})
+    killed_at(
+        "submit/",
+        ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)),
+        ground.workdir,
+        {},
+    )
     assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
     assert not (ground.folder / "new-orders" / "_metadata").exists()
     running = [job["name"] for job in ground.here.running()]
@@ -246,7 +370,9 @@ def test_taken_back_the_old_job_goes_on_from_its_savepoint(ground: Ground) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb", "forst"])
-def test_a_job_that_asks_its_state_asynchronously_is_moved_by_a_native_savepoint(ground: Ground, backend: str) -> None:
+def test_a_job_that_asks_its_state_asynchronously_is_moved_by_a_native_savepoint(
+    ground: Ground, backend: str
+) -> None:
     """Asked for a canonical one, it fails (seen of 2.3.0): the plan says so, and nobody asks."""
     settings = ("--flink.state.backend.type", backend)
     job = ground.here.run("jobs.AsyncCount", *ground.arguments("orders"), *settings, parallelism=2)
@@ -268,15 +394,22 @@ def test_a_job_that_asks_its_state_asynchronously_is_moved_by_a_native_savepoint
 
 
 FIXED_DELAY = [
-    "--flink.restart-strategy.type", "fixed-delay",
-    "--flink.restart-strategy.fixed-delay.attempts", "100000",
-    "--flink.restart-strategy.fixed-delay.delay", "200 ms",
-]  # fmt: skip
+    "--flink.restart-strategy.type",
+    "fixed-delay",
+    "--flink.restart-strategy.fixed-delay.attempts",
+    "100000",
+    "--flink.restart-strategy.fixed-delay.delay",
+    "200 ms",
+]
 
 
 @pytest.mark.slow
-def test_a_job_that_restarts_for_ever_ends_the_confirmation_and_goes_on_with_a_corrected_submit(ground: Ground) -> None:
-    """A record that cannot be counted meets every attempt: Flink itself would try it a hundred thousand times."""
+def test_a_job_that_restarts_for_ever_ends_the_confirmation_and_goes_on_with_a_corrected_submit(
+    ground: Ground,
+) -> None:
+    """A record that cannot be counted meets every attempt: Flink itself would try it a hundred
+    thousand times.
+    """
     job = ground.job("orders", ground.started("orders"))
     mended = ground.spec(job).rename(ground.folder / "mended.json")
     failing = ground.submit("orders", *FIXED_DELAY, "--fails-at", "1")
@@ -284,7 +417,10 @@ def test_a_job_that_restarts_for_ever_ends_the_confirmation_and_goes_on_with_a_c
     began = time.monotonic()
     error = ground.applied(spec, code=7)
     assert time.monotonic() - began < 180, "it was waited for until its deadline"
-    assert "orders fails again and again with the same: " in error["message"] and "/ by zero" in error["message"]
+    assert (
+        "orders fails again and again with the same: " in error["message"]
+        and "/ by zero" in error["message"]
+    )
     assert "stateshift rollback" in error["hint"] and "--spec FILE" in error["hint"]
     states = [job["state"] for job in ground.there.ask("/jobs/overview")["jobs"]]
     assert set(states) & {"RUNNING", "RESTARTING"}, "Flink has not given up"

@@ -1,4 +1,6 @@
-"""Real Flinks, of two versions one after the other, are given jobs and asked for savepoints; jobs are told apart."""
+"""Real Flinks, of two versions one after the other, are given jobs and asked for savepoints;
+jobs are told apart.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,12 @@ pytestmark = pytest.mark.servers
 KEYS = 7
 
 
-@pytest.fixture(scope="module", params=["flink-a", pytest.param("flink-1.20", marks=pytest.mark.slow)])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Servers, str]]:
+@pytest.fixture(
+    scope="module", params=["flink-a", pytest.param("flink-1.20", marks=pytest.mark.slow)]
+)
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Servers, str]]:
     with group(tmp_path_factory.mktemp("flink"), request.param) as servers:
         yield servers, request.param
 
@@ -60,10 +66,28 @@ def opened(real: Cluster, state: Path) -> FlinkRest:
 
 
 def counting(
-    real: Cluster, folder: Path, *words: str, tag: str = "run-1.orders", at: str = "", **options: Any
+    real: Cluster,
+    folder: Path,
+    *words: str,
+    tag: str = "run-1.orders",
+    at: str = "",
+    **options: Any,
 ) -> Submission:
-    arguments = ["--keys", str(KEYS), "--output", str(folder / "out"), "--checkpoint-ms", "200", *words]
-    known = {"jar": str(jar(real.lib)), "entry_class": "jobs.Count", "arguments": arguments, "parallelism": 2}
+    arguments = [
+        "--keys",
+        str(KEYS),
+        "--output",
+        str(folder / "out"),
+        "--checkpoint-ms",
+        "200",
+        *words,
+    ]
+    known = {
+        "jar": str(jar(real.lib)),
+        "entry_class": "jobs.Count",
+        "arguments": arguments,
+        "parallelism": 2,
+    }
     return Submission(f"{tag} of {folder}", "orders", at, options={**known, **options})
 
 
@@ -80,7 +104,9 @@ def runs(flink: FlinkRest, tag: str) -> None:
 
 
 def stopping(id: str, folder: Path, **more: Any) -> SavepointRequest:
-    return SavepointRequest(f"stop-{id}", id, (folder / "savepoints").as_uri(), **{"seconds_max": 60.0, **more})
+    return SavepointRequest(
+        f"stop-{id}", id, (folder / "savepoints").as_uri(), **{"seconds_max": 60.0, **more}
+    )
 
 
 def written(folder: Path) -> list[Any]:
@@ -110,7 +136,9 @@ def test_a_job_that_is_stopped_with_a_savepoint_goes_on_from_it_with_nothing_los
     assert real.state(id) == "FINISHED"
     assert opened(real, tmp_path / "elsewhere").savepoint(request) == location
     end = len(written(tmp_path)) + 50
-    second = counting(real, tmp_path, "--hold", str(end), tag="run-1.again", at=location, parallelism=3)
+    second = counting(
+        real, tmp_path, "--hold", str(end), tag="run-1.again", at=location, parallelism=3
+    )
     flink.submit(second)
     runs(flink, second.tag)
     progress = flink.progress(second.tag)
@@ -124,7 +152,9 @@ def test_a_job_that_is_stopped_with_a_savepoint_goes_on_from_it_with_nothing_los
 
 
 @pytest.mark.slow
-def test_one_jar_is_sent_once_and_the_version_is_flinks(real: Cluster, flink: FlinkRest, tmp_path: Path) -> None:
+def test_one_jar_is_sent_once_and_the_version_is_flinks(
+    real: Cluster, flink: FlinkRest, tmp_path: Path
+) -> None:
     before = len(real.ask("/jars")["files"])
     for number in range(2):
         flink.submit(counting(real, tmp_path, tag=f"run-{number}.jars"))
@@ -137,7 +167,9 @@ def test_what_runs_is_found_by_id_and_by_name_and_two_of_a_name_are_not_confused
     real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
     pause = {"execution.checkpointing.min-pause": "70 ms"}
-    id = begun(flink, counting(real, tmp_path, "--max-parallelism", "16", flink_configuration=pause))
+    id = begun(
+        flink, counting(real, tmp_path, "--max-parallelism", "16", flink_configuration=pause)
+    )
     (found,) = flink.running(id)
     assert found.settings["min_pause"] == 70
     assert found.name == "orders"
@@ -157,7 +189,11 @@ def test_what_runs_is_found_by_id_and_by_name_and_two_of_a_name_are_not_confused
 
 @pytest.mark.parametrize(
     ("change", "state"),
-    [({"stop": False}, "RUNNING"), ({"stop": False, "cancel": True}, "CANCELED"), ({"drain": True}, "FINISHED")],
+    [
+        ({"stop": False}, "RUNNING"),
+        ({"stop": False, "cancel": True}, "CANCELED"),
+        ({"drain": True}, "FINISHED"),
+    ],
     ids=["plain", "cancel", "drain"],
 )
 @pytest.mark.slow
@@ -183,11 +219,15 @@ def test_a_savepoint_that_fails_stops_nothing_and_is_asked_for_again(
             flink.savepoint(request)
         assert "may write to" in str(raised.value.hint)
     assert real.state(request.job_id) == "RUNNING"
-    assert flink.savepoint(replace(request, directory=tmp_path.as_uri())).startswith(f"file:{tmp_path}/savepoint-")
+    assert flink.savepoint(replace(request, directory=tmp_path.as_uri())).startswith(
+        f"file:{tmp_path}/savepoint-"
+    )
 
 
 @pytest.mark.slow
-def test_a_job_on_forst_is_stopped_natively_and_no_other_way(real: Cluster, flink: FlinkRest, tmp_path: Path) -> None:
+def test_a_job_on_forst_is_stopped_natively_and_no_other_way(
+    real: Cluster, flink: FlinkRest, tmp_path: Path
+) -> None:
     if str(flink.version()).startswith("1."):
         return  # it came with 2.0
     id = begun(flink, counting(real, tmp_path, "--flink.state.backend.type", "forst"))
@@ -196,7 +236,9 @@ def test_a_job_on_forst_is_stopped_natively_and_no_other_way(real: Cluster, flin
         flink.savepoint(request)
     assert real.state(request.job_id) == "RUNNING"
     assert not (tmp_path / "savepoints").exists()
-    assert flink.savepoint(replace(request, native=True)).startswith(f"file:{tmp_path}/savepoints/savepoint-")
+    assert flink.savepoint(replace(request, native=True)).startswith(
+        f"file:{tmp_path}/savepoints/savepoint-"
+    )
 
 
 @pytest.mark.slow
@@ -206,22 +248,40 @@ def test_a_savepoint_that_does_not_fit_is_told_in_a_line_and_the_mended_job_star
     id = begun(flink, counting(real, tmp_path, "--max-parallelism", "8"))
     location = flink.savepoint(stopping(id, tmp_path))
     misfits = {
-        "Max parallelism mismatch": counting(real, tmp_path, "--max-parallelism", "16", tag="two", at=location),
-        "maximum parallelism .8. of the restored": counting(real, tmp_path, tag="two", at=location, parallelism=9),
-        "Cannot find checkpoint or savepoint": counting(real, tmp_path, tag="two", at=f"{location}-gone"),
-        "Unrecognized checkpoint version number: 99": counting(real, tmp_path, tag="two", at=edited(location, 7, 99)),
+        "Max parallelism mismatch": counting(
+            real, tmp_path, "--max-parallelism", "16", tag="two", at=location
+        ),
+        "maximum parallelism .8. of the restored": counting(
+            real, tmp_path, tag="two", at=location, parallelism=9
+        ),
+        "Cannot find checkpoint or savepoint": counting(
+            real, tmp_path, tag="two", at=f"{location}-gone"
+        ),
+        "Unrecognized checkpoint version number: 99": counting(
+            real, tmp_path, tag="two", at=edited(location, 7, 99)
+        ),
         "Unexpected magic number": counting(real, tmp_path, tag="two", at=edited(location, 0, 99)),
         "EOFException": counting(real, tmp_path, tag="two", at=edited(location, 0, None)),
         "entry point class 'Nope'": counting(real, tmp_path, tag="two", entry_class="Nope"),
         "a name without a value: odd": counting(real, tmp_path, "odd", tag="two"),
-        "Jar file .* does not exist": Submission(f"two of {tmp_path}", "orders", "", options={"jar_id": "none.jar"}),
+        "Jar file .* does not exist": Submission(
+            f"two of {tmp_path}", "orders", "", options={"jar_id": "none.jar"}
+        ),
         "Cannot map checkpoint/savepoint state for operator [0-9a-f]{32}": counting(
             real, tmp_path, "--counters", "payments", tag="two", at=location
         ),
     }
     for fact, submission in misfits.items():
         assert re.search(fact, refused(flink, submission).fact)
-    mended = counting(real, tmp_path, "--counters", "payments", tag="two", at=location, allow_non_restored_state=True)
+    mended = counting(
+        real,
+        tmp_path,
+        "--counters",
+        "payments",
+        tag="two",
+        at=location,
+        allow_non_restored_state=True,
+    )
     id = begun(flink, mended)
     assert id != job_id(mended.tag)
     assert opened(real, tmp_path / "elsewhere").find(mended.tag).id == id
@@ -254,7 +314,12 @@ def test_a_job_without_slots_is_queued_and_one_that_restarts_over_and_over_says_
     assert not flink.stop(StopRequest("orders", "", wide.tag)).state.alive
     id = begun(flink, counting(real, tmp_path))
     location = flink.savepoint(stopping(id, tmp_path, native=True))
-    backend = ("--flink.state.backend.type", "rocksdb", "--flink.state.backend", "rocksdb")  # since 1.17, and before
+    backend = (
+        "--flink.state.backend.type",
+        "rocksdb",
+        "--flink.state.backend",
+        "rocksdb",
+    )  # since 1.17, and before
     rocks = counting(real, tmp_path, *backend, tag="rocks", at=location)
     flink.submit(rocks)
     until(lambda: (flink.find(rocks.tag).detail or "").startswith("restarting: "))
@@ -311,7 +376,10 @@ def test_a_job_that_fails_behind_its_savepoint_has_ended_with_it_and_goes_on_fro
     told = flink.find_source(StopRequest("orders", "", options={"job_ids": [id]}))
     assert told.state is JobState.FAILED and "savepoint has been created at" in str(told.detail)
     for tag in (request.tag, "another, which Flink was not asked by"):
-        assert opened(real, tmp_path / f"elsewhere-{tag[:7]}").savepoint(replace(request, tag=tag)) == location
+        assert (
+            opened(real, tmp_path / f"elsewhere-{tag[:7]}").savepoint(replace(request, tag=tag))
+            == location
+        )
     id = begun(flink, counting(real, tmp_path, tag="again", at=location))
     flink.savepoint(stopping(id, tmp_path))
     assert faults(written(tmp_path), KEYS, 0, len(written(tmp_path))) == []
@@ -343,9 +411,13 @@ def test_killed_at_any_moment_one_job_runs_and_one_savepoint_is_taken(
     for number in range(5):
         folder = tmp_path / str(number)
         submission = counting(real, folder)
-        killed_while(lambda submission=submission: flink.submit(submission), chance.uniform(0.0, 1.0))
+        killed_while(
+            lambda submission=submission: flink.submit(submission), chance.uniform(0.0, 1.0)
+        )
         id = begun(flink, submission)
-        assert [one["jid"] for one in real.ask("/jobs/overview")["jobs"] if one["state"] == "RUNNING"] == [id]
+        assert [
+            one["jid"] for one in real.ask("/jobs/overview")["jobs"] if one["state"] == "RUNNING"
+        ] == [id]
         request = stopping(id, folder)
         killed_while(lambda request=request: flink.savepoint(request), chance.uniform(0.0, 1.0))
         location = flink.savepoint(request)
@@ -368,21 +440,34 @@ def killed_while(act: Callable[[], object], seconds: float) -> None:
 def test_a_job_with_a_changelog_that_cannot_go_on_says_why_and_the_way_out_works(
     real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
-    changelog = "state.changelog.enabled" if version(real) >= (2, 0) else "state.backend.changelog.enabled"
+    changelog = (
+        "state.changelog.enabled" if version(real) >= (2, 0) else "state.backend.changelog.enabled"
+    )
     retention = "execution.checkpointing.externalized-checkpoint-retention"
     kept = {changelog: True, retention: "RETAIN_ON_CANCELLATION"}
     job = counting(real, tmp_path, flink_configuration=kept)
     id = begun(flink, job)
     flink.stop(StopRequest("orders", "", job.tag))
     checkpoint = f"file:{real.retained(id)}"
-    again = counting(real, tmp_path, tag="again", at=checkpoint, flink_configuration={changelog: True})
+    again = counting(
+        real, tmp_path, tag="again", at=checkpoint, flink_configuration={changelog: True}
+    )
     flink.submit(again)
-    until(lambda: (flink.find(again.tag).detail or "").startswith("restarting: Configured state backend"))
+    until(
+        lambda: (flink.find(again.tag).detail or "").startswith(
+            "restarting: Configured state backend"
+        )
+    )
     assert flink.progress(again.tag).epoch is None
     assert "way out: a job with a changelog is restored without it" in flink.log(again.tag)
     assert f'"{changelog}": false' in flink.log(again.tag)
     flink.stop(StopRequest("orders", "", again.tag))
-    begun(flink, counting(real, tmp_path, tag="without", at=checkpoint, flink_configuration={changelog: False}))
+    begun(
+        flink,
+        counting(
+            real, tmp_path, tag="without", at=checkpoint, flink_configuration={changelog: False}
+        ),
+    )
 
 
 def version(real: Cluster) -> tuple[int, int]:
@@ -393,14 +478,17 @@ def version(real: Cluster) -> tuple[int, int]:
 def test_parallelism_is_changed_while_the_job_runs_and_nothing_is_lost(tmp_path: Path) -> None:
     conf = tmp_path / "conf"
     conf.write_text(
-        "jobmanager.scheduler: adaptive\njobmanager.adaptive-scheduler.executing.cooldown-after-rescaling: 0s\n"
+        "jobmanager.scheduler: "
+        "adaptive\njobmanager.adaptive-scheduler.executing.cooldown-after-rescaling: 0s\n"
         "jobmanager.adaptive-scheduler.scaling-interval.min: 0s\n"
     )
     with group(tmp_path / "root", "flink-a", STATESHIFT_FLINK_CONF=str(conf)) as servers:
         real = cluster_of(servers, "flink-a")
         flink = opened(real, tmp_path / "state")
         id = begun(flink, counting(real, tmp_path, "--max-parallelism", "4"))
-        counts = [vertex for vertex, told in flink.running(id)[0].vertices.items() if "count" in told[0]]
+        counts = [
+            vertex for vertex, told in flink.running(id)[0].vertices.items() if "count" in told[0]
+        ]
         with pytest.raises(ClusterError, match="cannot run 5 times: its max parallelism is 4"):
             flink.rescale(id, dict.fromkeys(counts, 5))
         flink.rescale(id, dict.fromkeys(counts, 3))
@@ -408,12 +496,15 @@ def test_parallelism_is_changed_while_the_job_runs_and_nothing_is_lost(tmp_path:
         end = len(written(tmp_path)) + 50
         until(lambda: len(written(tmp_path)) >= end)
         flink.savepoint(stopping(id, tmp_path))
-        # It goes on from its last checkpoint, and writes again what came after that: the count is none the worse.
+        # It goes on from its last checkpoint, and writes again what came after that: the count is
+        # none the worse.
         assert [one for one in faults(written(tmp_path), KEYS, 0, end) if "twice" not in one] == []
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_cannot_change_parallelism_says_so(real: Cluster, flink: FlinkRest, tmp_path: Path) -> None:
+def test_a_scheduler_that_cannot_change_parallelism_says_so(
+    real: Cluster, flink: FlinkRest, tmp_path: Path
+) -> None:
     id = begun(flink, counting(real, tmp_path))
     with pytest.raises(ClusterError, match="does not support changing the parallelism") as raised:
         flink.rescale(id, dict.fromkeys(flink.running(id)[0].vertices, 3))

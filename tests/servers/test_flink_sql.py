@@ -1,5 +1,7 @@
-"""Jobs of SQL on real Flinks, started through a real SQL gateway that belongs to neither, which go on where they were
-stopped: each order is its shop's next, and none is there twice. What is refused is said by the gateway itself."""
+"""Jobs of SQL on real Flinks, started through a real SQL gateway that belongs to neither, which go
+on where they were stopped: each order is its shop's next, and none is there twice. What is refused
+is said by the gateway itself.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,12 @@ class Ground:
     @property
     def places(self) -> dict[str, str]:
         """In the file: quick, and on this disk."""
-        return {"s3://shop": self.folder.as_uri(), "10 s": "300 ms", "'1 min'": "'1 s'", "'1 s'": "'300 ms'"}
+        return {
+            "s3://shop": self.folder.as_uri(),
+            "10 s": "300 ms",
+            "'1 min'": "'1 s'",
+            "'1 s'": "'300 ms'",
+        }
 
     def sql(self, text: str = EXAMPLE, name: str = "flink-sql.sql") -> Path:
         for made_up, real in self.places.items():
@@ -74,11 +81,15 @@ class Ground:
 
     def opened(self, real: Cluster, **options: Any) -> FlinkRest:
         known = {"url": real.url, "sql_gateway": self.gateway, "settle_seconds": 5}
-        cluster = open_cluster(ClusterSpec("flink", "flink_rest", {**known, **options}), str(self.folder / "state"))
+        cluster = open_cluster(
+            ClusterSpec("flink", "flink_rest", {**known, **options}), str(self.folder / "state")
+        )
         assert isinstance(cluster, FlinkRest)
         return cluster
 
-    def submission(self, sql: Path, tag: str = "run-1.orders", at: str = "", **options: Any) -> Submission:
+    def submission(
+        self, sql: Path, tag: str = "run-1.orders", at: str = "", **options: Any
+    ) -> Submission:
         known = {"sql": str(sql), "parallelism": 2}
         return Submission(f"{tag} of {self.folder}", "orders", at, options={**known, **options})
 
@@ -86,17 +97,30 @@ class Ground:
         """Its id, once all its tasks run and it has completed a checkpoint of its own."""
         id = flink.submit(submission)
         first = flink.progress(submission.tag).restored_epoch or 0
-        until(lambda: (now := flink.progress(submission.tag)).running and (now.epoch or 0) > first, 60.0)
+        until(
+            lambda: (now := flink.progress(submission.tag)).running and (now.epoch or 0) > first,
+            60.0,
+        )
         return id
 
     def spec(self, id: str) -> Path:
         self.sql()
-        athens, chania = (cluster.url.removeprefix("http://") for cluster in (self.here, self.there))
+        athens, chania = (
+            cluster.url.removeprefix("http://") for cluster in (self.here, self.there)
+        )
         gateway = self.gateway.removeprefix("http://")
-        return example("flink-sql.json", self.folder, {
-            "5f2c9d0e8a7b4c3d9e1f0a2b3c4d5e6f": id, "s3://state": str(self.folder), "flink-athens:8081": athens,
-            "flink-chania:8081": chania, "gateway-athens:8083": gateway, "gateway-chania:8083": gateway,
-        })  # fmt: skip
+        return example(
+            "flink-sql.json",
+            self.folder,
+            {
+                "5f2c9d0e8a7b4c3d9e1f0a2b3c4d5e6f": id,
+                "s3://state": str(self.folder),
+                "flink-athens:8081": athens,
+                "flink-chania:8081": chania,
+                "gateway-athens:8083": gateway,
+                "gateway-chania:8083": gateway,
+            },
+        )
 
     def said(self, *words: str | Path, code: int = 0) -> Any:
         return stateshift(*words, "--json", cwd=self.folder, code=code).json
@@ -112,7 +136,11 @@ class Ground:
         return [Line(shop, int(count), int(id)) for shop, count, id in rows]
 
     def running(self, real: Cluster) -> list[str]:
-        return [job["jid"] for job in real.ask("/jobs/overview")["jobs"] if job["state"] in ("RUNNING", "RESTARTING")]
+        return [
+            job["jid"]
+            for job in real.ask("/jobs/overview")["jobs"]
+            if job["state"] in ("RUNNING", "RESTARTING")
+        ]
 
     def goes_on(self, real: Cluster) -> None:
         """A while later nothing is lost, counted wrongly or written twice."""
@@ -151,12 +179,18 @@ def started(ground: Ground) -> str:
 @pytest.mark.row("IF-2", "IF-6", "IF-12", "IF-14")
 def test_a_job_of_sql_goes_to_another_cluster_and_counts_on(ground: Ground) -> None:
     """configs/examples/flink-sql.json."""
-    report = ground.said("apply", ground.spec(started(ground)), "--yes", "--workdir", ground.workdir)
+    report = ground.said(
+        "apply", ground.spec(started(ground)), "--yes", "--workdir", ground.workdir
+    )
     assert report["state"] == "finished"
     ground.said("verify", ground.workdir)
-    assert [ground.there.ask(f"/jobs/{id}")["name"] for id in ground.running(ground.there)] == ["orders"]
+    assert [ground.there.ask(f"/jobs/{id}")["name"] for id in ground.running(ground.there)] == [
+        "orders"
+    ]
     assert ground.running(ground.here) == []
-    restored = ground.there.ask(f"/jobs/{ground.running(ground.there)[0]}/checkpoints")["latest"]["restored"]
+    restored = ground.there.ask(f"/jobs/{ground.running(ground.there)[0]}/checkpoints")["latest"][
+        "restored"
+    ]
     assert restored["external_path"] == f"file:{ground.folder}/orders"
     ground.goes_on(ground.there)
 
@@ -178,7 +212,12 @@ def test_killed_while_it_moves_and_resumed_one_job_of_sql_goes_on(ground: Ground
 def test_taken_back_the_old_job_of_sql_goes_on_from_its_savepoint(ground: Ground) -> None:
     spec = ground.spec(started(ground))
     spec.write_text(spec.read_text().replace('"flink-sql.sql"', f'"{ground.folder}/flink-sql.sql"'))
-    killed_at("submit/", ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)), ground.workdir, {})
+    killed_at(
+        "submit/",
+        ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)),
+        ground.workdir,
+        {},
+    )
     assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
     assert ground.running(ground.there) == []
     ground.goes_on(ground.here)
@@ -208,7 +247,9 @@ def test_killed_at_any_moment_one_job_of_sql_runs(ground: Ground, seed: int) -> 
     flink, sql = ground.opened(ground.here), ground.sql()
     for number in range(5):
         submission = ground.submission(sql, f"run-{number}.orders")
-        killed_while(lambda submission=submission: flink.submit(submission), chance.uniform(0.0, 1.2))
+        killed_while(
+            lambda submission=submission: flink.submit(submission), chance.uniform(0.0, 1.2)
+        )
         id = ground.begun(flink, submission)
         assert ground.running(ground.here) == [id] == [job_id(submission.tag)]
         assert ground.opened(ground.here).submit(submission) == id
@@ -237,9 +278,16 @@ def test_the_gateway_itself_starts_no_second_job_under_one_id(ground: Ground) ->
 @pytest.mark.slow
 def test_several_inserts_in_a_statement_set_are_one_job(ground: Ground) -> None:
     again = INSERT.rstrip().rstrip(";")
-    for number, text in enumerate((f"BEGIN STATEMENT SET;\n{again};\n{again};\nEND;",
-                                   f"EXECUTE STATEMENT SET BEGIN\n{again}; -- so\n{again};\nEND;")):  # fmt: skip
-        id = ground.begun(ground.opened(ground.here), ground.submission(ground.sql(BEFORE + text), f"set-{number}"))
+    for number, text in enumerate(
+        (
+            f"BEGIN STATEMENT SET;\n{again};\n{again};\nEND;",
+            f"EXECUTE STATEMENT SET BEGIN\n{again}; -- so\n{again};\nEND;",
+        )
+    ):
+        id = ground.begun(
+            ground.opened(ground.here),
+            ground.submission(ground.sql(BEFORE + text), f"set-{number}"),
+        )
         assert ground.running(ground.here) == [id]
         ground.here.cancelled(id)
 
@@ -250,8 +298,13 @@ def test_a_compiled_plan_has_uids_by_which_its_state_is_found_again(ground: Grou
     flink = ground.opened(ground.here)
     id = ground.begun(flink, ground.submission(ground.sql(BEFORE + plan)))
     until(lambda: len(ground.written()) > 100)
-    location = flink.savepoint(SavepointRequest("stop", id, (ground.folder / "taken").as_uri(), seconds_max=60.0))
-    uids = {operator["uid"] for operator in ground.said("inspect", location.removeprefix("file:"))["operators"]}
+    location = flink.savepoint(
+        SavepointRequest("stop", id, (ground.folder / "taken").as_uri(), seconds_max=60.0)
+    )
+    uids = {
+        operator["uid"]
+        for operator in ground.said("inspect", location.removeprefix("file:"))["operators"]
+    }
     assert any(re.fullmatch(r"\d+_over-aggregate", uid or "") for uid in uids), uids
     again = ground.submission(ground.sql(BEFORE + plan), "two", location)
     ground.begun(flink, again)
@@ -262,13 +315,37 @@ def test_a_compiled_plan_has_uids_by_which_its_state_is_found_again(ground: Grou
 @pytest.mark.parametrize(
     ("sql", "fact", "hint"),
     [
-        (BEFORE + INSERT.replace("FROM", "FORM"), r"line 29 \(INSERT INTO\): .*Encountered .* line 34", "mend"),
-        (BEFORE + INSERT.replace("orders;", "nowhere;"), "From line 34, column 6 .*'nowhere' not found", "create"),
+        (
+            BEFORE + INSERT.replace("FROM", "FORM"),
+            r"line 29 \(INSERT INTO\): .*Encountered .* line 34",
+            "mend",
+        ),
+        (
+            BEFORE + INSERT.replace("orders;", "nowhere;"),
+            "From line 34, column 6 .*'nowhere' not found",
+            "create",
+        ),
         (INSERT, "line 1 .*(Object|table) '.*(orders|numbered).*", "create each"),
-        (BEFORE + INSERT.replace("  id\n", "  idd\n"), "line 33, column 3 .* Column 'idd' not found", "mend"),
-        (BEFORE.replace("datagen", "kafak") + INSERT, "Could not find any factory for identifier 'kafak'", "ADD JAR"),
-        (BEFORE + INSERT.replace(",\n  id\n", "\n"), r"Column types of query result and sink .* do not match", ""),
-        ("CREATE TABLE numbered (id BIGINT) WITH;" + INSERT, r"line 1 \(CREATE TABLE\): .*Encountered", "mend"),
+        (
+            BEFORE + INSERT.replace("  id\n", "  idd\n"),
+            "line 33, column 3 .* Column 'idd' not found",
+            "mend",
+        ),
+        (
+            BEFORE.replace("datagen", "kafak") + INSERT,
+            "Could not find any factory for identifier 'kafak'",
+            "ADD JAR",
+        ),
+        (
+            BEFORE + INSERT.replace(",\n  id\n", "\n"),
+            r"Column types of query result and sink .* do not match",
+            "",
+        ),
+        (
+            "CREATE TABLE numbered (id BIGINT) WITH;" + INSERT,
+            r"line 1 \(CREATE TABLE\): .*Encountered",
+            "mend",
+        ),
     ],
 )
 @pytest.mark.slow
@@ -287,14 +364,22 @@ def test_a_statement_that_is_wrong_is_told_in_a_line_with_a_way_out(
 
 
 @pytest.mark.slow
-def test_a_savepoint_that_does_not_fit_is_told_and_the_mended_job_starts_under_the_same_tag(ground: Ground) -> None:
+def test_a_savepoint_that_does_not_fit_is_told_and_the_mended_job_starts_under_the_same_tag(
+    ground: Ground,
+) -> None:
     flink, first = ground.opened(ground.here), ground.submission(ground.sql())
     id = ground.begun(flink, first)
-    location = flink.savepoint(SavepointRequest("stop", id, (ground.folder / "taken").as_uri(), seconds_max=60.0))
+    location = flink.savepoint(
+        SavepointRequest("stop", id, (ground.folder / "taken").as_uri(), seconds_max=60.0)
+    )
     plain = ground.sql(BEFORE + "INSERT INTO numbered SELECT id, id, id FROM orders;", "plain.sql")
     for fact, submission in {
-        "Cannot find checkpoint or savepoint": ground.submission(ground.sql(), "two", f"{location}-gone"),
-        "Cannot map checkpoint/savepoint state for operator": ground.submission(plain, "two", location),
+        "Cannot find checkpoint or savepoint": ground.submission(
+            ground.sql(), "two", f"{location}-gone"
+        ),
+        "Cannot map checkpoint/savepoint state for operator": ground.submission(
+            plain, "two", location
+        ),
     }.items():
         with pytest.raises(ClusterError, match=fact) as raised:
             flink.submit(submission)
@@ -324,7 +409,9 @@ def test_a_gateway_that_does_not_reach_the_cluster_says_so(ground: Ground) -> No
     nowhere = {"rest.address": "127.0.0.1", "rest.port": 9}
     began = time.monotonic()
     with pytest.raises(ClusterError, match=r"Connection refused: /127.0.0.1:9") as raised:
-        ground.opened(ground.here, flink_configuration=nowhere).submit(ground.submission(ground.sql()))
+        ground.opened(ground.here, flink_configuration=nowhere).submit(
+            ground.submission(ground.sql())
+        )
     assert "rest.address" in str(raised.value.hint)
     assert time.monotonic() - began < 150
 
@@ -332,7 +419,9 @@ def test_a_gateway_that_does_not_reach_the_cluster_says_so(ground: Ground) -> No
 @pytest.mark.slow
 def test_a_job_that_the_gateway_starts_elsewhere_is_cancelled_there(ground: Ground) -> None:
     host, _, port = ground.there.url.removeprefix("http://").partition(":")
-    astray = ground.opened(ground.here, flink_configuration={"rest.address": host, "rest.port": port})
+    astray = ground.opened(
+        ground.here, flink_configuration={"rest.address": host, "rest.port": port}
+    )
     submission = ground.submission(ground.sql())
     with pytest.raises(ClusterError, match="on another cluster than that at"):
         astray.submit(submission)
@@ -348,7 +437,9 @@ def test_an_older_flink_is_told_in_its_own_words(tmp_path: Path) -> None:
         id = ground.begun(flink, ground.submission(ground.sql()))
         assert flink.submit(ground.submission(ground.sql())) == id
         until(lambda: len(ground.written()) > 100)
-        location = flink.savepoint(SavepointRequest("stop", id, (tmp_path / "taken").as_uri(), seconds_max=60.0))
+        location = flink.savepoint(
+            SavepointRequest("stop", id, (tmp_path / "taken").as_uri(), seconds_max=60.0)
+        )
         again = ground.submission(ground.sql(), "two", location, parallelism=3)
         ground.begun(flink, again)
         assert flink.progress(again.tag).restored == location

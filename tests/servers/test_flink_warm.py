@@ -1,5 +1,7 @@
-"""Jobs of Flink that keep incremental checkpoints are brought over while they run, from one real Flink to another.
-What a job does after its last checkpoint is done again, in the same way: each number has its line, once or twice."""
+"""Jobs of Flink that keep incremental checkpoints are brought over while they run, from one real
+Flink to another. What a job does after its last checkpoint is done again, in the same way: each
+number has its line, once or twice.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,17 @@ def goes_on(ground: Ground) -> None:
 
 
 @pytest.mark.row("T-1", "T-5", "IF-2", "IF-12", "IF-17")
-def test_a_job_is_brought_over_while_it_runs_and_ends_with_its_last_checkpoint(ground: Ground) -> None:
+def test_a_job_is_brought_over_while_it_runs_and_ends_with_its_last_checkpoint(
+    ground: Ground,
+) -> None:
     id = ground.started("orders", *words(ground))
     spec = ground.spec(job_of(ground, id, rounds=3))
     plan = ground.said("plan", spec)
     assert [one["purpose"] for one in plan["plans"]] == ["warm", "halt", "move"]
-    assert any("does since its last checkpoint is done again" in found["message"] for found in plan["findings"])
+    assert any(
+        "does since its last checkpoint is done again" in found["message"]
+        for found in plan["findings"]
+    )
     report = ground.applied(spec)
     assert report["state"] == "finished"
     (job,) = report["report"]["jobs"]
@@ -54,9 +61,17 @@ def test_a_job_is_brought_over_while_it_runs_and_ends_with_its_last_checkpoint(g
 @pytest.mark.slow
 def test_the_example_waits_for_the_night_and_may_be_told_not_to(ground: Ground) -> None:
     """configs/examples/flink-warm.json, with a window that is never open while this runs."""
-    (job,) = json.loads((ROOT / "configs" / "examples" / "flink-warm.json").read_text("utf-8"))["jobs"]
+    (job,) = json.loads((ROOT / "configs" / "examples" / "flink-warm.json").read_text("utf-8"))[
+        "jobs"
+    ]
     own = job_of(ground, ground.started("orders", *words(ground)))
-    places = ("job_ids", "target_directory", "new_savepoint_path", "source_cluster", "target_cluster")
+    places = (
+        "job_ids",
+        "target_directory",
+        "new_savepoint_path",
+        "source_cluster",
+        "target_cluster",
+    )
     hour = (time.gmtime().tm_hour + 12) % 24
     job |= {key: own[key] for key in (*places, "submit", "source_submit")}
     spec = ground.spec({**job, "cutover": f"{hour:02}:00-{hour:02}:30 UTC"})
@@ -71,18 +86,35 @@ def test_the_example_waits_for_the_night_and_may_be_told_not_to(ground: Ground) 
 
 def begun(ground: Ground, spec: Path) -> subprocess.Popen[bytes]:
     run = subprocess.Popen(
-        [sys.executable, "-m", "stateshift", "apply", str(spec), "--yes", "--workdir", str(ground.workdir)], cwd=ROOT,
-        env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "stateshift",
+            "apply",
+            str(spec),
+            "--yes",
+            "--workdir",
+            str(ground.workdir),
+        ],
+        cwd=ROOT,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     until(lambda: has_begun(ground.workdir, "copy/"))
     return run
 
 
 @pytest.mark.slow
-def test_killed_in_its_rounds_and_at_every_phase_and_resumed_one_job_goes_on(ground: Ground) -> None:
+def test_killed_in_its_rounds_and_at_every_phase_and_resumed_one_job_goes_on(
+    ground: Ground,
+) -> None:
     id = ground.started("orders", *words(ground))
     spec = ground.spec(job_of(ground, id, rounds=2))
-    killed_at("copy/", ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)), ground.workdir, {})
+    killed_at(
+        "copy/", ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)), ground.workdir, {}
+    )
     for step in ("halt/", "transform/", "publish/", "submit/", "confirm/"):
         killed_at(step, ("resume", str(ground.workdir)), ground.workdir, {})
     assert ground.said("resume", ground.workdir)["state"] == "finished"
@@ -94,7 +126,12 @@ def test_killed_in_its_rounds_and_at_every_phase_and_resumed_one_job_goes_on(gro
 def test_taken_back_the_old_job_goes_on_from_its_last_checkpoint(ground: Ground) -> None:
     id = ground.started("orders", *words(ground))
     spec = ground.spec(job_of(ground, id))
-    killed_at("submit/", ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)), ground.workdir, {})
+    killed_at(
+        "submit/",
+        ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)),
+        ground.workdir,
+        {},
+    )
     assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
     assert not list((ground.folder / "new-orders").rglob("*"))
     assert [job["name"] for job in ground.here.running()] == ["orders"]
@@ -102,7 +139,9 @@ def test_taken_back_the_old_job_goes_on_from_its_last_checkpoint(ground: Ground)
 
 
 @pytest.mark.slow
-def test_given_up_in_its_rounds_nothing_is_left_and_the_job_has_not_been_touched(ground: Ground) -> None:
+def test_given_up_in_its_rounds_nothing_is_left_and_the_job_has_not_been_touched(
+    ground: Ground,
+) -> None:
     id = ground.started("orders", *words(ground))
     spec = ground.spec(job_of(ground, id, cutover="told"))
     run = begun(ground, spec)
@@ -115,10 +154,16 @@ def test_given_up_in_its_rounds_nothing_is_left_and_the_job_has_not_been_touched
     goes_on(ground)
 
 
-@pytest.mark.parametrize(("setting", "words_of_it"), [
-    ({"execution.checkpointing.externalized-checkpoint-retention": "DELETE_ON_CANCELLATION"}, "deleted when it is"),
-    ({"execution.checkpointing.incremental": "false"}, "written anew each time"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("setting", "words_of_it"),
+    [
+        (
+            {"execution.checkpointing.externalized-checkpoint-retention": "DELETE_ON_CANCELLATION"},
+            "deleted when it is",
+        ),
+        ({"execution.checkpointing.incremental": "false"}, "written anew each time"),
+    ],
+)
 @pytest.mark.slow
 def test_a_job_that_cannot_be_followed_is_refused_before_anything_is_done(
     ground: Ground, setting: dict[str, str], words_of_it: str

@@ -1,5 +1,6 @@
-"""What takes more than two Flinks, or others than the newest: a workflow that becomes two on two clusters, one of them
-older; jobs that go to an older Flink and come back."""
+"""What takes more than two Flinks, or others than the newest: a workflow that becomes two on two
+clusters, one of them older; jobs that go to an older Flink and come back.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +33,18 @@ def test_the_worked_case_workflow_1_becomes_2_and_3_on_two_other_clusters(three:
     text = (EXAMPLES / "flink-workflows.json").read_text("utf-8")
     arguments = {name: json.dumps(three.arguments(name)) for name in ("orders", "payments")}
     for known, own in (
-        ("a4a2b6a7b9d4a5e0c3f1d2e3b4c5d6e7", id), ("hdfs://athens:8020", str(folder / "athens")),
-        ("hdfs://chania:8020", str(folder / "chania")), ("hdfs://patras:8020", str(folder / "patras")),
-        *((f"http://flink-{name}:8081", cluster.url)
-          for name, cluster in zip(("athens", "chania", "patras"), three.clusters, strict=True)),
-        ("jobs-1.20.jar", str(jar(three.clusters[2].lib))), ('"jobs.jar"', f'"{jar(three.clusters[1].lib)}"'),
+        ("a4a2b6a7b9d4a5e0c3f1d2e3b4c5d6e7", id),
+        ("hdfs://athens:8020", str(folder / "athens")),
+        ("hdfs://chania:8020", str(folder / "chania")),
+        ("hdfs://patras:8020", str(folder / "patras")),
+        *(
+            (f"http://flink-{name}:8081", cluster.url)
+            for name, cluster in zip(("athens", "chania", "patras"), three.clusters, strict=True)
+        ),
+        ("jobs-1.20.jar", str(jar(three.clusters[2].lib))),
+        ('"jobs.jar"', f'"{jar(three.clusters[1].lib)}"'),
         *((f'["--counters", "{name}"]', words) for name, words in arguments.items()),
-    ):  # fmt: skip
+    ):
         assert known in text, known
         text = text.replace(known, own)
     spec = folder / "workflows.json"
@@ -47,10 +53,14 @@ def test_the_worked_case_workflow_1_becomes_2_and_3_on_two_other_clusters(three:
     taken = list((folder / "athens" / "flink" / "taken").glob("savepoint-*"))
     assert len(taken) == 1
     assert three.said("verify", taken[0], "--deep")["restartable"]
-    metadata = (folder / "patras" / "flink" / "savepoints" / "workflow-3" / "_metadata").read_bytes()
+    metadata = (
+        folder / "patras" / "flink" / "savepoints" / "workflow-3" / "_metadata"
+    ).read_bytes()
     assert int.from_bytes(metadata[4:8], "big") == 4
-    running = [[job["name"] for job in cluster.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]
-               for cluster in three.clusters]  # fmt: skip
+    running = [
+        [job["name"] for job in cluster.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]
+        for cluster in three.clusters
+    ]
     assert running == [[], ["orders"], ["payments"]]
     three.goes_on("orders", "payments")
 
@@ -58,15 +68,21 @@ def test_the_worked_case_workflow_1_becomes_2_and_3_on_two_other_clusters(three:
 @pytest.mark.row("IF-12", "IF-18")
 @pytest.mark.slow
 def test_a_job_of_an_older_flink_goes_to_the_newest_and_back(three: Ground) -> None:
-    older, newest = (Ground(three.servers, three.folder / "older", names)
-                     for names in (("flink-1.20", "flink-a"), ("flink-a", "flink-1.20")))  # fmt: skip
+    older, newest = (
+        Ground(three.servers, three.folder / "older", names)
+        for names in (("flink-1.20", "flink-a"), ("flink-a", "flink-1.20"))
+    )
     older.folder.mkdir()
     id = older.started("orders")
     assert older.applied(older.spec(older.job("orders", id)))["state"] == "finished"
-    (id,) = [job["jid"] for job in newest.here.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]
+    (id,) = [
+        job["jid"] for job in newest.here.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"
+    ]
     before = len(newest.written("orders"))
     until(lambda: len(newest.written("orders")) > before + 100)
-    back = newest.job("orders", id, new_savepoint_path=str(older.folder / "back"), source_submit=None)
+    back = newest.job(
+        "orders", id, new_savepoint_path=str(older.folder / "back"), source_submit=None
+    )
     spec = newest.spec({key: value for key, value in back.items() if value is not None})
     workdir = older.folder / "runs" / "back"
     refused = newest.said("apply", spec, "--yes", "--workdir", workdir, code=4)
@@ -84,8 +100,19 @@ def application(
 ) -> Iterator[Ground]:
     """A cluster of one job, which goes with it, and one that takes any."""
     lib = downloads.flink("2.3.0")
-    words = ("--counters", "orders", "--keys", str(KEYS), "--output", str(tmp_path / "out"), "--checkpoint-ms", "300",
-             "--parallelism", "2", *incremental(tmp_path))  # fmt: skip
+    words = (
+        "--counters",
+        "orders",
+        "--keys",
+        str(KEYS),
+        "--output",
+        str(tmp_path / "out"),
+        "--checkpoint-ms",
+        "300",
+        "--parallelism",
+        "2",
+        *incremental(tmp_path),
+    )
     alone = Flink("flink-app", "2.3.0", True, (str(jar(lib)), "jobs.Count", *words))
     monkeypatch.setitem(CATALOG, alone.name, alone)
     with group(tmp_path_factory.mktemp("flinks"), "flink-app", "flink-b") as servers:
@@ -94,14 +121,19 @@ def application(
 
 @pytest.mark.parametrize("mode", ["move", "warm"])
 @pytest.mark.slow
-def test_a_job_of_an_application_cluster_goes_to_a_session_cluster(application: Ground, mode: str) -> None:
-    """Its cluster goes when it has ended, with its savepoint or with its last checkpoint, and is asked for nothing
-    after that."""
+def test_a_job_of_an_application_cluster_goes_to_a_session_cluster(
+    application: Ground, mode: str
+) -> None:
+    """Its cluster goes when it has ended, with its savepoint or with its last checkpoint, and is
+    asked for nothing after that.
+    """
     ground = application
     (job,) = until(lambda: ground.here.ask("/jobs/overview")["jobs"])
     until(lambda: len(ground.written("orders")) > 100)
     submit = ground.submit("orders", *incremental(ground.folder))
-    plain = json.loads(ground.spec(ground.job("orders", job["jid"], mode=mode, submit=submit)).read_text())
+    plain = json.loads(
+        ground.spec(ground.job("orders", job["jid"], mode=mode, submit=submit)).read_text()
+    )
     plain["clusters"]["old"]["application"] = True
     plain["jobs"][0].pop("source_submit")
     spec = ground.folder / "application.json"
@@ -118,9 +150,14 @@ def test_a_job_of_an_application_cluster_goes_to_a_session_cluster(application: 
 def test_a_job_of_the_newest_flink_goes_to_an_older_one(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, version: str
 ) -> None:
-    with group(tmp_path_factory.mktemp("flinks"), "flink-a", "flink-b", STATESHIFT_FLINK_VERSION_B=version) as servers:
+    with group(
+        tmp_path_factory.mktemp("flinks"), "flink-a", "flink-b", STATESHIFT_FLINK_VERSION_B=version
+    ) as servers:
         ground = Ground(servers, tmp_path)
         job = ground.job("orders", ground.started("orders"), source_submit=None)
         job |= {"transform": [{"kind": "convert", "flink": version}]}
-        assert ground.applied(ground.spec({k: v for k, v in job.items() if v is not None}))["state"] == "finished"
+        assert (
+            ground.applied(ground.spec({k: v for k, v in job.items() if v is not None}))["state"]
+            == "finished"
+        )
         ground.goes_on("orders")

@@ -1,4 +1,6 @@
-"""Two real HDFS: WebHDFS as a client and plain HTTP see it, a fail-over by hand, a DataNode that comes back."""
+"""Two real HDFS: WebHDFS as a client and plain HTTP see it, a fail-over by hand, a DataNode that
+comes back.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def client(servers: Servers) -> Any:
     return Config(servers.exports()["HDFSCLI_CONFIG"]).get_client()
 
 
-def asked(url: str, method: str, path: str, body: bytes | None = None, **query: str) -> tuple[int, str, dict[str, Any]]:
+def asked(
+    url: str, method: str, path: str, body: bytes | None = None, **query: str
+) -> tuple[int, str, dict[str, Any]]:
     """Status, Location and what else WebHDFS says, one answer at a time."""
     whole = url if path == "" else f"{url}/webhdfs/v1{path}?{urlencode(query)}"
     parts = urlsplit(whole)
@@ -31,7 +35,11 @@ def asked(url: str, method: str, path: str, body: bytes | None = None, **query: 
         answer = connection.getresponse()
         content = answer.read()
         is_json = "json" in (answer.headers["Content-Type"] or "")
-        return answer.status, answer.headers["Location"] or "", json.loads(content) if is_json and content else {}
+        return (
+            answer.status,
+            answer.headers["Location"] or "",
+            json.loads(content) if is_json and content else {},
+        )
     finally:
         connection.close()
 
@@ -101,6 +109,11 @@ def test_a_fail_over_is_nothing_to_who_knows_both_namenodes(pair: Servers) -> No
     with web.read("/orders/0") as reader:
         assert reader.read() == b"first"
     web.write("/orders/1", b"second")
-    hdfs = [f"{pair.exports()['STATESHIFT_HDFS_COMMANDS']}/hdfs", "dfs", "-cat", "hdfs://hdfs-b/orders/1"]
+    hdfs = [
+        f"{pair.exports()['STATESHIFT_HDFS_COMMANDS']}/hdfs",
+        "dfs",
+        "-cat",
+        "hdfs://hdfs-b/orders/1",
+    ]
     done = subprocess.run(hdfs, text=True, capture_output=True, check=True, timeout=200)
     assert done.stdout == "second"  # by its name, over RPC

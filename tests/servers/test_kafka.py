@@ -1,4 +1,6 @@
-"""A real broker takes records and gives them back, also after it crashed; a plan asks it for a checkpoint's offsets."""
+"""A real broker takes records and gives them back, also after it crashed; a plan asks it for a
+checkpoint's offsets.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,10 @@ def test_a_topic_is_asked_for_its_span_and_is_not_made_by_that(servers: Servers)
 
     address = servers.exports()["STATESHIFT_KAFKA"]
     admin = fill(address, "spans", 10, partitions=2)
-    assert spans(address, None, ["spans", "no-such-topic"]) == {"spans": {0: (0, 10), 1: (0, 0)}, "no-such-topic": {}}
+    assert spans(address, None, ["spans", "no-such-topic"]) == {
+        "spans": {0: (0, 10), 1: (0, 0)},
+        "no-such-topic": {},
+    }
     admin.delete_records({TopicPartition("spans", 0): 4})
     assert spans(address, None, ["spans"]) == {"spans": {0: (4, 10), 1: (0, 0)}}
     assert "no-such-topic" not in admin.list_topics()
@@ -80,7 +85,9 @@ def test_a_plan_tells_whether_the_broker_still_has_the_offsets_of_the_checkpoint
 ) -> None:
     from kafka import TopicPartition
 
-    Checkpoint().write(open_storage(str(tmp_path / "source")))  # the next batch reads `topic`/0 from 20
+    Checkpoint().write(
+        open_storage(str(tmp_path / "source"))
+    )  # the next batch reads `topic`/0 from 20
     address = servers.exports()["STATESHIFT_KAFKA"]
     places = {"source": str(tmp_path / "source"), "target": str(tmp_path / "target")}
     spec = spec_of(**places, kafka={"bootstrap_servers": address})
@@ -102,8 +109,12 @@ def test_a_plan_tells_whether_the_broker_still_has_the_offsets_of_the_checkpoint
 
 
 @pytest.mark.slow
-def test_a_topic_that_was_made_anew_is_known_by_its_records(servers: Servers, tmp_path: Path) -> None:
-    """A second topic of another name stands for the same one at another broker: both are read as a plan reads them."""
+def test_a_topic_that_was_made_anew_is_known_by_its_records(
+    servers: Servers, tmp_path: Path
+) -> None:
+    """A second topic of another name stands for the same one at another broker: both are read as
+    a plan reads them.
+    """
     from kafka import KafkaProducer
 
     address = servers.exports()["STATESHIFT_KAFKA"]
@@ -113,13 +124,23 @@ def test_a_topic_that_was_made_anew_is_known_by_its_records(servers: Servers, tm
     for number in range(7, 40):
         producer.send("made-anew", str(number).encode(), key=b"k").get(60)
     producer.close()
-    read = records(address, None, {"as-it-was": {0: 20, 1: 0, 7: 3}, "made-anew": {0: 20}, "no-such-topic": {0: 1}})
+    read = records(
+        address,
+        None,
+        {"as-it-was": {0: 20, 1: 0, 7: 3}, "made-anew": {0: 20}, "no-such-topic": {0: 1}},
+    )
     ours, others = read["as-it-was"][0], read["made-anew"][0]
-    assert [record.offset for record in ours] == [record.offset for record in others] == [17, 18, 19, 20]
+    assert (
+        [record.offset for record in ours]
+        == [record.offset for record in others]
+        == [17, 18, 19, 20]
+    )
     assert ours[0].value == sha256(b"17").hexdigest()
     assert others[0].value == sha256(b"24").hexdigest()
     assert (ours[0].key, others[0].key) == (None, sha256(b"k").hexdigest())
-    assert all(abs(time.time() - (record.timestamp or 0) / 1000) < 600 for record in (*ours, *others))
+    assert all(
+        abs(time.time() - (record.timestamp or 0) / 1000) < 600 for record in (*ours, *others)
+    )
     assert read["as-it-was"][1] == ()
     assert 7 not in read["as-it-was"]
     assert read["no-such-topic"] == {}

@@ -37,11 +37,15 @@ def asked(servers: Servers, path: str, body: dict[str, Any] | None = None) -> tu
 
 
 @pytest.mark.slow
-def test_batches_are_told_submitted_watched_and_named_once(servers: Servers, tmp_path: Path) -> None:
+def test_batches_are_told_submitted_watched_and_named_once(
+    servers: Servers, tmp_path: Path
+) -> None:
     assert asked(servers, "/batches") == (200, {"from": 0, "total": 0, "sessions": []})
     assert asked(servers, "/batches/7") == (404, {"msg": "Session '7' not found."})
     script, written = tmp_path / "job.py", tmp_path / "written"
-    script.write_text("import pathlib, sys\nprint('it ran')\npathlib.Path(sys.argv[1]).write_text('ran')\n")
+    script.write_text(
+        "import pathlib, sys\nprint('it ran')\npathlib.Path(sys.argv[1]).write_text('ran')\n"
+    )
     batch = {"file": str(script), "args": [str(written)], "name": "orders"}
     status, told = asked(servers, "/batches", batch)
     assert (status, told["id"], told["name"]) == (201, 0, "orders")
@@ -70,11 +74,15 @@ def test_a_job_is_submitted_once_found_by_its_tag_and_stopped_between_two_batche
     names = [one["name"].partition("@")[0] for one in asked(servers, "/batches")[1]["sessions"]]
     assert names.count(stream.tag) == 1
     stream.stops_between_two_batches()
-    assert asked(servers, f"/batches/{id}")[1]["state"] == "success"  # by itself: what Livy ends it deletes
+    assert (
+        asked(servers, f"/batches/{id}")[1]["state"] == "success"
+    )  # by itself: what Livy ends it deletes
 
 
 @pytest.mark.row("IS-15", "IS-19")
-def test_a_job_that_does_not_watch_for_the_marker_is_ended_by_livy(servers: Servers, tmp_path: Path) -> None:
+def test_a_job_that_does_not_watch_for_the_marker_is_ended_by_livy(
+    servers: Servers, tmp_path: Path
+) -> None:
     stream = stream_of(servers, tmp_path, "deaf", "deaf")
     stream.begun()
     stream.is_ended_without_an_answer()

@@ -1,4 +1,6 @@
-"""A checkpoint goes from one real HDFS to another by the command line; a fail-over in the middle costs nothing."""
+"""A checkpoint goes from one real HDFS to another by the command line; a fail-over in the middle
+costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,31 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 @pytest.fixture(params=["web", "native"])
 def environment(request: pytest.FixtureRequest, servers: Servers) -> dict[str, str]:
     conf = servers.exports()["HADOOP_CONF_DIR"]
-    return {"HADOOP_CONF_DIR": conf, "STATESHIFT_HDFS": str(request.param), "HDFSCLI_CONFIG": os.devnull}
+    return {
+        "HADOOP_CONF_DIR": conf,
+        "STATESHIFT_HDFS": str(request.param),
+        "HDFSCLI_CONFIG": os.devnull,
+    }
 
 
 @pytest.mark.row("IS-16")
-@pytest.mark.parametrize("environment", ["native", pytest.param("web", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.parametrize(
+    "environment", ["native", pytest.param("web", marks=pytest.mark.slow)], indirect=True
+)
 @pytest.mark.parametrize("case", [CASES[0], pytest.param(CASES[1], marks=pytest.mark.slow)])
 def test_a_checkpoint_moves_from_one_hdfs_to_the_other_and_back(
     environment: dict[str, str], tmp_path: Path, case: str
 ) -> None:
     way = environment["STATESHIFT_HDFS"]
     source, target = f"hdfs://hdfs-a/ck/{case} {way}", f"hdfs://hdfs-b/ck/{case} {way}"
-    there_and_back(environment, tmp_path, case, source, target, lambda location: open_hdfs(location, environment))
+    there_and_back(
+        environment,
+        tmp_path,
+        case,
+        source,
+        target,
+        lambda location: open_hdfs(location, environment),
+    )
 
 
 @pytest.mark.slow

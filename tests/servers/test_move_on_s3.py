@@ -1,5 +1,6 @@
-"""A checkpoint goes by the command line from a folder to S3, and from one S3 service to another; storms in the middle
-cost nothing, and no credential is written down."""
+"""A checkpoint goes by the command line from a folder to S3, and from one S3 service to another;
+storms in the middle cost nothing, and no credential is written down.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ PLANTED = "planted-secret-Zm9vYmFy"  # moto takes any
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with group(tmp_path_factory.mktemp("s3"), "s3-moto", "s3-real") as servers, s3.exported(servers, s3.REAL):
+    with (
+        group(tmp_path_factory.mktemp("s3"), "s3-moto", "s3-real") as servers,
+        s3.exported(servers, s3.REAL),
+    ):
         s3.make(servers.exports()[s3.MOTO], EAST)
         s3.make(servers.exports()[s3.REAL], WEST)
         yield servers
@@ -41,14 +45,18 @@ def without_secrets(workdir: Path, *secrets: str) -> bool:
 
 @pytest.mark.row("IS-16")
 @pytest.mark.parametrize(
-    "which", [pytest.param(s3.MOTO, marks=pytest.mark.slow, id="moto"), pytest.param(s3.REAL, id="real")]
+    "which",
+    [pytest.param(s3.MOTO, marks=pytest.mark.slow, id="moto"), pytest.param(s3.REAL, id="real")],
 )
 @pytest.mark.parametrize("case", [CASES[0], pytest.param(CASES[1], marks=pytest.mark.slow)])
 def test_a_checkpoint_moves_from_a_folder_to_s3_and_back(
     servers: Servers, tmp_path: Path, case: str, which: str
 ) -> None:
     with s3.exported(servers, which) as environment:
-        source, target = f"file://{tmp_path}/ck/{case}", f"s3a://{s3.BUCKET}/{uuid.uuid4().hex}/a b/{case}"
+        source, target = (
+            f"file://{tmp_path}/ck/{case}",
+            f"s3a://{s3.BUCKET}/{uuid.uuid4().hex}/a b/{case}",
+        )
         there_and_back(environment, tmp_path, case, source, target, open_storage)
         assert without_secrets(tmp_path / "run", environment["AWS_SECRET_ACCESS_KEY"])
 
@@ -64,7 +72,11 @@ def test_a_checkpoint_moves_from_one_s3_service_to_another_and_back(
         EAST: {"endpoint_url": exports[s3.MOTO], "key": "east", "secret": PLANTED},
         WEST: {"endpoint_url": exports[s3.REAL]},
     }
-    environment = {**exports, **s3.configured(tmp_path / "fsspec", own), "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1"}
+    environment = {
+        **exports,
+        **s3.configured(tmp_path / "fsspec", own),
+        "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1",
+    }
 
     def opening(location: str) -> Storage:
         from stateshift.storage.fsspec_storage import FsspecStorage
@@ -77,7 +89,9 @@ def test_a_checkpoint_moves_from_one_s3_service_to_another_and_back(
 
 
 @pytest.mark.slow
-def test_storms_and_lost_answers_while_files_are_copied_are_gone_through(servers: Servers, tmp_path: Path) -> None:
+def test_storms_and_lost_answers_while_files_are_copied_are_gone_through(
+    servers: Servers, tmp_path: Path
+) -> None:
     count = itertools.count(1)
 
     def often(asked: Asked) -> str | None:
@@ -88,7 +102,14 @@ def test_storms_and_lost_answers_while_files_are_copied_are_gone_through(servers
     put(LocalStorage(source), "window-rocksdb")
     with between(servers.exports()[s3.REAL], often) as (address, asked):
         environment = {**servers.exports(), "AWS_ENDPOINT_URL_S3": address}
-        done = said(environment, "apply", spec(tmp_path, source, target), "--yes", "--workdir", str(tmp_path / "run"))
+        done = said(
+            environment,
+            "apply",
+            spec(tmp_path, source, target),
+            "--yes",
+            "--workdir",
+            str(tmp_path / "run"),
+        )
         assert done["state"] == "finished"
         assert len(asked) > 50
     environment = s3.asking(servers, s3.REAL)
@@ -97,14 +118,26 @@ def test_storms_and_lost_answers_while_files_are_copied_are_gone_through(servers
 
 
 @pytest.mark.slow
-def test_a_storm_that_does_not_end_leaves_a_run_that_can_be_resumed(servers: Servers, tmp_path: Path) -> None:
+def test_a_storm_that_does_not_end_leaves_a_run_that_can_be_resumed(
+    servers: Servers, tmp_path: Path
+) -> None:
     count = itertools.count(1)
     source, target = f"file://{tmp_path}/ck", f"s3://{s3.BUCKET}/{uuid.uuid4().hex}"
     put(LocalStorage(source), "window-hdfs")
     workdir = str(tmp_path / "run")
-    with between(servers.exports()[s3.REAL], lambda asked: SLOW_DOWN if next(count) > 20 else None) as (address, _):
+    with between(
+        servers.exports()[s3.REAL], lambda asked: SLOW_DOWN if next(count) > 20 else None
+    ) as (address, _):
         environment = {**servers.exports(), "AWS_ENDPOINT_URL_S3": address}
-        told = said(environment, "apply", spec(tmp_path, source, target), "--yes", "--workdir", workdir, code=6)
+        told = said(
+            environment,
+            "apply",
+            spec(tmp_path, source, target),
+            "--yes",
+            "--workdir",
+            workdir,
+            code=6,
+        )
         assert address.removeprefix("http://") in str(told)
         assert "given up after 8 attempts" in str(told)
     environment = s3.asking(servers, s3.REAL)

@@ -1,4 +1,6 @@
-"""A process is told from any other by its pid and its start time, and nothing else is ever ended."""
+"""A process is told from any other by its pid and its start time, and nothing else is ever
+ended.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ PARENT = (
     sys.executable,
     "-c",
     "import os, subprocess, sys, time\n"
-    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], process_group=0)\n"
+    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], "
+    "process_group=0)\n"
     "print(child.pid, flush=True); time.sleep(600)",
 )
 
@@ -68,7 +71,10 @@ def test_what_a_crashed_process_started_is_still_found(tmp_path: Path) -> None:
 
 
 def test_one_that_does_not_end_when_asked_is_killed(tmp_path: Path) -> None:
-    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)"
+    deaf = (
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, "
+        "flush=True); time.sleep(600)"
+    )
     process = spawned(tmp_path, sys.executable, "-c", deaf)
     printed_pid(tmp_path)
     processes.end(process, grace_seconds=0.2)

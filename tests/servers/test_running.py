@@ -1,4 +1,6 @@
-"""Up, crash, up again, down: with moto's server, which is there in a second or two, and with made-up ones that fail."""
+"""Up, crash, up again, down: with moto's server, which is there in a second or two, and with
+made-up ones that fail.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from tests.support.servers import (
     group,
     ports,
     processes,
-)  # fmt: skip
+)
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow]
 MOTO = "s3-moto"
@@ -167,10 +169,17 @@ def test_down_keeps_what_is_not_ours(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("script", "told"),
-    [("raise SystemExit('no disk left')", "ended while it was awaited"),
-     ("print('no disk left', flush=True); import time; time.sleep(600)", "does not answer after 1 seconds")],
-)  # fmt: skip
-def test_one_that_does_not_come_up_says_why_with_the_end_of_its_log(tmp_path: Path, script: str, told: str) -> None:
+    [
+        ("raise SystemExit('no disk left')", "ended while it was awaited"),
+        (
+            "print('no disk left', flush=True); import time; time.sleep(600)",
+            "does not answer after 1 seconds",
+        ),
+    ],
+)
+def test_one_that_does_not_come_up_says_why_with_the_end_of_its_log(
+    tmp_path: Path, script: str, told: str
+) -> None:
     place = Place(tmp_path, "broken")
     place.make({"http": 15_000})
     (role,) = Broken(script).stages(place)[0].roles
@@ -197,7 +206,9 @@ def test_the_command_tells_what_is_up_and_how_to_reach_it(servers: Servers) -> N
     assert told["servers"][MOTO]["word"] == "up"
     assert told["servers"]["kafka"]["word"] == "down"
     lines = command(servers.root, "env").stdout
-    assert f"export STATESHIFT_S3_MOTO=http://127.0.0.1:{servers.state(MOTO).ports['s3']}\n" in lines
+    assert (
+        f"export STATESHIFT_S3_MOTO=http://127.0.0.1:{servers.state(MOTO).ports['s3']}\n" in lines
+    )
     assert json.loads(command(servers.root, "env", "--json").stdout) == servers.exports()
     servers.kill(MOTO, "moto")
     crashed = command(servers.root, "status", MOTO)

@@ -1,5 +1,6 @@
-"""Two implementations of S3 that share nothing honour the conditions that a fence needs; where they differ is written
-down here, so that nobody takes one's ways for the protocol's."""
+"""Two implementations of S3 that share nothing honour the conditions that a fence needs; where they
+differ is written down here, so that nobody takes one's ways for the protocol's.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,11 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     with group(tmp_path_factory.mktemp("s3"), "s3-moto", "s3-real") as servers:
         taken = servers.state("s3-real").ports.values()
         yield servers
-    left = [path for path in Path("/tmp").glob("seaweedfs-*.sock") if path.stem.rpartition("-")[2] in map(str, taken)]
+    left = [
+        path
+        for path in Path("/tmp").glob("seaweedfs-*.sock")
+        if path.stem.rpartition("-")[2] in map(str, taken)
+    ]
     assert left == []
 
 

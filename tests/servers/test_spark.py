@@ -33,15 +33,25 @@ def rest(servers: Servers, path: str, body: dict[str, Any] | None = None) -> dic
 
 
 def created(servers: Servers, script: Path, *arguments: str) -> dict[str, Any]:
-    """A Python file as a driver on the cluster: spark-submit refuses that, its REST server does not."""
+    """A Python file as a driver on the cluster: spark-submit refuses that, its REST server does
+    not.
+    """
     master = servers.exports()["STATESHIFT_SPARK_B"]
-    properties = {"spark.app.name": "orders", "spark.master": master, "spark.submit.deployMode": "cluster",
-                  "spark.driver.memory": "300m"}  # fmt: skip
+    properties = {
+        "spark.app.name": "orders",
+        "spark.master": master,
+        "spark.submit.deployMode": "cluster",
+        "spark.driver.memory": "300m",
+    }
     return {
-        "action": "CreateSubmissionRequest", "clientSparkVersion": "4.3.0", "appResource": script.as_uri(),
-        "mainClass": "org.apache.spark.deploy.PythonRunner", "appArgs": [str(script), "", *arguments],
-        "environmentVariables": {}, "sparkProperties": properties,
-    }  # fmt: skip
+        "action": "CreateSubmissionRequest",
+        "clientSparkVersion": "4.3.0",
+        "appResource": script.as_uri(),
+        "mainClass": "org.apache.spark.deploy.PythonRunner",
+        "appArgs": [str(script), "", *arguments],
+        "environmentVariables": {},
+        "sparkProperties": properties,
+    }
 
 
 def test_a_submission_nobody_made_is_not_known(servers: Servers) -> None:
@@ -55,7 +65,8 @@ def test_drivers_are_submitted_over_rest_and_what_a_worker_started_ends_with_it(
     short.write_text("import pathlib, sys\npathlib.Path(sys.argv[1]).write_text('ran')\n")
     long, at_work = tmp_path / "long.py", tmp_path / "pid"
     long.write_text(
-        "import os, pathlib, sys, time\npathlib.Path(sys.argv[1]).write_text(f'{os.getpid()}\\n')\ntime.sleep(600)\n"
+        "import os, pathlib, sys, "
+        "time\npathlib.Path(sys.argv[1]).write_text(f'{os.getpid()}\\n')\ntime.sleep(600)\n"
     )
     answer = rest(servers, "create", created(servers, short, str(written)))
     assert answer["success"] is True, answer
@@ -63,7 +74,11 @@ def test_drivers_are_submitted_over_rest_and_what_a_worker_started_ends_with_it(
 
     assert until(lambda: ended(servers, answer["submissionId"])) == "FINISHED"
     assert written.read_text() == "ran"
-    pid = int(until(lambda: at_work.exists() and at_work.read_text().endswith("\n") and at_work.read_text()))
+    pid = int(
+        until(
+            lambda: at_work.exists() and at_work.read_text().endswith("\n") and at_work.read_text()
+        )
+    )
     worker = servers.place("spark-b").process("worker")
     assert worker is not None
     assert pid in processes.members(worker)

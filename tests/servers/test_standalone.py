@@ -1,5 +1,6 @@
-"""A real standalone master and its worker run a driver for us, tell how it goes, and end it; also one whose answer was
-lost is found, by what its worker shows of its launch."""
+"""A real standalone master and its worker run a driver for us, tell how it goes, and end it; also
+one whose answer was lost is found, by what its worker shows of its launch.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,11 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 def stream_of(servers: Servers, folder: Path, *words: str) -> Stream:
     told = servers.exports()
-    options = {"url": told["STATESHIFT_SPARK_A_REST"], "ui_url": told["STATESHIFT_SPARK_A_UI"], "settle_seconds": 20}
+    options = {
+        "url": told["STATESHIFT_SPARK_A_REST"],
+        "ui_url": told["STATESHIFT_SPARK_A_UI"],
+        "settle_seconds": 20,
+    }
     stream = Stream("spark_standalone", options, folder, "counts", *words)
     given = {**stream.submission.options, "driver_memory": "512m"}
     given["conf"] = {**dict(given["conf"]), "spark.executor.memory": "512m", "spark.cores.max": 1}  # type: ignore[call-overload]
@@ -59,10 +64,14 @@ def test_a_job_is_submitted_once_found_by_its_tag_and_stopped_between_two_batche
 
 
 @pytest.mark.row("IS-15", "IS-19")
-def test_a_job_that_does_not_watch_for_the_marker_is_ended_by_its_master(servers: Servers, tmp_path: Path) -> None:
+def test_a_job_that_does_not_watch_for_the_marker_is_ended_by_its_master(
+    servers: Servers, tmp_path: Path
+) -> None:
     stream = stream_of(servers, tmp_path, "deaf")
     stream.begun()
-    spec = ClusterSpec("b", "spark_standalone", {**dict(stream.options), "state_dir": str(tmp_path / "elsewhere")})
+    spec = ClusterSpec(
+        "b", "spark_standalone", {**dict(stream.options), "state_dir": str(tmp_path / "elsewhere")}
+    )
     stranger = open_cluster(spec, "")  # knows it by its name alone
     assert stranger.find_source(StopRequest("counts", stream.location)).state is JobState.RUNNING
     stream.is_ended_without_an_answer()

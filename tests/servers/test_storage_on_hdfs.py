@@ -1,4 +1,6 @@
-"""The storage contract on a real HDFS, over HTTP and natively; and what HDFS alone can do to a storage."""
+"""The storage contract on a real HDFS, over HTTP and natively; and what HDFS alone can do to a
+storage.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,12 @@ NAMES = [name for name in contract.NAMES if ":" not in name]
 
 def on(servers: Servers, name: str, way: str, place: str, **more: str) -> Storage:
     conf = servers.exports()["HADOOP_CONF_DIR"]
-    environment = {"HADOOP_CONF_DIR": conf, "STATESHIFT_HDFS": way, "HDFSCLI_CONFIG": os.devnull, **more}
+    environment = {
+        "HADOOP_CONF_DIR": conf,
+        "STATESHIFT_HDFS": way,
+        "HDFSCLI_CONFIG": os.devnull,
+        **more,
+    }
     return open_hdfs(f"hdfs://{name}/{place}", environment)
 
 
@@ -45,7 +52,8 @@ def way(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-# The default run moves jobs and checkpoints natively, which takes all of these promises for granted.
+# The default run moves jobs and checkpoints natively, which takes all of these promises for
+# granted.
 @pytest.fixture(params=["web", pytest.param("native", marks=pytest.mark.slow)])
 def reopen(request: pytest.FixtureRequest, single: Servers) -> Reopen:
     place = f"{uuid.uuid4().hex}/a b/place%20#?"
@@ -60,7 +68,9 @@ def test_names_are_taken_literally(storage: Storage, name: str) -> None:
 def test_names_that_differ_only_in_special_characters_are_different_files(storage: Storage) -> None:
     for name in NAMES:
         storage.write(f"d/{name}", lambda name=name: iter([name.encode()]))
-    assert {info.path: storage.read(info.path) for info in storage.list()} == {f"d/{n}": n.encode() for n in NAMES}
+    assert {info.path: storage.read(info.path) for info in storage.list()} == {
+        f"d/{n}": n.encode() for n in NAMES
+    }
 
 
 @pytest.mark.parametrize("name", ["a:b", "d/e:f/g"])
@@ -107,10 +117,15 @@ def test_who_asks_natively_is_answered_as_that_user(single: Servers) -> None:
     ours = on(single, "hdfs-a", "native", "answered")
     ours.write("a", lambda: iter([b"x"]))
     assert ours.writable() is True
-    assert on(single, "hdfs-a", "native", "answered", HADOOP_USER_NAME="somebody-else").writable() is False
+    assert (
+        on(single, "hdfs-a", "native", "answered", HADOOP_USER_NAME="somebody-else").writable()
+        is False
+    )
 
 
-def test_the_room_of_an_hdfs_is_what_its_datanodes_and_the_quotas_above_leave(single: Servers, way: str) -> None:
+def test_the_room_of_an_hdfs_is_what_its_datanodes_and_the_quotas_above_leave(
+    single: Servers, way: str
+) -> None:
     storage, conf = on(single, "hdfs-a", way, f"room-{way}/deep"), single.root / "hadoop-conf"
     free = storage.room()
     assert (free.limit, free.copies, free.files_free) == ("its DataNodes", 1, None)
@@ -119,12 +134,17 @@ def test_the_room_of_an_hdfs_is_what_its_datanodes_and_the_quotas_above_leave(si
     for quota in (["-setSpaceQuota", "10m"], ["-setQuota", "7"]):
         hadoop.run(conf, "dfsadmin", "-fs", "hdfs://hdfs-a", *quota, f"/room-{way}")
     left = storage.room()
-    assert (left.bytes_free, left.limit) == (10 * 1024 * 1024 - 100, f"the space quota of /room-{way}")
+    assert (left.bytes_free, left.limit) == (
+        10 * 1024 * 1024 - 100,
+        f"the space quota of /room-{way}",
+    )
     assert (left.files_free, left.files_limit) == (5, f"the quota of names of /room-{way}")
     assert left.shared == free.shared
 
 
-def test_without_http_a_native_client_is_told_nothing_and_says_so(single: Servers, tmp_path: Path) -> None:
+def test_without_http_a_native_client_is_told_nothing_and_says_so(
+    single: Servers, tmp_path: Path
+) -> None:
     """The NameNode answers over RPC, and where it is said to answer over HTTP nobody does."""
     for name in ("core-site.xml", "hdfs-site.xml"):
         text = (single.root / "hadoop-conf" / name).read_text()
@@ -176,7 +196,9 @@ def test_a_fail_over_in_the_middle_of_a_write_costs_nothing(pair: Servers, way: 
 
 
 def test_half_a_file_is_not_completed_when_it_is_forgotten(single: Servers) -> None:
-    """The native client's own file object completes it when Python collects it; by then HDFS may be gone for good."""
+    """The native client's own file object completes it when Python collects it; by then HDFS may
+    be gone for good.
+    """
     import hdfs_native
 
     storage = on(single, "hdfs-a", "native", "half")
@@ -188,22 +210,38 @@ def test_half_a_file_is_not_completed_when_it_is_forgotten(single: Servers) -> N
 
 
 def test_owners_and_permissions_go_with_a_checkpoint(single: Servers, way: str) -> None:
-    """Given away by the superuser; a checkpoint's directory that only its job may look into is one at the target."""
-    source, target = on(single, "hdfs-a", way, f"theirs-{way}"), on(single, "hdfs-a", way, f"ours-{way}")
+    """Given away by the superuser; a checkpoint's directory that only its job may look into is
+    one at the target.
+    """
+    source, target = (
+        on(single, "hdfs-a", way, f"theirs-{way}"),
+        on(single, "hdfs-a", way, f"ours-{way}"),
+    )
     for storage in (source, target):
         storage.write("commits/0", lambda: iter([b"v1"]))
     source.own(Owned("commits/0", "etl", "streams", 0o640))
     source.own(Owned("", "etl", "streams", 0o1770))
-    step = KeepOwners("publish/owners-0", source.location, target.location, owner=True, permissions=True)
-    world = replace(Stage().world, storage={one.location: one for one in (source, target)}.__getitem__)
+    step = KeepOwners(
+        "publish/owners-0", source.location, target.location, owner=True, permissions=True
+    )
+    world = replace(
+        Stage().world, storage={one.location: one for one in (source, target)}.__getitem__
+    )
     evidence = step.run(world)
     found = {owned.path: owned[1:] for owned in target.owners()}
-    assert found[""] == ("etl", "streams", 0o1770) and found["commits/0"] == ("etl", "streams", 0o640)
+    assert found[""] == ("etl", "streams", 0o1770) and found["commits/0"] == (
+        "etl",
+        "streams",
+        0o640,
+    )
     assert step.holds(world, evidence) == []
 
 
 def test_equal_files_have_equal_checksums_and_need_not_be_read(single: Servers, way: str) -> None:
-    one, other = on(single, "hdfs-a", way, f"sum-{way}"), on(single, "hdfs-a", way, f"sum-too-{way}")
+    one, other = (
+        on(single, "hdfs-a", way, f"sum-{way}"),
+        on(single, "hdfs-a", way, f"sum-too-{way}"),
+    )
     for storage, content in ((one, b"x"), (other, b"x")):
         storage.write("big", lambda content=content: iter([content * CHUNK]))
     other.write("different", lambda: iter([b"x" * (CHUNK - 1) + b"y"]))

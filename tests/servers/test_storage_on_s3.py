@@ -1,4 +1,6 @@
-"""The storage contract on two S3 servers that share nothing; and what S3 alone can do to a storage."""
+"""The storage contract on two S3 servers that share nothing; and what S3 alone can do to a
+storage.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(s3.MOTO, marks=pytest.mark.slow, id="moto"), pytest.param(s3.REAL, id="real")],
+    params=[
+        pytest.param(s3.MOTO, marks=pytest.mark.slow, id="moto"),
+        pytest.param(s3.REAL, id="real"),
+    ],
 )
 def which(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -76,17 +81,23 @@ def test_names_are_taken_literally(environment: dict[str, str], which: str) -> N
             contract.test_names_are_taken_literally(storage, name)
 
 
-def test_names_that_differ_only_in_special_characters_are_different_files(storage: Storage, which: str) -> None:
+def test_names_that_differ_only_in_special_characters_are_different_files(
+    storage: Storage, which: str
+) -> None:
     names = [name for name in contract.NAMES if name not in NOT_OF[which]]
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda name: storage.write(f"d/{name}", contract.of(name.encode())), names))
-    assert {info.path: storage.read(info.path) for info in storage.list()} == {f"d/{n}": n.encode() for n in names}
+    assert {info.path: storage.read(info.path) for info in storage.list()} == {
+        f"d/{n}": n.encode() for n in names
+    }
 
 
 def test_once_s3fs_has_shown_how_it_is_not_asked_any_more(
     environment: dict[str, str], which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real one holds each request's signature, and the SHA-256 of what it brings, against its own."""
+    """The real one holds each request's signature, and the SHA-256 of what it brings, against
+    its own.
+    """
     storage = FsspecStorage.open(f"s3://{s3.BUCKET}/{uuid.uuid4().hex}/a b/place%20#?")
     names = {name: name.encode() for name in contract.NAMES if name not in NOT_OF[which]}
     storage.write("first", contract.of(b"1"))
@@ -99,9 +110,9 @@ def test_once_s3fs_has_shown_how_it_is_not_asked_any_more(
         monkeypatch.setattr(storage._fs, method, refuse)
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda name: storage.write(name, contract.of(names[name])), names))
-        assert list(pool.map(lambda name: list(storage.chunks(name, size=len(names[name]))), names)) == [
-            [content] for content in names.values()
-        ]
+        assert list(
+            pool.map(lambda name: list(storage.chunks(name, size=len(names[name]))), names)
+        ) == [[content] for content in names.values()]
         found = list(pool.map(storage.stat, names))
     monkeypatch.undo()
     listed = {(info.path, info.size, info.stamp) for info in storage.list() if info.path != "first"}
@@ -132,9 +143,13 @@ def test_a_name_that_s3fs_would_cut_is_refused(storage: Storage, name: str) -> N
     """It would take what stands before for the key, and write over another object."""
     storage.write("a", contract.of(b"kept"))
     operations: list[Callable[[], object]] = [
-        lambda: storage.write(name, contract.of(b"x")), lambda: storage.read(name), lambda: storage.remove(name),
-        lambda: storage.create(name, b"x"), lambda: storage.stat(name), lambda: storage.move("a", name),
-    ]  # fmt: skip
+        lambda: storage.write(name, contract.of(b"x")),
+        lambda: storage.read(name),
+        lambda: storage.remove(name),
+        lambda: storage.create(name, b"x"),
+        lambda: storage.stat(name),
+        lambda: storage.move("a", name),
+    ]
     for operation in operations:
         with pytest.raises(StorageError, match="for a version") as raised:
             operation()
@@ -149,11 +164,16 @@ def test_a_name_may_be_a_file_s_and_a_directory_s_and_both_are_whole(storage: St
     assert {info.path: storage.read(info.path) for info in storage.list()} == written
     storage.remove("d")
     storage.move("d/a", "c")
-    assert {info.path: storage.read(info.path) for info in storage.list()} == {"c": b"1", "d/a/b": b"3"}
+    assert {info.path: storage.read(info.path) for info in storage.list()} == {
+        "c": b"1",
+        "d/a/b": b"3",
+    }
 
 
 @pytest.mark.parametrize("operation", OF_STORES.values(), ids=OF_STORES)
-def test_every_error_tells_the_location_and_a_way_out(storage: Storage, operation: contract.Operation) -> None:
+def test_every_error_tells_the_location_and_a_way_out(
+    storage: Storage, operation: contract.Operation
+) -> None:
     contract.test_every_error_tells_the_location_and_a_way_out(storage, operation)
 
 
@@ -171,7 +191,9 @@ def patterned(size: int) -> bytes:
     return b"".join(number.to_bytes(8, "big") for number in range(size // 8))
 
 
-def test_a_large_file_goes_up_in_parts_and_comes_back_whole(storage: Storage, endpoint: str, which: str) -> None:
+def test_a_large_file_goes_up_in_parts_and_comes_back_whole(
+    storage: Storage, endpoint: str, which: str
+) -> None:
     content = patterned(11 * CHUNK)  # parts of 8 MiB
     pieces = [content[i : i + 1_000_000] for i in range(0, len(content), 1_000_000)]
     begun: list[list[str]] = []
@@ -199,7 +221,9 @@ def test_parts_that_were_given_up_are_nowhere(storage: Storage, endpoint: str, s
 def test_the_parts_of_a_killed_process_are_no_object(
     storage: Storage, endpoint: str, environment: dict[str, str]
 ) -> None:
-    """They remain with S3 (a lifecycle rule, AbortIncompleteMultipartUpload, removes them), and nothing lists them."""
+    """They remain with S3 (a lifecycle rule, AbortIncompleteMultipartUpload, removes them), and
+    nothing lists them.
+    """
     script = f"""
 import sys, time
 from stateshift.storage.opening import open_patiently
@@ -249,10 +273,15 @@ print(os.getpid(), *won)
 """
     command = [sys.executable, "-c", script]
     racers = [
-        subprocess.Popen(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                         env={**os.environ, **environment})
+        subprocess.Popen(
+            command,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **environment},
+        )
         for _ in range(2)
-    ]  # fmt: skip
+    ]
     for racer in racers:
         assert racer.stdout is not None
         assert racer.stdout.readline() == "ready\n"
@@ -264,7 +293,9 @@ print(os.getpid(), *won)
     told = [racer.communicate(timeout=60)[0].split() for racer in racers]
     claimed = {int(number): pid for pid, *numbers in told for number in numbers}
     assert sorted(int(number) for _, *numbers in told for number in numbers) == list(range(20))
-    assert {int(i.path.partition("/")[2]): storage.read(i.path).decode() for i in storage.list()} == claimed
+    assert {
+        int(i.path.partition("/")[2]): storage.read(i.path).decode() for i in storage.list()
+    } == claimed
 
 
 def test_a_move_is_a_copy_on_the_servers_side_and_what_it_left_half_done_is_done_by_its_repeat(
@@ -272,7 +303,9 @@ def test_a_move_is_a_copy_on_the_servers_side_and_what_it_left_half_done_is_done
 ) -> None:
     content = patterned(5 * CHUNK)
     storage.write("a", contract.of(content))
-    storage.write("b", contract.of(content))  # as when it was killed between the copy and the removal
+    storage.write(
+        "b", contract.of(content)
+    )  # as when it was killed between the copy and the removal
     reopen().move("a", "b")
     assert contract.paths(storage) == ["b"]
     storage.write("a", contract.of(content[:-1] + b"\0"))
@@ -291,19 +324,31 @@ def test_a_move_is_a_copy_on_the_servers_side_and_what_it_left_half_done_is_done
 def test_the_environment_says_whom_to_ask(environment: dict[str, str]) -> None:
     location = f"s3a://{s3.BUCKET}/{uuid.uuid4().hex}"
     open_patiently(location).write("a", contract.of(b"x"))
-    told = [sys.executable, "-c",
-            f"from stateshift.storage.opening import open_storage as o; print(o({location!r}).read('a'))"]  # fmt: skip
-    found = subprocess.run(told, env={**os.environ, **environment}, text=True, capture_output=True, check=True)
+    told = [
+        sys.executable,
+        "-c",
+        (
+            "from stateshift.storage.opening import open_storage as o; "
+            f"print(o({location!r}).read('a'))"
+        ),
+    ]
+    found = subprocess.run(
+        told, env={**os.environ, **environment}, text=True, capture_output=True, check=True
+    )
     assert found.stdout == "b'x'\n"
 
 
 def test_a_bucket_that_is_not_there_is_told_with_who_was_asked(endpoint: str) -> None:
     storage = FsspecStorage.open("s3://no-such-bucket/orders")
     operations: list[Callable[[], object]] = [
-        lambda: list(storage.list()), lambda: storage.stat("a"), lambda: storage.read("a"),
-        lambda: storage.write("a", contract.of(b"x")), lambda: storage.create("a", b"x"),
-        lambda: storage.write("a", contract.of(b"x" * 5 * CHUNK)), lambda: storage.move("a", "b"),
-    ]  # fmt: skip
+        lambda: list(storage.list()),
+        lambda: storage.stat("a"),
+        lambda: storage.read("a"),
+        lambda: storage.write("a", contract.of(b"x")),
+        lambda: storage.create("a", b"x"),
+        lambda: storage.write("a", contract.of(b"x" * 5 * CHUNK)),
+        lambda: storage.move("a", "b"),
+    ]
     for operation in operations:
         with pytest.raises(StorageError, match="the bucket is not there") as raised:
             operation()
@@ -321,14 +366,18 @@ def test_a_file_whose_size_is_known_is_read_without_a_question_for_it(
     content, asked = os.urandom(size), list[str]()
     storage.write("a", contract.of(content))
     told = storage._fs.info
-    monkeypatch.setattr(storage._fs, "info", lambda path, **more: [asked.append(path), told(path, **more)][1])
+    monkeypatch.setattr(
+        storage._fs, "info", lambda path, **more: [asked.append(path), told(path, **more)][1]
+    )
     for offset in {0, size // 2, size - 1}:
         assert b"".join(storage.chunks("a", offset, size)) == content[offset:]
     assert asked == []
 
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK, CHUNK + 5])
-def test_a_file_that_is_not_as_long_as_it_was_listed_is_told_as_it_is(environment: dict[str, str], size: int) -> None:
+def test_a_file_that_is_not_as_long_as_it_was_listed_is_told_as_it_is(
+    environment: dict[str, str], size: int
+) -> None:
     """So that whoever counts sees it: at most one byte more is read of one that has grown."""
     storage, content = FsspecStorage.open(f"s3://{s3.BUCKET}/{uuid.uuid4().hex}"), os.urandom(size)
     storage.write("a", contract.of(content))

@@ -1,11 +1,14 @@
-"""The ground that random walks are on: a disk and a cluster in memory, jobs that commit, runs that are killed.
+"""The ground that random walks are on: a disk and a cluster in memory, jobs that commit, runs that
+are killed.
 
-    Ground     everything there is, and the verbs; `look` compares it with what must hold after each of them
-    Run        one migration: what it was asked for, and what is known of it
-    Trouble    what happens to a verb at its n-th moment
+    Ground   everything there is, and the verbs; `look` compares it with what must hold after each
+             of them
+    Run      one migration: what it was asked for, and what is known of it
+    Trouble  what happens to a verb at its n-th moment
 
-What is known beforehand is little, and enough: every batch of every image is a function of its number (`batch_files`).
-So whatever has happened, it can be said of each file whether it is right, and of each image whether it is whole.
+What is known beforehand is little, and enough: every batch of every image is a function of its
+number (`batch_files`). So whatever has happened, it can be said of each file whether it is right,
+and of each image whether it is whole.
 """
 
 from __future__ import annotations
@@ -62,7 +65,9 @@ class Trouble:
 
 @dataclass
 class Run:
-    """`doubtful` once something happened that may rightly stop it: a batch or another run's fence on its source."""
+    """`doubtful` once something happened that may rightly stop it: a batch or another run's
+    fence on its source.
+    """
 
     name: str
     source: str
@@ -132,7 +137,9 @@ class Ground:
         self.clock = Clock(self._time_passes)
         self.disk = MemoryDisk(now=lambda: 1_600_000_000.0)
         self.cluster = FickleCluster("ours", on_start=self._started, on_stop=self._stopped)
-        self.right: dict[str, dict[str, bytes]] = {}  # location -> what must be there, and nothing else but ours
+        self.right: dict[
+            str, dict[str, bytes]
+        ] = {}  # location -> what must be there, and nothing else but ours
         self.told: list[str] = []
         self.submit_failed = False
         self._new_image(self.home, "a", 2)
@@ -159,14 +166,22 @@ class Ground:
 
     def discards(self, location: str) -> bool:
         """Whether what a job has written there was thrown away by a rollback, or is about to be."""
-        going = [run for run in self.runs if run.target == location and run.state in ("rolling-back", "rolled-back")]
+        going = [
+            run
+            for run in self.runs
+            if run.target == location and run.state in ("rolling-back", "rolled-back")
+        ]
         workdirs = [HastyWorkdir(str(run.workdir), Moments()) for run in going]
         return any(migration.progress_of(workdir).discard for workdir in workdirs)
 
     def facts(self, source: str, merge: str | None, target: str, halts: bool) -> object:
         """What a plan is made from, as far as it must not change until it is carried out."""
         if halts:
-            whole = [path for path in self.disk.snapshot(source) if path.endswith(("/metadata", "/1.delta"))]
+            whole = [
+                path
+                for path in self.disk.snapshot(source)
+                if path.endswith(("/metadata", "/1.delta"))
+            ]
             at_source: object = (sorted(self.epochs(source)), whole)
         else:
             at_source = self.disk.snapshot(source)
@@ -175,7 +190,9 @@ class Ground:
     # ---- what the rest of the world does
 
     def batch(self, location: str, alive: bool = True) -> bool:
-        """The job commits a batch in each image, or dies at a fence. A zombie does so though it was stopped."""
+        """The job commits a batch in each image, or dies at a fence. A zombie does so though it
+        was stopped.
+        """
         if alive and not self.alive(location):
             return False
         return self._committed(location, alive)
@@ -187,7 +204,9 @@ class Ground:
             if not alive and image not in known:  # merged in since: that job knows nothing of it
                 continue
             files = batch_files(image, epoch + 1)
-            logs = [path for path in files if "/offsets/" in path] + [path for path in files if "/commits/" in path]
+            logs = [path for path in files if "/offsets/" in path] + [
+                path for path in files if "/commits/" in path
+            ]
             offset, commit = logs
             with suppress(AlreadyThere):
                 if self.disk.snapshot(location).get(offset) != files[offset]:  # not planned already
@@ -196,13 +215,20 @@ class Ground:
                     if path not in logs:
                         put(storage, path, files[path])
                 storage.sync()
-                self.right.setdefault(location, {}).update({p: c for p, c in files.items() if p != commit})
+                self.right.setdefault(location, {}).update(
+                    {p: c for p, c in files.items() if p != commit}
+                )
                 storage.create(commit, files[commit])
                 self.right[location][commit] = files[commit]
                 continue
             done = False
         for job in self.cluster.jobs:
-            if not done and job.location == location and job.status.state.alive and job.tag is not None:
+            if (
+                not done
+                and job.location == location
+                and job.status.state.alive
+                and job.tag is not None
+            ):
                 self.cluster.set_state(job.tag, JobState.FAILED, "somebody took my next batch")
         for run in self.runs:
             if location in (run.source, run.merge):
@@ -226,21 +252,33 @@ class Ground:
         self.told.append(f"started {submission.location} ({submission.tag})")
 
     def _stopped(self, request: StopRequest) -> None:
-        ours = [run for run in self.runs if run.target == request.location and run.state != "planned"]
-        if self.ends_batches and request.tag and any(request.tag.split(".")[0] == run.name for run in ours):
+        ours = [
+            run for run in self.runs if run.target == request.location and run.state != "planned"
+        ]
+        if (
+            self.ends_batches
+            and request.tag
+            and any(request.tag.split(".")[0] == run.name for run in ours)
+        ):
             self.told.append(f"ends its batch at {request.location}")
             self._committed(request.location)
 
     def _time_passes(self) -> None:
         """While somebody waits for the job on a target."""
-        for job in [job for job in self.cluster.jobs if job.status.state.alive and job.tag is not None]:
+        for job in [
+            job for job in self.cluster.jobs if job.status.state.alive and job.tag is not None
+        ]:
             assert job.tag is not None
             match self.mood:
                 case "commits":
                     self.batch(job.location)
                 case "idle":
                     for image in self.epochs(job.location):
-                        put(self.disk.open(job.location), f"{image}/{IDLE}", encode_idle(job.tag, None))
+                        put(
+                            self.disk.open(job.location),
+                            f"{image}/{IDLE}",
+                            encode_idle(job.tag, None),
+                        )
                 case "dies":
                     self.cluster.set_state(job.tag, JobState.FAILED, "out of memory")
                 case "ends":
@@ -254,16 +292,30 @@ class Ground:
         if target is not None and self._holder(target) is not None:
             self._cannot_be_planned(source, target)
             target = None
-        target, merge = target or f"{TOP}/c{self.places}", f"{TOP}/m{self.places}" if merges else None
+        target, merge = (
+            target or f"{TOP}/c{self.places}",
+            f"{TOP}/m{self.places}" if merges else None,
+        )
         if merge:
             self._new_image(merge, f"b{self.places}", self.places % 3)
-        spec = parse_spec(json.dumps(_spec(source, target, merge, halts or self.places % 4 > 0, verify)))
+        spec = parse_spec(
+            json.dumps(_spec(source, target, merge, halts or self.places % 4 > 0, verify))
+        )
         run = Run(
-            f"run{self.places}", source, target, merge, spec, Proposal(spec, ()),
-            self.facts(source, merge, target, halts), halts, self.place / f"run{self.places}",
-        )  # fmt: skip
+            f"run{self.places}",
+            source,
+            target,
+            merge,
+            spec,
+            Proposal(spec, ()),
+            self.facts(source, merge, target, halts),
+            halts,
+            self.place / f"run{self.places}",
+        )
         before = self.disk.snapshot(temporaries=True)
-        run.proposal = migration.propose(spec, self._doors(Moments()), HastyWorkdir(str(run.workdir), Moments()))
+        run.proposal = migration.propose(
+            spec, self._doors(Moments()), HastyWorkdir(str(run.workdir), Moments())
+        )
         assert self.disk.snapshot(temporaries=True) == before, "plan only reads"
         refused = bool(self._fenced(source) or self.disk.snapshot(target))
         assert bool(run.proposal.refusals) == refused, run.proposal.refusals
@@ -272,24 +324,40 @@ class Ground:
         return run
 
     def _cannot_be_planned(self, source: str, target: str) -> None:
-        """What a run still works on is not what it will be: nobody plans for it, and nothing is changed."""
-        spec, before = parse_spec(json.dumps(_spec(source, target, None, False, "none"))), self.disk.snapshot()
+        """What a run still works on is not what it will be: nobody plans for it, and nothing is
+        changed.
+        """
+        spec, before = (
+            parse_spec(json.dumps(_spec(source, target, None, False, "none"))),
+            self.disk.snapshot(),
+        )
         with pytest.raises(JournalError, match="is held by run"):
-            migration.propose(spec, self._doors(Moments()), HastyWorkdir(str(self.place / "nothing"), Moments()))
+            migration.propose(
+                spec, self._doors(Moments()), HastyWorkdir(str(self.place / "nothing"), Moments())
+            )
         assert self.disk.snapshot() == before
 
-    def apply(self, run: Run, trouble: Trouble | None = None, seed: int = 0) -> Report | StateshiftError | None:
+    def apply(
+        self, run: Run, trouble: Trouble | None = None, seed: int = 0
+    ) -> Report | StateshiftError | None:
         if not run.spec.clusters and self.alive(run.source):
             return None  # nobody told us of its cluster: then to stop it first is the user's part
         changed = self.facts(run.source, run.merge, run.target, run.halts) != run.facts
         stale = changed or (not run.halts and self.alive(run.source) > 0)
-        refused = bool(run.proposal.refusals or self._fenced(run.source) or self.disk.snapshot(run.target))
+        refused = bool(
+            run.proposal.refusals or self._fenced(run.source) or self.disk.snapshot(run.target)
+        )
         held = not {self._holder(run.target), self._holder(run.source)} <= {None, run.name}
         run.doubtful = run.doubtful or stale or refused or held
         run.ran = self.alive(run.source) > 0
         before = self.disk.snapshot()
-        outcome = self._carry_out("apply", run, trouble, seed, lambda workdir, doors: migration.apply(
-            run.proposal, run.name, workdir, doors))  # fmt: skip
+        outcome = self._carry_out(
+            "apply",
+            run,
+            trouble,
+            seed,
+            lambda workdir, doors: migration.apply(run.proposal, run.name, workdir, doors),
+        )
         if isinstance(outcome, StateshiftError) and trouble is None and (stale or refused or held):
             COUNTS["refused"] += 1
             assert outcome.exit_code in ((4, 8) if held else (4,)), outcome
@@ -299,15 +367,23 @@ class Ground:
             self._expect_to_finish(run, outcome, trouble)
         return outcome
 
-    def resume(self, run: Run, trouble: Trouble | None = None, seed: int = 0) -> Report | StateshiftError | None:
+    def resume(
+        self, run: Run, trouble: Trouble | None = None, seed: int = 0
+    ) -> Report | StateshiftError | None:
         before, state = self.disk.snapshot(), run.state
         held = not {self._holder(run.target), self._holder(run.source)} <= {None, run.name}
         outcome = self._carry_out("resume", run, trouble, seed, migration.resume)
         if state in ("finished", "rolled-back"):
-            assert outcome is None or (isinstance(outcome, Report) and outcome.state == state), outcome
-            assert trouble is not None or self.disk.snapshot() == before, "there was nothing left to do"
+            assert outcome is None or (isinstance(outcome, Report) and outcome.state == state), (
+                outcome
+            )
+            assert trouble is not None or self.disk.snapshot() == before, (
+                "there was nothing left to do"
+            )
         elif held:
-            assert outcome is None or (isinstance(outcome, StateshiftError) and outcome.exit_code in (4, 8, 130))
+            assert outcome is None or (
+                isinstance(outcome, StateshiftError) and outcome.exit_code in (4, 8, 130)
+            )
         elif state != "rolling-back":
             self._expect_to_finish(run, outcome, trouble)
         return outcome
@@ -315,14 +391,23 @@ class Ground:
     def rollback(
         self, run: Run, trouble: Trouble | None = None, seed: int = 0, discard: bool = True
     ) -> Report | StateshiftError | None:
-        progress = any(epoch > self._moved_at(run, image) for image, epoch in self.epochs(run.target).items())
+        progress = any(
+            epoch > self._moved_at(run, image) for image, epoch in self.epochs(run.target).items()
+        )
         gone_on = bool(self._fenced(run.target)) or self._runs_under_another_tag(run)
         held = not {self._holder(run.target), self._holder(run.source)} <= {None, run.name}
         before, state = self.disk.snapshot(), run.state
-        outcome = self._carry_out("rollback", run, trouble, seed, lambda workdir, doors: migration.rollback(
-            workdir, doors, discard))  # fmt: skip
+        outcome = self._carry_out(
+            "rollback",
+            run,
+            trouble,
+            seed,
+            lambda workdir, doors: migration.rollback(workdir, doors, discard),
+        )
         if isinstance(outcome, StateshiftError):
-            if (gone_on or (trouble is not None and trouble.kind == "rival")) and outcome.exit_code == 4:
+            if (
+                gone_on or (trouble is not None and trouble.kind == "rival")
+            ) and outcome.exit_code == 4:
                 assert trouble is not None or self.disk.snapshot() == before
                 COUNTS["gone on"] += 1
             elif held and outcome.exit_code == 8:
@@ -348,19 +433,30 @@ class Ground:
         """Evidence holds, whatever the machine has lost since."""
         COUNTS["verify"] += 1
         before = self.disk.snapshot(temporaries=True)
-        verdict = migration.verify(HastyWorkdir(str(run.workdir), Moments()), self._doors(Moments()))
+        verdict = migration.verify(
+            HastyWorkdir(str(run.workdir), Moments()), self._doors(Moments())
+        )
         assert self.disk.snapshot(temporaries=True) == before, "verify only reads"
         if run.state != "rolling-back":
-            broken = [found for found in verdict.broken if found.step not in ("submit/job", "halt/stop")]
+            broken = [
+                found for found in verdict.broken if found.step not in ("submit/job", "halt/stop")
+            ]
             assert not broken, broken
 
     def crash(self, seed: int) -> None:
-        """The machine that the storages are on loses its power; the jobs' own writes were synced."""
+        """The machine that the storages are on loses its power; the jobs' own writes were
+        synced.
+        """
         COUNTS["crash"] += 1
         self.disk.crash(random.Random(seed))
 
     def _carry_out(
-        self, verb: str, run: Run, trouble: Trouble | None, seed: int, work: Callable[[Any, Doors], Report]
+        self,
+        verb: str,
+        run: Run,
+        trouble: Trouble | None,
+        seed: int,
+        work: Callable[[Any, Doors], Report],
     ) -> Report | StateshiftError | None:
         """None where it was killed."""
         COUNTS[verb] += 1
@@ -377,7 +473,10 @@ class Ground:
             COUNTS["kill"] += 1
         self.submit_failed = self.cluster.faults < faults
         self._learn(run)
-        self.told.append(f"{verb} {run.name} {trouble}: {outcome if outcome is None else _short(outcome)}, {run.state}")
+        self.told.append(
+            f"{verb} {run.name} {trouble}: "
+            f"{outcome if outcome is None else _short(outcome)}, {run.state}"
+        )
         return outcome
 
     def _trouble(self, trouble: Trouble, run: Run, doors: Doors, seed: int) -> None:
@@ -405,15 +504,25 @@ class Ground:
         if run.state == "finished" and before != "finished":
             self.home = run.target
             COUNTS["finished"] += 1
-        if before == "finished" and run.state in ("rolling-back", "rolled-back") and self.home == run.target:
+        if (
+            before == "finished"
+            and run.state in ("rolling-back", "rolled-back")
+            and self.home == run.target
+        ):
             self.home = run.source
         if before == "rolling-back" and run.state == "failed":
             self.home = run.target
         for other in self.runs:
-            if other is not run and run.state != "planned" and run.source in (other.source, other.merge):
+            if (
+                other is not run
+                and run.state != "planned"
+                and run.source in (other.source, other.merge)
+            ):
                 other.doubtful = True
 
-    def _expect_to_finish(self, run: Run, outcome: Report | StateshiftError | None, trouble: Trouble | None) -> None:
+    def _expect_to_finish(
+        self, run: Run, outcome: Report | StateshiftError | None, trouble: Trouble | None
+    ) -> None:
         if isinstance(outcome, Report):
             assert outcome.state == "finished"
             return
@@ -457,7 +566,9 @@ class Ground:
                 assert held, f"{path} is held by nobody who is at work"
 
     def _look_at(self, location: str, owners: dict[str, Run]) -> None:
-        """Of what was there nothing is harmed, and nothing is added but fences, the index, and what is merged."""
+        """Of what was there nothing is harmed, and nothing is added but fences, the index, and
+        what is merged.
+        """
         now, merging = self.disk.snapshot(location, temporaries=True), self._merging(location)
         joined = {path: c for place in merging for path, c in self.right.get(place, {}).items()}
         for path, content in self.right[location].items():
@@ -465,26 +576,44 @@ class Ground:
             if found is None and self.discards(location):
                 continue
             for run in self.runs:
-                if found is None and run.merge == location and run.state not in ("planned", "rolled-back"):
+                if (
+                    found is None
+                    and run.merge == location
+                    and run.state not in ("planned", "rolled-back")
+                ):
                     found = self.disk.snapshot(run.source).get(path)
             assert found == content, f"{location}/{path}: {found!r}"
         for path in now.keys() - self.right[location].keys():
             owner = fence_owner(now[path])
             if owner is not None:
-                assert owners[owner].state not in ("planned", "rolled-back"), f"{location}/{path}: of {owner}"
+                assert owners[owner].state not in ("planned", "rolled-back"), (
+                    f"{location}/{path}: of {owner}"
+                )
             elif path in joined:
-                assert now[path] == joined[path], f"{location}/{path} was changed when it was merged"
+                assert now[path] == joined[path], (
+                    f"{location}/{path} was changed when it was merged"
+                )
             elif not self._is_target(location):
-                raise AssertionError(f"{location}/{path} is not of the job, nor of a run that is at work")
+                raise AssertionError(
+                    f"{location}/{path} is not of the job, nor of a run that is at work"
+                )
 
     def _look_at_target(self, run: Run) -> None:
-        """Nothing that looks like an image, or a whole one; nothing at all of ours once the run is taken back."""
+        """Nothing that looks like an image, or a whole one; nothing at all of ours once the run
+        is taken back.
+        """
         now = self.disk.snapshot(run.target, temporaries=True)
-        if run.state in ("finished", "rolled-back") or (run.state == "planned" and not self._is_target(run.target)):
+        if run.state in ("finished", "rolled-back") or (
+            run.state == "planned" and not self._is_target(run.target)
+        ):
             others = any(other.open and other.target == run.target for other in self.runs)
-            assert others or not [path for path in now if is_temporary(path)], f"{run.target}: litter"
+            assert others or not [path for path in now if is_temporary(path)], (
+                f"{run.target}: litter"
+            )
         if run.state == "rolled-back" and not self._is_target(run.target):
-            left = {p for p in now if p not in self.right.get(run.target, {}) and not p.endswith(IDLE)}
+            left = {
+                p for p in now if p not in self.right.get(run.target, {}) and not p.endswith(IDLE)
+            }
             assert not left, f"{run.target}: left behind {sorted(left)}"
             return
         if run.state == "rolling-back" or (run.state != "finished" and not self._locked(run)):
@@ -499,17 +628,32 @@ class Ground:
             refusals = [f for f in image.findings if f.level == "refuse"]
             assert not refusals, f"{run.target} is visible and not whole: {refusals}"
             for shard in image.shards:
-                told = {e.key: e.value for e in entries(self.disk.open(run.target + "/").chunks, shard, image.settings)}
-                assert set(told.values()) == {(image.epoch + 1).to_bytes(8, "little")} and len(told) == KEYS, told
+                told = {
+                    e.key: e.value
+                    for e in entries(self.disk.open(run.target + "/").chunks, shard, image.settings)
+                }
+                assert (
+                    set(told.values()) == {(image.epoch + 1).to_bytes(8, "little")}
+                    and len(told) == KEYS
+                ), told
         if run.state == "finished" and self.home == run.target:
-            assert {image.path for image in found.images} >= set(self.epochs(run.source)), "every image has arrived"
+            assert {image.path for image in found.images} >= set(self.epochs(run.source)), (
+                "every image has arrived"
+            )
 
     def _merging(self, location: str) -> list[str]:
-        going = [run for run in self.runs if run.source == location and run.state not in ("planned", "rolled-back")]
+        going = [
+            run
+            for run in self.runs
+            if run.source == location and run.state not in ("planned", "rolled-back")
+        ]
         return [run.merge for run in going if run.merge is not None]
 
     def _is_target(self, location: str) -> bool:
-        return any(run.target == location and run.state not in ("planned", "rolled-back") for run in self.runs)
+        return any(
+            run.target == location and run.state not in ("planned", "rolled-back")
+            for run in self.runs
+        )
 
     def _locked(self, run: Run) -> bool:
         return self._holder(run.target) == run.name
@@ -523,7 +667,11 @@ class Ground:
         return any(fence_owner(content) for content in self.disk.snapshot(location).values())
 
     def _runs_under_another_tag(self, run: Run) -> bool:
-        there = [job for job in self.cluster.jobs if job.location == run.target and job.status.state.alive]
+        there = [
+            job
+            for job in self.cluster.jobs
+            if job.location == run.target and job.status.state.alive
+        ]
         return any(job.tag is None or job.tag.split(".")[0] != run.name for job in there)
 
     def _moved_at(self, run: Run, image: str) -> int:
@@ -534,7 +682,9 @@ class Ground:
         return 1 << 30
 
     def _new_image(self, location: str, image: str, epoch: int) -> None:
-        files = {path: c for batch in range(epoch + 1) for path, c in batch_files(image, batch).items()}
+        files = {
+            path: c for batch in range(epoch + 1) for path, c in batch_files(image, batch).items()
+        }
         storage = self.disk.open(location)
         for path, content in files.items():
             put(storage, path, content)
@@ -557,21 +707,45 @@ def batch_files(image: str, batch: int) -> dict[str, bytes]:
     """What a job writes for one batch; a new image's first also has its id."""
     query = str(uuid.uuid5(uuid.NAMESPACE_OID, image))
     upto = Checkpoint(batches=batch + 1, shards=SHARDS, keys=KEYS, query=query).files()
-    kept = {f"offsets/{batch}", f"commits/{batch}", *(f"state/0/{shard}/{batch + 1}.delta" for shard in range(SHARDS))}
-    return {f"{image}/{path}": c for path, c in upto.items() if path in kept or (batch == 0 and path == "metadata")}
+    kept = {
+        f"offsets/{batch}",
+        f"commits/{batch}",
+        *(f"state/0/{shard}/{batch + 1}.delta" for shard in range(SHARDS)),
+    }
+    return {
+        f"{image}/{path}": c
+        for path, c in upto.items()
+        if path in kept or (batch == 0 and path == "metadata")
+    }
 
 
-def _spec(source: str, target: str, merge: str | None, clusters: bool, verify: str) -> dict[str, Any]:
+def _spec(
+    source: str, target: str, merge: str | None, clusters: bool, verify: str
+) -> dict[str, Any]:
     job: dict[str, Any] = {
-        "name": JOB, "checkpoint_location": source, "remote_location": target, "verify": verify,
+        "name": JOB,
+        "checkpoint_location": source,
+        "remote_location": target,
+        "verify": verify,
         **({"merge_jobs": [merge]} if merge else {}),
-    }  # fmt: skip
+    }
     spec: dict[str, Any] = {"version": 1, "engine": "spark", "parallel": 1, "jobs": [job]}
     if clusters:
-        spec["clusters"] = {"ours": {"kind": "command", "submit": "true", "find": "true", "stop": "true"}}
-        job |= {"source_cluster": "ours", "target_cluster": "ours", "source_submit": {}, "submit": {"seconds_max": 3}}
+        spec["clusters"] = {
+            "ours": {"kind": "command", "submit": "true", "find": "true", "stop": "true"}
+        }
+        job |= {
+            "source_cluster": "ours",
+            "target_cluster": "ours",
+            "source_submit": {},
+            "submit": {"seconds_max": 3},
+        }
     return spec
 
 
 def _short(outcome: Report | StateshiftError) -> str:
-    return outcome.state if isinstance(outcome, Report) else f"{type(outcome).__name__}: {outcome.fact}"
+    return (
+        outcome.state
+        if isinstance(outcome, Report)
+        else f"{type(outcome).__name__}: {outcome.fact}"
+    )

@@ -21,15 +21,21 @@ def killed(label: str, times: int = 1) -> Trouble:
     return Trouble("kill", Moment(label, times))
 
 
-def test_a_lock_that_was_taken_and_not_written_down_is_let_go_of_by_a_rollback(ground: Ground) -> None:
+def test_a_lock_that_was_taken_and_not_written_down_is_let_go_of_by_a_rollback(
+    ground: Ground,
+) -> None:
     run = ground.plan()
     ground.apply(run, killed("after create m:c1.stateshift-lock"))
     assert isinstance(ground.rollback(run), Report)
     ground.look()
-    assert isinstance(ground.apply(ground.plan(target=run.target)), Report), "the target is free again"
+    assert isinstance(ground.apply(ground.plan(target=run.target)), Report), (
+        "the target is free again"
+    )
 
 
-def test_a_job_that_was_stopped_by_an_attempt_that_was_killed_runs_again_after_a_rollback(ground: Ground) -> None:
+def test_a_job_that_was_stopped_by_an_attempt_that_was_killed_runs_again_after_a_rollback(
+    ground: Ground,
+) -> None:
     run = ground.plan()
     ground.apply(run, killed("after stop"))
     assert ground.alive() == 0
@@ -39,8 +45,12 @@ def test_a_job_that_was_stopped_by_an_attempt_that_was_killed_runs_again_after_a
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_a_killed_process_had_not_synced_is_synced_before_it_counts(ground: Ground, seed: int) -> None:
-    """The resume recognises every file, writes none, and says that it is done; then the power fails."""
+def test_what_a_killed_process_had_not_synced_is_synced_before_it_counts(
+    ground: Ground, seed: int
+) -> None:
+    """The resume recognises every file, writes none, and says that it is done; then the power
+    fails.
+    """
     run = ground.plan()
     ground.apply(run, killed("before sync c1:"))
     ground.resume(run, killed("after journal step-finished", 1))
@@ -66,7 +76,9 @@ def test_a_run_is_not_taken_back_from_under_the_one_that_moved_on(ground: Ground
     ground.look()
 
 
-def test_a_run_is_not_taken_back_from_under_a_job_that_somebody_else_started(ground: Ground) -> None:
+def test_a_run_is_not_taken_back_from_under_a_job_that_somebody_else_started(
+    ground: Ground,
+) -> None:
     first = ground.plan()
     ground.mood = "idle"
     ground.apply(first)
@@ -84,12 +96,17 @@ def test_nobody_moves_on_from_a_target_that_is_still_being_worked_on(ground: Gro
     second = ground.plan()
     ground.rollback(first, killed("before remove c1:a/commits/2"))
     outcome = ground.apply(second)
-    assert isinstance(outcome, JournalError) and "is the target of run run1, which has not ended" in outcome.fact
+    assert (
+        isinstance(outcome, JournalError)
+        and "is the target of run run1, which has not ended" in outcome.fact
+    )
     ground.rollback(first)
     ground.look()
 
 
-def test_a_rollback_that_was_killed_does_not_go_on_under_a_run_that_has_moved_on_since(ground: Ground) -> None:
+def test_a_rollback_that_was_killed_does_not_go_on_under_a_run_that_has_moved_on_since(
+    ground: Ground,
+) -> None:
     first = ground.plan()
     ground.mood = "idle"
     ground.apply(first)
@@ -104,8 +121,12 @@ def test_a_rollback_that_was_killed_does_not_go_on_under_a_run_that_has_moved_on
     assert isinstance(ground.plan(), Run)
 
 
-def test_the_slower_of_two_runs_on_one_source_does_not_start_the_old_job_again(ground: Ground) -> None:
-    """Both were planned; the second ran through while the first was between its halt and its fence."""
+def test_the_slower_of_two_runs_on_one_source_does_not_start_the_old_job_again(
+    ground: Ground,
+) -> None:
+    """Both were planned; the second ran through while the first was between its halt and its
+    fence.
+    """
     first, second = ground.plan(), ground.plan()
     outcome = ground.apply(first, Trouble("rival", Moment("before create c0:a/offsets/3", 1)))
     assert isinstance(outcome, StalePlan) and "fenced by run run2" in outcome.fact
@@ -118,7 +139,9 @@ def test_the_slower_of_two_runs_on_one_source_does_not_start_the_old_job_again(g
 
 
 def test_a_halt_that_is_taken_back_more_than_once_leaves_the_job_running(ground: Ground) -> None:
-    """Somebody puts a file on the target while the job is stopped; the run is resumed, and finds the same."""
+    """Somebody puts a file on the target while the job is stopped; the run is resumed, and finds
+    the same.
+    """
     run = ground.plan()
     run.doubtful = True
     in_the_way = ground.disk.open(run.target)
@@ -148,7 +171,9 @@ def test_a_kill_between_letting_go_of_the_lock_and_writing_it_down_does_not_touc
     ground.look()
 
 
-def test_a_run_killed_before_its_end_is_not_taken_back_without_asking_when_the_job_has_gone_on(ground: Ground) -> None:
+def test_a_run_killed_before_its_end_is_not_taken_back_without_asking_when_the_job_has_gone_on(
+    ground: Ground,
+) -> None:
     run = ground.plan()
     ground.apply(run, killed("after journal step-finished", 15))
     while run.state != "finished" and ground.epochs(run.target).get("a") != 3:
@@ -161,7 +186,9 @@ def test_a_run_killed_before_its_end_is_not_taken_back_without_asking_when_the_j
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("moment", ["after create c1:a/commits/2", "after write c1:a/commits/2"])
-def test_a_power_cut_leaves_no_half_of_what_makes_an_image_visible(ground: Ground, moment: str, seed: int) -> None:
+def test_a_power_cut_leaves_no_half_of_what_makes_an_image_visible(
+    ground: Ground, moment: str, seed: int
+) -> None:
     run = ground.plan()
     ground.apply(run, Trouble("crash", Moment(moment, 1)), seed)
     ground.look()

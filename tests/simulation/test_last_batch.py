@@ -1,5 +1,7 @@
-"""A rollback that asks a job to stop which is in a batch: it ends the batch first. Killed at every moment, what it has
-committed is kept until somebody says what becomes of it, and both ways out lead to an end."""
+"""A rollback that asks a job to stop which is in a batch: it ends the batch first. Killed at every
+moment, what it has committed is kept until somebody says what becomes of it, and both ways out lead
+to an end.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Random walks: plan, apply, kill, resume, roll back and verify in any order, against what is known for certain.
+"""Random walks: plan, apply, kill, resume, roll back and verify in any order, against what is known
+for certain.
 
-Reproducible: the same 800 steps each time, and 5,000 with `--full`. With STATESHIFT_SEED they are others, of that
-seed. What walks and kills have found stands in test_found.py.
+Reproducible: the same 800 steps each time, and 5,000 with `--full`. With STATESHIFT_SEED they are
+others, of that seed. What walks and kills have found stands in test_found.py.
 """
 
 from __future__ import annotations
@@ -14,19 +15,35 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, note, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.simulation.ground import COUNTS, Ground, Mood, Run, Trouble
 
 # Walks in all, and how many of each step are seen on a hundred of them.
 WALKS = {"quick": 10, "default": 40, "full": 250}
-LEAST = {"step": 1500, "plan": 60, "apply": 60, "resume": 60, "rollback": 60, "verify": 60, "kill": 100}
+LEAST = {
+    "step": 1500,
+    "plan": 60,
+    "apply": 60,
+    "resume": 60,
+    "rollback": 60,
+    "verify": 60,
+    "kill": 100,
+}
 
 LENGTH = 25
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 NUMBERS = st.integers(0, 1 << 16)
-KINDS = st.sampled_from(("kill", "kill", "kill", "crash", "crash", "interrupt", "zombie", "batch", "rival"))
+KINDS = st.sampled_from(
+    ("kill", "kill", "kill", "crash", "crash", "interrupt", "zombie", "batch", "rival")
+)
 MOODS = st.sampled_from(("commits", "commits", "commits", "idle", "dies", "ends", "sleeps"))
 # Most of what a verb does it does early: a run that goes on does not do everything again.
 MOMENTS = st.one_of(st.integers(1, 30), st.integers(1, 120), st.integers(1, 260))
@@ -34,7 +51,9 @@ MERGES = st.sampled_from((False, False, False, True))
 EVENTS = st.sampled_from(
     ("a batch", "a zombie", "a mood", "a start", "a power cut", "fail", "lose_answers", "delay")
 )  # the last three: what the cluster does with the next submission
-TROUBLES = st.one_of(st.none(), st.builds(Trouble, KINDS, MOMENTS), st.builds(Trouble, KINDS, MOMENTS))
+TROUBLES = st.one_of(
+    st.none(), st.builds(Trouble, KINDS, MOMENTS), st.builds(Trouble, KINDS, MOMENTS)
+)
 
 
 class Walk(RuleBasedStateMachine):
@@ -59,16 +78,22 @@ class Walk(RuleBasedStateMachine):
         return [run for run in self.ground.runs if run.state not in ("planned", "new")]
 
     def at_work(self, which: int, at: int) -> Run | None:
-        """A run that has begun and not ended, if need be a new one that is killed; at times one that has ended."""
+        """A run that has begun and not ended, if need be a new one that is killed; at times one
+        that has ended.
+        """
         runs = [run for run in self.ground.runs if run.open]
         if not runs and which % 8:
-            self.ground.apply((self.planned or [self.ground.plan(which % 5 == 0)])[-1], Trouble("kill", at))
+            self.ground.apply(
+                (self.planned or [self.ground.plan(which % 5 == 0)])[-1], Trouble("kill", at)
+            )
             runs = [run for run in self.ground.runs if run.open]
         runs = runs or self.begun
         return runs[which % len(runs)] if runs else None
 
     @precondition(lambda self: len(self.planned) < 4)
-    @rule(merges=MERGES, again=st.booleans(), verify=st.sampled_from(("entries", "digests", "none")))
+    @rule(
+        merges=MERGES, again=st.booleans(), verify=st.sampled_from(("entries", "digests", "none"))
+    )
     def plan(self, merges: bool, again: bool, verify: str) -> None:
         """At times to a target that another run has, or had."""
         COUNTS["step"] += 1
@@ -90,8 +115,17 @@ class Walk(RuleBasedStateMachine):
         if run := self.at_work(which, at):
             self.ground.resume(run, trouble, seed)
 
-    @rule(which=NUMBERS, at=MOMENTS, trouble=TROUBLES, seed=NUMBERS, discard=st.booleans(), ends=st.booleans())
-    def rollback(self, which: int, at: int, trouble: Trouble | None, seed: int, discard: bool, ends: bool) -> None:
+    @rule(
+        which=NUMBERS,
+        at=MOMENTS,
+        trouble=TROUBLES,
+        seed=NUMBERS,
+        discard=st.booleans(),
+        ends=st.booleans(),
+    )
+    def rollback(
+        self, which: int, at: int, trouble: Trouble | None, seed: int, discard: bool, ends: bool
+    ) -> None:
         COUNTS["step"] += 1
         self.ground.ends_batches = ends
         if run := self.at_work(which, at):
@@ -111,7 +145,9 @@ class Walk(RuleBasedStateMachine):
                 self.ground.batch(self.ground.home)
             case "a zombie":
                 runs = self.ground.runs
-                self.ground.batch(runs[which % len(runs)].source if runs else self.ground.home, alive=False)
+                self.ground.batch(
+                    runs[which % len(runs)].source if runs else self.ground.home, alive=False
+                )
             case "a mood":
                 self.ground.mood = mood
             case "a start":

@@ -10,8 +10,18 @@ import pytest
 from stateshift.errors import SpecError
 from stateshift.spec import ClusterSpec, FlinkJob, JobSpec, Spec, parse_spec, to_plain_spec
 
-TAKEN = {"job name": "a", "job ids": "1, 2", "host": "h", "port": "8081", "target directory": "/savepoints"}
-EXISTING = {"job name": "a", "existing savepoint paths": ["/old/1", "/old/2"], "new savepoint path": "/new"}
+TAKEN = {
+    "job name": "a",
+    "job ids": "1, 2",
+    "host": "h",
+    "port": "8081",
+    "target directory": "/savepoints",
+}
+EXISTING = {
+    "job name": "a",
+    "existing savepoint paths": ["/old/1", "/old/2"],
+    "new savepoint path": "/new",
+}
 
 
 def read(spec: Any) -> Spec:
@@ -46,8 +56,12 @@ def test_the_keys_of_d5_2_are_read() -> None:
         cancel_job=True,
         checkpoint_dir="hdfs://nn/checkpoints",
     )
-    job = JobSpec("a", "file:///savepoints", "file:///savepoints/new", source_cluster="h:8081", flink=flink)
-    assert spec == Spec("flink", (job,), clusters=(ClusterSpec("h:8081", "flink_rest", {"url": "http://h:8081"}),))
+    job = JobSpec(
+        "a", "file:///savepoints", "file:///savepoints/new", source_cluster="h:8081", flink=flink
+    )
+    assert spec == Spec(
+        "flink", (job,), clusters=(ClusterSpec("h:8081", "flink_rest", {"url": "http://h:8081"}),)
+    )
     assert parse_spec(json.dumps(to_plain_spec(spec))) == spec
 
 
@@ -55,7 +69,9 @@ def test_the_keys_of_d5_2_are_read() -> None:
 def test_lists_and_texts_with_commas_are_the_same() -> None:
     text = {**EXISTING, "existing savepoint paths": "/old/1,/old/2"}
     assert read({"jobs": [text]}) == read({"jobs": [EXISTING]})
-    assert read({"jobs": [{**TAKEN, "port": 8081, "job ids": ["1", "2"]}]}) == read({"jobs": [TAKEN]})
+    assert read({"jobs": [{**TAKEN, "port": 8081, "job ids": ["1", "2"]}]}) == read(
+        {"jobs": [TAKEN]}
+    )
 
 
 @pytest.mark.row("IF-1")
@@ -83,7 +99,9 @@ def test_our_names_of_source_and_target_serve_flink_too() -> None:
     job = {"name": "a", "checkpoint_location": "/old/1", "remote_location": "/new"}
     read_job = read({"version": 1, "engine": "flink", "jobs": [job]}).jobs[0]
     assert (read_job.source, read_job.target) == ("file:///old/1", "file:///new")
-    assert read_job.flink == FlinkJob(existing_savepoints=("file:///old/1",), from_existing_savepoint=True)
+    assert read_job.flink == FlinkJob(
+        existing_savepoints=("file:///old/1",), from_existing_savepoint=True
+    )
 
 
 def test_the_engine_is_spark_unless_flinks_keys_are_used() -> None:
@@ -94,9 +112,11 @@ def test_the_engine_is_spark_unless_flinks_keys_are_used() -> None:
 def test_keys_of_both_engines_are_refused_with_one_complaint() -> None:
     found = complaints({"jobs": [{**EXISTING, "merge": True}]})
     assert found == [
-        ("/jobs/0/existing savepoint paths",
-         "keys of two engines: 'merge' is Spark's, 'existing savepoint paths' is Flink's"),
-    ]  # fmt: skip
+        (
+            "/jobs/0/existing savepoint paths",
+            "keys of two engines: 'merge' is Spark's, 'existing savepoint paths' is Flink's",
+        ),
+    ]
 
 
 def test_a_key_of_the_other_engine_is_refused_where_the_engine_is_named() -> None:
@@ -114,8 +134,15 @@ def test_a_key_of_the_other_engine_is_refused_where_the_engine_is_named() -> Non
         ({"target directory": ""}, "'target_directory' is missing"),
         ({"host": None}, "'port' without 'host'"),
         ({"port": "http"}, '"http" is not a port, from 1 to 65535'),
-        ({"new savepoint path": "/n", "remote_location": "/m"}, "'remote_location' and 'new_savepoint_path' differ"),
+        (
+            {"new savepoint path": "/n", "remote_location": "/m"},
+            "'remote_location' and 'new_savepoint_path' differ",
+        ),
     ],
 )
-def test_what_flink_needs_to_take_a_savepoint_has_to_be_there(change: dict[str, Any], message: str) -> None:
-    assert message in [text for _, text in complaints({"engine": "flink", "jobs": [{**TAKEN, **change}]})]
+def test_what_flink_needs_to_take_a_savepoint_has_to_be_there(
+    change: dict[str, Any], message: str
+) -> None:
+    assert message in [
+        text for _, text in complaints({"engine": "flink", "jobs": [{**TAKEN, **change}]})
+    ]

@@ -38,7 +38,18 @@ def test_every_spelling_has_one_normal_form(text: str, location: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["~", "~/a", "file://host/a", "file:a", "s3:/a", "a::s3://b", "s3://", "s3:///", "hdfs://nn/../a", "hdfs://nn/./a"],
+    [
+        "~",
+        "~/a",
+        "file://host/a",
+        "file:a",
+        "s3:/a",
+        "a::s3://b",
+        "s3://",
+        "s3:///",
+        "hdfs://nn/../a",
+        "hdfs://nn/./a",
+    ],
 )
 def test_what_is_no_location_is_refused(text: str) -> None:
     with pytest.raises(NoLocation):

@@ -1,4 +1,6 @@
-"""The schema, the examples and the invalid specs that are checked in, held against each other and the parser."""
+"""The schema, the examples and the invalid specs that are checked in, held against each other
+and the parser.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,25 @@ import pytest
 
 from stateshift.errors import SpecError
 from stateshift.spec import parse_spec, schema_text, spec_schema
-from stateshift.spec.keys import CLUSTER, DATA, HASH, JOB, KAFKA, OPERATOR, SINK, SPEC, STOP, SUBMIT, THROTTLE, fold
+from stateshift.spec.keys import (
+    CLUSTER,
+    DATA,
+    HASH,
+    JOB,
+    KAFKA,
+    OPERATOR,
+    SINK,
+    SPEC,
+    STOP,
+    SUBMIT,
+    THROTTLE,
+    fold,
+)
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-EXAMPLES = sorted(path for path in (CONFIGS / "examples").glob("*.json") if ".dataflow." not in path.name)
+EXAMPLES = sorted(
+    path for path in (CONFIGS / "examples").glob("*.json") if ".dataflow." not in path.name
+)
 EXPECTED = sorted((CONFIGS / "invalid").glob("*.expected.json"))
 INVALID = sorted(set((CONFIGS / "invalid").glob("*.json")) - set(EXPECTED))
 ENVIRONMENT = {
@@ -22,7 +39,11 @@ ENVIRONMENT = {
     "DEMO_NAME": "demo-1",
     "FAR_APPLICATION": "/opt/jobs/far.py",
     "FAR_CONNECTION": "far.example:6066",
-    **{f"STATESHIFT_SPARK_{x}_{kind}": f"http://h:{n}" for x, n in (("A", 1), ("B", 2)) for kind in ("REST", "UI")},
+    **{
+        f"STATESHIFT_SPARK_{x}_{kind}": f"http://h:{n}"
+        for x, n in (("A", 1), ("B", 2))
+        for kind in ("REST", "UI")
+    },
 }
 VALIDATOR = jsonschema.Draft202012Validator(spec_schema())
 
@@ -61,11 +82,15 @@ def test_every_invalid_spec_gets_the_complaints_recorded_beside_it(path: Path) -
     expected = json.loads(path.with_suffix(".expected.json").read_text("utf-8"))
     with pytest.raises(SpecError) as error:
         parse_spec(path.read_text("utf-8"), base="/specs", environment={"HOME": "/home"})
-    assert [{"pointer": c.pointer, "message": c.message} for c in error.value.complaints] == expected
+    assert [
+        {"pointer": c.pointer, "message": c.message} for c in error.value.complaints
+    ] == expected
 
 
 def test_no_recorded_complaints_are_left_behind() -> None:
-    assert {path.name.removesuffix(".expected.json") for path in EXPECTED} == {path.stem for path in INVALID}
+    assert {path.name.removesuffix(".expected.json") for path in EXPECTED} == {
+        path.stem for path in INVALID
+    }
 
 
 @pytest.mark.parametrize("path", INVALID, ids=name)
@@ -75,7 +100,9 @@ def test_no_complaint_repeats_a_secret(path: Path) -> None:
     assert "hunter2" not in json.dumps(error.value.as_json())
 
 
-@pytest.mark.parametrize("keys", [SPEC, JOB, CLUSTER, DATA, HASH, KAFKA, OPERATOR, SINK, STOP, SUBMIT, THROTTLE])
+@pytest.mark.parametrize(
+    "keys", [SPEC, JOB, CLUSTER, DATA, HASH, KAFKA, OPERATOR, SINK, STOP, SUBMIT, THROTTLE]
+)
 def test_no_two_keys_of_an_object_fold_to_the_same_name(keys: Any) -> None:
     names = [fold(each) for key in keys.all for each in key.names]
     assert len(names) == len(set(names))
@@ -86,7 +113,9 @@ def test_every_key_is_described_to_editors() -> None:
         assert all(shape["description"] and shape["title"] for shape in properties.values())
 
 
-@pytest.mark.parametrize("spelling", ["merge_jobs", "mergeJobs", "Merge Jobs", "MERGE-JOBS", "merge  jobs"])
+@pytest.mark.parametrize(
+    "spelling", ["merge_jobs", "mergeJobs", "Merge Jobs", "MERGE-JOBS", "merge  jobs"]
+)
 def test_the_schema_takes_every_spelling_and_still_looks_at_the_value(spelling: str) -> None:
     job = {"job name": "a", "checkpointLocation": "/a", "merge": "true"}
     assert VALIDATOR.is_valid({"jobs": [{**job, spelling: "/b, /c"}]})

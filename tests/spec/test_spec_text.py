@@ -24,7 +24,11 @@ def refused(text: str, **more: Any) -> tuple[Complaint, ...]:
 
 
 def refused_job(job: dict[str, Any], **top: Any) -> tuple[Complaint, ...]:
-    return refused(json.dumps({"version": 1, **top, "jobs": [{"name": "a", "checkpoint_location": "/a", **job}]}))
+    return refused(
+        json.dumps(
+            {"version": 1, **top, "jobs": [{"name": "a", "checkpoint_location": "/a", **job}]}
+        )
+    )
 
 
 def test_a_syntax_error_is_told_with_line_and_column() -> None:
@@ -32,18 +36,25 @@ def test_a_syntax_error_is_told_with_line_and_column() -> None:
     assert complaint.message.endswith("(line 2, column 11)")
 
 
-@pytest.mark.parametrize("text", ["", "[" * 100_000, "1" * 5000, "{" * 50, "\ufeff", '"\\ud800"', "null", "[]", "NaN"])
+@pytest.mark.parametrize(
+    "text", ["", "[" * 100_000, "1" * 5000, "{" * 50, "\ufeff", '"\\ud800"', "null", "[]", "NaN"]
+)
 def test_what_is_no_spec_at_all_is_refused_without_a_crash(text: str) -> None:
     assert refused(text)
 
 
 def test_a_byte_order_mark_at_the_beginning_is_skipped() -> None:
-    assert parse_spec('\ufeff{"jobs": [{"name": "a", "checkpoint_location": "/a"}]}').jobs[0].name == "a"
+    assert (
+        parse_spec('\ufeff{"jobs": [{"name": "a", "checkpoint_location": "/a"}]}').jobs[0].name
+        == "a"
+    )
 
 
 def test_a_key_that_stands_twice_is_refused_where_it_stands() -> None:
     stop = '{"a/b~": 1, "a/b~": 2}'
-    complaints = refused(f'{{"jobs": [{{"name": "a", "checkpoint_location": "/a", "stop": {stop}}}]}}')
+    complaints = refused(
+        f'{{"jobs": [{{"name": "a", "checkpoint_location": "/a", "stop": {stop}}}]}}'
+    )
     assert [complaint.pointer for complaint in complaints] == ["/jobs/0/stop/a~1b~0"]
 
 
@@ -77,7 +88,11 @@ def test_a_value_under_an_unknown_key_is_not_repeated() -> None:
 
 def test_placeholders_are_replaced_in_texts_at_any_depth() -> None:
     spec = read(
-        {"checkpoint_location": "${A}/x", "stop": {"deep": [{"x": "${A}${B}"}]}, "remote_connection": "h:${PORT}"},
+        {
+            "checkpoint_location": "${A}/x",
+            "stop": {"deep": [{"x": "${A}${B}"}]},
+            "remote_connection": "h:${PORT}",
+        },
         environment={"A": "/data", "B": "${A}", "PORT": "7077"},
     )
     job = spec.jobs[0]
@@ -86,7 +101,9 @@ def test_placeholders_are_replaced_in_texts_at_any_depth() -> None:
 
 
 def test_a_protected_placeholder_stays_for_the_shell() -> None:
-    assert read({"stop": {"command": "kill $${PID:-1} $PID $$"}}).jobs[0].stop == {"command": "kill ${PID:-1} $PID $$"}
+    assert read({"stop": {"command": "kill $${PID:-1} $PID $$"}}).jobs[0].stop == {
+        "command": "kill ${PID:-1} $PID $$"
+    }
 
 
 @pytest.mark.parametrize("text", ["${UNSET}", "${UN SET}", "${", "${}", "a ${1}"])
@@ -97,9 +114,21 @@ def test_a_placeholder_without_a_value_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["password", "dbPassword", "DB_PASSWD", "token", "API-TOKEN", "spark.hadoop.fs.s3a.secret.key", "accessKey",
-     "fs.azure.account.key.x", "clientSecret", "AWS_SECRET_ACCESS_KEY", "credentials", "accesskey"],
-)  # fmt: skip
+    [
+        "password",
+        "dbPassword",
+        "DB_PASSWD",
+        "token",
+        "API-TOKEN",
+        "spark.hadoop.fs.s3a.secret.key",
+        "accessKey",
+        "fs.azure.account.key.x",
+        "clientSecret",
+        "AWS_SECRET_ACCESS_KEY",
+        "credentials",
+        "accesskey",
+    ],
+)
 def test_a_credential_is_refused_wherever_options_are_carried(key: str) -> None:
     clusters = {"c": {"kind": "manual", "deep": [{key: "hunter2"}]}}
     job = {
@@ -180,13 +209,20 @@ def test_an_argument_that_only_names_where_a_credential_is_passes(arguments: lis
 @pytest.mark.parametrize(
     "text",
     [
-        "hdfs://me:hunter2@nn/a", "s3://KEY:hunter2/x+y@bucket", "curl https://me:hunter2@h/x", "x://:hunter2@h",
+        "hdfs://me:hunter2@nn/a",
+        "s3://KEY:hunter2/x+y@bucket",
+        "curl https://me:hunter2@h/x",
+        "x://:hunter2@h",
         "hdfs:/x/nn:80s3a://me:hunter2@h/x",
     ],
-)  # fmt: skip
+)
 def test_a_password_in_a_url_is_refused_and_never_repeated(text: str) -> None:
     complaints = refused_job(
-        {"remote_location": "hdfs://me:hunter2@nn/b", "merge_jobs": ["hdfs://me:hunter2@nn/b"], "waive": [text]}
+        {
+            "remote_location": "hdfs://me:hunter2@nn/b",
+            "merge_jobs": ["hdfs://me:hunter2@nn/b"],
+            "waive": [text],
+        }
     )
     assert "/jobs/0/waive/0" in [complaint.pointer for complaint in complaints]
     assert "hunter2" not in repr(complaints)
@@ -198,7 +234,9 @@ def test_a_password_that_comes_from_the_environment_is_refused_as_well() -> None
     assert "hunter2" not in repr(error.value.complaints)
 
 
-@pytest.mark.parametrize("text", ["hdfs://nn:8020/users/a@b", "abfss://container@account.net/x", "spark://a:1,b:2/x@y"])
+@pytest.mark.parametrize(
+    "text", ["hdfs://nn:8020/users/a@b", "abfss://container@account.net/x", "spark://a:1,b:2/x@y"]
+)
 def test_an_at_sign_elsewhere_is_no_password(text: str) -> None:
     assert read({"stop": {"x": text}}).jobs[0].stop == {"x": text}
 

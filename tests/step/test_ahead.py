@@ -1,4 +1,6 @@
-"""What is read of a file ahead of what is written: the same bytes, in memory that is bounded, however it ends."""
+"""What is read of a file ahead of what is written: the same bytes, in memory that is bounded,
+however it ends.
+"""
 
 from __future__ import annotations
 
@@ -102,14 +104,21 @@ def test_nobody_holds_on_to_what_is_read_when_it_cannot_be_written() -> None:
     stage, content = Stage(), b"x" * (3 * FROM_BYTES)
     stage.give(SOURCE, large=content)
 
-    def refused(path: str, content: Callable[[], Iterator[bytes]], modified: float | None = None) -> int:
+    def refused(
+        path: str, content: Callable[[], Iterator[bytes]], modified: float | None = None
+    ) -> int:
         chunks = content()
         next(chunks)
         raise StorageError("full")
 
     target = stage.world.storage(TARGET)
     with pytest.raises(StorageError, match="full") as kept:
-        settle(Refusing(target, refused), "large", reading(stage.world.storage(SOURCE), info("large", content)), None)
+        settle(
+            Refusing(target, refused),
+            "large",
+            reading(stage.world.storage(SOURCE), info("large", content)),
+            None,
+        )
     until(lambda: module._free._value == PIECES_MAX)
     until(lambda: not [thread for thread in threading.enumerate() if thread.name == "ahead"])
     assert kept.value.__traceback__ is not None

@@ -1,4 +1,6 @@
-"""Many files at once, where a storage waits for a network: the same evidence, and an end after the first failure."""
+"""Many files at once, where a storage waits for a network: the same evidence, and an end after
+the first failure.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from tests.support.steps import SOURCE, TARGET, Stage
 
 AT_ONCE = 8
 FILES = {f"d{n % 7}/{n}": b"%d" % n * n for n in range(1, 101)}
-COPY = CopyFiles("copy/0", SOURCE, TARGET, tuple(FileInfo(path, len(FILES[path])) for path in sorted(FILES)))
+COPY = CopyFiles(
+    "copy/0", SOURCE, TARGET, tuple(FileInfo(path, len(FILES[path])) for path in sorted(FILES))
+)
 
 
 @pytest.fixture
@@ -33,7 +37,9 @@ def stage() -> Iterator[Stage]:
     yield found
 
 
-def test_the_evidence_is_in_the_order_of_the_items_and_does_not_depend_on_how_many_at_once(stage: Stage) -> None:
+def test_the_evidence_is_in_the_order_of_the_items_and_does_not_depend_on_how_many_at_once(
+    stage: Stage,
+) -> None:
     alone = Stage()
     for path, content in FILES.items():
         alone.world.storage(SOURCE).write(path, lambda content=content: iter((content,)))  # type: ignore[misc]
@@ -98,7 +104,9 @@ def test_an_interruption_ends_it_after_the_files_that_are_being_written(stage: S
 
 def test_writers_apart_stay_apart_in_its_threads(stage: Stage) -> None:
     with apart("one"):
-        names = each(stage.world, range(20), lambda number: temporary("d/a"), stage.world.storage(SOURCE))
+        names = each(
+            stage.world, range(20), lambda number: temporary("d/a"), stage.world.storage(SOURCE)
+        )
         assert set(names) == {temporary("d/a")}
     assert temporary("d/a") not in names
 
@@ -108,7 +116,10 @@ def test_what_was_changed_since_is_found_and_left_by_an_undo(stage: Stage) -> No
     target = stage.world.storage(TARGET)
     target.write(COPY.items[3].path, lambda: iter((b"other",)))
     target.remove(COPY.items[5].path)
-    assert [found.place for found in COPY.holds(stage.world, evidence)] == [COPY.items[3].path, COPY.items[5].path]
+    assert [found.place for found in COPY.holds(stage.world, evidence)] == [
+        COPY.items[3].path,
+        COPY.items[5].path,
+    ]
     assert len(COPY.undo(stage.world, evidence)) == 1
     assert list(stage.disk.snapshot(TARGET)) == [COPY.items[3].path]
 
@@ -130,7 +141,9 @@ class Asked(MemoryStorage):
 def asked_by(world: World, stage: Stage, *steps: CopyFiles) -> list[str]:
     opened: dict[str, Asked] = {}
     Asked.asked.clear()
-    world = replace(world, storage=lambda location: opened.setdefault(location, Asked(stage.disk, location)))
+    world = replace(
+        world, storage=lambda location: opened.setdefault(location, Asked(stage.disk, location))
+    )
     for step in steps:
         step.run(world)
     return list(Asked.asked)
@@ -142,7 +155,9 @@ def test_a_target_is_listed_once_and_no_file_is_asked_for_that_was_not_there(sta
     assert stage.disk.snapshot(TARGET) == FILES
 
 
-def test_what_an_earlier_attempt_wrote_is_asked_for_and_recognised_by_digest_alone(stage: Stage) -> None:
+def test_what_an_earlier_attempt_wrote_is_asked_for_and_recognised_by_digest_alone(
+    stage: Stage,
+) -> None:
     whole, torn = COPY.items[3], COPY.items[5]
     stage.disk.open(TARGET).write(whole.path, lambda: iter((FILES[whole.path],)))
     stage.disk.open(TARGET).write(torn.path, lambda: iter((b"?" * torn.size,)))
@@ -153,7 +168,9 @@ def test_what_an_earlier_attempt_wrote_is_asked_for_and_recognised_by_digest_alo
     assert stage.disk.writes - before == len(FILES) - 1
 
 
-def test_what_somebody_put_there_since_the_listing_is_replaced_as_it_would_be_after_a_look(stage: Stage) -> None:
+def test_what_somebody_put_there_since_the_listing_is_replaced_as_it_would_be_after_a_look(
+    stage: Stage,
+) -> None:
     world = stage.world
     assert not world.found.may_hold(world.storage(TARGET), COPY.items[7].path, worthwhile=True)  # type: ignore[union-attr]
     stage.disk.open(TARGET).write(COPY.items[7].path, lambda: iter((b"other",)))

@@ -1,4 +1,6 @@
-"""What a run makes of a Spark job that cannot succeed: it waits no longer, says why, and names what helps."""
+"""What a run makes of a Spark job that cannot succeed: it waits no longer, says why, and names
+what helps.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def test_a_query_whose_state_cannot_be_loaded_is_waited_for_no_longer(stage: Sta
     says(stage, began() + ended(STATE))
     fact, hint, seconds = failed(stage)
     assert seconds < 20
-    assert fact.startswith("orders is running, but a query of it has ended before it committed a batch: [CANNOT_LOAD")
+    assert fact.startswith(
+        "orders is running, but a query of it has ended before it committed a batch: [CANNOT_LOAD"
+    )
     assert "Resuming does not help" in hint and "`stateshift rollback WORKDIR`" in hint
     assert "stateshift resume" not in hint
 
@@ -64,7 +68,9 @@ def test_a_submission_that_lacks_something_is_corrected(stage: Stage) -> None:
     says(stage, f"{TRACEBACK}ModuleNotFoundError: No module named 'orders'\n", JobState.FAILED)
     fact, hint, _ = failed(stage)
     assert "before it committed a batch: ModuleNotFoundError: No module named 'orders'" in fact
-    assert hint.startswith('correct "submit" in the spec, then `stateshift resume WORKDIR --spec FILE`')
+    assert hint.startswith(
+        'correct "submit" in the spec, then `stateshift resume WORKDIR --spec FILE`'
+    )
 
 
 def test_an_outage_is_mended_and_resumed(stage: Stage) -> None:
@@ -104,7 +110,10 @@ def test_a_driver_whose_query_has_ended_is_stopped_before_it_is_started_again(st
     assert AWAIT.is_hopeless(stage.world)
     evidence = SUBMIT.again(stage.world, hopeless=True)
     assert evidence["tag"] == f"{first}.again2"
-    assert not stage.cluster.find(first).state.alive and stage.cluster.find(evidence["tag"]).state.alive
+    assert (
+        not stage.cluster.find(first).state.alive
+        and stage.cluster.find(evidence["tag"]).state.alive
+    )
     assert not AWAIT.is_hopeless(stage.world)
     assert SUBMIT.again(stage.world)["tag"] == evidence["tag"]
 
@@ -126,7 +135,12 @@ def test_a_query_that_its_job_starts_again_within_a_minute_is_not_hopeless(stage
 
 
 def test_what_a_living_driver_prints_is_not_its_end(stage: Stage) -> None:
-    says(stage, began() + TRACEBACK + "ValueError: bad gauge\nError: metrics endpoint not reachable, going on\n")
+    says(
+        stage,
+        began()
+        + TRACEBACK
+        + "ValueError: bad gauge\nError: metrics endpoint not reachable, going on\n",
+    )
     _, _, seconds = failed(stage)
     assert seconds > 600, "it may only be slow"
     assert not AWAIT.is_hopeless(stage.world)

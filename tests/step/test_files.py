@@ -1,4 +1,6 @@
-"""CopyFiles, MoveFiles, WriteFile, TransformShard: repeated, asked, undone; recognising by digest, by nothing less."""
+"""CopyFiles, MoveFiles, WriteFile, TransformShard: repeated, asked, undone; recognising by
+digest, by nothing less.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_a_copy_holds_the_same_bytes_and_says_which(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("step", [COPY, DOUBLE, WriteFile.of("w", TARGET, "a", b"\xff\0")])
-def test_repeating_a_step_gives_the_same_evidence_and_writes_nothing(stage: Stage, step: CopyFiles) -> None:
+def test_repeating_a_step_gives_the_same_evidence_and_writes_nothing(
+    stage: Stage, step: CopyFiles
+) -> None:
     first = step.run(stage.world)
     before = writes(stage)
     assert step.run(stage.world) == first
@@ -70,7 +74,9 @@ def test_a_torn_file_is_written_again(stage: Stage) -> None:
 def test_evidence_outlives_a_power_cut_also_when_the_work_was_done_by_a_process_that_was_killed(
     step: CopyFiles, seed: int
 ) -> None:
-    """The first process copies and is killed before it syncs; the second finds the file and leaves it alone."""
+    """The first process copies and is killed before it syncs; the second finds the file and
+    leaves it alone.
+    """
     stage = Stage()
     stage.give(SOURCE, a=b"AAA", d_b=b"BBBBB")
     process = stage.world
@@ -89,22 +95,27 @@ def test_evidence_tells_what_is_missing_shorter_or_other(stage: Stage) -> None:
     stage.target.remove("a")
     stage.give(TARGET, d_b=b"BBBBX")
     assert [(d.place, d.found) for d in COPY.holds(stage.world, evidence)] == [
-        ("a", "nothing"), ("d/b", "other content of the same size"),
-    ]  # fmt: skip
+        ("a", "nothing"),
+        ("d/b", "other content of the same size"),
+    ]
     stage.give(TARGET, d_b=b"B")
     assert COPY.holds(stage.world, evidence)[1].found == "1 bytes"
 
 
 def test_a_file_that_vanished_is_named_with_the_way_out(stage: Stage) -> None:
     stage.source.remove("d/b")
-    with pytest.raises(MissingFile, match="d/b was there when the plan was made and is gone") as caught:
+    with pytest.raises(
+        MissingFile, match="d/b was there when the plan was made and is gone"
+    ) as caught:
         COPY.run(stage.world)
     assert "rollback WORKDIR" in (caught.value.hint or "")
 
 
 def test_a_file_that_grew_since_the_plan_is_not_left_on_the_target(stage: Stage) -> None:
     stage.give(SOURCE, d_b=b"BBBBB and more")
-    with pytest.raises(StalePlan, match="d/b changed while it was copied: 5 bytes when planned, 14 when read"):
+    with pytest.raises(
+        StalePlan, match="d/b changed while it was copied: 5 bytes when planned, 14 when read"
+    ):
         COPY.run(stage.world)
     assert stage.disk.snapshot(TARGET) == {"a": b"AAA"}
 
@@ -124,7 +135,9 @@ def test_a_file_that_changes_under_the_copy_is_refused() -> None:
     stage.give(SOURCE, a=b"AAA")
     world, changing = stage.world, Changing(stage.disk, SOURCE)
     inner = world.storage
-    world = replace(world, storage=lambda location: changing if location == SOURCE else inner(location))
+    world = replace(
+        world, storage=lambda location: changing if location == SOURCE else inner(location)
+    )
     with pytest.raises(StalePlan):
         CopyFiles("copy/0", SOURCE, TARGET, FILES[:1]).run(world)
     assert stage.disk.snapshot(TARGET) == {}
@@ -156,7 +169,9 @@ def test_undoing_a_copy_removes_what_it_wrote_and_nothing_else(stage: Stage) -> 
 def test_undoing_a_copy_leaves_what_was_changed_since_and_says_so(stage: Stage) -> None:
     evidence = COPY.run(stage.world)
     stage.give(TARGET, a=b"AAX")
-    assert COPY.undo(stage.world, evidence) == [f"{TARGET}/a: changed since it was written, left as it is"]
+    assert COPY.undo(stage.world, evidence) == [
+        f"{TARGET}/a: changed since it was written, left as it is"
+    ]
     assert stage.disk.snapshot(TARGET) == {"a": b"AAX"}
 
 
@@ -251,13 +266,17 @@ def test_a_merge_is_taken_back_wherever_it_stood(north: Stage, done: int) -> Non
         assert MOVE.undo(north.world, None) == []
         assert north.disk.snapshot("memory://m/north") == {"op/x": b"X", "op/y": b"Y"}
         assert north.disk.snapshot(SOURCE) == {"a": b"AAA", "d/b": b"BBBBB"}
-    assert not north.disk.is_directory("memory://m/source/op"), "no empty operator is left where it was"
+    assert not north.disk.is_directory("memory://m/source/op"), (
+        "no empty operator is left where it was"
+    )
     assert north.disk.is_directory("memory://m/source/d")
 
 
 def test_what_is_in_neither_place_is_told(north: Stage) -> None:
     north.disk.open("memory://m").remove("north/op/x")
-    assert MOVE.undo(north.world, None) == ["north/op/x was moved to source/op/x, and is in neither place any more"]
+    assert MOVE.undo(north.world, None) == [
+        "north/op/x was moved to source/op/x, and is in neither place any more"
+    ]
 
 
 def test_a_rename_that_was_killed_between_its_two_names_is_taken_back(tmp_path: Path) -> None:
@@ -272,8 +291,12 @@ def test_a_rename_that_was_killed_between_its_two_names_is_taken_back(tmp_path: 
     world = replace(Stage().world, storage=LocalStorage)
     assert step.undo(world, None) == []
     assert sorted(str(path.relative_to(root)) for path in root.rglob("*")) == [
-        "north", "north/op", "north/op/x", "source", "source/a",
-    ]  # fmt: skip
+        "north",
+        "north/op",
+        "north/op/x",
+        "source",
+        "source/a",
+    ]
 
 
 def test_what_was_staged_only_gets_its_name(stage: Stage) -> None:
@@ -284,7 +307,9 @@ def test_what_was_staged_only_gets_its_name(stage: Stage) -> None:
     assert writes(stage) == before
     assert stage.disk.snapshot(TARGET) == {"a": b"AAA", "d/b": b"BBBBB"}
     assert evidence == COPY.run(stage.world)
-    assert PUBLISH.run(stage.world) == evidence, "a repeat finds nothing staged, and the files in their places"
+    assert PUBLISH.run(stage.world) == evidence, (
+        "a repeat finds nothing staged, and the files in their places"
+    )
 
 
 def test_what_was_staged_and_is_gone_or_torn_is_copied_instead(stage: Stage) -> None:

@@ -39,8 +39,10 @@ def stage() -> Stage:
     for place in (SOURCE, TARGET):
         storage = found.disk.open(place)
         for path, content in {
-            "1.delta": delta((b"a", b"1"), (b"b", b"1")), "2.delta": delta((b"a", None), (b"c", b"3")), "log": b"log",
-        }.items():  # fmt: skip
+            "1.delta": delta((b"a", b"1"), (b"b", b"1")),
+            "2.delta": delta((b"a", None), (b"c", b"3")),
+            "log": b"log",
+        }.items():
             storage.write(path, lambda content=content: iter((content,)))  # type: ignore[misc]
     return found
 
@@ -62,7 +64,9 @@ def test_the_same_entries_in_other_files_are_the_same(stage: Stage) -> None:
 
 
 def test_entries_one_by_one_are_the_same_as_many_at_once(stage: Stage) -> None:
-    def pairs(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[tuple[str, Pairs]]:
+    def pairs(
+        read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
+    ) -> Iterator[tuple[str, Pairs]]:
         for store, block in folded(read, shard, settings):
             yield store, [(key, value or b"") for key, value in block.records()]
 
@@ -82,7 +86,9 @@ def test_entries_one_by_one_are_the_same_as_many_at_once(stage: Stage) -> None:
 )
 def test_other_entries_are_refused_with_both_counts(stage: Stage, other: bytes) -> None:
     stage.target.write("2.delta", lambda: iter((other,)))
-    with pytest.raises(VerifyError, match="operator 0: the target does not hold the same entries") as caught:
+    with pytest.raises(
+        VerifyError, match="operator 0: the target does not hold the same entries"
+    ) as caught:
         COMPARE.run(world(stage))
     assert {"step", "expected", "found"} <= caught.value.where.keys()
     assert "rollback WORKDIR" in (caught.value.hint or "")
@@ -105,14 +111,18 @@ def test_evidence_is_broken_by_another_entry_a_damaged_file_and_a_missing_one(st
 
 
 def test_the_digest_is_the_sum_of_what_each_entry_hashes_to(stage: Stage) -> None:
-    """Journals hold it: the same entries have to give the same digest in every version of this program."""
+    """Journals hold it: the same entries have to give the same digest in every version of this
+    program.
+    """
     entries = [(b"b", b"1".ljust(8, b"\0")), (b"c", b"3".ljust(8, b"\0"))]
     hashes = [mmh3.hash64(b"7 1 default" + key + value, signed=False) for key, value in entries]
     total = sum(high << 64 | low for low, high in hashes) % (1 << 128)
     assert COMPARE.run(world(stage))["operators"]["0"]["digest"] == f"{total:032x}"
 
 
-def test_large_files_are_not_read_where_their_storages_know_that_they_are_equal(stage: Stage) -> None:
+def test_large_files_are_not_read_where_their_storages_know_that_they_are_equal(
+    stage: Stage,
+) -> None:
     big = b"x" * LARGE_BYTES
     stage.give(SOURCE, a=big, b=big)
     stage.give(TARGET, a=big, b=big[:-1] + b"y")

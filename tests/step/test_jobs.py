@@ -1,4 +1,6 @@
-"""StopJob, FenceSource, SubmitJob, AwaitProgress: they look before they act; a second attempt knows the first."""
+"""StopJob, FenceSource, SubmitJob, AwaitProgress: they look before they act; a second attempt
+knows the first.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tests.support.steps import SOURCE, TARGET, Stage, StepClock
 
 STOP = StopJob("halt/stop", "ours", "orders", SOURCE, restart={"application": "job.py"})
 FENCE = FenceSource("halt/fence", SOURCE, ("offsets/2", "commits/2"))
-SUBMIT = SubmitJob("submit/job", "ours", "orders", TARGET, None, {"application": "job.py"}, {"A": "1"})
+SUBMIT = SubmitJob(
+    "submit/job", "ours", "orders", TARGET, None, {"application": "job.py"}, {"A": "1"}
+)
 OTHER = fence_text("the-other-run").encode()
 COMMITS, IDLES = ("a/commits/2", "b/commits/5"), ("a/idle", "b/idle")
 AWAIT = AwaitProgress("confirm", "ours", "orders", TARGET, COMMITS, IDLES, 1, 10.0)
@@ -36,7 +40,9 @@ def tag(stage: Stage) -> str:
 
 
 def restarts(stage: Stage) -> list[str]:
-    return [submission.tag for submission in stage.cluster.submissions if submission.location == SOURCE]
+    return [
+        submission.tag for submission in stage.cluster.submissions if submission.location == SOURCE
+    ]
 
 
 # ---- StopJob
@@ -139,7 +145,10 @@ def test_a_job_that_another_run_has_moved_away_is_not_started_again(stage: Stage
     evidence = STOP.run(stage.world)
     world = replace(stage.world, fence=lambda location: "the-other-run")
     assert STOP.undo(world, evidence) == [
-        f"orders is stopped, and not started again: run the-other-run has moved it away from {SOURCE}"
+        (
+            "orders is stopped, and not started again: run the-other-run has moved it away "
+            f"from {SOURCE}"
+        )
     ]
     assert restarts(stage) == []
 
@@ -172,7 +181,9 @@ def test_a_fence_outlives_a_power_cut(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("earlier", [False, True])
-def test_a_fence_that_somebody_was_quicker_than_takes_its_own_part_away(stage: Stage, earlier: bool) -> None:
+def test_a_fence_that_somebody_was_quicker_than_takes_its_own_part_away(
+    stage: Stage, earlier: bool
+) -> None:
     """Also the part that an attempt put up which was killed."""
     if earlier:
         stage.source.create("offsets/2", fence_text("the-run").encode())
@@ -206,7 +217,9 @@ def two_at_once(stage: Stage, *theirs: str) -> World:
     return replace(stage.world, storage=lambda location: raced)
 
 
-def test_of_two_runs_that_fence_at_once_the_one_with_the_first_file_waits_for_the_other(stage: Stage) -> None:
+def test_of_two_runs_that_fence_at_once_the_one_with_the_first_file_waits_for_the_other(
+    stage: Stage,
+) -> None:
     def theirs_is_taken_away() -> None:
         world.storage(SOURCE).create = MemoryStorage(stage.disk, SOURCE).create  # type: ignore[method-assign]
         if stage.clock.time > 1002 and stage.source.stat("commits/2") is not None:
@@ -227,7 +240,9 @@ def test_of_two_runs_that_have_made_a_fence_ready_each_puts_up_its_own(stage: St
     with pytest.raises(StalePlan, match=f"fenced by run {stage.world.run}"):
         fence.run(other)
     ready.undo(other, {"ready": 2})
-    assert fence.holds(stage.world, evidence) == [] and set(stage.disk.snapshot(SOURCE)) == set(FENCE.paths)
+    assert fence.holds(stage.world, evidence) == [] and set(stage.disk.snapshot(SOURCE)) == set(
+        FENCE.paths
+    )
     assert fence.undo(other, None) == []
 
 
@@ -239,7 +254,9 @@ def test_one_that_does_not_take_its_part_away_is_named_after_a_while(stage: Stag
 
 
 @pytest.mark.parametrize("theirs", [("offsets/2",), ("offsets/2", "commits/2")])
-def test_the_one_without_the_first_file_gives_way_at_once(stage: Stage, theirs: tuple[str, ...]) -> None:
+def test_the_one_without_the_first_file_gives_way_at_once(
+    stage: Stage, theirs: tuple[str, ...]
+) -> None:
     with pytest.raises(StalePlan, match="offsets/2 was fenced by run the-other-run"):
         FENCE.run(two_at_once(stage, *theirs))
     assert stage.disk.snapshot(SOURCE) == dict.fromkeys(theirs, OTHER)
@@ -263,7 +280,11 @@ def test_a_job_is_submitted_once_with_what_the_spec_says(stage: Stage) -> None:
     evidence = SUBMIT.run(stage.world)
     assert SUBMIT.run(stage.world)["job"] == evidence["job"]
     (submission,) = stage.cluster.submissions
-    assert (submission.tag, submission.location, submission.environment) == (tag(stage), TARGET, {"A": "1"})
+    assert (submission.tag, submission.location, submission.environment) == (
+        tag(stage),
+        TARGET,
+        {"A": "1"},
+    )
     assert SUBMIT.holds(stage.world, evidence) == []
 
 
@@ -297,7 +318,9 @@ def test_a_job_that_failed_is_not_submitted_again_behind_anybodys_back(stage: St
     assert [d.found for d in SUBMIT.holds(stage.world, evidence)] == ["failed (out of memory)"]
 
 
-def test_taking_a_submission_back_stops_the_job_also_one_that_was_never_written_down(stage: Stage) -> None:
+def test_taking_a_submission_back_stops_the_job_also_one_that_was_never_written_down(
+    stage: Stage,
+) -> None:
     SUBMIT.run(stage.world)
     for _ in range(2):
         assert SUBMIT.undo(stage.world, None) == []
@@ -321,7 +344,9 @@ def test_what_was_never_submitted_is_not_stopped(stage: Stage) -> None:
 def test_the_image_is_not_pulled_from_under_a_job_that_does_not_stop() -> None:
     stage = Stage(cluster=Stubborn())
     evidence = SUBMIT.run(stage.world)
-    with pytest.raises(ClusterError, match="still running on ours after it was asked to stop") as caught:
+    with pytest.raises(
+        ClusterError, match="still running on ours after it was asked to stop"
+    ) as caught:
         SUBMIT.undo(stage.world, evidence)
     assert "resume WORKDIR" in (caught.value.hint or "")
 
@@ -331,7 +356,9 @@ def test_the_image_is_not_pulled_from_under_a_job_that_does_not_stop() -> None:
 
 def committing(stage: Stage, **files: bytes) -> Stage:
     """A job that writes these when somebody has waited for it for a while."""
-    stage.clock = StepClock(lambda: stage.give(TARGET, **files) if stage.clock.time > 1001 else None)
+    stage.clock = StepClock(
+        lambda: stage.give(TARGET, **files) if stage.clock.time > 1001 else None
+    )
     SUBMIT.run(stage.world)
     return stage
 
@@ -356,7 +383,9 @@ def test_a_note_of_idleness_that_another_job_left_does_not_count(stage: Stage) -
         AWAIT.run(stage.world)
 
 
-def test_a_job_that_ended_well_when_one_of_two_queries_had_nothing_to_read_has_made_progress(stage: Stage) -> None:
+def test_a_job_that_ended_well_when_one_of_two_queries_had_nothing_to_read_has_made_progress(
+    stage: Stage,
+) -> None:
     stage.give(TARGET, a_commits_2=b"v1")
     SUBMIT.run(stage.world)
     stage.cluster.set_state(tag(stage), JobState.FINISHED)
@@ -371,7 +400,9 @@ def test_a_job_that_ended_well_without_a_batch_has_proved_nothing(stage: Stage) 
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.ABSENT])
-def test_a_job_that_dies_first_is_an_error_with_the_end_of_its_log(stage: Stage, state: JobState) -> None:
+def test_a_job_that_dies_first_is_an_error_with_the_end_of_its_log(
+    stage: Stage, state: JobState
+) -> None:
     SUBMIT.run(stage.world)
     stage.cluster.set_state(tag(stage), state, "line 1\nOutOfMemoryError: Java heap space")
     why = "before it committed a batch: OutOfMemoryError: Java heap space; its log ends"
@@ -383,16 +414,25 @@ def test_a_job_that_dies_first_is_an_error_with_the_end_of_its_log(stage: Stage,
 
 def test_the_stack_frames_of_a_jvm_do_not_hide_what_failed(stage: Stage) -> None:
     SUBMIT.run(stage.world)
-    frames = "\n".join(f"\tat org.apache.spark.sql.Dataset$$anonfun$1.apply(Dataset.scala:{n})" for n in range(60))
-    log = f"starting\njava.lang.OutOfMemoryError: Java heap space\n{frames}\n\t... 61 more\nat last: done"
+    frames = "\n".join(
+        f"\tat org.apache.spark.sql.Dataset$$anonfun$1.apply(Dataset.scala:{n})" for n in range(60)
+    )
+    log = (
+        f"starting\njava.lang.OutOfMemoryError: Java heap space\n{frames}\n\t... 61 more\nat "
+        "last: done"
+    )
     stage.cluster.set_state(tag(stage), JobState.FAILED, log)
     with pytest.raises(ClusterError) as caught:
         AWAIT.run(stage.world)
-    assert caught.value.fact.endswith("starting\njava.lang.OutOfMemoryError: Java heap space\nat last: done")
+    assert caught.value.fact.endswith(
+        "starting\njava.lang.OutOfMemoryError: Java heap space\nat last: done"
+    )
 
 
 def test_a_job_that_died_after_its_batches_has_made_progress(stage: Stage) -> None:
-    """The image works: that it died later is told by `holds` of the submission, and is not a reason to go back."""
+    """The image works: that it died later is told by `holds` of the submission, and is not a
+    reason to go back.
+    """
     stage.give(TARGET, a_commits_2=b"v1", b_commits_5=b"v1")
     evidence = SUBMIT.run(stage.world)
     stage.cluster.set_state(tag(stage), JobState.FAILED, "later")
@@ -424,7 +464,9 @@ def test_waiting_can_be_interrupted(stage: Stage) -> None:
 
 
 def test_no_job_is_started_beside_an_old_one_that_has_got_past_its_fence(stage: Stage) -> None:
-    """On a store where the engine's own creation is not exclusive, a zombie may write over the fence."""
+    """On a store where the engine's own creation is not exclusive, a zombie may write over the
+    fence.
+    """
     fence = FenceSource("halt/fence", SOURCE, ("offsets/2", "commits/2"))
     fence.run(stage.world)
     fenced = replace(SUBMIT, fences=(fence,))
@@ -439,7 +481,9 @@ def test_no_job_is_started_beside_an_old_one_that_has_got_past_its_fence(stage: 
     assert len(stage.cluster.submissions) == 1
 
 
-def test_a_job_that_failed_is_started_again_where_a_person_asks_for_it_and_once(stage: Stage) -> None:
+def test_a_job_that_failed_is_started_again_where_a_person_asks_for_it_and_once(
+    stage: Stage,
+) -> None:
     SUBMIT.run(stage.world)
     assert SUBMIT.again(stage.world)["tag"] == tag(stage), "it runs"
     stage.cluster.set_state(tag(stage), JobState.FAILED, "out of memory")

@@ -15,21 +15,29 @@ KEEP = KeepOwners("publish/owners-0", SOURCE, TARGET, owner=True, permissions=Tr
 
 @pytest.fixture
 def stage() -> Stage:
-    """The job runs as etl, in a directory that nobody else may look into; we copied its files as ourselves."""
+    """The job runs as etl, in a directory that nobody else may look into; we copied its files as
+    ourselves.
+    """
     made = Stage()
     made.give(SOURCE, metadata=b"{}", state_0=b"old", commits_1=b"v1")
     made.give(TARGET, metadata=b"{}", commits_1=b"v1", rewritten_deep_0=b"new")
     source = made.world.storage(SOURCE)
     for path in ("", "state", "commits", "commits/1", "metadata"):
-        source.own(Owned(path, "etl", "streams", 0o750 if path in ("", "state", "commits") else 0o640))
+        source.own(
+            Owned(path, "etl", "streams", 0o750 if path in ("", "state", "commits") else 0o640)
+        )
     return made
 
 
-def owned(stage: Stage, location: str = TARGET) -> dict[str, tuple[str | None, str | None, int | None]]:
+def owned(
+    stage: Stage, location: str = TARGET
+) -> dict[str, tuple[str | None, str | None, int | None]]:
     return {one.path: one[1:] for one in stage.world.storage(location).owners()}
 
 
-def test_files_and_directories_get_owners_and_permissions_of_their_counterparts(stage: Stage) -> None:
+def test_files_and_directories_get_owners_and_permissions_of_their_counterparts(
+    stage: Stage,
+) -> None:
     KEEP.run(stage.world)
     found = owned(stage)
     assert found["commits/1"] == ("etl", "streams", 0o640)
@@ -48,7 +56,9 @@ def test_only_what_is_asked_for_is_kept(stage: Stage) -> None:
     assert owned(stage)["metadata"] == ("etl", "streams", 0o640)
 
 
-def test_it_holds_until_somebody_takes_a_file_over_and_running_it_again_changes_nothing(stage: Stage) -> None:
+def test_it_holds_until_somebody_takes_a_file_over_and_running_it_again_changes_nothing(
+    stage: Stage,
+) -> None:
     evidence = KEEP.run(stage.world)
     assert evidence["given"] > 0 and KEEP.run(stage.world) == {"given": 0}
     assert KEEP.holds(stage.world, evidence) == []

@@ -7,7 +7,10 @@ from typing import Any
 from stateshift.storage.fsspec_options import options_for, try_once
 from stateshift.storage.fsspec_ways import host_of
 
-ALL = {"s3": {"endpoint_url": "http://east", "key": "k"}, "s3://archive": {"endpoint_url": "http://west"}}
+ALL = {
+    "s3": {"endpoint_url": "http://east", "key": "k"},
+    "s3://archive": {"endpoint_url": "http://west"},
+}
 
 
 def options(bucket: str, configured: Any = ALL, **given: Any) -> dict[str, Any]:
@@ -27,7 +30,10 @@ def test_what_a_caller_gives_counts_most() -> None:
 def test_nobody_below_tries_again_unless_the_user_says_so() -> None:
     assert options("b")["config_kwargs"]["retries"] == {"total_max_attempts": 1}
     style = {"s3": {"config_kwargs": {"s3": {"addressing_style": "path"}}}}
-    assert options("b", style)["config_kwargs"] == {**options("b")["config_kwargs"], **style["s3"]["config_kwargs"]}
+    assert options("b", style)["config_kwargs"] == {
+        **options("b")["config_kwargs"],
+        **style["s3"]["config_kwargs"],
+    }
     told = {"s3://b": {"config_kwargs": {"retries": {"mode": "standard"}}}}
     assert options("b", told)["config_kwargs"]["retries"] == {"mode": "standard"}
     assert options("c", told)["config_kwargs"]["retries"] == {"total_max_attempts": 1}

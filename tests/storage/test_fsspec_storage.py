@@ -1,7 +1,9 @@
-"""What is behind fsspec: errors told apart, uploads given up, and file systems whose manners differ.
+"""What is behind fsspec: errors told apart, uploads given up, and file systems whose manners
+differ.
 
-The file systems here are written for these tests on fsspec's own classes, each with one trait of a real one:
-an object store whose files appear on close and can be created once, one that lists by directory, one that fails.
+The file systems here are written for these tests on fsspec's own classes, each with one trait of a
+real one: an object store whose files appear on close and can be created once, one that lists by
+directory, one that fails.
 """
 
 from __future__ import annotations
@@ -137,7 +139,10 @@ def test_what_does_not_pass_is_not(error: Exception) -> None:
     [
         FileExistsError("k"),
         ClientError("PreconditionFailed", 412),
-        caused(OSError(22, "At least one of the pre-conditions"), ClientError("PreconditionFailed", 412)),
+        caused(
+            OSError(22, "At least one of the pre-conditions"),
+            ClientError("PreconditionFailed", 412),
+        ),
         HttpResponseError(409, "BlobAlreadyExists"),
     ],
     ids=repr,
@@ -165,7 +170,9 @@ def test_a_bucket_that_is_missing_is_not_a_file_that_is(error: Exception) -> Non
 
 
 def test_parts_that_somebody_tidied_away_are_sent_again() -> None:
-    error = caused(FileNotFoundError("The upload ID may be invalid"), ClientError("NoSuchUpload", 404))
+    error = caused(
+        FileNotFoundError("The upload ID may be invalid"), ClientError("NoSuchUpload", 404)
+    )
     assert type(from_fsspec(error, "s3://b", "k")) is TransientStorageError
 
 
@@ -199,7 +206,9 @@ def test_a_package_that_is_missing_is_named_as_pip_takes_it(location: str, hint:
         f"try: open_storage({location!r})\n"
         "except StorageError as error: print(error.hint)\n"
     )
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
     assert told.strip() == hint
 
 
@@ -213,8 +222,9 @@ def test_an_unknown_scheme_is_refused_with_a_way_to_see_the_known_ones() -> None
 
 
 class Bucket(AsyncFileSystem):  # type: ignore[misc]
-    """Objects appear when their upload completes; `create` is conditional; `rm` and `mv` would expand
-    names."""
+    """Objects appear when their upload completes; `create` is conditional; `rm` and `mv` would
+    expand names.
+    """
 
     protocol = "bucket"
     cachable = False
@@ -230,7 +240,9 @@ class Bucket(AsyncFileSystem):  # type: ignore[misc]
     def _strip_protocol(cls, path: Any) -> str:
         return str(path).removeprefix("bucket://").rstrip("/")
 
-    async def _pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
+    async def _pipe_file(
+        self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any
+    ) -> None:
         with self.lock:
             self.calls.append("put")
             if mode == "create" and path in self.objects:
@@ -249,7 +261,9 @@ class Bucket(AsyncFileSystem):  # type: ignore[misc]
         names = [name for name in self.objects if name == path or name.startswith(path + "/")]
         return {name: await self._info(name) for name in names}
 
-    async def _cat_file(self, path: str, start: Any = None, end: Any = None, **kwargs: Any) -> bytes:
+    async def _cat_file(
+        self, path: str, start: Any = None, end: Any = None, **kwargs: Any
+    ) -> bytes:
         return self.objects[path][start:end]
 
     async def _cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
@@ -259,7 +273,9 @@ class Bucket(AsyncFileSystem):  # type: ignore[misc]
         if self.objects.pop(path, None) is None:
             raise FileNotFoundError(path)
 
-    def _open(self, path: str, mode: str = "rb", block_size: int = 5 << 20, **kwargs: Any) -> BucketFile:
+    def _open(
+        self, path: str, mode: str = "rb", block_size: int = 5 << 20, **kwargs: Any
+    ) -> BucketFile:
         return BucketFile(self, path, mode, block_size, **kwargs)
 
 
@@ -290,7 +306,9 @@ def objects(bucket: Bucket) -> FsspecStorage:
     return FsspecStorage(bucket, "bucket://b/p", "b/p", OBJECTS)
 
 
-def test_a_small_object_is_one_request_under_its_own_name(bucket: Bucket, objects: FsspecStorage) -> None:
+def test_a_small_object_is_one_request_under_its_own_name(
+    bucket: Bucket, objects: FsspecStorage
+) -> None:
     objects.write("a*?[b]", lambda: iter([b"x", b"y"]))
     assert bucket.objects == {"b/p/a*?[b]": b"xy"}
     assert bucket.calls == ["put"]
@@ -299,14 +317,19 @@ def test_a_small_object_is_one_request_under_its_own_name(bucket: Bucket, object
 def test_a_large_object_is_uploaded_in_parts(bucket: Bucket, objects: FsspecStorage) -> None:
     content = bytes(range(256)) * (5 * CHUNK // 256)
     assert (
-        objects.write("a", lambda: (content[i : i + 1_000_000] for i in range(0, len(content), 1_000_000))) == 5 * CHUNK
+        objects.write(
+            "a", lambda: (content[i : i + 1_000_000] for i in range(0, len(content), 1_000_000))
+        )
+        == 5 * CHUNK
     )
     assert bucket.objects == {"b/p/a": content}
     assert b"".join(objects.chunks("a", 3)) == content[3:]
 
 
 @pytest.mark.parametrize("size", [10, 2 * CHUNK, 10 * CHUNK])
-def test_an_upload_whose_content_fails_never_completes(bucket: Bucket, objects: FsspecStorage, size: int) -> None:
+def test_an_upload_whose_content_fails_never_completes(
+    bucket: Bucket, objects: FsspecStorage, size: int
+) -> None:
     objects.write("a", lambda: iter([b"old"]))
 
     def content() -> Iterator[bytes]:
@@ -348,7 +371,9 @@ def test_a_move_that_was_killed_after_its_copy_is_finished_by_its_repeat(
         objects.move("c", "b")
 
 
-def test_a_listing_is_one_call_and_takes_no_neighbour(objects: FsspecStorage, bucket: Bucket) -> None:
+def test_a_listing_is_one_call_and_takes_no_neighbour(
+    objects: FsspecStorage, bucket: Bucket
+) -> None:
     bucket.objects = {
         "b/p": b"",
         "b/p/a": b"",
@@ -445,7 +470,9 @@ def test_a_mistake_of_ours_is_not_made_a_storage_error() -> None:
         ({}, 0.0),
     ],
 )
-def test_times_are_read_from_where_a_file_system_puts_them(info: dict[str, Any], modified: float) -> None:
+def test_times_are_read_from_where_a_file_system_puts_them(
+    info: dict[str, Any], modified: float
+) -> None:
     class Timed(Remote):
         def info(self, path: str, **kwargs: Any) -> Any:
             return {"name": path, "size": 1, "type": "file", **info}

@@ -65,7 +65,9 @@ def test_a_service_that_pushes_back_halves_it_and_ends_the_doubling() -> None:
     assert width.now == 1
 
 
-def simulated(rate_of: Callable[[int], float], rounds: int, seed: int, most: int = MOST) -> list[int]:
+def simulated(
+    rate_of: Callable[[int], float], rounds: int, seed: int, most: int = MOST
+) -> list[int]:
     """The widths on a service that brings `rate_of` a width, give or take a tenth."""
     width, seen, random_ = Width(most), [], random.Random(seed)
     for _ in range(rounds):
@@ -82,13 +84,17 @@ def test_where_each_waits_for_a_network_it_comes_to_use_all_it_may(seed: int) ->
 @pytest.mark.parametrize("seed", range(20))
 def test_where_many_hinder_each_other_it_stays_near_what_brings_most(seed: int) -> None:
     best = 20
-    seen = simulated(lambda width: width if width <= best else best * (best / width) ** 2, 400, seed)
+    seen = simulated(
+        lambda width: width if width <= best else best * (best / width) ** 2, 400, seed
+    )
     middle = sum(seen[50:]) / len(seen[50:])
     assert best / 2 <= middle <= best * 2
 
 
 @pytest.mark.parametrize("stalled", [1, 5, 20, 100])
-def test_a_service_that_stalls_for_a_while_is_used_as_before_when_it_is_well_again(stalled: int) -> None:
+def test_a_service_that_stalls_for_a_while_is_used_as_before_when_it_is_well_again(
+    stalled: int,
+) -> None:
     width = Width(MOST)
     for _ in range(20):
         width.measured(2.0 * width.now)
@@ -110,7 +116,9 @@ def test_a_service_that_is_slower_from_now_on_is_not_asked_by_one_alone() -> Non
 
 
 class Service:
-    """Answers each after a second, and refuses those beyond its patience much sooner: a simulation in its own time."""
+    """Answers each after a second, and refuses those beyond its patience much sooner: a
+    simulation in its own time.
+    """
 
     def __init__(self, patience: int, most: int) -> None:
         self.time, self.patience = 0.0, patience
@@ -173,7 +181,9 @@ def test_a_lane_that_was_not_full_says_nothing_about_its_width() -> None:
 
 
 def test_steps_that_run_beside_each_other_share_a_storage_s_lane() -> None:
-    """Two steps of forty files each, on a storage that allows eight at first: never more than that are at work."""
+    """Two steps of forty files each, on a storage that allows eight at first: never more than
+    that are at work.
+    """
     disk, lock, now, most = MemoryDisk(at_once=32), threading.Lock(), [0], [0]
     storage = Retrying(MemoryStorage(disk, "memory://m/p"), StillClock())
     eight = threading.Barrier(8, timeout=30)
@@ -189,7 +199,10 @@ def test_steps_that_run_beside_each_other_share_a_storage_s_lane() -> None:
 
     world = replace(Stage().world, storage=lambda location: storage)
     results: list[list[int]] = []
-    steps = [threading.Thread(target=lambda: results.append(each(world, range(40), one, storage))) for _ in range(2)]
+    steps = [
+        threading.Thread(target=lambda: results.append(each(world, range(40), one, storage)))
+        for _ in range(2)
+    ]
     for step in steps:
         step.start()
     for step in steps:

@@ -1,4 +1,6 @@
-"""The local disk: links, permissions, full disks, killed processes, and what it leaves on the disk."""
+"""The local disk: links, permissions, full disks, killed processes, and what it leaves on the
+disk.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ from stateshift.storage.temporaries import is_temporary, temporary
 ROOT = str(Path(__file__).resolve().parents[2])
 
 
-def python(script: str, *arguments: str, before: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def python(
+    script: str, *arguments: str, before: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
     """Run a script in a process of its own; its output is what it prints."""
     return subprocess.run(
         [*before, sys.executable, "-c", textwrap.dedent(script), *arguments],
@@ -74,16 +78,24 @@ def test_links_to_files_and_directories_are_followed(storage: LocalStorage, tmp_
 
 
 @pytest.mark.parametrize("target", [".", "..", "/", "../..", "d/e/f"])
-def test_a_link_that_runs_in_a_circle_is_refused_by_name(storage: LocalStorage, tmp_path: Path, target: str) -> None:
+def test_a_link_that_runs_in_a_circle_is_refused_by_name(
+    storage: LocalStorage, tmp_path: Path, target: str
+) -> None:
     storage.write("d/e/f/a", lambda: iter([b""]))
     link = tmp_path / "root" / "d" / "e" / "f" / "loop"
-    link.symlink_to(tmp_path / "root" / "d" / "e" / "f" / target if target != "d/e/f" else tmp_path / "root" / target)
+    link.symlink_to(
+        tmp_path / "root" / "d" / "e" / "f" / target
+        if target != "d/e/f"
+        else tmp_path / "root" / target
+    )
     with pytest.raises(StorageError, match=str(link)) as raised:
         list(storage.list())
     assert raised.value.hint == f"rm {link}"
 
 
-def test_two_links_that_lead_into_each_other_are_refused(storage: LocalStorage, tmp_path: Path) -> None:
+def test_two_links_that_lead_into_each_other_are_refused(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
     storage.write("a/x", lambda: iter([b""]))
     storage.write("b/y", lambda: iter([b""]))
     (tmp_path / "root/a/to-b").symlink_to(tmp_path / "root/b")
@@ -176,7 +188,9 @@ def test_a_move_that_was_killed_between_its_two_names_is_finished_by_its_repeat(
     assert storage.read("b/x") == b"content"
 
 
-def test_a_file_is_not_moved_onto_itself_through_a_link(storage: LocalStorage, tmp_path: Path) -> None:
+def test_a_file_is_not_moved_onto_itself_through_a_link(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
     storage.write("a/x", lambda: iter([b"content"]))
     (tmp_path / "root/b").symlink_to("a")
     with pytest.raises(StorageError, match="is a symbolic link"):
@@ -210,7 +224,9 @@ def test_a_move_to_another_file_system_says_so(tmp_path: Path, other_file_system
     assert storage.read("a") == b"x"
 
 
-def test_files_get_the_permissions_that_any_program_would_give(storage: LocalStorage, tmp_path: Path) -> None:
+def test_files_get_the_permissions_that_any_program_would_give(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
     before = os.umask(0o027)
     try:
         storage.write("a", lambda: iter([b"x"]))
@@ -220,7 +236,9 @@ def test_files_get_the_permissions_that_any_program_would_give(storage: LocalSto
     assert [(tmp_path / "root" / n).stat().st_mode & 0o777 for n in "ab"] == [0o640, 0o640]
 
 
-def test_a_link_under_the_temporary_name_is_not_followed(storage: LocalStorage, tmp_path: Path) -> None:
+def test_a_link_under_the_temporary_name_is_not_followed(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
     precious = tmp_path / "precious"
     precious.write_bytes(b"precious")
     (tmp_path / "root").mkdir()
@@ -321,14 +339,23 @@ def test_a_file_beyond_the_limit_is_an_error_with_a_hint_and_leaves_nothing(tmp_
     )
     lines = said(done)
     assert len(lines) == 3
-    assert all(line.startswith("StorageError | the file would be larger") and "ulimit -f" in line for line in lines)
+    assert all(
+        line.startswith("StorageError | the file would be larger") and "ulimit -f" in line
+        for line in lines
+    )
     assert names(tmp_path) == ["small"]
     assert (tmp_path / "small").read_bytes() == b"x" * 100_000
 
 
 def in_own_mounts(mount: str, script: str, *arguments: str) -> list[str]:
-    """Run a script where `mount` (a shell command) was done for it alone; skip where that is not allowed."""
-    own = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user", "--mount")
+    """Run a script where `mount` (a shell command) was done for it alone; skip where that is not
+    allowed.
+    """
+    own = (
+        ("unshare", "--mount")
+        if os.geteuid() == 0
+        else ("unshare", "--user", "--map-root-user", "--mount")
+    )
     shell = (*own, "sh", "-c", f'{mount} || exit 77; exec "$@"', "sh")
     try:
         done = python(script, *arguments, before=shell)
@@ -365,7 +392,10 @@ def test_a_full_disk_is_an_error_with_a_hint_and_leaves_the_old_file(tmp_path: P
         str(tmp_path),
     )
     assert len(lines) == 4
-    assert all(line.startswith("True | no space left on") and f"df -h {tmp_path}" in line for line in lines[:3])
+    assert all(
+        line.startswith("True | no space left on") and f"df -h {tmp_path}" in line
+        for line in lines[:3]
+    )
     assert lines[3].startswith("True ['a'] ['")
     assert "stateshift-" not in lines[3]
 
@@ -482,21 +512,29 @@ def test_a_file_of_255_bytes_name_can_be_written(storage: LocalStorage) -> None:
 # -- durable, and quick to open
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, 9999])
+@pytest.mark.parametrize(
+    "number", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, 9999]
+)
 def test_what_does_not_pass_is_never_transient(number: int) -> None:
-    assert not isinstance(failures.from_os(OSError(number, "x"), "file:///a", "b"), TransientStorageError)
+    assert not isinstance(
+        failures.from_os(OSError(number, "x"), "file:///a", "b"), TransientStorageError
+    )
 
 
 @pytest.mark.parametrize("number", [errno.ESTALE, errno.ETIMEDOUT, errno.ECONNRESET, errno.EAGAIN])
 def test_what_may_pass_is_transient(number: int) -> None:
-    assert isinstance(failures.from_os(OSError(number, "x"), "file:///a", "b"), TransientStorageError)
+    assert isinstance(
+        failures.from_os(OSError(number, "x"), "file:///a", "b"), TransientStorageError
+    )
 
 
 def test_hints_can_be_pasted_whatever_the_name() -> None:
     error = failures.from_os(OSError(errno.ENOSPC, "x"), "file:///a b", "it's $HOME")
     assert error.hint is not None
     quoted = error.hint.removeprefix("df -h ").split(";")[0]
-    shown = subprocess.run(["sh", "-c", f"printf %s {quoted}"], capture_output=True, text=True, check=True).stdout
+    shown = subprocess.run(
+        ["sh", "-c", f"printf %s {quoted}"], capture_output=True, text=True, check=True
+    ).stdout
     assert shown == "/a b/it's $HOME"
 
 
@@ -527,7 +565,9 @@ def test_a_killed_create_leaves_nothing(tmp_path: Path) -> None:
     assert list((tmp_path / "c").iterdir()) == []
 
 
-def test_a_removed_directory_does_not_hinder_the_sync(storage: LocalStorage, tmp_path: Path) -> None:
+def test_a_removed_directory_does_not_hinder_the_sync(
+    storage: LocalStorage, tmp_path: Path
+) -> None:
     storage.write("d/e/a", lambda: iter([b"x"]))
     storage.remove("d/e/a")
     storage.prune()
@@ -536,7 +576,9 @@ def test_a_removed_directory_does_not_hinder_the_sync(storage: LocalStorage, tmp
 
 
 def test_syncing_is_shown_to_the_kernel(tmp_path: Path) -> None:
-    """Seen from outside, where strace is there: syncfs in sync, fsync before the link in create and move."""
+    """Seen from outside, where strace is there: syncfs in sync, fsync before the link in create
+    and move.
+    """
     try:
         done = python(
             """
@@ -562,10 +604,16 @@ def test_syncing_is_shown_to_the_kernel(tmp_path: Path) -> None:
         pytest.skip("there is no strace here")
     said(done)
     calls = [
-        line.split(maxsplit=1)[1].split("(")[0] for line in (tmp_path / "trace").read_text().splitlines() if "(" in line
+        line.split(maxsplit=1)[1].split("(")[0]
+        for line in (tmp_path / "trace").read_text().splitlines()
+        if "(" in line
     ]
-    text = " ".join(c for c in calls if c in ("syncfs", "fsync", "linkat", "link", "unlink", "rename"))
-    assert re.search("rename syncfs fsync linkat (unlink )?fsync fsync .*fsync linkat unlink fsync", text)
+    text = " ".join(
+        c for c in calls if c in ("syncfs", "fsync", "linkat", "link", "unlink", "rename")
+    )
+    assert re.search(
+        "rename syncfs fsync linkat (unlink )?fsync fsync .*fsync linkat unlink fsync", text
+    )
     assert text.rstrip().endswith("unlink fsync")
 
 
@@ -601,7 +649,9 @@ def test_opening_takes_relative_paths_from_the_working_directory(
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK])
 @pytest.mark.parametrize("offset", [0, 1, CHUNK, 3 * CHUNK])
-def test_a_file_is_read_to_its_end_in_pieces_that_are_not_too_large(tmp_path: Path, size: int, offset: int) -> None:
+def test_a_file_is_read_to_its_end_in_pieces_that_are_not_too_large(
+    tmp_path: Path, size: int, offset: int
+) -> None:
     content = os.urandom(size)
     (tmp_path / "a").write_bytes(content)
     pieces = list(LocalStorage(str(tmp_path)).chunks("a", offset))
@@ -609,7 +659,9 @@ def test_a_file_is_read_to_its_end_in_pieces_that_are_not_too_large(tmp_path: Pa
     assert all(0 < len(piece) <= CHUNK for piece in pieces)
 
 
-def test_a_file_that_grows_while_it_is_read_is_read_to_its_end_and_one_that_shrinks_as_well(tmp_path: Path) -> None:
+def test_a_file_that_grows_while_it_is_read_is_read_to_its_end_and_one_that_shrinks_as_well(
+    tmp_path: Path,
+) -> None:
     for more, expected in ((b"more" * CHUNK, CHUNK + 9 + 4 * CHUNK), (None, CHUNK)):
         (tmp_path / "a").write_bytes(b"x" * (CHUNK + 9))
         chunks = LocalStorage(str(tmp_path)).chunks("a")
@@ -637,13 +689,16 @@ def test_what_is_written_as_it_was_read_is_the_same(tmp_path: Path) -> None:
         content = os.urandom(size)
         here.write("a", lambda content=content: iter([content]))
         for offset in (0, 1, PIECE, 4096):
-            assert there.write("b", lambda offset=offset: here.chunks("a", offset)) == max(0, size - offset)
+            assert there.write("b", lambda offset=offset: here.chunks("a", offset)) == max(
+                0, size - offset
+            )
             assert there.read("b") == content[offset:]
 
 
 def test_the_system_copies_what_a_thread_writes_as_it_has_read_it(tmp_path: Path) -> None:
-    """Seen by the file that is read having changed behind the reader's back: what is written is what the system found.
-    Nothing of an image changes so; it is the only way to see who has copied."""
+    """Seen by the file that is read having changed behind the reader's back: what is written is
+    what the system found. Nothing of an image changes so; it is the only way to see who has copied.
+    """
     storage = LocalStorage(str(tmp_path))
     storage.write("a", lambda: iter([b"a" * 3 * PIECE]))
 
@@ -683,7 +738,9 @@ def test_pieces_of_two_files_in_turn_are_each_their_own(tmp_path: Path) -> None:
     pairs = zip(storage.chunks("a"), storage.chunks("b"), strict=True)
     storage.write("c", lambda: (piece for pair in pairs for piece in pair))
     cuts = range(0, 3 * PIECE + 5, PIECE)
-    assert storage.read("c") == b"".join(contents[name][cut : cut + PIECE] for cut in cuts for name in "ab")
+    assert storage.read("c") == b"".join(
+        contents[name][cut : cut + PIECE] for cut in cuts for name in "ab"
+    )
 
 
 def test_pieces_are_written_as_bytes_where_the_system_copies_none(
@@ -705,7 +762,9 @@ def test_pieces_are_written_as_bytes_where_the_system_copies_none(
         assert storage.read("b") == content
 
 
-def test_what_is_on_two_file_systems_is_copied_all_the_same(tmp_path: Path, other_file_system: Path) -> None:
+def test_what_is_on_two_file_systems_is_copied_all_the_same(
+    tmp_path: Path, other_file_system: Path
+) -> None:
     content = os.urandom(2 * PIECE + 5)
     here, there = LocalStorage(str(tmp_path)), LocalStorage(str(other_file_system))
     here.write("a", lambda: iter([content]))

@@ -48,7 +48,9 @@ def test_each_spelling_has_one_normal_form(typed: str, normal: str) -> None:
     assert locations.normal(normal) == normal
 
 
-@pytest.mark.parametrize("name", ["a b", "100%", "a%20b", "x#y", "x?y=1", "x:y", "ü", "名", "*[a]", " ", "a\nb"])
+@pytest.mark.parametrize(
+    "name", ["a b", "100%", "a%20b", "x#y", "x?y=1", "x:y", "ü", "名", "*[a]", " ", "a\nb"]
+)
 def test_nothing_is_decoded(name: str) -> None:
     assert locations.normal(f"/d/{name}") == f"file:///d/{name}"
     assert locations.normal(f"file:/d/{name}") == f"file:///d/{name}"
@@ -58,7 +60,9 @@ def test_nothing_is_decoded(name: str) -> None:
     assert locations.join("s3://bucket/d", name) == f"s3://bucket/d/{name}"
 
 
-@pytest.mark.parametrize("text", ["", "a\0b", "relative/path", "file://tmp/x", "s3://bucket/a/../b"])
+@pytest.mark.parametrize(
+    "text", ["", "a\0b", "relative/path", "file://tmp/x", "s3://bucket/a/../b"]
+)
 def test_what_is_no_location_is_refused_with_a_way_out(text: str) -> None:
     with pytest.raises(StorageError) as raised:
         locations.normal(text)
@@ -116,13 +120,19 @@ def test_same_file_system_is_by_scheme_and_authority() -> None:
         ("sftp://me:secret@host/p", "sftp://me:***@host/p"),
         ("s3://KEY:SECRET@bucket/k", "s3://KEY:***@bucket/k"),
         ("webhdfs://me@nn:9870/p", "webhdfs://me@nn:9870/p"),
-        ("GET http://nn/p?op=OPEN&delegation=ABC&x=1 failed", "GET http://nn/p?op=OPEN&delegation=***&x=1 failed"),
-        ("https://a/b?X-Amz-Signature=abc&X-Amz-Credential=k", "https://a/b?X-Amz-Signature=***&X-Amz-Credential=***"),
+        (
+            "GET http://nn/p?op=OPEN&delegation=ABC&x=1 failed",
+            "GET http://nn/p?op=OPEN&delegation=***&x=1 failed",
+        ),
+        (
+            "https://a/b?X-Amz-Signature=abc&X-Amz-Credential=k",
+            "https://a/b?X-Amz-Signature=***&X-Amz-Credential=***",
+        ),
         ("abfs://c@acc.blob/p?sig=ab%3D", "abfs://c@acc.blob/p?sig=***"),
         ("/plain/name=1/c", "/plain/name=1/c"),
         ("/plain/path:x", "/plain/path:x"),
     ],
-)  # fmt: skip
+)
 def test_credentials_are_hidden(text: str, shown: str) -> None:
     assert locations.redact(text) == shown
 

@@ -1,4 +1,6 @@
-"""The memory twin: what a kill leaves, what a crash may take, and that it is as strict as a disk."""
+"""The memory twin: what a kill leaves, what a crash may take, and that it is as strict as a
+disk.
+"""
 
 from __future__ import annotations
 
@@ -164,7 +166,10 @@ def test_a_full_disk_is_full_for_all_its_storages() -> None:
     disk = MemoryDisk(bytes_max=10)
     disk.open("memory://m/a").write("x", lambda: iter([b"12345678"]))
     other = disk.open("memory://m/b")
-    for attempt in (lambda: other.write("y", lambda: iter([b"1", b"23"])), lambda: other.create("y", b"123")):
+    for attempt in (
+        lambda: other.write("y", lambda: iter([b"1", b"23"])),
+        lambda: other.create("y", b"123"),
+    ):
         with pytest.raises(StorageError, match="no space left") as raised:
             attempt()
         assert "df -h" in (raised.value.hint or "")
@@ -205,8 +210,9 @@ OPERATIONS = st.lists(
 def test_a_crash_leaves_of_each_file_something_it_once_was(
     operations: list[tuple[str, str, str, bytes]], seed: int
 ) -> None:
-    """Against a model: since the last durable state of a name, every content it had, or the beginning of
-    one."""
+    """Against a model: since the last durable state of a name, every content it had, or the
+    beginning of one.
+    """
     disk = MemoryDisk()
     storage = disk.open("memory://m")
     possible: dict[str, list[bytes | None]] = {}

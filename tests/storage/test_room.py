@@ -22,7 +22,9 @@ NOBODY = 65534
 class Answers:
     """The three questions, answered from values; the other calls are not asked."""
 
-    def __init__(self, there: dict[str, bool | None], quotas: dict[str, Quota], remaining: Remaining | None) -> None:
+    def __init__(
+        self, there: dict[str, bool | None], quotas: dict[str, Quota], remaining: Remaining | None
+    ) -> None:
         self.there, self.quotas, self.left = there, quotas, remaining
 
     def may_write(self, directory: str) -> bool | None:
@@ -60,7 +62,9 @@ def nobody() -> Iterator[Path]:
         shutil.rmtree(place)
 
 
-def test_a_folder_that_is_somebody_elses_may_not_be_written_to_nor_what_is_not_yet_below_it(nobody: Path) -> None:
+def test_a_folder_that_is_somebody_elses_may_not_be_written_to_nor_what_is_not_yet_below_it(
+    nobody: Path,
+) -> None:
     assert LocalStorage(str(nobody / "ours" / "deep" / "down")).writable() is True
     theirs = LocalStorage(str(nobody / "theirs" / "deep" / "down"))
     assert theirs.writable() is False
@@ -97,5 +101,8 @@ def test_of_the_quotas_above_and_the_datanodes_the_narrowest_counts() -> None:
     room = narrowest(Answers({}, quotas, Remaining(9000, 3)), "/a/b/c", "hdfs://shop/a/b/c")
     assert (room.bytes_free, room.limit, room.copies) == (5000, "the space quota of /a", 3)
     assert (room.files_free, room.files_limit) == (12, "the quota of names of /a/b")
-    assert narrowest(Answers({}, {}, Remaining(9000, 3)), "/x", "hdfs://shop/x").limit == "its DataNodes"
+    assert (
+        narrowest(Answers({}, {}, Remaining(9000, 3)), "/x", "hdfs://shop/x").limit
+        == "its DataNodes"
+    )
     assert narrowest(Answers({}, {}, None), "/x", "hdfs://shop/x").bytes_free is None

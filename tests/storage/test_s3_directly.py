@@ -1,5 +1,7 @@
-"""Objects of S3 that are asked for without s3fs, once it has shown how; and all that makes it be asked again. Beside a
-stand-in here; the contract on real servers is in tests/servers/test_storage_on_s3.py."""
+"""Objects of S3 that are asked for without s3fs, once it has shown how; and all that makes it be
+asked again. Beside a stand-in here; the contract on real servers is in
+tests/servers/test_storage_on_s3.py.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +31,31 @@ REFUSAL = b"<Error><Code>No</Code><Message>Please wait</Message></Error>"
 
 @dataclass
 class Bucket:
-    """A stand-in for S3: keeps what is put. `answers` come before its own, one for each request by the direct way."""
+    """A stand-in for S3: keeps what is put. `answers` come before its own, one for each request
+    by the direct way.
+    """
 
     url: str = ""
     objects: dict[str, bytes] = field(default_factory=dict)
-    seen: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)  # method, path, headers
+    seen: list[tuple[str, str, dict[str, str]]] = field(
+        default_factory=list
+    )  # method, path, headers
     answers: list[int | None] = field(default_factory=list)  # a status; None: it hangs up
 
     def direct(self, method: str) -> list[dict[str, str]]:
         """The requests that s3fs did not make: each of its own has an id."""
-        return [headers for m, _, headers in self.seen if m == method and "amz-sdk-invocation-id" not in headers]
+        return [
+            headers
+            for m, _, headers in self.seen
+            if m == method and "amz-sdk-invocation-id" not in headers
+        ]
 
     def usual(self, method: str) -> list[dict[str, str]]:
-        return [headers for m, _, headers in self.seen if m == method and "amz-sdk-invocation-id" in headers]
+        return [
+            headers
+            for m, _, headers in self.seen
+            if m == method and "amz-sdk-invocation-id" in headers
+        ]
 
 
 @pytest.fixture
@@ -62,7 +76,9 @@ def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bucket]:
                     self.close_connection = True
                     return
             status, told = (answer, REFUSAL) if answer else self._kept(path, headers, body)
-            told = b"" if status == 204 else told  # it has none: whoever read on would take it for the next answer
+            told = (
+                b"" if status == 204 else told
+            )  # it has none: whoever read on would take it for the next answer
             self.send_response(status)
             self.send_header("Content-Length", str(len(told)))
             if not answer:
@@ -104,7 +120,10 @@ def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bucket]:
 
 def _body(stream: Any, headers: dict[str, str]) -> bytes:
     """Also where it comes in pieces, with its sum behind it."""
-    if "aws-chunked" not in headers.get("content-encoding", "") and "transfer-encoding" not in headers:
+    if (
+        "aws-chunked" not in headers.get("content-encoding", "")
+        and "transfer-encoding" not in headers
+    ):
         return bytes(stream.read(int(headers.get("content-length") or 0)))
     found = b""
     while size := int(stream.readline().split(b";")[0], 16):
@@ -129,44 +148,71 @@ def got(storage: FsspecStorage, name: str) -> bytes:
     return b"".join(storage.chunks(name, size=len(name.encode())))
 
 
-def test_the_first_of_a_kind_is_asked_for_by_the_package_and_the_others_as_it_was(bucket: Bucket) -> None:
+def test_the_first_of_a_kind_is_asked_for_by_the_package_and_the_others_as_it_was(
+    bucket: Bucket,
+) -> None:
     storage = at(bucket)
     names = ("one", "two", "drei und ä/~(4)*'", "a+b=c&d;e,f@g:h!$", "p%2Fq")
     put(storage, *names)
     assert [got(storage, name) for name in names] == [name.encode() for name in names]
     assert bucket.objects == {f"/b/a b/place%20#?+/{name}": name.encode() for name in names}
-    assert [info.size for name in names if (info := storage.stat(name))] == [len(name.encode()) for name in names]
-    assert len({storage.stat(name) for name in names}) == len(names) and storage.stat("none") is None
+    assert [info.size for name in names if (info := storage.stat(name))] == [
+        len(name.encode()) for name in names
+    ]
+    assert (
+        len({storage.stat(name) for name in names}) == len(names) and storage.stat("none") is None
+    )
     bucket.seen[-2:] = []  # of the one that is not there
     storage.write("empty", lambda: iter([]))
-    assert bucket.objects["/b/a b/place%20#?+/empty"] == b"" and bucket.seen.pop()[2]["content-length"] == "0"
+    assert (
+        bucket.objects["/b/a b/place%20#?+/empty"] == b""
+        and bucket.seen.pop()[2]["content-length"] == "0"
+    )
     for method in ("PUT", "GET"):
         assert (len(bucket.usual(method)), len(bucket.direct(method))) == (1, len(names) - 1)
     assert (len(bucket.usual("HEAD")), len(bucket.direct("HEAD"))) == (1, 2 * len(names))
     (usual,), direct = bucket.usual("PUT"), bucket.direct("PUT")
     for name, headers in zip(names[1:], direct, strict=True):
-        assert base64.b64decode(headers["x-amz-checksum-crc32"]) == zlib.crc32(name.encode()).to_bytes(4, "big")
+        assert base64.b64decode(headers["x-amz-checksum-crc32"]) == zlib.crc32(
+            name.encode()
+        ).to_bytes(4, "big")
         assert headers["user-agent"] == usual["user-agent"]
         assert headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=K/")
 
 
 def test_what_an_object_is_to_be_like_is_told_for_each(bucket: Bucket) -> None:
-    more = {"StorageClass": "STANDARD_IA", "ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "mine", "ACL": "private"}
+    more = {
+        "StorageClass": "STANDARD_IA",
+        "ServerSideEncryption": "aws:kms",
+        "SSEKMSKeyId": "mine",
+        "ACL": "private",
+    }
     storage = at(bucket, s3_additional_kwargs=more, requester_pays=True)
     put(storage, "one", "two")
     got(storage, "one"), got(storage, "two")
     (direct,) = bucket.direct("PUT")
-    assert {name: direct.get(name) for name in (
-        "x-amz-storage-class", "x-amz-server-side-encryption", "x-amz-server-side-encryption-aws-kms-key-id",
-        "x-amz-acl", "x-amz-request-payer",
-    )} == {
-        "x-amz-storage-class": "STANDARD_IA", "x-amz-server-side-encryption": "aws:kms", "x-amz-acl": "private",
-        "x-amz-server-side-encryption-aws-kms-key-id": "mine", "x-amz-request-payer": "requester",
-    }  # fmt: skip
+    assert {
+        name: direct.get(name)
+        for name in (
+            "x-amz-storage-class",
+            "x-amz-server-side-encryption",
+            "x-amz-server-side-encryption-aws-kms-key-id",
+            "x-amz-acl",
+            "x-amz-request-payer",
+        )
+    } == {
+        "x-amz-storage-class": "STANDARD_IA",
+        "x-amz-server-side-encryption": "aws:kms",
+        "x-amz-acl": "private",
+        "x-amz-server-side-encryption-aws-kms-key-id": "mine",
+        "x-amz-request-payer": "requester",
+    }
     assert bucket.direct("GET")[0]["x-amz-request-payer"] == "requester"
 
 
-@pytest.mark.parametrize("status", [200, 204, 301, 400, 403])  # 200: a page of whoever stands between
+@pytest.mark.parametrize(
+    "status", [200, 204, 301, 400, 403]
+)  # 200: a page of whoever stands between
 def test_what_goes_wrong_is_left_to_the_usual_way(bucket: Bucket, status: int) -> None:
     storage = at(bucket)
     put(storage, "one")
@@ -180,13 +226,21 @@ def test_what_goes_wrong_is_left_to_the_usual_way(bucket: Bucket, status: int) -
 
 
 @pytest.mark.parametrize("status", [None, 429, 500, 503])
-def test_what_may_pass_is_told_and_nobody_asks_again_by_himself(bucket: Bucket, status: int | None) -> None:
+def test_what_may_pass_is_told_and_nobody_asks_again_by_himself(
+    bucket: Bucket, status: int | None
+) -> None:
     storage = at(bucket)
     put(storage, "one")
     assert got(storage, "one") == b"one" and storage.stat("one") is not None
-    for does in (lambda: put(storage, "two"), lambda: got(storage, "one"), lambda: storage.stat("one")):
+    for does in (
+        lambda: put(storage, "two"),
+        lambda: got(storage, "one"),
+        lambda: storage.stat("one"),
+    ):
         bucket.answers[:], before = [status], len(bucket.seen)
-        with pytest.raises(TransientStorageError, match=r"Please wait|Connection|Server Error|Requests|Unavailable"):
+        with pytest.raises(
+            TransientStorageError, match=r"Please wait|Connection|Server Error|Requests|Unavailable"
+        ):
             does()
         assert len(bucket.seen) == before + 1
         does()
@@ -194,7 +248,9 @@ def test_what_may_pass_is_told_and_nobody_asks_again_by_himself(bucket: Bucket, 
     assert len(bucket.objects) == 2
 
 
-def test_after_three_in_a_row_it_is_left_at_that_for_a_while(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_three_in_a_row_it_is_left_at_that_for_a_while(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     storage = at(bucket)
     put(storage, "0")
     bucket.answers[:] = [403] * 100
@@ -230,13 +286,21 @@ def test_an_object_that_is_not_there_is_told_as_ever(bucket: Bucket) -> None:
         list(storage.chunks("none", size=4))
 
 
-@pytest.mark.parametrize("options", [
-    {"anon": True},
-    {"config_kwargs": {"signature_version": "s3"}},
-    {"config_kwargs": {"request_checksum_calculation": "when_required"}, "s3_additional_kwargs": {"ChecksumSHA1": "x"}},
-    {"s3_additional_kwargs": {"ContentEncoding": "gzip"}},
-])  # fmt: skip
-def test_what_is_set_up_in_another_way_is_left_to_the_package(bucket: Bucket, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"anon": True},
+        {"config_kwargs": {"signature_version": "s3"}},
+        {
+            "config_kwargs": {"request_checksum_calculation": "when_required"},
+            "s3_additional_kwargs": {"ChecksumSHA1": "x"},
+        },
+        {"s3_additional_kwargs": {"ContentEncoding": "gzip"}},
+    ],
+)
+def test_what_is_set_up_in_another_way_is_left_to_the_package(
+    bucket: Bucket, options: dict[str, Any]
+) -> None:
     if options.get("anon"):
         options = {**options, "key": None, "secret": None}
     storage = at(bucket, **options)
@@ -246,7 +310,9 @@ def test_what_is_set_up_in_another_way_is_left_to_the_package(bucket: Bucket, op
 
 def test_a_proxy_is_left_to_the_package(bucket: Bucket) -> None:
     """The stand-in is the proxy, too: it answers whatever host is asked for."""
-    storage = at(bucket, endpoint_url="http://far.away", config_kwargs={"proxies": {"http": bucket.url}})
+    storage = at(
+        bucket, endpoint_url="http://far.away", config_kwargs={"proxies": {"http": bucket.url}}
+    )
     with pytest.raises(StorageError):
         got(storage, "nothing")
     put(storage, "one", "two")
@@ -266,13 +332,25 @@ def test_credentials_that_have_changed_are_taken_after_a_while(
 
     def tell(key: str) -> None:
         expires = (datetime.now(UTC) + timedelta(minutes=12)).isoformat()
-        told.write_text(json.dumps({"Version": 1, "AccessKeyId": key, "SecretAccessKey": "S",
-                                    "SessionToken": f"of {key}", "Expiration": expires}))  # fmt: skip
+        told.write_text(
+            json.dumps(
+                {
+                    "Version": 1,
+                    "AccessKeyId": key,
+                    "SecretAccessKey": "S",
+                    "SessionToken": f"of {key}",
+                    "Expiration": expires,
+                }
+            )
+        )
 
     tell("FIRST")
     storage = at(bucket, key=None, secret=None)
     put(storage, "one", "two")
     tell("SECOND")
     put(storage, "three")
-    found = [(h["x-amz-security-token"], h["authorization"].split("=")[1].split("/")[0]) for h in bucket.direct("PUT")]
+    found = [
+        (h["x-amz-security-token"], h["authorization"].split("=")[1].split("/")[0])
+        for h in bucket.direct("PUT")
+    ]
     assert found == [("of FIRST", "FIRST"), ("of SECOND", "SECOND")]

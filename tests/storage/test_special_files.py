@@ -1,4 +1,6 @@
-"""What is no file is refused before a byte is asked of it, and nothing is written through a linked directory."""
+"""What is no file is refused before a byte is asked of it, and nothing is written through a
+linked directory.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,10 @@ OPERATIONS: dict[str, Callable[[LocalStorage], object]] = {
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 @pytest.mark.parametrize(("make", "fact"), SPECIAL.values(), ids=SPECIAL)
 def test_what_is_no_file_is_refused_at_once(
-    tmp_path: Path, make: Callable[[Path], None], fact: str, operation: Callable[[LocalStorage], object]
+    tmp_path: Path,
+    make: Callable[[Path], None],
+    fact: str,
+    operation: Callable[[LocalStorage], object],
 ) -> None:
     (tmp_path / "state").mkdir()
     make(tmp_path / "state" / "1.delta")
@@ -77,7 +82,9 @@ def test_a_file_reached_through_a_link_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("writing", ["write", "move"])
 @pytest.mark.parametrize("where", ["state", "state/0/1"])
-def test_nothing_is_written_through_a_linked_directory(tmp_path: Path, writing: str, where: str) -> None:
+def test_nothing_is_written_through_a_linked_directory(
+    tmp_path: Path, writing: str, where: str
+) -> None:
     target, elsewhere = tmp_path / "target", tmp_path / "elsewhere"
     elsewhere.mkdir()
     link = target / where

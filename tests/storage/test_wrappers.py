@@ -136,7 +136,9 @@ EFFECTS: dict[str, Callable[[Storage], object]] = {
 
 @pytest.mark.parametrize("kind", EFFECTS)
 @pytest.mark.parametrize("moment", [1, 2, 3, 4])
-def test_a_request_or_an_answer_that_is_lost_changes_nothing_about_the_end(kind: str, moment: int) -> None:
+def test_a_request_or_an_answer_that_is_lost_changes_nothing_about_the_end(
+    kind: str, moment: int
+) -> None:
     ends = []
     for effects in (Effects(), Effects(once(moment, passing))):
         disk = MemoryDisk()
@@ -152,7 +154,9 @@ def test_a_create_that_somebody_else_won_is_not_taken_for_ours() -> None:
     with pytest.raises(AlreadyThere):
         retrying(Faulty(disk.open("memory://m"), Effects(once(1, passing)))).create("lock", b"ours")
     with pytest.raises(AlreadyThere):
-        retrying(disk.open("memory://m")).create("lock", b"theirs")  # at the first attempt it cannot be ours
+        retrying(disk.open("memory://m")).create(
+            "lock", b"theirs"
+        )  # at the first attempt it cannot be ours
 
 
 def test_a_move_of_what_was_never_there_is_an_error() -> None:

@@ -25,10 +25,18 @@ HASHES = st.integers(0, (1 << 64) - 1)
 @st.composite
 def configurations(draw: st.DrawFn) -> Configuration:
     bins, workers = 1 << draw(st.integers(0, 4)), draw(st.integers(1, 5))
-    start = configured(draw(st.lists(st.integers(0, workers - 1), min_size=bins, max_size=bins)), workers)
-    told = draw(st.lists(st.tuples(st.integers(0, 40), st.integers(0, bins - 1), st.integers(0, workers - 1))))
+    start = configured(
+        draw(st.lists(st.integers(0, workers - 1), min_size=bins, max_size=bins)), workers
+    )
+    told = draw(
+        st.lists(
+            st.tuples(st.integers(0, 40), st.integers(0, bins - 1), st.integers(0, workers - 1))
+        )
+    )
     by_place = {(time, bin): worker for time, bin, worker in told}
-    return updated(start, (Update(time, bin, worker) for (time, bin), worker in sorted(by_place.items())))
+    return updated(
+        start, (Update(time, bin, worker) for (time, bin), worker in sorted(by_place.items()))
+    )
 
 
 @pytest.mark.row("M-2")
@@ -58,7 +66,9 @@ def test_an_update_holds_from_its_time_on_until_the_next_one() -> None:
 @given(configurations(), st.integers(0, 45), st.integers(0, 45))
 @settings(deadline=None)
 @pytest.mark.row("M-1")
-def test_what_is_retired_changes_no_time_that_is_left(configuration: Configuration, frontier: int, later: int) -> None:
+def test_what_is_retired_changes_no_time_that_is_left(
+    configuration: Configuration, frontier: int, later: int
+) -> None:
     left = retired(configuration, frontier)
     assert left.at(frontier + later) == configuration.at(frontier + later)
     assert left.since == frontier
@@ -67,7 +77,9 @@ def test_what_is_retired_changes_no_time_that_is_left(configuration: Configurati
 
 
 def test_when_every_update_is_past_one_entry_for_each_bin_is_left() -> None:
-    configuration = updated(evenly(4, 2), [Update(time, time % 4, time // 4 % 2) for time in range(400)])
+    configuration = updated(
+        evenly(4, 2), [Update(time, time % 4, time // 4 % 2) for time in range(400)]
+    )
     assert sum(map(len, configuration.history)) > 300
     assert sum(map(len, retired(configuration, 400).history)) == 4
 
@@ -80,7 +92,9 @@ def test_a_retired_time_is_nobodys_question() -> None:
 @given(configurations(), HASHES, st.integers(0, 45))
 @settings(deadline=None)
 @pytest.mark.row("M-24")
-def test_a_split_moves_no_key_at_any_time(configuration: Configuration, hashed: int, time: int) -> None:
+def test_a_split_moves_no_key_at_any_time(
+    configuration: Configuration, hashed: int, time: int
+) -> None:
     halves = split(configuration)
     assert halves.bins == 2 * configuration.bins
     assert halves.worker_of(time, hashed) == configuration.worker_of(time, hashed)
@@ -104,7 +118,9 @@ def _complaints(attempt: object, *arguments: object) -> list[tuple[str, str]]:
     return [(complaint.pointer, complaint.message) for complaint in refused.value.complaints]
 
 
-@pytest.mark.parametrize(("bins", "told"), [(0, "0"), (3, "take 2 or 4"), (12, "take 8 or 16"), (1 << 21, "more than")])
+@pytest.mark.parametrize(
+    ("bins", "told"), [(0, "0"), (3, "take 2 or 4"), (12, "take 8 or 16"), (1 << 21, "more than")]
+)
 def test_bins_that_are_no_power_of_two_are_refused(bins: int, told: str) -> None:
     (pointer, message), *more = _complaints(evenly, bins, 2)
     assert (pointer, told in message, more) == ("/bins", True, [])
@@ -121,8 +137,16 @@ def test_everything_wrong_with_a_beginning_is_told_at_once() -> None:
 
 def test_everything_wrong_with_updates_is_told_at_once_and_nothing_else() -> None:
     before = retired(updated(evenly(4, 2), [Update(8, 1, 0)]), 5)
-    told = [Update(6, 0, 1), Update(7, 9, 1), Update(6, 2, 0), Update(9, 2, 7), Update(4, 9, -1), Update(9, 3, 1),
-            Update(9, 3, 0), Update(9, 3, 0)]  # fmt: skip
+    told = [
+        Update(6, 0, 1),
+        Update(7, 9, 1),
+        Update(6, 2, 0),
+        Update(9, 2, 7),
+        Update(4, 9, -1),
+        Update(9, 3, 1),
+        Update(9, 3, 0),
+        Update(9, 3, 0),
+    ]
     assert _complaints(updated, before, told) == [
         ("/1/bin", "there is no bin 9 among 4"),
         ("/2/time", "time runs backwards, from 7 to 6"),
@@ -138,7 +162,9 @@ def test_everything_wrong_with_updates_is_told_at_once_and_nothing_else() -> Non
 
 def test_an_update_of_a_time_that_is_retired_would_hide_a_move_and_is_refused() -> None:
     before = retired(evenly(4, 2), 5)
-    assert _complaints(updated, before, [Update(5, 0, 1)]) == [("/0/time", "time runs backwards, from 6 to 5")]
+    assert _complaints(updated, before, [Update(5, 0, 1)]) == [
+        ("/0/time", "time runs backwards, from 6 to 5")
+    ]
     assert updated(before, [Update(6, 0, 1)]).moved(6) == ((0, 0, 1),)
     assert updated(evenly(4, 2), [Update(0, 0, 1)]).moved(0) == ((0, 0, 1),)
 
@@ -148,7 +174,9 @@ def test_updates_may_speak_of_more_bins_than_there_are_and_of_fewer() -> None:
     finer = updated(evenly(2, 2), [Update(5, 1, 1)], bins=4)
     assert finer.at(5) == (0, 1, 1, 1)
     assert updated(finer, [Update(6, 0, 1)], bins=1).at(6) == (1, 1, 1, 1)
-    assert _complaints(updated, finer, [Update(6, 2, 0)], 2) == [("/0/bin", "there is no bin 2 among 2")]
+    assert _complaints(updated, finer, [Update(6, 2, 0)], 2) == [
+        ("/0/bin", "there is no bin 2 among 2")
+    ]
     assert _complaints(updated, finer, [Update(6, 0, 0)], 3)[0][0] == "/bins"
 
 

@@ -1,4 +1,6 @@
-"""Plan files as the published writer makes them, read and written; malformed ones refused line by line."""
+"""Plan files as the published writer makes them, read and written; malformed ones refused line
+by line.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,13 @@ def test_a_published_file_is_rewritten_byte_for_byte(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "steps"), [("sudden", AllAtOnce()), ("fluid", Fluid()), ("batched", Optimised())], ids=str
+    ("name", "steps"),
+    [("sudden", AllAtOnce()), ("fluid", Fluid()), ("batched", Optimised())],
+    ids=str,
 )
-def test_what_a_published_file_says_is_what_our_strategy_does_in_as_many_steps(name: str, steps: Optimised) -> None:
+def test_what_a_published_file_says_is_what_our_strategy_does_in_as_many_steps(
+    name: str, steps: Optimised
+) -> None:
     """There and back again: a quarter of the bins, to half of the workers."""
     configuration, found = planned(decode_plan_file(_golden(name)), workers=8)
     there = [step for time, step in found if time == THIRD]
@@ -49,19 +55,30 @@ def test_what_a_published_file_says_is_what_our_strategy_does_in_as_many_steps(n
         after[move.bin] = move.target
     wanted = moves_between(before, after)
     assert len(wanted) == 16
-    assert len(there) == len(in_steps(steps, wanted)) == {"sudden": 1, "fluid": 16, "batched": degree(wanted)}[name]
+    assert (
+        len(there)
+        == len(in_steps(steps, wanted))
+        == {"sudden": 1, "fluid": 16, "batched": degree(wanted)}[name]
+    )
     assert sorted(move for step in there for move in step) == sorted(wanted)
     if name != "batched":  # a matching may be another one
         assert tuple(there) == in_steps(steps, wanted)
-    assert {move.bin for time, step in found if time == 2 * THIRD for move in step} == {move.bin for move in wanted}
+    assert {move.bin for time, step in found if time == 2 * THIRD for move in step} == {
+        move.bin for move in wanted
+    }
 
 
 @st.composite
 def plans(draw: st.DrawFn) -> tuple[Line, ...]:
-    bins, times = 1 << draw(st.integers(0, 4)), sorted(draw(st.lists(st.integers(0, 1 << 40), min_size=1)))
+    bins, times = (
+        1 << draw(st.integers(0, 4)),
+        sorted(draw(st.lists(st.integers(0, 1 << 40), min_size=1))),
+    )
     workers = st.integers(0, 99)
     whole = st.tuples(*[workers] * bins)
-    pairs = st.dictionaries(st.integers(0, bins - 1), workers, min_size=1).map(lambda pairs: tuple(pairs.items()))
+    pairs = st.dictionaries(st.integers(0, bins - 1), workers, min_size=1).map(
+        lambda pairs: tuple(pairs.items())
+    )
     lines: list[Line] = [WholeMap(times[0], draw(whole))]
     for time in times[1:]:
         changed = st.builds(Changes, st.just(time), pairs)
@@ -85,7 +102,9 @@ def test_steps_of_ours_are_a_plan_that_does_the_same() -> None:
 
 
 def test_a_line_that_changes_nothing_is_no_step() -> None:
-    assert planned(decode_plan_file("M 0 0 1\nM 5 0 1\nD 6 0 0\nM 7 1 1"), 2)[1] == ((7, ((0, 0, 1),)),)
+    assert planned(decode_plan_file("M 0 0 1\nM 5 0 1\nD 6 0 0\nM 7 1 1"), 2)[1] == (
+        (7, ((0, 0, 1),)),
+    )
 
 
 MALFORMED = """\
@@ -127,7 +146,9 @@ def test_everything_wrong_with_a_file_is_told_at_once_by_line() -> None:
     assert "D time bin worker" in str(refused.value.hint)
 
 
-@pytest.mark.parametrize(("text", "told"), [("", "no plan"), ("D 0 0 1", "before the line"), ("\0", "begins no line")])
+@pytest.mark.parametrize(
+    ("text", "told"), [("", "no plan"), ("D 0 0 1", "before the line"), ("\0", "begins no line")]
+)
 def test_a_file_that_is_none_is_refused_on_line_1(text: str, told: str) -> None:
     with pytest.raises(SpecError, match="line 1: ") as refused:
         decode_plan_file(text)

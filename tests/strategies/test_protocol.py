@@ -1,4 +1,6 @@
-"""The protocol keeps its promises in whatever order things happen; and a network that breaks its own is found out."""
+"""The protocol keeps its promises in whatever order things happen; and a network that breaks its
+own is found out.
+"""
 
 from __future__ import annotations
 
@@ -66,15 +68,23 @@ class Watch:
         self.count = 0
 
     def __call__(self, now: Network) -> None:
-        assert all(a <= b for a, b in zip(self.before, now.frontiers, strict=False)), "a frontier went back"
+        assert all(a <= b for a, b in zip(self.before, now.frontiers, strict=False)), (
+            "a frontier went back"
+        )
         for one in now.applied[self.count :]:
             assert one.time < now.frontiers[one.worker]
         owners = Counter(key for worker in now.workers for key in worker.s.states)
         assert max(owners.values(), default=1) == 1, "a key's state is in two places"
         for messages in now.channels.values():
-            assert not list(_behind_its_progress(messages)), "a channel promised that this would not come"
-            self.seen["states on their way"] += sum(isinstance(m, Moved) and bool(m.states) for m in messages)
-            self.seen["pending on their way"] += sum(isinstance(m, Moved) and bool(m.pending) for m in messages)
+            assert not list(_behind_its_progress(messages)), (
+                "a channel promised that this would not come"
+            )
+            self.seen["states on their way"] += sum(
+                isinstance(m, Moved) and bool(m.states) for m in messages
+            )
+            self.seen["pending on their way"] += sum(
+                isinstance(m, Moved) and bool(m.pending) for m in messages
+            )
         bins = tuple(worker.f.configuration.bins for worker in now.workers)
         self.seen["bins split"] += sum(a < b for a, b in zip(self.bins, bins, strict=False))
         self.seen["bins merged"] += sum(a > b for a, b in zip(self.bins, bins, strict=False))
@@ -96,9 +106,17 @@ def test_a_migration_is_correct_in_place_and_complete_in_every_order(seed: int) 
         assert list(_broken(job, end)) == [], f"walk {number} of seed {seed}"
         watched.seen["applied"] += len(end.applied)
     print(dict(watched.seen))
-    wanted = {"applied": 10 * WALKS, "states on their way": WALKS, "pending on their way": WALKS // 10,
-              "buffered": WALKS, "bins split": WALKS, "bins merged": WALKS // 10}  # fmt: skip
-    assert not {what: watched.seen[what] for what, least in wanted.items() if watched.seen[what] < least}
+    wanted = {
+        "applied": 10 * WALKS,
+        "states on their way": WALKS,
+        "pending on their way": WALKS // 10,
+        "buffered": WALKS,
+        "bins split": WALKS,
+        "bins merged": WALKS // 10,
+    }
+    assert not {
+        what: watched.seen[what] for what, least in wanted.items() if watched.seen[what] < least
+    }
 
 
 @pytest.mark.row("M-8")
@@ -131,7 +149,9 @@ def _told_twice(found: Network, chance: random.Random) -> Network:
     channel = chance.choice(found.busy)
     first, *rest = found.channels[channel]
     twice = isinstance(first, Routed) and chance.random() < 0.5
-    return deliver(with_channel(found, channel, (first, first, *rest) if twice else (first, *rest)), channel)
+    return deliver(
+        with_channel(found, channel, (first, first, *rest) if twice else (first, *rest)), channel
+    )
 
 
 @pytest.mark.parametrize("fault", [_out_of_order, _lost_state, _told_twice])
@@ -177,13 +197,17 @@ def test_each_promise_says_what_is_wrong() -> None:
 LETTERS = {"a": 0, "b": 1, "c": 2, "d": 3}
 COUNT = Logic(
     lambda key: LETTERS[key] << 62,
-    lambda time, key, state, values: Folded((state or 0) + sum(values), ((state or 0) + sum(values),)),
+    lambda time, key, state, values: Folded(
+        (state or 0) + sum(values), ((state or 0) + sum(values),)
+    ),
 )
 
 
 @pytest.mark.row("M-9")
 def test_the_papers_worked_example() -> None:
-    """Megaphone, figure 4 and section 3.5: a and b counted by S0, c and d by S1, and b moves to S1 at 45."""
+    """Megaphone, figure 4 and section 3.5: a and b counted by S0, c and d by S1, and b moves to
+    S1 at 45.
+    """
     now = network(configured([0, 0, 1, 1], 2), COUNT, {"a": 7, "b": 14, "c": 3, "d": 9})
 
     # (a) The control frontier has only reached 42: both records are buffered.
@@ -195,16 +219,21 @@ def test_the_papers_worked_example() -> None:
     assert now.frontiers == (42, 42)
     assert now.applied == ()
 
-    # (b) The control inputs come to 45: the records are forwarded and applied, and the update of b is known.
+    # (b) The control inputs come to 45: the records are forwarded and applied, and the update of b
+    # is known.
     now = told(now, 0, Data((Record(46, "c", 8),), 50))
     now = told(now, 1, Data((Record(45, "b", 5),), 50))
     for worker in (0, 1):
         now = drained(told(now, worker, Control((Update(45, 1, 1),), 45, 4)))
-    assert [dict(worker.s.states) for worker in now.workers] == [{"a": 10, "b": 14}, {"c": 8, "d": 9}]
+    assert [dict(worker.s.states) for worker in now.workers] == [
+        {"a": 10, "b": 14},
+        {"c": 8, "d": 9},
+    ]
     assert [list(worker.f.buffered) for worker in now.workers] == [[(46, "c", 8)], [(45, "b", 5)]]
     assert now.frontiers == (45, 45)
 
-    # Beyond 45, F0 moves b as S0's frontier is 45, and F1 routes its record of b to S1 and not to S0.
+    # Beyond 45, F0 moves b as S0's frontier is 45, and F1 routes its record of b to S1 and not to
+    # S0.
     for worker in (0, 1):
         now = told(now, worker, Control((), 55, 4))
     assert [m for m in now.channels[0, 1] if isinstance(m, Moved)] == [Moved(45, {"b": 14}, ())]
@@ -214,7 +243,10 @@ def test_the_papers_worked_example() -> None:
     # (c) The control frontier is 55, but F1 may still send what is of 53: outputs wait there.
     now = drained(told(now, 0, Data((Record(55, "a", 6),), 56)))
     now = drained(told(now, 1, Data((), 53)))
-    assert [dict(worker.s.states) for worker in now.workers] == [{"a": 10}, {"b": 19, "c": 16, "d": 9}]
+    assert [dict(worker.s.states) for worker in now.workers] == [
+        {"a": 10},
+        {"b": 19, "c": 16, "d": 9},
+    ]
     assert [worker.f.configuration.at(54) for worker in now.workers] == [(0, 1, 1, 1)] * 2
     assert [list(worker.f.buffered) for worker in now.workers] == [[(55, "a", 6)], []]
     assert now.frontiers == (53, 53)
@@ -226,8 +258,12 @@ def test_the_papers_worked_example() -> None:
     now = drained(told(now, 1, Data((), 56)))
     assert now.workers[0].s.states == {"a": 16}
     assert sorted((one.time, one.key, one.worker) for one in now.applied) == [
-        (43, "c", 1), (44, "a", 0), (45, "b", 1), (46, "c", 1), (55, "a", 0),
-    ]  # fmt: skip
+        (43, "c", 1),
+        (44, "a", 0),
+        (45, "b", 1),
+        (46, "c", 1),
+        (55, "a", 0),
+    ]
 
 
 def test_what_no_time_can_need_any_more_is_let_go_of() -> None:
@@ -235,19 +271,27 @@ def test_what_no_time_can_need_any_more_is_let_go_of() -> None:
     for time in range(1, 200):
         for worker in (0, 1):
             now = told(now, worker, Data((), time))
-            now = drained(told(now, worker, Control((Update(time, time % 2, time // 2 % 2),), time + 1, 2)))
+            now = drained(
+                told(now, worker, Control((Update(time, time % 2, time // 2 % 2),), time + 1, 2))
+            )
     assert all(sum(map(len, worker.f.configuration.history)) <= 6 for worker in now.workers)
 
 
 # ---------------------------------------------------------------------------------------------- steps, one by one
 
 
-def _rolled(strategy: Strategy, chance: random.Random) -> tuple[Network, list[int], list[Record], int]:
-    """A job of 16 bins of which half move, its controller asking after every delivery; and how many keys' states were
-    on their way at each moment."""
+def _rolled(
+    strategy: Strategy, chance: random.Random
+) -> tuple[Network, list[int], list[Record], int]:
+    """A job of 16 bins of which half move, its controller asking after every delivery; and how many
+    keys' states were on their way at each moment.
+    """
     before, after = [bin % 4 for bin in range(16)], [(bin + bin // 8) % 4 for bin in range(16)]
     keys = list(range(64))
-    logic = Logic(lambda key: int(key) << 58, lambda t, k, s, v: Folded((s or 0) + sum(v), ((s or 0) + sum(v),)))
+    logic = Logic(
+        lambda key: int(key) << 58,
+        lambda t, k, s, v: Folded((s or 0) + sum(v), ((s or 0) + sum(v),)),
+    )
     now = network(configured(before, 4), logic, dict.fromkeys(keys, 1))
     rollout = Rollout(in_steps(strategy, moves_between(before, after)))
     on_way, records, time = [0], [], 0
@@ -257,10 +301,14 @@ def _rolled(strategy: Strategy, chance: random.Random) -> tuple[Network, list[in
         for number in range(4):
             record = Record(time, chance.choice(keys), 1)
             records.append(record)
-            now = told(told(now, number, Data((record,), time)), number, Control(updates, time + 1, 16))
+            now = told(
+                told(now, number, Data((record,), time)), number, Control(updates, time + 1, 16)
+            )
         for _ in range(chance.randint(0, 120)):
             now = deliver_any(now, chance) if now.busy else now
-            moving = [m for messages in now.channels.values() for m in messages if isinstance(m, Moved)]
+            moving = [
+                m for messages in now.channels.values() for m in messages if isinstance(m, Moved)
+            ]
             on_way.append(sum(len(m.states) for m in moving))
     for number in range(4):
         now = told(told(now, number, Data((), END)), number, Control((), END, 16))
@@ -269,18 +317,26 @@ def _rolled(strategy: Strategy, chance: random.Random) -> tuple[Network, list[in
 
 @pytest.mark.row("M-5")
 @pytest.mark.parametrize(
-    ("strategy", "most"), [(AllAtOnce(), 32), (Fluid(), 4), (Batched(2), 8), (Optimised(), 16)], ids=str
+    ("strategy", "most"),
+    [(AllAtOnce(), 32), (Fluid(), 4), (Batched(2), 8), (Optimised(), 16)],
+    ids=str,
 )
-def test_no_more_state_is_on_its_way_than_that_of_one_step(strategy: Strategy, most: int, seed: int) -> None:
+def test_no_more_state_is_on_its_way_than_that_of_one_step(
+    strategy: Strategy, most: int, seed: int
+) -> None:
     print(f"seed: {seed}")
     now, on_way, records, _ = _rolled(strategy, random.Random(seed))
     assert 0 < max(on_way) <= most
     assert list(incorrect(now.applied, now.logic, records, dict.fromkeys(range(64), 1))) == []
-    assert now.workers[0].f.configuration.at(END) == tuple((bin + bin // 8) % 4 for bin in range(16))
+    assert now.workers[0].f.configuration.at(END) == tuple(
+        (bin + bin // 8) % 4 for bin in range(16)
+    )
 
 
 def test_a_move_can_be_prepared_long_before_its_time(seed: int) -> None:
-    """The control input is closed before the first record: nobody has to be asked when the time comes."""
+    """The control input is closed before the first record: nobody has to be asked when the time
+    comes.
+    """
     print(f"seed: {seed}")
     chance = random.Random(seed)
     now = network(configured([0, 0], 2), LOGIC, {1: 5})
@@ -304,11 +360,14 @@ def test_inputs_whose_time_runs_backwards_are_refused_with_all_of_it() -> None:
     now = told(now, 0, Control((), 10, 2))
     with pytest.raises(SpecError) as refused:
         told(now, 0, Control((Update(9, 0, 1), Update(11, 7, 9)), 5, 2))
-    assert [c.pointer for c in refused.value.complaints] == ["/0/time", "/1/bin", "/1/worker", "/frontier"]
+    assert [c.pointer for c in refused.value.complaints] == [
+        "/0/time",
+        "/1/bin",
+        "/1/worker",
+        "/frontier",
+    ]
     with pytest.raises(SpecError, match="/bins: 3 bins are no power of two"):
         told(now, 0, Resize(3))
-
-
 
 
 @pytest.mark.row("M-5")
@@ -330,6 +389,11 @@ def test_of_steps_that_were_prepared_none_begins_at_a_worker_before_it_has_what_
 def _in_turn(now: Network) -> None:
     for (_, target), messages in now.channels.items():
         owed = [m.time for m in messages if isinstance(m, Moved)]
-        given = [m.time for (source, _), sent in now.channels.items() if source == target
-                 for m in sent if isinstance(m, Moved)]  # fmt: skip
+        given = [
+            m.time
+            for (source, _), sent in now.channels.items()
+            if source == target
+            for m in sent
+            if isinstance(m, Moved)
+        ]
         assert not owed or not given or max(given) <= min(owed)

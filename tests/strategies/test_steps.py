@@ -1,4 +1,6 @@
-"""Moves in steps: the four strategies, and the least number of steps that moves without conflict can take."""
+"""Moves in steps: the four strategies, and the least number of steps that moves without conflict
+can take.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,32 @@ from stateshift.errors import SpecError
 from stateshift.strategies.colouring import Edge, colours
 from stateshift.strategies.configuration import Update, evenly, retired, updated
 from stateshift.strategies.moves import Move, Step, check_moves, degree, moves_between, updates_of
-from stateshift.strategies.steps import AllAtOnce, Batched, Fluid, Optimised, Strategy, in_steps, strategy_of
+from stateshift.strategies.steps import (
+    AllAtOnce,
+    Batched,
+    Fluid,
+    Optimised,
+    Strategy,
+    in_steps,
+    strategy_of,
+)
 
 RANDOM_ONES = 10_000
-STRATEGIES: tuple[Strategy, ...] = (AllAtOnce(), Fluid(), Batched(1), Batched(3), Batched(1000), Optimised())
+STRATEGIES: tuple[Strategy, ...] = (
+    AllAtOnce(),
+    Fluid(),
+    Batched(1),
+    Batched(3),
+    Batched(1000),
+    Optimised(),
+)
 
 
 def _random_edges(chance: random.Random, vertices: int, edges: int) -> list[Edge]:
     left, right = chance.randint(1, vertices), chance.randint(1, vertices)
-    return [(chance.randrange(left), chance.randrange(right)) for _ in range(chance.randint(0, edges))]
+    return [
+        (chance.randrange(left), chance.randrange(right)) for _ in range(chance.randint(0, edges))
+    ]
 
 
 def _degree(edges: Sequence[Edge]) -> int:
@@ -33,7 +52,11 @@ def _degree(edges: Sequence[Edge]) -> int:
 
 def _conflicts(edges: Sequence[Edge], found: Sequence[int]) -> int:
     """How many ends of edges share a vertex and a colour with another."""
-    seen = Counter((side, edge[side], colour) for edge, colour in zip(edges, found, strict=True) for side in (0, 1))
+    seen = Counter(
+        (side, edge[side], colour)
+        for edge, colour in zip(edges, found, strict=True)
+        for side in (0, 1)
+    )
     return sum(count - 1 for count in seen.values())
 
 
@@ -67,7 +90,9 @@ def _without_a_matching(edges: tuple[Edge, ...]) -> list[tuple[Edge, ...]]:
 
 
 @pytest.mark.row("M-3")
-def test_on_ten_thousand_random_ones_as_many_colours_are_used_as_the_busiest_vertex_has_edges(seed: int) -> None:
+def test_on_ten_thousand_random_ones_as_many_colours_are_used_as_the_busiest_vertex_has_edges(
+    seed: int,
+) -> None:
     print(f"seed: {seed}")
     chance = random.Random(seed)
     for _ in range(RANDOM_ONES):
@@ -122,8 +147,12 @@ def test_every_strategy_makes_every_move_once(strategy: Strategy, moves: tuple[M
 @pytest.mark.row("M-3")
 @given(moves=moves(), count=st.integers(1, 9))
 @settings(deadline=None)
-def test_steps_are_as_many_and_as_large_as_the_strategy_says(moves: tuple[Move, ...], count: int) -> None:
-    sizes = [[len(step) for step in in_steps(s, moves)] for s in (AllAtOnce(), Fluid(), Batched(count))]
+def test_steps_are_as_many_and_as_large_as_the_strategy_says(
+    moves: tuple[Move, ...], count: int
+) -> None:
+    sizes = [
+        [len(step) for step in in_steps(s, moves)] for s in (AllAtOnce(), Fluid(), Batched(count))
+    ]
     assert sizes[0] == ([len(moves)] if moves else [])
     assert sizes[1] == [1] * len(moves)
     assert sizes[2][:-1] == [count] * (max(0, len(moves) - 1) // count)
@@ -144,13 +173,20 @@ def test_a_strategy_is_read_from_its_own_words(strategy: Strategy) -> None:
 
 @pytest.mark.parametrize(
     ("text", "strategy"),
-    [("All at once", AllAtOnce()), (" FLUID ", Fluid()), ("optimized", Optimised()), ("batched( 007 )", Batched(7))],
+    [
+        ("All at once", AllAtOnce()),
+        (" FLUID ", Fluid()),
+        ("optimized", Optimised()),
+        ("batched( 007 )", Batched(7)),
+    ],
 )
 def test_its_words_may_be_spelled_as_keys_may(text: str, strategy: Strategy) -> None:
     assert strategy_of(text) == strategy
 
 
-@pytest.mark.parametrize("text", ["", "batched", "batched(0)", "batched(-1)", "fluid(3)", "sudden", "batched(1e3)"])
+@pytest.mark.parametrize(
+    "text", ["", "batched", "batched(0)", "batched(-1)", "fluid(3)", "sudden", "batched(1e3)"]
+)
 def test_other_words_are_refused_with_those_there_are(text: str) -> None:
     with pytest.raises(SpecError) as refused:
         strategy_of(text, "/jobs/0/strategy")
@@ -175,7 +211,14 @@ def test_sides_that_do_not_fit_each_other_are_refused_together() -> None:
 def test_moves_that_cannot_be_made_are_refused_with_every_reason() -> None:
     configuration = updated(evenly(4, 3), [Update(10, 1, 2)])
     check_moves([Move(1, 1, 0)], configuration, 9)
-    wrong = [Move(1, 1, 0), Move(9, 0, 1), Move(2, 2, 5), Move(0, 0, 0), Move(3, 7, 1), Move(3, 0, 1)]
+    wrong = [
+        Move(1, 1, 0),
+        Move(9, 0, 1),
+        Move(2, 2, 5),
+        Move(0, 0, 0),
+        Move(3, 7, 1),
+        Move(3, 0, 1),
+    ]
     with pytest.raises(SpecError) as refused:
         check_moves(wrong, configuration, 10)
     assert [(complaint.pointer, complaint.message) for complaint in refused.value.complaints] == [

@@ -1,7 +1,8 @@
-"""Random jobs, and random walks of the protocol through them: whose turn it is, and what arrives next, is drawn.
+"""Random jobs, and random walks of the protocol through them: whose turn it is, and what arrives
+next, is drawn.
 
-    Job      a configuration, what each worker's inputs are told in which order, and the operator's logic
-    walk     the network after everything was told and has arrived, in an order drawn from `chance`
+Job   a configuration, what each worker's inputs are told in which order, and the operator's logic
+walk  the network after everything was told and has arrived, in an order drawn from `chance`
 """
 
 from __future__ import annotations
@@ -13,7 +14,17 @@ from dataclasses import dataclass, replace
 
 from stateshift.errors import SpecError
 from stateshift.strategies.configuration import Configuration, Time, Update, configured, updated
-from stateshift.strategies.messages import Control, Data, Folded, Key, Logic, Record, Resize, State, Value
+from stateshift.strategies.messages import (
+    Control,
+    Data,
+    Folded,
+    Key,
+    Logic,
+    Record,
+    Resize,
+    State,
+    Value,
+)
 from stateshift.strategies.network import Channel, Network, deliver, network, told
 
 LAST = 30  # the time to which all inputs come
@@ -26,7 +37,9 @@ def hash_of(key: Key) -> int:
 
 
 def fold(time: Time, key: Key, state: State, values: tuple[Value, ...]) -> Folded:
-    """A sum that tells itself, forgets itself at multiples of 7, and asks for odd values once more."""
+    """A sum that tells itself, forgets itself at multiples of 7, and asks for odd values once
+    more.
+    """
     total = (state or 0) + sum(values)
     later = tuple((time + 1 + value % 5, -value) for value in values if value > 0 and value % 2)
     return Folded(total if total % 7 else None, (total, len(values)), later)
@@ -99,8 +112,12 @@ Choose = Callable[[Network], Channel]
 Watch = Callable[[Network], None]
 
 
-def walk(job: Job, chance: random.Random, watch: Watch | None = None,
-         arrive: Callable[[Network, random.Random], Network] | None = None) -> Network:  # fmt: skip
+def walk(
+    job: Job,
+    chance: random.Random,
+    watch: Watch | None = None,
+    arrive: Callable[[Network, random.Random], Network] | None = None,
+) -> Network:
     """Inputs and channels take turns at random until all is told and has arrived."""
     found = network(job.begin, LOGIC, job.states)
     data, control = [list(told) for told in job.data], [list(job.control) for _ in job.data]

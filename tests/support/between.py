@@ -1,18 +1,21 @@
-"""Somebody between a client and an HTTP server, who passes everything on but what a test wants spoiled.
+"""Somebody between a client and an HTTP server, who passes everything on but what a test wants
+spoiled.
 
     with between(endpoint, first(3, "GET", SLOW_DOWN)) as (address, asked):
-        ...                                     asked: the method and path of every request that came
+        ...                                     asked: the method and path of every request that
+                                                came
 
 A `Spoiling` looks at a request and says what is to happen to it, None for nothing:
 
-    SLOW_DOWN    503 with S3's own words; the server is not asked
-    CUT          half the body, under the length of the whole, and no more
-    SHORT        half the body, under the length of that half
-    WHOLE        the request goes on without its Range
-    LOST         the server is asked, and its answer kept
-    SILENT       no answer for a while
-    HTML         a page, with status 200; the server is not asked
-    INSIDE       an error inside an answer with status 200, as S3 ends a multipart upload; the server is not asked
+    SLOW_DOWN  503 with S3's own words; the server is not asked
+    CUT        half the body, under the length of the whole, and no more
+    SHORT      half the body, under the length of that half
+    WHOLE      the request goes on without its Range
+    LOST       the server is asked, and its answer kept
+    SILENT     no answer for a while
+    HTML       a page, with status 200; the server is not asked
+    INSIDE     an error inside an answer with status 200, as S3 ends a multipart upload; the server
+               is not asked
 """
 
 from __future__ import annotations
@@ -33,11 +36,17 @@ SECONDS_SILENT = 3.0
 Asked = tuple[str, str]
 Spoiling = Callable[[Asked], str | None]
 
-ERROR = b'<?xml version="1.0"?><Error><Code>%s</Code><Message>%s</Message><RequestId>1</RequestId></Error>'
+ERROR = (
+    b"<?xml "
+    b'version="1.0"?><Error><Code>%s</Code><Message>%s</Message><RequestId>1</RequestId></Error>'
+)
 ANSWERS = {
     SLOW_DOWN: (503, ERROR % (b"SlowDown", b"Please reduce your request rate.")),
     HTML: (200, b"<html><body>Down for maintenance<br></body></html>"),
-    INSIDE: (200, ERROR % (b"InternalError", b"We encountered an internal error. Please try again.")),
+    INSIDE: (
+        200,
+        ERROR % (b"InternalError", b"We encountered an internal error. Please try again."),
+    ),
 }
 
 
@@ -91,7 +100,10 @@ def _handler(server: str, spoil: Spoiling, asked: list[Asked]) -> type[BaseHTTPR
 
         def pass_on(self, body: bytes, fault: str | None) -> None:
             status, headers, content = self.ask(body, fault)
-            told = next((int(value) for key, value in headers if key.lower() == "content-length"), len(content))
+            told = next(
+                (int(value) for key, value in headers if key.lower() == "content-length"),
+                len(content),
+            )
             if fault == LOST:
                 self.close_connection = True
                 return
@@ -104,8 +116,13 @@ def _handler(server: str, spoil: Spoiling, asked: list[Asked]) -> type[BaseHTTPR
         def ask(self, body: bytes, fault: str | None) -> tuple[int, list[tuple[str, str]], bytes]:
             connection = http.client.HTTPConnection(server, timeout=60)
             try:
-                connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-                for key, value in self.headers.items():  # with Host, which is part of what is signed
+                connection.putrequest(
+                    self.command, self.path, skip_host=True, skip_accept_encoding=True
+                )
+                for (
+                    key,
+                    value,
+                ) in self.headers.items():  # with Host, which is part of what is signed
                     if not (fault == WHOLE and key.lower() == "range"):
                         connection.putheader(key, value)
                 connection.endheaders(body)
@@ -114,7 +131,9 @@ def _handler(server: str, spoil: Spoiling, asked: list[Asked]) -> type[BaseHTTPR
             finally:
                 connection.close()
 
-        def answer(self, status: int, headers: list[tuple[str, str]], content: bytes, length: int) -> None:
+        def answer(
+            self, status: int, headers: list[tuple[str, str]], content: bytes, length: int
+        ) -> None:
             self.send_response_only(status)
             for key, value in headers:
                 if key.lower() not in ("content-length", "transfer-encoding", "connection"):

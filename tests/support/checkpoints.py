@@ -1,5 +1,7 @@
-"""Small Spark checkpoints, written by our own encoders: for tests that need a shape rather than a real engine's bytes
-(those are in tests/golden). HDFS-backed, one operator, a few shards; every batch puts a few keys."""
+"""Small Spark checkpoints, written by our own encoders: for tests that need a shape rather than a
+real engine's bytes (those are in tests/golden). HDFS-backed, one operator, a few shards; every
+batch puts a few keys.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What to write: batches 0 to `batches` - 1 committed, one more planned if asked for; a snapshot at each version
-    named; with `inputs`, the absolute location of a file source's directory, one file read per batch. The state of the
-    planned batch is `written` where its tasks had ended when the job died."""
+    """What to write: batches 0 to `batches` - 1 committed, one more planned if asked for; a
+    snapshot at each version named; with `inputs`, the absolute location of a file source's
+    directory, one file read per batch. The state of the planned batch is `written` where its tasks
+    had ended when the job died.
+    """
 
     batches: int = 3
     shards: int = 2
@@ -44,7 +48,9 @@ class Checkpoint:
         for batch in range(self.batches + self.written):
             for shard in range(self.shards):
                 records = list(self._records(batch, shard))
-                found[f"state/0/{shard}/{batch + 1}.delta"] = b"".join(state_files.encode_delta(records))
+                found[f"state/0/{shard}/{batch + 1}.delta"] = b"".join(
+                    state_files.encode_delta(records)
+                )
         for version in self.snapshots:
             for shard in range(self.shards):
                 whole = {r.key: r for batch in range(version) for r in self._records(batch, shard)}
@@ -65,7 +71,9 @@ class Checkpoint:
 
     def _log(self, batch: int) -> bytes:
         path = f"{self.inputs}/f{batch}.json"
-        return b"".join(source_log.encode_source_log([{"path": path, "timestamp": batch, "batchId": batch}]))
+        return b"".join(
+            source_log.encode_source_log([{"path": path, "timestamp": batch, "batchId": batch}])
+        )
 
     def _records(self, batch: int, shard: int) -> Iterator[state_files.Record]:
         for key in range(self.keys):

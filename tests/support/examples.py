@@ -1,4 +1,6 @@
-"""The specs in configs/examples, as a reader takes one: with other places put where the made-up ones stand."""
+"""The specs in configs/examples, as a reader takes one: with other places put where the made-up
+ones stand.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The in-memory twin of a fleet: orders go to the same errand as on a real executor, as text, and answers come back as
-text; executors are lost when a test says so."""
+"""The in-memory twin of a fleet: orders go to the same errand as on a real executor, as text, and
+answers come back as text; executors are lost when a test says so.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ from stateshift.world import World
 
 @dataclass
 class MemoryCarrier:
-    """`world_of` is what an executor sees. Of each order's attempts, `lose` tells which are lost, before or after the
-    work was done: `lose(label, attempt) -> "before" | "after" | None`."""
+    """`world_of` is what an executor sees. Of each order's attempts, `lose` tells which are lost,
+    before or after the work was done: `lose(label, attempt) -> "before" | "after" | None`.
+    """
 
     world_of: Callable[[Mapping[str, Any]], World] | None = None
     lose: Callable[[str, int], str | None] = lambda label, attempt: None

@@ -1,14 +1,18 @@
-"""Flink's jobs of tests/flink/jobs and jobs-2, compiled against a distribution, and a plain client of Flink's REST API.
+"""Flink's jobs of tests/flink/jobs and jobs-2, compiled against a distribution, and a plain client
+of Flink's REST API.
 
-    jar(lib) -> Path                        compiled once for each distribution; skipped where there is no javac
+    jar(lib) -> Path                        compiled once for each distribution; skipped where there
+                                            is no javac
     cluster = Cluster(url, lib)
     job = cluster.run("jobs.Count", "--keys", "10", savepoint=..., parallelism=2)
     cluster.stopped(job, folder)            stop with savepoint: where it is
     cluster.checkpointed(job)               a checkpoint's folder, once one has been completed
     cluster.retained(job)                   the last one's, of a job that has ended
-    changes(folder), has_seen(folder, 60)   what Kinds wrote; whether it is through with sixty numbers
+    changes(folder), has_seen(folder, 60)   what Kinds wrote; whether it is through with sixty
+                                            numbers
     lines(folder) -> [Line(key, count, number), ...]     what Count wrote
-    faults(lines, keys, first, end)         what is lost, doubled or counted wrongly in them; nothing if all is well
+    faults(lines, keys, first, end)         what is lost, doubled or counted wrongly in them;
+                                            nothing if all is well
 
 This client is the tests' own: what it says is held against what the product says.
 """
@@ -59,7 +63,9 @@ class Refused(Exception):
 def jar(lib: Path) -> Path:
     newer = any(dist.name.startswith("flink-dist-2.") for dist in lib.glob("flink-dist-*.jar"))
     sources = [*sorted(JOBS.glob("*.java")), *(sorted(JOBS_OF_2.glob("*.java")) if newer else ())]
-    sign = sha256(b"".join(source.read_bytes() for source in sources) + str(lib).encode()).hexdigest()[:16]
+    sign = sha256(
+        b"".join(source.read_bytes() for source in sources) + str(lib).encode()
+    ).hexdigest()[:16]
     made = Path(tempfile.gettempdir()) / f"stateshift-flink-jobs-{os.getuid()}" / f"{sign}.jar"
     if made.exists():
         return made
@@ -68,8 +74,20 @@ def jar(lib: Path) -> Path:
         pytest.skip(f"{javac.parent} has no javac, which compiles Flink's jobs: install a JDK")
     made.parent.mkdir(exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=made.parent) as folder:
-        words = [str(javac), "--release", "11", "-proc:none", "-nowarn", "-cp", f"{lib}/*", "-d", f"{folder}/classes"]
-        done = subprocess.run([*words, *map(str, sources)], capture_output=True, text=True, check=False)
+        words = [
+            str(javac),
+            "--release",
+            "11",
+            "-proc:none",
+            "-nowarn",
+            "-cp",
+            f"{lib}/*",
+            "-d",
+            f"{folder}/classes",
+        ]
+        done = subprocess.run(
+            [*words, *map(str, sources)], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr[-4000:]
         classes = Path(folder) / "classes"
         with zipfile.ZipFile(f"{folder}/jobs.jar", "w") as packed:
@@ -80,7 +98,10 @@ def jar(lib: Path) -> Path:
 
 
 def cluster_of(servers: Servers, name: str) -> Cluster:
-    exports, prefix = servers.state(name).exports, "STATESHIFT_" + name.replace("-", "_").replace(".", "_").upper()
+    exports, prefix = (
+        servers.state(name).exports,
+        "STATESHIFT_" + name.replace("-", "_").replace(".", "_").upper(),
+    )
     return Cluster(exports[prefix], Path(exports[f"{prefix}_LIB"]))
 
 
@@ -89,16 +110,21 @@ class Cluster:
     url: str
     lib: Path
 
-    def ask(self, path: str, body: Mapping[str, Any] | None = None, method: str | None = None) -> Any:
+    def ask(
+        self, path: str, body: Mapping[str, Any] | None = None, method: str | None = None
+    ) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{self.url}{path}", data, {"Content-Type": "application/json"}, method=method)
+        request = urllib.request.Request(
+            f"{self.url}{path}", data, {"Content-Type": "application/json"}, method=method
+        )
         return _answer(request)
 
     def upload(self, file: Path) -> str:
         """Its id."""
         boundary = uuid.uuid4().hex
         head = (
-            f'--{boundary}\r\nContent-Disposition: form-data; name="jarfile"; filename="{file.name}"\r\n'
+            f'--{boundary}\r\nContent-Disposition: form-data; name="jarfile"; '
+            f'filename="{file.name}"\r\n'
             "Content-Type: application/x-java-archive\r\n\r\n"
         )
         body = head.encode() + file.read_bytes() + f"\r\n--{boundary}--\r\n".encode()
@@ -107,10 +133,19 @@ class Cluster:
         return str(told["filename"]).rpartition("/")[2]
 
     def run(
-        self, main: str, *words: str, parallelism: int = 1, savepoint: str | Path | None = None, **fields: Any
+        self,
+        main: str,
+        *words: str,
+        parallelism: int = 1,
+        savepoint: str | Path | None = None,
+        **fields: Any,
     ) -> str:
         """The job's id, once all its tasks are running; `fields` are the request's own."""
-        body: dict[str, Any] = {"entryClass": main, "programArgsList": list(words), "parallelism": parallelism}
+        body: dict[str, Any] = {
+            "entryClass": main,
+            "programArgsList": list(words),
+            "parallelism": parallelism,
+        }
         body |= fields
         if savepoint is not None:
             body["savepointPath"] = str(savepoint)
@@ -122,7 +157,9 @@ class Cluster:
         """What runs there, as the overview tells it."""
         return [job for job in self.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]
 
-    def stopped(self, job: str, folder: str | Path, kind: str = "CANONICAL", drain: bool = False) -> Path:
+    def stopped(
+        self, job: str, folder: str | Path, kind: str = "CANONICAL", drain: bool = False
+    ) -> Path:
         """Where the savepoint is, once the job has finished."""
         body = {"targetDirectory": str(folder), "formatType": kind, "drain": drain}
         place = self._done(job, self.ask(f"/jobs/{job}/stop", body)["request-id"])
@@ -144,8 +181,9 @@ class Cluster:
         return _path(until(latest)["external_path"])
 
     def retained(self, job: str) -> Path:
-        """The last checkpoint of a job that has ended, as the disk has it: Flink's list of them may be some time old,
-        and what it has be deleted since."""
+        """The last checkpoint of a job that has ended, as the disk has it: Flink's list of them may
+        be some time old, and what it has be deleted since.
+        """
         whole = [place.parent for place in self.checkpointed(job).parent.glob("chk-*/_metadata")]
         return max(whole, key=lambda place: int(place.name.removeprefix("chk-")))
 
@@ -158,7 +196,9 @@ class Cluster:
         assert found == state, f"{found}: {self.why(job)}"
 
     def state(self, job: str) -> str:
-        """As it is now, where this Flink tells it alone: with the job's parts it is some time old."""
+        """As it is now, where this Flink tells it alone: with the job's parts it is some time
+        old.
+        """
         try:
             return str(self.ask(f"/jobs/{job}/status")["status"])
         except Refused as refused:
@@ -176,7 +216,9 @@ class Cluster:
     def _runs(self, job: str) -> bool:
         told = self.ask(f"/jobs/{job}")
         assert told["state"] not in ("FAILED", "FAILING", "RESTARTING"), self.why(job)
-        return told["state"] in ENDED or all(one["status"] in ("RUNNING", "FINISHED") for one in told["vertices"])
+        return told["state"] in ENDED or all(
+            one["status"] in ("RUNNING", "FINISHED") for one in told["vertices"]
+        )
 
     def _done(self, job: str, trigger: str) -> Path:
         def answer() -> Any:
@@ -199,8 +241,11 @@ def faults(found: Iterable[Line], keys: int, first: int, end: int) -> list[str]:
     """Of the lines about numbers from `first` to before `end`."""
     found = list(found)
     numbers = sorted(line.number for line in found)
-    wrong = [f"{line} is its key's {line.number // keys + 1}th" for line in found
-             if line.count != line.number // keys + 1]  # fmt: skip
+    wrong = [
+        f"{line} is its key's {line.number // keys + 1}th"
+        for line in found
+        if line.count != line.number // keys + 1
+    ]
     twice = [f"{one} is there twice" for one, other in pairwise(numbers) if one == other]
     lost = [f"{number} is missing" for number in sorted(set(range(first, end)) - set(numbers))]
     return wrong + twice + lost
@@ -213,10 +258,15 @@ def changes(folder: Path) -> list[tuple[str, str, str, str]]:
 
 
 def has_seen(folder: Path, numbers: int) -> bool:
-    """Whether Kinds has seen so many, and the time of the last one: a timer of ten seconds fires a millisecond later
-    than time is, so that of number - 12 is the last. Time comes to all operators, but not to all at once."""
+    """Whether Kinds has seen so many, and the time of the last one: a timer of ten seconds fires a
+    millisecond later than time is, so that of number - 12 is the last. Time comes to all operators,
+    but not to all at once.
+    """
     before = changes(folder)
-    if not any(line[:2] == ("timers", f"event {(numbers - 2) * 1000}") and line[3] == "fired" for line in before):
+    if not any(
+        line[:2] == ("timers", f"event {(numbers - 2) * 1000}") and line[3] == "fired"
+        for line in before
+    ):
         return False
     time.sleep(1)
     return len(changes(folder)) == len(before)
@@ -228,7 +278,6 @@ def until(happens: Callable[[], Any], seconds_max: float = SECONDS_MAX) -> Any:
         assert time.monotonic() < last
         time.sleep(0.1)
     return found
-
 
 
 def _answer(request: urllib.request.Request) -> Any:

@@ -1,4 +1,6 @@
-"""A place to move things on: a disk in memory (or a real folder), clusters in memory, a clock that does not wait."""
+"""A place to move things on: a disk in memory (or a real folder), clusters in memory, a clock
+that does not wait.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class _Hearing(Unwatched):
 
 @dataclass
 class Ground:
-    """One machine, with a workdir in `folder`. `wrap` puts something around every storage that is opened."""
+    """One machine, with a workdir in `folder`. `wrap` puts something around every storage that
+    is opened.
+    """
 
     folder: Path
     clock: Clock = field(default_factory=Clock)
@@ -72,7 +76,9 @@ class Ground:
 
     @property
     def doors(self) -> Doors:
-        return Doors(self.open, self._cluster, self.clock, self.meter, stop=threading.Event(), host="here")
+        return Doors(
+            self.open, self._cluster, self.clock, self.meter, stop=threading.Event(), host="here"
+        )
 
     def open(self, location: str) -> Storage:
         return self.wrap(self.disk.open(location))
@@ -80,7 +86,9 @@ class Ground:
     def _cluster(self, spec: ClusterSpec, workdir: Workdir) -> Cluster:
         return self.cluster
 
-    def write(self, checkpoint: Checkpoint | None = None, location: str = SOURCE, prefix: str = "") -> None:
+    def write(
+        self, checkpoint: Checkpoint | None = None, location: str = SOURCE, prefix: str = ""
+    ) -> None:
         """A checkpoint, ten minutes old."""
         self.clock.time -= 600
         (checkpoint or Checkpoint()).write(self.disk.open(location), prefix)
@@ -95,7 +103,9 @@ class Ground:
     def held(self, location: str) -> dict[str, bytes]:
         """What is there, but for what we leave beside an image."""
         found = self.disk.snapshot(location)
-        return {path: content for path, content in found.items() if not path.startswith(f"{FOLDER}/")}
+        return {
+            path: content for path, content in found.items() if not path.startswith(f"{FOLDER}/")
+        }
 
     def locks(self) -> list[str]:
         return [path for path in self.disk.snapshot() if path.endswith(LOCK_SUFFIX)]
@@ -119,9 +129,17 @@ class Ground:
 
 def spec_of(source: str = SOURCE, target: str | None = TARGET, **keys: Any) -> Spec:
     """A spec of one job, in our dialect. What begins with `spec_` stands beside the jobs."""
-    beside = {key.removeprefix("spec_"): keys.pop(key) for key in [k for k in keys if k.startswith("spec_")]}
+    beside = {
+        key.removeprefix("spec_"): keys.pop(key)
+        for key in [k for k in keys if k.startswith("spec_")]
+    }
     ends = {"checkpoint_location": source, **({"remote_location": target} if target else {})}
-    plain = {"version": 1, "engine": "spark", "jobs": [{"name": "orders", **ends, **keys}], **beside}
+    plain = {
+        "version": 1,
+        "engine": "spark",
+        "jobs": [{"name": "orders", **ends, **keys}],
+        **beside,
+    }
     return parse_spec(json.dumps(plain))
 
 
@@ -129,12 +147,17 @@ def running_spec(**keys: Any) -> Spec:
     """The same job, where it is known how to stop and to start it."""
     return spec_of(
         spec_clusters={"ours": {"kind": "command", "find": "f", "submit": "s", "stop": "t"}},
-        source_cluster="ours", target_cluster="ours", submit={"command": "go"}, source_submit={"command": "back"},
+        source_cluster="ours",
+        target_cluster="ours",
+        submit={"command": "go"},
+        source_submit={"command": "back"},
         **keys,
-    )  # fmt: skip
+    )
 
 
-def surveyed(checkpoint: Checkpoint, location: str = SOURCE, prefix: str = "", **more: bytes) -> Survey:
+def surveyed(
+    checkpoint: Checkpoint, location: str = SOURCE, prefix: str = "", **more: bytes
+) -> Survey:
     """The survey of a checkpoint that lies there alone."""
     storage = MemoryDisk().open(location)
     checkpoint.write(storage, prefix)
@@ -149,8 +172,12 @@ def empty(location: str = TARGET) -> Survey:
 
 def facts_of(source: Survey, target: Survey | None = None, **more: Any) -> Facts:
     """As if everything had been found long after it was written."""
-    return Facts(replace(source, traits={"renames": True, "keeps_times": True}), target or empty(),
-                 at=1_000_000.0, **more)  # fmt: skip
+    return Facts(
+        replace(source, traits={"renames": True, "keeps_times": True}),
+        target or empty(),
+        at=1_000_000.0,
+        **more,
+    )
 
 
 def plans_of(spec: Spec, facts: Facts) -> tuple[Plan, ...]:

@@ -1,10 +1,12 @@
-"""A job that runs on a disk in memory while somebody moves it: it commits batches, tidies up behind itself, and may be
-taken back to an earlier batch by its owner. What its state is at each epoch is known, so that an image can be judged.
+"""A job that runs on a disk in memory while somebody moves it: it commits batches, tidies up behind
+itself, and may be taken back to an earlier batch by its owner. What its state is at each epoch is
+known, so that an image can be judged.
 
     LivingJob    the job; `live` lets it do something at random
     Watched      a storage that lets the job live before each call
 
-Every batch puts some keys of one operator; values tell the batch and how often the job had been taken back by then.
+Every batch puts some keys of one operator; values tell the batch and how often the job had been
+taken back by then.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ BATCHES_KEPT = 10  # spark.sql.streaming.minBatchesToRetain, which is 100
 P = ParamSpec("P")
 
 
-def _one_at_a_time(act: Callable[Concatenate[LivingJob, P], None]) -> Callable[Concatenate[LivingJob, P], None]:
+def _one_at_a_time(
+    act: Callable[Concatenate[LivingJob, P], None],
+) -> Callable[Concatenate[LivingJob, P], None]:
     """Whoever watches may do so from several threads."""
 
     @functools.wraps(act)
@@ -43,15 +47,25 @@ def _one_at_a_time(act: Callable[Concatenate[LivingJob, P], None]) -> Callable[C
 
 
 class LivingJob:
-    def __init__(self, disk: MemoryDisk, location: str, dice: random.Random, shards: int = 2, keys: int = 6) -> None:
-        self.disk, self.location, self.dice, self.shards, self.keys = disk, location, dice, shards, keys
+    def __init__(
+        self, disk: MemoryDisk, location: str, dice: random.Random, shards: int = 2, keys: int = 6
+    ) -> None:
+        self.disk, self.location, self.dice, self.shards, self.keys = (
+            disk,
+            location,
+            dice,
+            shards,
+            keys,
+        )
         self.lock = threading.RLock()
         self.epoch, self.times_back = -1, 0
         self.running = True
         self.retained = 0  # so many batches it can go back to, as Spark; 0: hardly any
         self.moods = {"batch": 0.05, "tidy": 0.02, "back": 0.0}
         self.states: dict[int, list[State]] = {-1: [{} for _ in range(shards)]}
-        self.ever: dict[int, list[State]] = {}  # by epoch, also of times that it has gone back behind
+        self.ever: dict[
+            int, list[State]
+        ] = {}  # by epoch, also of times that it has gone back behind
         self.snapshots: set[int] = set()
 
     @property
@@ -83,20 +97,30 @@ class LivingJob:
         for shard in range(self.shards):
             records = list(self._records(number, shard))
             after[shard].update({record.key: record.value or b"" for record in records})
-            put(storage, f"state/0/{shard}/{number + 1}.delta", b"".join(state_files.encode_delta(records)))
+            put(
+                storage,
+                f"state/0/{shard}/{number + 1}.delta",
+                b"".join(state_files.encode_delta(records)),
+            )
         put(storage, f"commits/{number}", shape[f"commits/{number}"])
         self.epoch, self.states[number] = number, after
         self.ever.setdefault(number, []).append(self.expected(number))
 
     @_one_at_a_time
     def tidy(self) -> None:
-        """Spark's maintenance: a snapshot of the newest version, and what is older than the one before goes."""
+        """Spark's maintenance: a snapshot of the newest version, and what is older than the one
+        before goes.
+        """
         version, storage = self.epoch + 1, self.storage
         if version < 1 or version in self.snapshots:
             return
         for shard, state in enumerate(self.states[self.epoch]):
             records = [state_files.Record(key, value) for key, value in state.items()]
-            put(storage, f"state/0/{shard}/{version}.snapshot", b"".join(state_files.encode_delta(records)))
+            put(
+                storage,
+                f"state/0/{shard}/{version}.snapshot",
+                b"".join(state_files.encode_delta(records)),
+            )
         self.snapshots.add(version)
         keep = min(max((v for v in self.snapshots if v < version), default=0), version - 2)
         keep = min(keep, version - self.retained) if self.retained else keep
@@ -111,9 +135,15 @@ class LivingJob:
 
     @_one_at_a_time
     def back(self) -> None:
-        """Its owner takes the job back by up to three batches, and it goes on from there with other input."""
+        """Its owner takes the job back by up to three batches, and it goes on from there with
+        other input.
+        """
         lowest = max(min(self.snapshots, default=1), self.epoch - 3, 1) - 1
-        epoch = self.dice.randint(min(lowest + 1, self.epoch), self.epoch) if self.epoch > 0 else self.epoch
+        epoch = (
+            self.dice.randint(min(lowest + 1, self.epoch), self.epoch)
+            if self.epoch > 0
+            else self.epoch
+        )
         if epoch < 0:
             return
         self.epoch, self.times_back = epoch, self.times_back + 1
@@ -144,13 +174,18 @@ def state_at(storage: Storage) -> tuple[int | None, State]:
     (image,) = found.images
     refused = [f for f in image.findings if f.level == "refuse"]
     assert not refused, refused
-    state = {e.key: e.value for shard in image.shards for e in entries(storage.chunks, shard, image.settings)}
+    state = {
+        e.key: e.value
+        for shard in image.shards
+        for e in entries(storage.chunks, shard, image.settings)
+    }
     return image.epoch, state
 
 
 def startable_by_spark(paths: Iterable[str]) -> str | None:
-    """Why Spark would not start from these files, by its own rules alone (MicroBatchExecution.populateStartOffsets,
-    HDFSBackedStateStoreProvider.loadMap)."""
+    """Why Spark would not start from these files, by its own rules alone
+    (MicroBatchExecution.populateStartOffsets, HDFSBackedStateStoreProvider.loadMap).
+    """
     there = set(paths)
     offsets, commits = (_numbers(there, folder) for folder in ("offsets", "commits"))
     newest, committed = max(offsets, default=-1), max(commits, default=-1)
@@ -160,7 +195,11 @@ def startable_by_spark(paths: Iterable[str]) -> str | None:
         return f"batch {newest - 1} doesn't exist"
     if committed not in (newest, newest - 1):
         return f"commit {committed} does not go with offsets {newest}"
-    shards = {path.rpartition("/")[0] for path in there if path.startswith("state/0/") and path.endswith(".delta")}
+    shards = {
+        path.rpartition("/")[0]
+        for path in there
+        if path.startswith("state/0/") and path.endswith(".delta")
+    }
     for shard in sorted(shards):
         fault = _not_loadable(there, shard, committed + 1)
         if fault is not None:
@@ -174,7 +213,9 @@ def _numbers(paths: Iterable[str], folder: str) -> set[int]:
 
 
 def _not_loadable(paths: set[str], shard: str, version: int) -> str | None:
-    """The change file that is missing between the newest snapshot and a version of a shard's state."""
+    """The change file that is missing between the newest snapshot and a version of a shard's
+    state.
+    """
     for number in range(version, 0, -1):
         if f"{shard}/{number}.snapshot" in paths:
             return None
@@ -183,12 +224,15 @@ def _not_loadable(paths: set[str], shard: str, version: int) -> str | None:
     return None
 
 
-LATER_OFFSETS = re.compile(r"a job goes on after batch (\d+) once the offsets of later batches are moved away")
+LATER_OFFSETS = re.compile(
+    r"a job goes on after batch (\d+) once the offsets of later batches are moved away"
+)
 
 
 def state_of_standby(storage: Storage) -> tuple[int | None, State]:
-    """What Spark would restore there, at worst after doing what the hint says: while a round's logs appear, the newest
-    offsets are there and those before them are not yet."""
+    """What Spark would restore there, at worst after doing what the hint says: while a round's logs
+    appear, the newest offsets are there and those before them are not yet.
+    """
     found = survey(storage)
     (image,) = found.images
     refused = [finding for finding in image.findings if finding.level == "refuse"]

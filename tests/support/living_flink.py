@@ -1,6 +1,7 @@
-"""A job of Flink in memory that goes on completing incremental checkpoints: the golden one, of which each further one
-has some shared files under new names, and its own files anew. Older ones are tidied away with what nobody names any
-more, as Flink does it."""
+"""A job of Flink in memory that goes on completing incremental checkpoints: the golden one, of
+which each further one has some shared files under new names, and its own files anew. Older ones are
+tidied away with what nobody names any more, as Flink does it.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +64,9 @@ class LivingFlinkJob:
         return str(uuid.UUID(int=self.random.getrandbits(128)))
 
     def _copied(self, path: str, other: str) -> None:
-        """Other content would have to be a table of RocksDB: the same serves, under another name."""
+        """Other content would have to be a table of RocksDB: the same serves, under another
+        name.
+        """
         content = self.disk.open(locations.parent(path)).read(locations.name(path))
         put(self.disk.open(locations.parent(other)), locations.name(other), content)
 

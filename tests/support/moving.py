@@ -1,4 +1,6 @@
-"""A checkpoint that goes from one place to another by the command line, and is taken back; the command line, killed."""
+"""A checkpoint that goes from one place to another by the command line, and is taken back; the
+command line, killed.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,27 @@ def said(more: Mapping[str, str], *words: str, code: int = 0) -> Any:
     """What the command line answers, as JSON."""
     run = subprocess.run(
         [sys.executable, "-m", "stateshift", *words, "--json"],
-        env={**os.environ, **more}, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+        env={**os.environ, **more},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert run.returncode == code, run.stdout[-2000:] + run.stderr[-2000:]
     return json.loads(run.stdout)
 
 
 def spec(tmp_path: Path, source: str, target: str, **more: Any) -> str:
     """The path of a spec with one job; `more` stands beside its jobs."""
-    job = {"name": "orders", "checkpoint_location": source, "remote_location": target, "waive": ["paths-stay"]}
-    (tmp_path / "spec.json").write_text(json.dumps({"version": 1, "engine": "spark", "jobs": [job], **more}))
+    job = {
+        "name": "orders",
+        "checkpoint_location": source,
+        "remote_location": target,
+        "waive": ["paths-stay"],
+    }
+    (tmp_path / "spec.json").write_text(
+        json.dumps({"version": 1, "engine": "spark", "jobs": [job], **more})
+    )
     return str(tmp_path / "spec.json")
 
 
@@ -46,9 +59,13 @@ def put(storage: Storage, case: str) -> None:
 
 
 def there_and_back(
-    environment: Mapping[str, str], tmp_path: Path, case: str, source: str, target: str,
+    environment: Mapping[str, str],
+    tmp_path: Path,
+    case: str,
+    source: str,
+    target: str,
     opening: Callable[[str], Storage],
-) -> None:  # fmt: skip
+) -> None:
     """Moved, verified, compared and rolled back: then all is as it was."""
     storage = opening(source)
     put(storage, case)
@@ -65,16 +82,25 @@ def there_and_back(
 
 
 def killed_at(step: str, words: tuple[str, ...], workdir: Path, more: Mapping[str, str]) -> None:
-    """Run the command line, and kill it as soon as its journal says that a step of this name has begun."""
+    """Run the command line, and kill it as soon as its journal says that a step of this name has
+    begun.
+    """
     run = subprocess.Popen(
-        [sys.executable, "-m", "stateshift", *words], cwd=ROOT, env={**environment(), **more},
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "stateshift", *words],
+        cwd=ROOT,
+        env={**environment(), **more},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     while run.poll() is None and not has_begun(workdir, step):
         time.sleep(0.005)
     run.send_signal(signal.SIGKILL)
     _, told = run.communicate()
-    assert run.returncode == -signal.SIGKILL, f"ended with {run.returncode} before {step}\n{told[-3000:]}"
+    assert run.returncode == -signal.SIGKILL, (
+        f"ended with {run.returncode} before {step}\n{told[-3000:]}"
+    )
 
 
 def has_begun(workdir: Path, step: str) -> bool:

@@ -1,10 +1,12 @@
 """What came of each test, kept for the run around pytest (scripts/test.d/running.py).
 
-    STATESHIFT_OUTCOMES=FILE   JSON lines, one a failed test: {"test", "repeatable", "text"}
-    STATESHIFT_LEDGER=FILE     tests that stand there, one a line, are left out; those that pass now go to FILE.new
+    STATESHIFT_OUTCOMES=FILE  JSON lines, one a failed test: {"test", "repeatable", "text"}
+    STATESHIFT_LEDGER=FILE    tests that stand there, one a line, are left out; those that pass now
+                              go to FILE.new
 
-A test is repeatable where it is marked `servers` or `spark`: it stands on a real engine, which has hiccups of its
-own. No other test is: where a test of our own code passes the second time, it is wrong, or the code is.
+A test is repeatable where it is marked `servers` or `spark`: it stands on a real engine, which has
+hiccups of its own. No other test is: where a test of our own code passes the second time, it is
+wrong, or the code is.
 """
 
 from __future__ import annotations
@@ -77,7 +79,9 @@ def mark_repeatable(items: list[pytest.Item]) -> None:
 
 
 def newly_passed(ledger: Path) -> Path:
-    """Return where this run's own go: a worker that is started anew has to leave out the same tests as the first."""
+    """Return where this run's own go: a worker that is started anew has to leave out the same
+    tests as the first.
+    """
     return ledger.with_name(ledger.name + ".new")
 
 

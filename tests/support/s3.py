@@ -1,4 +1,6 @@
-"""S3 servers as a user has them: named by the environment, or two at once by fsspec's configuration."""
+"""S3 servers as a user has them: named by the environment, or two at once by fsspec's
+configuration.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ PROVIDERS = {  # of credentials, by which Sparks of these versions take them fro
 
 @contextmanager
 def exported(servers: Servers, which: str) -> Iterator[dict[str, str]]:
-    """What `eval "$(./scripts/servers env)"` leaves, with one of the servers as the one that is asked."""
+    """What `eval "$(./scripts/servers env)"` leaves, with one of the servers as the one that is
+    asked.
+    """
     environment = asking(servers, which)
     with pytest.MonkeyPatch.context() as here:
         for key, value in environment.items():
@@ -52,7 +56,9 @@ def at(endpoint: str, place: str, **options: Any) -> FsspecStorage:
 
 
 def pending(endpoint: str, place: str = "") -> list[str]:
-    """Below a place, the keys of multipart uploads that were begun and neither completed nor given up."""
+    """Below a place, the keys of multipart uploads that were begun and neither completed nor
+    given up.
+    """
     from s3fs import S3FileSystem
 
     found = S3FileSystem(endpoint_url=endpoint).list_multipart_uploads(BUCKET)
@@ -61,13 +67,17 @@ def pending(endpoint: str, place: str = "") -> list[str]:
 
 def run(words: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
     """A Python of its own that runs a script."""
-    return subprocess.Popen([sys.executable, *words], text=True, stdout=subprocess.PIPE, env=environment)
+    return subprocess.Popen(
+        [sys.executable, *words], text=True, stdout=subprocess.PIPE, env=environment
+    )
 
 
 def configured(folder: Path, buckets: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """fsspec's configuration with options of buckets' own; what to set to have it read."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "s3.json").write_text(json.dumps({f"s3://{bucket}": own for bucket, own in buckets.items()}))
+    (folder / "s3.json").write_text(
+        json.dumps({f"s3://{bucket}": own for bucket, own in buckets.items()})
+    )
     return {"FSSPEC_CONFIG_DIR": str(folder)}
 
 

@@ -1,4 +1,5 @@
-"""The servers of scripts/servers as fixtures: a group is up for as long as a test wants it, in a folder of its own.
+"""The servers of scripts/servers as fixtures: a group is up for as long as a test wants it, in a
+folder of its own.
 
     @pytest.fixture(scope="module")
     def servers(tmp_path_factory):
@@ -6,7 +7,7 @@
             yield servers
 
     servers.exports()["STATESHIFT_HDFS_A_WEB"]
-    servers.kill("hdfs-a", "datanode")     a crash;    servers.up("hdfs-a")     starts again what has crashed
+    servers.kill("hdfs-a", "datanode")     a crash;  servers.up("hdfs-a")  starts again what has crashed
 
 Where something cannot be had (no Maven, no JDK), the tests are skipped with the reason.
 """
@@ -24,7 +25,18 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts" / "servers.d"))
 
-from servers import NAMES, Failed, Servers, State, Unavailable, downloads, hadoop, ports, processes, spark
+from servers import (
+    NAMES,
+    Failed,
+    Servers,
+    State,
+    Unavailable,
+    downloads,
+    hadoop,
+    ports,
+    processes,
+    spark,
+)
 from servers.catalog import CATALOG, named
 from servers.flink import Flink
 from servers.place import Place, Role
@@ -34,15 +46,36 @@ from servers.server import Server, Stage
 SERVERS_D = Path(__file__).resolve().parents[2] / "scripts" / "servers.d"
 
 __all__ = [
-    "CATALOG", "NAMES", "S3_CREDENTIALS", "SERVERS_D", "Failed", "Flink", "Place", "Role", "Server", "Servers", "Stage",
-    "State", "Unavailable", "command", "downloads", "group", "hadoop", "in_their_python", "named", "ports", "processes",
+    "CATALOG",
+    "NAMES",
+    "S3_CREDENTIALS",
+    "SERVERS_D",
+    "Failed",
+    "Flink",
+    "Place",
+    "Role",
+    "Server",
+    "Servers",
+    "Stage",
+    "State",
+    "Unavailable",
+    "command",
+    "downloads",
+    "group",
+    "hadoop",
+    "in_their_python",
+    "named",
+    "ports",
+    "processes",
     "spark",
-]  # fmt: skip
+]
 
 
 @contextmanager
 def group(root: Path, *names: str, **env: str) -> Iterator[Servers]:
-    """These servers up, and down afterwards, whatever happens; `env` is added to their environment."""
+    """These servers up, and down afterwards, whatever happens; `env` is added to their
+    environment.
+    """
     servers = Servers(root, env)
     try:
         for name in names:
@@ -59,14 +92,20 @@ def group(root: Path, *names: str, **env: str) -> Iterator[Servers]:
 def command(root: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     """The program behind scripts/servers, without the setting up."""
     program = [sys.executable, str(SERVERS_D / "main.py"), "--root", str(root), *words]
-    return subprocess.run(program, text=True, capture_output=True, check=False, timeout=600, env={**os.environ, **env})
+    return subprocess.run(
+        program, text=True, capture_output=True, check=False, timeout=600, env={**os.environ, **env}
+    )
 
 
 def in_their_python(script: Path, *words: str, **env: str) -> str:
     """What a script says that needs the clients of the extra `servers`."""
     done = subprocess.run(
-        [str(downloads.python()), str(script), *words], text=True, capture_output=True, check=False, timeout=300,
+        [str(downloads.python()), str(script), *words],
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=300,
         env={**os.environ, **env},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

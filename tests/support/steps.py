@@ -52,7 +52,9 @@ class StepClock:
 
 @dataclass
 class Stage:
-    """A disk, a cluster, a clock; `world` is what a process sees of them, and a new one sees it anew."""
+    """A disk, a cluster, a clock; `world` is what a process sees of them, and a new one sees it
+    anew.
+    """
 
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     cluster: MemoryCluster = field(default_factory=MemoryCluster)
@@ -95,12 +97,16 @@ class Stage:
 
 
 def double(options: Mapping[str, Any], inputs: Any) -> Any:
-    return tuple((lambda content=content: (chunk + chunk for chunk in content())) for content in inputs)
+    return tuple(
+        (lambda content=content: (chunk + chunk for chunk in content())) for content in inputs
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A step that tells `said` what is asked of it, and does what `does` says. Not one of the kinds that are saved."""
+    """A step that tells `said` what is asked of it, and does what `does` says. Not one of the
+    kinds that are saved.
+    """
 
     kind: ClassVar[str] = "Told"
     name: str
@@ -149,5 +155,9 @@ def journal_of(plan: Plan, lines: KeptLines | None = None) -> Journal:
     journal = Journal(lines or KeptLines())
     if journal.progress.state == "new":
         journal.append(RunStarted(1.0, "the-run", "0", "spec", ("orders",)))
-        journal.append(PlanAdopted(2.0, 0, "orders", "move", "fingerprint", sum(len(p.steps) for p in plan.phases)))
+        journal.append(
+            PlanAdopted(
+                2.0, 0, "orders", "move", "fingerprint", sum(len(p.steps) for p in plan.phases)
+            )
+        )
     return journal

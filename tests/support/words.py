@@ -1,10 +1,13 @@
 """Whatever a user may read while a test runs, held against the words of the other engine.
 
-    heard = Heard.listening(monkeypatch)     from here on: errors, hints, findings, discrepancies, phases, steps, lines
-                                             of the meter; plans and reports, as every command shows them
-    heard.foreign_to("flink")                lines with words that a user of Flink does not know
+    heard = Heard.listening(monkeypatch)  from here on: errors, hints, findings, discrepancies,
+                                          phases, steps, lines
+                                          of the meter; plans and reports, as every command shows
+                                          them
+    heard.foreign_to("flink")             lines with words that a user of Flink does not know
 
-A word counts where it is prose. Paths, options and whole names in quotes are what somebody else called something.
+A word counts where it is prose. Paths, options and whole names in quotes are what somebody else
+called something.
 """
 
 from __future__ import annotations
@@ -27,10 +30,18 @@ from stateshift.survey import Finding
 from stateshift.world import Unwatched
 
 SPARKS = re.compile(
-    r"\b(micro-?batch(es)?|batch(es)?|epochs?|offsets?|commit(s|ted|ting)?|quer(y|ies)|spark|state stores?)\b", re.I
+    (
+        r"\b(micro-?batch(es)?|batch(es)?|epochs?|offsets?|commit(s|ted|ting)?|quer(y|ies)|spark|state "
+        r"stores?)\b"
+    ),
+    re.I,
 )
 FLINKS = re.compile(
-    r"\b(savepoints?|key[ -]groups?|subtasks?|max[ -]parallelism|taskmanagers?|jobmanagers?|slots?|flink)\b", re.I
+    (
+        r"\b(savepoints?|key[ -]groups?|subtasks?|max[ "
+        r"-]parallelism|taskmanagers?|jobmanagers?|slots?|flink)\b"
+    ),
+    re.I,
 )
 FOREIGN = {"flink": SPARKS, "spark": FLINKS}
 NO_PROSE = re.compile(r"snappy: .*|\S*/\S*|--[\w-]+|\"[^\" ]*\"|'[^' ]*'|`[^`]*`|\w+\.\w+(\.\w+)*")
@@ -42,7 +53,9 @@ def foreign_words(engine: str, text: str) -> list[str]:
 
 
 def strings_of(document: Any) -> Iterator[str]:
-    """The values of a JSON document that are text. Its keys are a promise, and the same for both engines."""
+    """The values of a JSON document that are text. Its keys are a promise, and the same for both
+    engines.
+    """
     match document:
         case str():
             yield document
@@ -85,7 +98,9 @@ class Heard:
             self._reported(report)
         return sorted(line for line in self.lines if foreign_words(engine, line))
 
-    def _after(self, monkeypatch: pytest.MonkeyPatch, kind: type, then: Callable[[Any], None]) -> None:
+    def _after(
+        self, monkeypatch: pytest.MonkeyPatch, kind: type, then: Callable[[Any], None]
+    ) -> None:
         """Have `then` see every value of a kind once it is made."""
         make = kind.__init__  # type: ignore[misc]
 
@@ -103,7 +118,13 @@ class Heard:
     def _reported(self, report: Report) -> None:
         now = (report.began or 0.0) + 100.0
         self.say(*plain_text(render_run.status(report, "run", held=False, now=now)).splitlines())
-        self.say(*(re.sub(r"<style>.*?</style>|<[^>]+>", "\n", render_html.page(report), flags=re.S).splitlines()))
+        self.say(
+            *(
+                re.sub(
+                    r"<style>.*?</style>|<[^>]+>", "\n", render_html.page(report), flags=re.S
+                ).splitlines()
+            )
+        )
         self.say(*strings_of(as_json_run.status(report, "run", held=False)))
         for live in self.live[-3:]:
             shown = render_run.status(report, "run", held=True, live=live)

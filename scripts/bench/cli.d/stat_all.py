@@ -1,4 +1,6 @@
-"""Imports typer and asks the size of every file below a directory: the least that looking at it costs."""
+"""Imports typer and asks the size of every file below a directory: the least that looking at it
+costs.
+"""
 
 import os
 import sys

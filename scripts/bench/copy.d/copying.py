@@ -1,15 +1,19 @@
-"""How fast files are copied: ours beside cp, rclone, distcp, `hadoop fs -cp`, `aws s3 sync` and s5cmd.
+"""How fast files are copied: ours beside cp, rclone, distcp, `hadoop fs -cp`, `aws s3 sync` and
+s5cmd.
 
-    python copying.py [--rounds 5] [--routes NAME,...] [--sets NAME,...] [--ways NAME;...] [--tag NAME]
+    python copying.py [--rounds 5] [--routes NAME,...] [--sets NAME,...] [--ways NAME;...] [--tag
+    NAME]
 
-Rounds of all ways one after the other, each to a target that is not there, and each round in an order of its own: what
-a way leaves behind (memory that is given back, a disk that tidies up) falls on whoever comes next. Every way's start is
-measured once on a folder with one small file and taken off; ours is measured from its first request on. Slow ones
-(SLOW) are measured once. Ours stands in the table six times: every file as the others copy them, the same and each
-file's digest read back from the target, what a restart needs, and that compacted; the last two with nothing compared,
-as the others compare nothing, and once more with the comparison that is the default.
+Rounds of all ways one after the other, each to a target that is not there, and each round in an
+order of its own: what a way leaves behind (memory that is given back, a disk that tidies up) falls
+on whoever comes next. Every way's start is measured once on a folder with one small file and taken
+off; ours is measured from its first request on. Slow ones (SLOW) are measured once. Ours stands in
+the table six times: every file as the others copy them, the same and each file's digest read back
+from the target, what a restart needs, and that compacted; the last two with nothing compared, as
+the others compare nothing, and once more with the comparison that is the default.
 
-Every measurement is a line in copy.jsonl, kept with the checkpoint; what a tag has is not measured again.
+Every measurement is a line in copy.jsonl, kept with the checkpoint; what a tag has is not measured
+again.
 """
 
 from __future__ import annotations
@@ -69,7 +73,9 @@ def main() -> None:
     parser.add_argument("--ways", default="", help="only these, with ; between")
     parser.add_argument("--tag", default=time.strftime("%Y-%m-%d"), help="the name of this run")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through every `finally`: servers are stopped
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # through every `finally`: servers are stopped
     directory, only = bench_directory(), [word for word in options.ways.split(";") if word]
     with ground(directory, options.routes.split(",")) as here:
         for route in options.routes.split(","):
@@ -85,9 +91,16 @@ def main() -> None:
 def measure(
     here: Ground, directory: Path, route: str, name: str, rounds: int, tag: str, only: Sequence[str]
 ) -> None:
-    done = {(o.round, o.way) for o in kept(directory) if (o.tag, o.route, o.set) == (tag, route, name)}
+    done = {
+        (o.round, o.way) for o in kept(directory) if (o.tag, o.route, o.set) == (tag, route, name)
+    }
     ways = {way: how for way, how in ways_of(route, name).items() if not only or way in only}
-    missing = [(n, w) for n in range(rounds) for w in shuffled(ways, n) if (n, w) not in done and not (n and w in SLOW)]
+    missing = [
+        (n, w)
+        for n in range(rounds)
+        for w in shuffled(ways, n)
+        if (n, w) not in done and not (n and w in SLOW)
+    ]
     if not missing:
         return
     source = put(here, route, directory, name)
@@ -95,11 +108,15 @@ def measure(
     starts: dict[str, float] = {}
     for number, way in missing:
         if way not in starts:
-            starts[way] = started(here, route, directory, ways[way]) if not way.startswith(OURS) else 0.0
+            starts[way] = (
+                started(here, route, directory, ways[way]) if not way.startswith(OURS) else 0.0
+            )
         one = measured(here, tag, route, name, number, way, ways[way], source, starts[way], files)
         with (directory / "copy.jsonl").open("a") as file:
             file.write(json.dumps(asdict(one)) + "\n")
-        print(f"  {route} {name} {number + 1}: {way} {one.seconds:.2f} s", file=sys.stderr, flush=True)
+        print(
+            f"  {route} {name} {number + 1}: {way} {one.seconds:.2f} s", file=sys.stderr, flush=True
+        )
 
 
 def shuffled(ways: Iterable[str], number: int) -> list[str]:
@@ -109,9 +126,17 @@ def shuffled(ways: Iterable[str], number: int) -> list[str]:
 
 
 def measured(
-    here: Ground, tag: str, route: str, name: str, number: int, way: str, how: Way, source: str, start: float,
+    here: Ground,
+    tag: str,
+    route: str,
+    name: str,
+    number: int,
+    way: str,
+    how: Way,
+    source: str,
+    start: float,
     expected: int,
-) -> Measured:  # fmt: skip
+) -> Measured:
     target = here.target(route, f"{name}-{number}-{time.monotonic_ns()}")
     os.sync()
     load, at = os.getloadavg()[0], time.strftime("%Y-%m-%d %H:%M")
@@ -120,7 +145,18 @@ def measured(
     if not way.startswith(OURS) and files != expected:
         raise SystemExit(f"{way} brought {files} files of {expected}")
     here.remove(target)
-    return Measured(tag, route, name, number, way, round(max(0.0, whole - start), 3), round(whole, 3), files, load, at)
+    return Measured(
+        tag,
+        route,
+        name,
+        number,
+        way,
+        round(max(0.0, whole - start), 3),
+        round(whole, 3),
+        files,
+        load,
+        at,
+    )
 
 
 def started(here: Ground, route: str, directory: Path, how: Way) -> float:
@@ -128,7 +164,10 @@ def started(here: Ground, route: str, directory: Path, how: Way) -> float:
     one = directory / "copy-one"
     one.mkdir(exist_ok=True)
     (one / "a").write_text("a")
-    source, target = put(here, route, directory, "one"), here.target(route, f"one-{time.monotonic_ns()}")
+    source, target = (
+        put(here, route, directory, "one"),
+        here.target(route, f"one-{time.monotonic_ns()}"),
+    )
     seconds = how(here, source, target)
     here.remove(target)
     return seconds
@@ -136,14 +175,27 @@ def started(here: Ground, route: str, directory: Path, how: Way) -> float:
 
 def put(here: Ground, route: str, directory: Path, name: str) -> str:
     """The location of a set of files where the route begins."""
-    local = {"many": lambda: make_checkpoint.checkpoint(directory), "large": lambda: large(directory)}
+    local = {
+        "many": lambda: make_checkpoint.checkpoint(directory),
+        "large": lambda: large(directory),
+    }
     folder = local[name]() if name in local else directory / f"copy-{name}"
     if route.startswith("local"):
         return str(folder)
     source = f"hdfs://hdfs-a/bench-{name}"
     if not here.files_at(source):
         # Without the sidecars that Hadoop keeps on local disks alone.
-        words = [str(here.hadoop / "hdfs"), "dfs", "-put", "-t", "32", "-q", "2000", str(folder), source]
+        words = [
+            str(here.hadoop / "hdfs"),
+            "dfs",
+            "-put",
+            "-t",
+            "32",
+            "-q",
+            "2000",
+            str(folder),
+            source,
+        ]
         run(words, here.environment)
     return source
 
@@ -168,14 +220,22 @@ def ground(directory: Path, routes: Sequence[str]) -> Iterator[Ground]:
     scratch = directory / "copy-scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
-    names = [n for n, word in (("hdfs-a", "hdfs"), ("hdfs-b", "-hdfs"), ("s3-real", "s3")) if word in " ".join(routes)]
+    names = [
+        n
+        for n, word in (("hdfs-a", "hdfs"), ("hdfs-b", "-hdfs"), ("s3-real", "s3"))
+        if word in " ".join(routes)
+    ]
     given = "STATESHIFT_SERVERS" in os.environ
     servers = Servers(default_root() if given else scratch / "servers")
     try:
         for name in names:
             servers.up(name)
         exports = servers.exports() if names else {}
-        exports |= {"HDFSCLI_CONFIG": os.devnull, "HADOOP_USER_NAME": getpass.getuser(), "PYTHONPATH": str(ROOT)}
+        exports |= {
+            "HDFSCLI_CONFIG": os.devnull,
+            "HADOOP_USER_NAME": getpass.getuser(),
+            "PYTHONPATH": str(ROOT),
+        }
         exports.pop("AWS_CA_BUNDLE", None)
         yield Ground(scratch, exports, Path(exports.get("STATESHIFT_HDFS_COMMANDS", "/")))
     finally:
@@ -186,8 +246,11 @@ def ground(directory: Path, routes: Sequence[str]) -> Iterator[Ground]:
 
 def kept(directory: Path) -> list[Measured]:
     file = directory / "copy.jsonl"
-    return [Measured(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
-
+    return (
+        [Measured(**json.loads(line)) for line in file.read_text().splitlines()]
+        if file.exists()
+        else []
+    )
 
 
 if __name__ == "__main__":

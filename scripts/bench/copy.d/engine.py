@@ -2,10 +2,11 @@
 
     python engine.py SOURCE TARGET [--profile FILE] [--parallel 4] [--verify] [--fleet MASTER]
 
-What an `apply` does in its phase `copy`, of all files and not of those alone that a restart needs: both places are
-listed, the files are bundled to steps, and the executor runs them with a journal on this disk. Not counted is what came
-before: Python's start and its imports. With --verify each step is asked afterwards whether its evidence holds, which
-reads the target once more. With --fleet the steps go to the executors of a Spark, which have come before it counts.
+What an `apply` does in its phase `copy`, of all files and not of those alone that a restart needs:
+both places are listed, the files are bundled to steps, and the executor runs them with a journal on
+this disk. Not counted is what came before: Python's start and its imports. With --verify each step
+is asked afterwards whether its evidence holds, which reads the target once more. With --fleet the
+steps go to the executors of a Spark, which have come before it counts.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("source")
     parser.add_argument("target")
-    parser.add_argument("--profile", type=Path, help="where cProfile writes what the main thread did")
+    parser.add_argument(
+        "--profile", type=Path, help="where cProfile writes what the main thread did"
+    )
     parser.add_argument("--parallel", type=int, default=4)
     parser.add_argument("--verify", action="store_true")
     parser.add_argument("--fleet", metavar="MASTER")
@@ -66,15 +69,27 @@ def crew_of(master: str | None, places: tuple[str, ...]) -> Iterator[Crew | None
         return
     with tempfile.TemporaryDirectory(prefix="stateshift-bench-") as folder:
         log = Path(folder) / "fleet.log"
-        with mustered(real_doors().open_fleet, master, places, log, Unwatched(), threading.Event()) as crew:
+        with mustered(
+            real_doors().open_fleet, master, places, log, Unwatched(), threading.Event()
+        ) as crew:
             yield crew
 
 
-def copied(source: str, target: str, parallel: int, verify: bool, crew: Crew | None = None) -> dict[str, float]:
-    spec = parse_spec(json.dumps({
-        "version": 1, "engine": "spark", "parallel": parallel,
-        "jobs": [{"name": "bench", "checkpoint_location": source, "remote_location": target}],
-    }))  # fmt: skip
+def copied(
+    source: str, target: str, parallel: int, verify: bool, crew: Crew | None = None
+) -> dict[str, float]:
+    spec = parse_spec(
+        json.dumps(
+            {
+                "version": 1,
+                "engine": "spark",
+                "parallel": parallel,
+                "jobs": [
+                    {"name": "bench", "checkpoint_location": source, "remote_location": target}
+                ],
+            }
+        )
+    )
     with tempfile.TemporaryDirectory(prefix="stateshift-bench-") as folder:
         world = world_of(spec, "bench", Workdir(folder), real_doors())
         began, cpu = time.perf_counter(), _cpu()
@@ -83,18 +98,33 @@ def copied(source: str, target: str, parallel: int, verify: bool, crew: Crew | N
         listed = time.perf_counter()
         assert not there, f"{target} holds {len(there)} files"
         steps = tuple(
-            CopyFiles(f"copy/{number}", source, target, tuple(bundle)) for number, bundle in enumerate(bundled(files))
+            CopyFiles(f"copy/{number}", source, target, tuple(bundle))
+            for number, bundle in enumerate(bundled(files))
         )
-        plan = Plan("bench", "spark", "move", source, target, None, phases_of(Phase("copy", steps)), (), "facts")
+        plan = Plan(
+            "bench",
+            "spark",
+            "move",
+            source,
+            target,
+            None,
+            phases_of(Phase("copy", steps)),
+            (),
+            "facts",
+        )
         journal = Journal(FileLines(Path(folder) / "journal"))
         journal.append(RunStarted(1.0, "bench", "0", "spec", ("bench",)))
         journal.append(PlanAdopted(2.0, 0, "bench", "move", "facts", len(steps)))
         executor.execute(0, plan, world, journal, crew)
         ended, used = time.perf_counter(), _cpu()
         told = {
-            "seconds": ended - began, "list_seconds": listed - began, "cpu_seconds": used - cpu,
-            "files": len(files), "bytes": sum(file.size for file in files), "steps": len(steps),
-        }  # fmt: skip
+            "seconds": ended - began,
+            "list_seconds": listed - began,
+            "cpu_seconds": used - cpu,
+            "files": len(files),
+            "bytes": sum(file.size for file in files),
+            "steps": len(steps),
+        }
         if verify:
             broken = executor.ask(0, plan, journal.progress.plans[0], world)
             assert not broken, broken[:3]

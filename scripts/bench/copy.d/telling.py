@@ -17,8 +17,13 @@ from tools import OURS, ROUTES
 
 WRITTEN = "## Where the time goes"
 NAMES = {"many": "a checkpoint of many small files", "large": "2 GiB in eight files"}
-# way -> (the goal, whether it is how many times the fastest tool's time ours may be, or how many times ours theirs is)
-GOALS = {"ours": (1.1, "at most"), "ours, needed": (10.0, "at least"), "ours, compacted": (15.0, "at least")}
+# way -> (the goal, whether it is how many times the fastest tool's time ours may be, or how many
+# times ours theirs is)
+GOALS = {
+    "ours": (1.1, "at most"),
+    "ours, needed": (10.0, "at least"),
+    "ours, compacted": (15.0, "at least"),
+}
 
 ROUNDS_MIN = 5  # for a verdict
 
@@ -29,15 +34,24 @@ def as_table(every: Every, left_out: Mapping[str, str], results: Path, python: s
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     told = (
         f"`./scripts/bench/copy` on {os.cpu_count()} cores and {memory:.0f} GB, Linux, Python "
-        f"{python}; source, target, both HDFS (Hadoop 3.4) and S3 (SeaweedFS) all on this machine. `load` is what was "
-        "going on when a measurement began, the most of a way's rounds. Medians of the rounds, and (least "
-        "/ most), without each way's start. *needed* and *compacted* are from the begin of the copy to the end of "
-        "publish; *compared* is that with the comparison of both sides, *read back* with every digest asked of the "
+        f"{python}; source, target, both HDFS (Hadoop 3.4) and S3 (SeaweedFS) all on this "
+        "machine. `load` is what was "
+        "going on when a measurement began, the most of a way's rounds. Medians of the "
+        "rounds, and (least "
+        "/ most), without each way's start. *needed* and *compacted* are from the begin of "
+        "the copy to the end of "
+        "publish; *compared* is that with the comparison of both sides, *read back* with "
+        "every digest asked of the "
         "target: the other tools compare nothing."
     )
     lines = ["# Copying", "", *textwrap.wrap(told, 120, break_on_hyphens=False), ""]
     for route, name in _groups(every):
-        lines += [f"## {route.replace('-', ' → ')}, {NAMES[name]}", "", *_part(_of(every, route, name)), ""]
+        lines += [
+            f"## {route.replace('-', ' → ')}, {NAMES[name]}",
+            "",
+            *_part(_of(every, route, name)),
+            "",
+        ]
     lines += [f"Left out: {way}, {reason}." for way, reason in left_out.items()]
     before = results.read_text().partition(WRITTEN) if results.exists() else ("", "", "")
     return "\n".join(lines).rstrip() + "\n" + (f"\n{WRITTEN}{before[2]}" if before[1] else "")
@@ -49,13 +63,25 @@ def drawn(every: Every, place: Path) -> None:
     if pyplot is None:
         return
     groups = _groups(every)
-    figure, panels = pyplot.subplots(len(groups), 1, figsize=(9, 1 + 2.4 * len(groups)), squeeze=False)
+    figure, panels = pyplot.subplots(
+        len(groups), 1, figsize=(9, 1 + 2.4 * len(groups)), squeeze=False
+    )
     for (route, name), panel in zip(groups, panels[:, 0], strict=True):
         ways = _of(every, route, name)
         middles = [statistics.median(seconds) for seconds in map(_seconds, ways.values())]
-        spans = [[m - min(s), max(s) - m] for m, s in zip(middles, map(_seconds, ways.values()), strict=True)]
+        spans = [
+            [m - min(s), max(s) - m]
+            for m, s in zip(middles, map(_seconds, ways.values()), strict=True)
+        ]
         colours = ["tab:blue" if way.startswith(OURS) else "tab:gray" for way in ways]
-        panel.barh(list(ways), middles, color=colours, xerr=list(zip(*spans, strict=True)), ecolor="black", capsize=2)
+        panel.barh(
+            list(ways),
+            middles,
+            color=colours,
+            xerr=list(zip(*spans, strict=True)),
+            ecolor="black",
+            capsize=2,
+        )
         panel.invert_yaxis()
         panel.set_title(f"{route.replace('-', ' → ')}, {NAMES[name]}", fontsize=10)
         panel.set_xlabel("seconds, without the start", fontsize=8)
@@ -72,40 +98,62 @@ def _groups(every: Every) -> list[tuple[str, str]]:
 def _of(every: Every, route: str, name: str) -> dict[str, list[Any]]:
     """By way, ours first."""
     own = [one for one in every if (one.route, one.set) == (route, name)]
-    ways = sorted({one.way for one in own}, key=lambda way: (not way.startswith(OURS), len(way), way))
+    ways = sorted(
+        {one.way for one in own}, key=lambda way: (not way.startswith(OURS), len(way), way)
+    )
     return {way: sorted((o for o in own if o.way == way), key=lambda o: o.round) for way in ways}
 
 
 def _part(ways: Mapping[str, list[Any]]) -> Iterator[str]:
     fastest = _fastest(ways)
-    yield f"| way | seconds | times as long as {fastest or 'the others'} | files | rounds | load | at |"
+    yield (
+        f"| way | seconds | times as long as {fastest or 'the others'} | files | rounds | "
+        "load | at |"
+    )
     yield "|---|---|---|---|---|---|---|"
     for way, measured in ways.items():
         ratios = _ratios(measured, ways[fastest]) if fastest else []
         cells = (
-            way, _spread(_seconds(measured)), _spread(ratios) if ratios else "", f"{measured[-1].files:,}",
-            len(measured), f"{max(one.load for one in measured):.1f}", measured[-1].at,
-        )  # fmt: skip
+            way,
+            _spread(_seconds(measured)),
+            _spread(ratios) if ratios else "",
+            f"{measured[-1].files:,}",
+            len(measured),
+            f"{max(one.load for one in measured):.1f}",
+            measured[-1].at,
+        )
         yield f"| {' | '.join(map(str, cells))} |"
     yield ""
     for way, (goal, word) in GOALS.items():
         if fastest and way in ways and (ratios := _ratios(ways[way], ways[fastest])):
-            times = statistics.median(ratios) if word == "at most" else 1 / statistics.median(ratios)
+            times = (
+                statistics.median(ratios) if word == "at most" else 1 / statistics.median(ratios)
+            )
             kept = "kept" if (times <= goal if word == "at most" else times >= goal) else "missed"
-            judged = kept if len(ratios) >= ROUNDS_MIN else f"no verdict from {len(ratios)} of {ROUNDS_MIN} rounds"
+            judged = (
+                kept
+                if len(ratios) >= ROUNDS_MIN
+                else f"no verdict from {len(ratios)} of {ROUNDS_MIN} rounds"
+            )
             told = "times as long as" if word == "at most" else "times as fast as"
             yield f"* {way}: {times:.2f} {told} {fastest} (goal: {word} {goal}): {judged}"
 
 
 def _fastest(ways: Mapping[str, list[Any]]) -> str | None:
-    others = {way: statistics.median(_seconds(found)) for way, found in ways.items() if not way.startswith(OURS)}
+    others = {
+        way: statistics.median(_seconds(found))
+        for way, found in ways.items()
+        if not way.startswith(OURS)
+    }
     return min(others, key=lambda way: others[way]) if others else None
 
 
 def _ratios(measured: Sequence[Any], against: Sequence[Any]) -> list[float]:
     """Of each round that has both."""
     seconds = {one.round: one.seconds for one in against}
-    return [one.seconds / max(0.001, seconds[one.round]) for one in measured if one.round in seconds]
+    return [
+        one.seconds / max(0.001, seconds[one.round]) for one in measured if one.round in seconds
+    ]
 
 
 def _seconds(measured: Sequence[Any]) -> list[float]:
@@ -114,4 +162,8 @@ def _seconds(measured: Sequence[Any]) -> list[float]:
 
 def _spread(values: Sequence[float]) -> str:
     middle = statistics.median(values)
-    return f"{middle:.2f}" if len(values) == 1 else f"{middle:.2f} ({min(values):.2f} / {max(values):.2f})"
+    return (
+        f"{middle:.2f}"
+        if len(values) == 1
+        else f"{middle:.2f} ({min(values):.2f} / {max(values):.2f})"
+    )

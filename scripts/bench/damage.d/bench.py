@@ -1,7 +1,8 @@
-"""Damages golden images, asks `verify --deep` and `apply` about each, and writes down what they missed.
+"""Damages golden images, asks `verify --deep` and `apply` about each, and writes down what they
+missed.
 
-The images, the mutations, the oracle and the judges are tests/damage: the default test and the fuzzing of commands use
-the same. Here is what a person asks for, and the page.
+The images, the mutations, the oracle and the judges are tests/damage: the default test and the
+fuzzing of commands use the same. Here is what a person asks for, and the page.
 """
 
 from __future__ import annotations
@@ -62,8 +63,14 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "scripts/bench/damage", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("--full", dest="mutations", action="store_const", const=FULL, default=MUTATIONS,
-                        help=f"{FULL:,} mutations instead of {MUTATIONS:,}")  # fmt: skip
+    parser.add_argument(
+        "--full",
+        dest="mutations",
+        action="store_const",
+        const=FULL,
+        default=MUTATIONS,
+        help=f"{FULL:,} mutations instead of {MUTATIONS:,}",
+    )
     parser.add_argument("--mutations", type=int, help="so many")
     parser.add_argument(
         "--only",
@@ -73,8 +80,13 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--workers", type=int, default=2, help="processes that judge (default: 2)")
     parser.add_argument("--no-apply", action="store_true", help="ask `verify --deep` alone")
-    parser.add_argument("--engine", nargs="?", const="both", choices=("spark", "flink", "both"),
-                        help="give a sample to a real Spark and a real Flink")  # fmt: skip
+    parser.add_argument(
+        "--engine",
+        nargs="?",
+        const="both",
+        choices=("spark", "flink", "both"),
+        help="give a sample to a real Spark and a real Flink",
+    )
     parser.add_argument("--one", metavar="ID", help="one mutation, as it is named in damage.jsonl")
     parser.add_argument(
         "--keep", type=Path, metavar="DIR", help="with --one: write its files there"

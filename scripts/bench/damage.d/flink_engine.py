@@ -1,9 +1,11 @@
-"""A sample of damage given to a real Flink: what it makes of what we say yes to, and of what we refuse.
+"""A sample of damage given to a real Flink: what it makes of what we say yes to, and of what we
+refuse.
 
-images     golden savepoints of all versions that hold a count and can lie anywhere
-sample     as many yes as no of `verify --deep`
-Flink      works: the job goes on, with one subtask more, and counts on from where it was; fails: it does not
-           start, or fails; or wrong: it counts on from something else
+images  golden savepoints of all versions that hold a count and can lie anywhere
+sample  as many yes as no of `verify --deep`
+Flink   works: the job goes on, with one subtask more, and counts on from where it was; fails: it
+        does not
+        start, or fails; or wrong: it counts on from something else
 """
 
 from __future__ import annotations

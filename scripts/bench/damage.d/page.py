@@ -36,7 +36,8 @@ def written(verdicts: Sequence[Verdict]) -> list[str]:
     counts = Counter(one.result for one in verdicts)
     return [
         *HEAD.splitlines(),
-        f"{len(verdicts):,} mutations of {len({image_of(one) for one in verdicts})} images, with the code of commit "
+        f"{len(verdicts):,} mutations of {len({image_of(one) for one in verdicts})} "
+        "images, with the code of commit "
         f"`{commit()}`: " + ", ".join(f"{counts[name]:,} {name}" for name in COLUMNS) + ".",
         "",
         *_costs(verdicts),
@@ -86,7 +87,10 @@ def commit() -> str:
 def _costs(verdicts: Sequence[Verdict]) -> Iterator[str]:
     slowest = max(verdicts, key=lambda one: one.seconds)
     largest = max(verdicts, key=lambda one: one.mib)
-    yield f"Slowest: {slowest.seconds:.1f} CPU seconds (`{slowest.id}`). Largest growth of a process: "
+    yield (
+        f"Slowest: {slowest.seconds:.1f} CPU seconds (`{slowest.id}`). Largest growth of a "
+        "process: "
+    )
     yield f"{largest.mib:.0f} MiB (`{largest.id}`)."
 
 
@@ -114,7 +118,10 @@ def _apply(verdicts: Sequence[Verdict]) -> Iterator[str]:
     counts = Counter((one.engine, one.apply) for one in asked)
     yield "## `apply` of what `verify --deep` refuses"
     yield ""
-    yield "From one folder to another. *fenced*: it failed once the job was fenced, though the damage was there before."
+    yield (
+        "From one folder to another. *fenced*: it failed once the job was fenced, though the "
+        "damage was there before."
+    )
     yield "*not asked*: the whole image cannot be moved either."
     yield ""
     words = ("refused", "failed", "fenced", "published", "traceback", "not asked")
@@ -162,5 +169,8 @@ def _failures(verdicts: Sequence[Verdict]) -> Iterator[str]:
     ordered = sorted(classes.items(), key=lambda item: (item[0][0] == "unnamed", -len(item[1])))
     for key, found in ordered[:FAILURES_MAX]:
         about = found[0].about or ", ".join(found[0].differs[:2])
-        yield f"| {' | '.join(key)} | {len(found):,} | `{found[0].id}` | {about[:160].replace('|', '/')} |"
+        yield (
+            f"| {' | '.join(key)} | {len(found):,} | `{found[0].id}` | "
+            f"{about[:160].replace('|', '/')} |"
+        )
     yield ""

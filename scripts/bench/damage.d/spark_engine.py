@@ -1,12 +1,14 @@
-"""A sample of damage given to a real Spark: what it makes of what we say yes to, and of what we refuse.
+"""A sample of damage given to a real Spark: what it makes of what we say yes to, and of what we
+refuse.
 
-    bases      jobs that a real Spark ran to their third batch, and another time on to their end
-    sample     as many yes as no of `verify --deep`, of the same mutations as the golden images get
-    Spark      works: it restarts and puts out what the untouched job does; fails; or wrong: it puts out
-               something else
+    bases   jobs that a real Spark ran to their third batch, and another time on to their end
+    sample  as many yes as no of `verify --deep`, of the same mutations as the golden images get
+    Spark   works: it restarts and puts out what the untouched job does; fails; or wrong: it puts
+            out
+            something else
 
-The jobs are those of tests/acceptance/matrix. What Spark said is kept with the bytes that it was said of, so that only
-what changed is asked again.
+The jobs are those of tests/acceptance/matrix. What Spark said is kept with the bytes that it was
+said of, so that only what changed is asked again.
 """
 
 from __future__ import annotations

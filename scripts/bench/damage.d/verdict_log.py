@@ -2,8 +2,8 @@
 
     <cache>/verdicts-<digest>.jsonl     a verdict a line
 
-The digest is of the code and the goldens: verdicts over other code are never mixed with these. A last line that a
-killed run left half written is judged again.
+The digest is of the code and the goldens: verdicts over other code are never mixed with these. A
+last line that a killed run left half written is judged again.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def code_digest(root: Path) -> str:
         ["ls-files", "--others", "--exclude-standard", "--", *JUDGED],
     ):
         digest.update(_git(root, command))
-    for name in _git(root, ["ls-files", "--others", "--exclude-standard", "--", *JUDGED]).split(b"\n"):
+    for name in _git(root, ["ls-files", "--others", "--exclude-standard", "--", *JUDGED]).split(
+        b"\n"
+    ):
         if name:
             digest.update((root / name.decode()).read_bytes())
     return digest.hexdigest()[:16]

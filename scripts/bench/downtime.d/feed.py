@@ -1,7 +1,8 @@
 """The source: records that come when they come, whether somebody reads them or not (open loop).
 
-Record `n` comes into being at `began + n / RATE`, by which its latency is reckoned, however late its file is written.
-A file holds what came since the one before it. The state is filled by lines that stand for many records each.
+Record `n` comes into being at `began + n / RATE`, by which its latency is reckoned, however late
+its file is written. A file holds what came since the one before it. The state is filled by lines
+that stand for many records each.
 """
 
 from __future__ import annotations
@@ -36,7 +37,12 @@ class Feed:
         share = -(-self.keys // FILL_FILES)
         for first in range(0, self.keys, share):
             last = min(first + share, self.keys) - 1
-            line = {"first": first - self.keys, "last": last - self.keys, "fill": True, "at": _time(0)}
+            line = {
+                "first": first - self.keys,
+                "last": last - self.keys,
+                "fill": True,
+                "at": _time(0),
+            }
             self._write("records" if self.query == "map" else "persons", [line])
 
     def created(self, number: int) -> float:
@@ -71,7 +77,9 @@ class Feed:
             people = [{**_line(n), "seller": self.keys + n} for n in numbers if n % PERSONS == 0]
             self._write("persons", people)
             # Those who came with the fill have a number below zero for an id.
-            self._write("auctions", [{**_line(n), "seller": n % self.keys - self.keys} for n in numbers])
+            self._write(
+                "auctions", [{**_line(n), "seller": n % self.keys - self.keys} for n in numbers]
+            )
 
     def _write(self, name: str, lines: list[dict[str, Any]]) -> None:
         self._file += 1

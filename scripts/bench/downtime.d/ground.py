@@ -1,8 +1,9 @@
 """Where it happens: two HDFS, and a job with so much state that lives on either of them.
 
-The job is a driver on this machine that is its own executor (`spark_submit`, local[2]): two standalone clusters would
-have six more JVMs share two cores, and while one job waits for the other's image there are two of it. Both clusters of
-the spec are such: what differs between them is the HDFS.
+The job is a driver on this machine that is its own executor (`spark_submit`, local[2]): two
+standalone clusters would have six more JVMs share two cores, and while one job waits for the
+other's image there are two of it. Both clusters of the spec are such: what differs between them is
+the HDFS.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ PROVIDERS: Mapping[str, Mapping[str, str]] = {
     "rocksdb": {
         f"{STORE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         f"{STORE}rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.sql.streaming.join.stateFormatVersion": "3",  # one store a partition for a join, and not four
+        # one store a partition for a join, and not four
+        "spark.sql.streaming.join.stateFormatVersion": "3",
     },
 }
-# A job that is moved every minute never tidies up at Spark's usual 60 s, and what it has as files grows from way to
-# way, as of none that has run for long. Of much state the files that come in between are few beside it.
+# A job that is moved every minute never tidies up at Spark's usual 60 s, and what it has as files
+# grows from way to way, as of none that has run for long. Of much state the files that come in
+# between are few beside it.
 UNDER_WAY_MB = 1000
 UNDER_WAY: Mapping[str, str] = {f"{STORE}maintenanceInterval": "10s"}
 SECONDS_MAX = 900.0
@@ -98,13 +101,22 @@ class Ground:
             **PROVIDERS[self.case.provider],
             **(UNDER_WAY if self.case.mb < UNDER_WAY_MB else {}),
         }
-        return {"kind": "spark_submit", "master": "local[2]", "conf": conf, "state_dir": str(self.folder / place)}
+        return {
+            "kind": "spark_submit",
+            "master": "local[2]",
+            "conf": conf,
+            "state_dir": str(self.folder / place),
+        }
 
     @property
     def submission(self) -> dict[str, Any]:
         options = ("--query", self.case.query, "--keys", str(self.case.keys))
         places = ("--input", str(self.folder / "input"), "--output", str(self.folder / "output"))
-        return {"application": str(HERE / "job.py"), "arguments": [*options, *places], "seconds_max": SECONDS_MAX}
+        return {
+            "application": str(HERE / "job.py"),
+            "arguments": [*options, *places],
+            "seconds_max": SECONDS_MAX,
+        }
 
     def cluster(self, place: str) -> Any:
         """As the program itself opens it."""
@@ -115,7 +127,9 @@ class Ground:
         if place not in self.clusters:
             told = self.cluster_spec(place)
             spec = ClusterSpec(place, told.pop("kind"), told)
-            self.clusters[place] = open_cluster(spec, str(self.folder / "clusters"), open_storage=open_patiently)
+            self.clusters[place] = open_cluster(
+                spec, str(self.folder / "clusters"), open_storage=open_patiently
+            )
         return self.clusters[place]
 
     def start(self) -> None:
@@ -124,20 +138,27 @@ class Ground:
 
         self.started += 1
         options = {key: value for key, value in self.submission.items() if key != "seconds_max"}
-        self.cluster(self.place).submit(Submission(f"started-{self.started}", "downtime", self.location, None, options))
+        self.cluster(self.place).submit(
+            Submission(f"started-{self.started}", "downtime", self.location, None, options)
+        )
 
     def stop(self, place: str | None = None) -> None:
         """Where it lives; or whatever there is of it at that place."""
         from stateshift.clusters.protocol import StopRequest
 
         here = place or self.place
-        self.cluster(here).stop(StopRequest("downtime", self.location_at(here), seconds_max=SECONDS_MAX))
+        self.cluster(here).stop(
+            StopRequest("downtime", self.location_at(here), seconds_max=SECONDS_MAX)
+        )
 
     def await_output(self, wanted: Callable[[], bool], what: str) -> None:
         until = time.time() + SECONDS_MAX
         while not wanted():
             if time.time() > until:
-                raise SystemExit(f"{self.case.told}: {what} has not come in {SECONDS_MAX:.0f} s; see {self.folder}")
+                raise SystemExit(
+                    f"{self.case.told}: {what} has not come in {SECONDS_MAX:.0f} s; see "
+                    f"{self.folder}"
+                )
             time.sleep(0.2)
             self.seen.read()
 
@@ -151,7 +172,9 @@ class Ground:
 
 @contextmanager
 def servers(kept: Path | None) -> Iterator[Mapping[str, str]]:
-    """Both HDFS, and what a program has to know to reach them. Where they are up already, they stay up."""
+    """Both HDFS, and what a program has to know to reach them. Where they are up already, they
+    stay up.
+    """
     from servers import Servers, default_root
 
     all_of_them = Servers(kept or default_root())
@@ -160,7 +183,11 @@ def servers(kept: Path | None) -> Iterator[Mapping[str, str]]:
         for name in ("hdfs-a", "hdfs-b"):
             all_of_them.up(name)
         exports = all_of_them.exports()
-        more = {"HDFSCLI_CONFIG": os.devnull, "HADOOP_USER_NAME": getpass.getuser(), "PYTHONPATH": str(ROOT)}
+        more = {
+            "HDFSCLI_CONFIG": os.devnull,
+            "HADOOP_USER_NAME": getpass.getuser(),
+            "PYTHONPATH": str(ROOT),
+        }
         os.environ |= {**exports, **more}  # for the clusters in this process
         yield {**exports, **more}
     finally:
@@ -196,4 +223,6 @@ def removed(at_work: Ground, place: str) -> None:
     from servers import hadoop
 
     where = at_work.location_at(place)
-    hadoop.run(Path(at_work.environment["HADOOP_CONF_DIR"]), "dfs", "-rm", "-r", "-f", "-skipTrash", where)
+    hadoop.run(
+        Path(at_work.environment["HADOOP_CONF_DIR"]), "dfs", "-rm", "-r", "-f", "-skipTrash", where
+    )

@@ -1,12 +1,15 @@
-"""The job that is moved: one of two queries, each with as much state as its first batch is told to fill in.
+"""The job that is moved: one of two queries, each with as much state as its first batch is told to
+fill in.
 
-    map    the last number and a payload by key: a stateful map, which reads and writes its key's state for every record
-    q8     NEXMark's query 8, persons who opened an auction in the window they came in: two streams joined by window
+    map  the last number and a payload by key: a stateful map, which reads and writes its key's
+         state for every record
+    q8   NEXMark's query 8, persons who opened an auction in the window they came in: two streams
+         joined by window
 
     job.py --query map|q8 --input FOLDER --output FOLDER --keys N
 
-Everything that comes out is written down with the time at which it did, batch by batch, and so is what happens on the
-way there: session, released, started.
+Everything that comes out is written down with the time at which it did, batch by batch, and so is
+what happens on the way there: session, released, started.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ def main() -> None:
     note(options.output, "session")
 
     def results(folder: Path) -> DataFrame:
-        return mapped(spark, folder, options.keys) if options.query == "map" else joined(spark, folder)
+        return (
+            mapped(spark, folder, options.keys) if options.query == "map" else joined(spark, folder)
+        )
 
     mode, asked = "update" if options.query == "map" else "append", results(options.input)
     job.wait(first=lambda: practised(results, mode))
@@ -61,9 +66,12 @@ def main() -> None:
 
 
 def practised(results: Callable[[Path], DataFrame], mode: str) -> None:
-    """The query once over a record, with a checkpoint that is thrown away: whoever waits has the time for it, and
-    the first batch that counts then finds its code loaded."""
-    with tempfile.TemporaryDirectory(prefix="stateshift-practice-", ignore_cleanup_errors=True) as scratch:
+    """The query once over a record, with a checkpoint that is thrown away: whoever waits has the
+    time for it, and the first batch that counts then finds its code loaded.
+    """
+    with tempfile.TemporaryDirectory(
+        prefix="stateshift-practice-", ignore_cleanup_errors=True
+    ) as scratch:
         for name in ("records", "persons", "auctions"):
             (Path(scratch) / name).mkdir()
             line = {"first": 1, "last": 1, "fill": True, "seller": 1, "at": "2027-01-15T09:00:00Z"}
@@ -76,32 +84,52 @@ def practised(results: Callable[[Path], DataFrame], mode: str) -> None:
 def mapped(spark: SparkSession, folder: Path, keys: int) -> DataFrame:
     """A row for every record, with what is known of its key."""
     rows = read(spark, folder / "records").withColumn("key", f.pmod("seq", f.lit(keys)))
-    last, times, extra = f.max("seq").alias("seq"), f.count("*").alias("times"), f.max("extra").alias("extra")
+    last, times, extra = (
+        f.max("seq").alias("seq"),
+        f.count("*").alias("times"),
+        f.max("extra").alias("extra"),
+    )
     return rows.groupBy("key").agg(last, times, extra)
 
 
 def joined(spark: SparkSession, folder: Path) -> DataFrame:
     """A row for every auction whose seller has come in the same window."""
-    persons = read(spark, folder / "persons").select("seq", "seller", "extra", f.window("at", WINDOW).alias("window"))
+    persons = read(spark, folder / "persons").select(
+        "seq", "seller", "extra", f.window("at", WINDOW).alias("window")
+    )
     persons = persons.select(f.col("seller").alias("id"), "extra", f.col("window").alias("came"))
-    auctions = read(spark, folder / "auctions").select("seq", "seller", f.window("at", WINDOW).alias("window"))
-    return auctions.join(persons, f.expr("seller = id AND window = came")).select("seq", "id", "extra")
+    auctions = read(spark, folder / "auctions").select(
+        "seq", "seller", f.window("at", WINDOW).alias("window")
+    )
+    return auctions.join(persons, f.expr("seller = id AND window = came")).select(
+        "seq", "id", "extra"
+    )
 
 
 def read(spark: SparkSession, folder: Path) -> DataFrame:
-    """A line is a record; or, where it says `fill`, as many as there are numbers from its first to its last, each with
-    a payload. With a scheme: where there is an HDFS, a path alone would be one of it."""
-    lines = spark.readStream.schema("first LONG, last LONG, fill BOOLEAN, seller LONG, at TIMESTAMP")
+    """A line is a record; or, where it says `fill`, as many as there are numbers from its first to
+    its last, each with a payload. With a scheme: where there is an HDFS, a path alone would be one
+    of it.
+    """
+    lines = spark.readStream.schema(
+        "first LONG, last LONG, fill BOOLEAN, seller LONG, at TIMESTAMP"
+    )
     rows = lines.json(f"file://{folder.absolute()}").withWatermark("at", "10 seconds")
     rows = rows.select(f.explode(f.sequence("first", "last")).alias("seq"), "fill", "seller", "at")
-    pieces = [f.unhex(f.sha2(f.concat_ws("-", "seq", f.lit(number)), 512)) for number in range(PIECES)]
+    pieces = [
+        f.unhex(f.sha2(f.concat_ws("-", "seq", f.lit(number)), 512)) for number in range(PIECES)
+    ]
     seller = f.coalesce("seller", "seq")
-    return rows.select("seq", seller.alias("seller"), "at", f.when(f.col("fill"), f.concat(*pieces)).alias("extra"))
+    return rows.select(
+        "seq", seller.alias("seller"), "at", f.when(f.col("fill"), f.concat(*pieces)).alias("extra")
+    )
 
 
 def note(output: Path, what: str) -> None:
     output.mkdir(parents=True, exist_ok=True)
-    written(output / f"{what}-{os.getpid()}.note", {"at": time.time(), "what": what, "pid": os.getpid()})
+    written(
+        output / f"{what}-{os.getpid()}.note", {"at": time.time(), "what": what, "pid": os.getpid()}
+    )
 
 
 def written(file: Path, told: object) -> None:

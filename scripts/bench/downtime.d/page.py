@@ -1,7 +1,9 @@
-"""The page: each case's table, what was to be reached and whether it is, and the latencies of all records as a plot.
+"""The page: each case's table, what was to be reached and whether it is, and the latencies of all
+records as a plot.
 
-Beside the page lie the figures that it is made of, a line for each way in each round: a case that is measured anew
-takes the place of what was there, the others stay."""
+Beside the page lie the figures that it is made of, a line for each way in each round: a case that
+is measured anew takes the place of what was there, the others stay.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def case_of(one: Mapping[str, Any]) -> tuple[str, str, int]:
 
 
 def in_order(every: Every) -> Every:
-    return sorted(every, key=lambda one: (*case_of(one), one["round"], list(WAYS).index(one["way"])))
+    return sorted(
+        every, key=lambda one: (*case_of(one), one["round"], list(WAYS).index(one["way"]))
+    )
 
 
 def as_page(every: Every) -> str:
@@ -77,7 +81,14 @@ def as_page(every: Every) -> str:
     for case, found in by_case(every).items():
         query, provider, mb = case
         name, sizes = NAMES[query], statistics.median(one["state_bytes"] for one in found) / 1e6
-        lines += ["", f"## {name[:1].upper()}{name[1:]}, {PROVIDERS[provider]}, {mb} MB ({sizes:,.0f} MB as files)", ""]
+        lines += [
+            "",
+            (
+                f"## {name[:1].upper()}{name[1:]}, {PROVIDERS[provider]}, {mb} MB "
+                f"({sizes:,.0f} MB as files)"
+            ),
+            "",
+        ]
         lines += table(found)
         lines += ["", *(f"* {line}" for line in verdicts(found, mb))]
     lines += ["", *flatness(every), "", *beside(of_moves(every))]
@@ -97,18 +108,30 @@ def header(every: Every) -> list[str]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     told = (
         f"`./scripts/bench/downtime` on {os.cpu_count()} cores and {memory:.0f} GB, Linux, Python "
-        f"{platform.python_version()}: a real Spark (local[2], a driver that is its own executor) with {PARTITIONS} "
-        "partitions of state on one of two HDFS, all on this machine, which reads 100 records a second from files (and "
-        f"tidies up every 10 s, with less than {UNDER_WAY_MB} MB: it lives for a minute at a time). It is "
-        "moved to the other HDFS and back, each way in turn. *restart* stops it by the marker and starts it on the "
-        f"same checkpoint; *move* stops, copies, compares, starts; *warm* brings it over while it runs (`{UNTIL}`); "
-        "*prepare* has the new application up before the halt, too. Medians of the rounds, and (least / most), in "
-        "seconds. The gap is how long nothing came out, and *stop* to *load* are all of it, each to the end of its "
-        "part: the last batch and the old job's end; the look at what is left, the fence, the copy and the comparison; "
-        "the publish; the new query's start; its state and first batch. *worst* is the latency of the record that "
-        "waited longest, *halt to publish* from the old job's end until the last file is published, by the journal. "
-        "*all of it* is from the command until the job's first output, *written* how many times the image's bytes were "
-        "written for it. *uptime's load* is the highest before a way was begun, of the job itself and of others. "
+        f"{platform.python_version()}: a real Spark (local[2], a driver that is its own "
+        f"executor) with {PARTITIONS} "
+        "partitions of state on one of two HDFS, all on this machine, which reads 100 "
+        "records a second from files (and "
+        f"tidies up every 10 s, with less than {UNDER_WAY_MB} MB: it lives for a minute at "
+        "a time). It is "
+        "moved to the other HDFS and back, each way in turn. *restart* stops it by the "
+        "marker and starts it on the "
+        "same checkpoint; *move* stops, copies, compares, starts; *warm* brings it over "
+        f"while it runs (`{UNTIL}`); "
+        "*prepare* has the new application up before the halt, too. Medians of the rounds, "
+        "and (least / most), in "
+        "seconds. The gap is how long nothing came out, and *stop* to *load* are all of "
+        "it, each to the end of its "
+        "part: the last batch and the old job's end; the look at what is left, the fence, "
+        "the copy and the comparison; "
+        "the publish; the new query's start; its state and first batch. *worst* is the "
+        "latency of the record that "
+        "waited longest, *halt to publish* from the old job's end until the last file is "
+        "published, by the journal. "
+        "*all of it* is from the command until the job's first output, *written* how many "
+        "times the image's bytes were "
+        "written for it. *uptime's load* is the highest before a way was begun, of the job "
+        "itself and of others. "
         f"{FIGURES.name} has each round's figures."
     )
     return textwrap.wrap(told, 120, break_on_hyphens=False)
@@ -122,8 +145,19 @@ def by_case(every: Every) -> dict[tuple[str, str, int], Every]:
 
 
 def table(found: Every) -> Iterator[str]:
-    columns = ("way", "gap", *PARTS, "worst", "halt to publish", "times restart's gap", "all of it", "written",
-               "rounds", "uptime's load", "at")  # fmt: skip
+    columns = (
+        "way",
+        "gap",
+        *PARTS,
+        "worst",
+        "halt to publish",
+        "times restart's gap",
+        "all of it",
+        "written",
+        "rounds",
+        "uptime's load",
+        "at",
+    )
     yield f"| {' | '.join(columns)} |"
     yield f"|{'---|' * len(columns)}"
     for way in WAYS:
@@ -138,32 +172,62 @@ def line_of(way: str, ours: Every, found: Every) -> str:
     published = spread([one["halt_to_publish"] for one in ours], 2) if way != "restart" else ""
     of_image = statistics.median(one["brought"] / one["state_bytes"] for one in ours)
     cells = (
-        way, spread([one["gap"] for one in ours]), *parts, spread([one["worst"] for one in ours]), published,
-        spread(of_restart, 2) if of_restart else "", f"{statistics.median(one['took'] for one in ours):.1f}",
-        f"{of_image:.2f}", len(ours), f"{max(one['load'] for one in ours):.1f}", ours[-1]["at"],
-    )  # fmt: skip
+        way,
+        spread([one["gap"] for one in ours]),
+        *parts,
+        spread([one["worst"] for one in ours]),
+        published,
+        spread(of_restart, 2) if of_restart else "",
+        f"{statistics.median(one['took'] for one in ours):.1f}",
+        f"{of_image:.2f}",
+        len(ours),
+        f"{max(one['load'] for one in ours):.1f}",
+        ours[-1]["at"],
+    )
     return f"| {' | '.join(map(str, cells))} |"
 
 
 def ratios(found: Every, way: str, other: str, key: str) -> list[float]:
     """Of each round that has both."""
-    of = {name: {one["round"]: one[key] for one in found if one["way"] == name} for name in (way, other)}
-    return [of[way][n] / of[other][n] for n in sorted(of[way].keys() & of[other].keys()) if of[other][n]]
+    of = {
+        name: {one["round"]: one[key] for one in found if one["way"] == name}
+        for name in (way, other)
+    }
+    return [
+        of[way][n] / of[other][n] for n in sorted(of[way].keys() & of[other].keys()) if of[other][n]
+    ]
 
 
 def verdicts(found: Every, mb: int) -> Iterator[str]:
-    """Whatever this case says of what was to be reached; between halt and publish that is of the largest state."""
+    """Whatever this case says of what was to be reached; between halt and publish that is of the
+    largest state.
+    """
     large = mb >= LARGE_MB
     published = [one["halt_to_publish"] for one in found if one["way"] == "prepare"]
     if published:
-        yield told("from halt to publish", statistics.median(published), HALT_TO_PUBLISH_MAX if large else None,
-                   most=True, unit=" s")  # fmt: skip
+        yield told(
+            "from halt to publish",
+            statistics.median(published),
+            HALT_TO_PUBLISH_MAX if large else None,
+            most=True,
+            unit=" s",
+        )
     shorter = ratios(found, "move", "prepare", "halt_to_publish")
     if shorter:
-        yield told("a move's is longer by", statistics.median(shorter), OF_HALT_MIN if large else None, most=False)
+        yield told(
+            "a move's is longer by",
+            statistics.median(shorter),
+            OF_HALT_MIN if large else None,
+            most=False,
+        )
     of_restart = ratios(found, "prepare", "restart", "gap")
     if of_restart:
-        yield told("gap, of that of a restart in place", statistics.median(of_restart), OF_RESTART_MAX, most=True)
+        yield told(
+            "gap, of that of a restart in place",
+            statistics.median(of_restart),
+            OF_RESTART_MAX,
+            most=True,
+        )
     of_move = ratios(found, "move", "prepare", "gap")
     if of_move:
         least = OF_MOVE_MIN if large else 1.0
@@ -174,7 +238,10 @@ def told(what: str, value: float, goal: float | None, most: bool, unit: str = " 
     if goal is None:
         return f"{what}: {value:.2f}{unit}"
     is_so = value <= goal if most else value >= goal
-    return f"{what}: {value:.2f}{unit} (goal: at {'most' if most else 'least'} {goal:g}, {reached(is_so)})"
+    return (
+        f"{what}: {value:.2f}{unit} (goal: at {'most' if most else 'least'} {goal:g}, "
+        f"{reached(is_so)})"
+    )
 
 
 def flatness(every: Every) -> Iterator[str]:
@@ -185,8 +252,13 @@ def flatness(every: Every) -> Iterator[str]:
             if (one["query"], one["provider"], one["way"]) == (query, provider, "prepare"):
                 of_size.setdefault(one["mb"], []).append(one["halt_to_publish"])
         if len(of_size) > 1:
-            middles = ", ".join(f"{mb} MB {statistics.median(of_size[mb]):.2f} s" for mb in sorted(of_size))
-            yield f"From halt to publish of {NAMES[query]}, {PROVIDERS[provider]}, by size: {middles}."
+            middles = ", ".join(
+                f"{mb} MB {statistics.median(of_size[mb]):.2f} s" for mb in sorted(of_size)
+            )
+            yield (
+                f"From halt to publish of {NAMES[query]}, {PROVIDERS[provider]}, by size: "
+                f"{middles}."
+            )
 
 
 def spread(values: Sequence[float], digits: int = 1) -> str:
@@ -205,7 +277,12 @@ def plotted(every: Every, file: Path) -> None:
     rows = sorted({case[:2] for case in cases})
     columns = sorted({case[2] for case in cases})
     figure, axes = pyplot.subplots(
-        len(rows), len(columns), figsize=(4.2 * len(columns), 3.2 * len(rows)), squeeze=False, sharex=True, sharey=True
+        len(rows),
+        len(columns),
+        figsize=(4.2 * len(columns), 3.2 * len(rows)),
+        squeeze=False,
+        sharex=True,
+        sharey=True,
     )
     for (query, provider, mb), found in cases.items():
         axis = axes[rows.index((query, provider))][columns.index(mb)]
@@ -214,9 +291,13 @@ def plotted(every: Every, file: Path) -> None:
             counted = Counter[int]()
             for one in found:
                 if one["way"] == way:
-                    counted.update({int(bucket): count for bucket, count in one["latencies"].items()})
+                    counted.update(
+                        {int(bucket): count for bucket, count in one["latencies"].items()}
+                    )
             if counted:
-                axis.step(*ccdf(counted), where="post", label=way, color=COLOURS[way], linewidth=1.3)
+                axis.step(
+                    *ccdf(counted), where="post", label=way, color=COLOURS[way], linewidth=1.3
+                )
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.grid(alpha=0.3)

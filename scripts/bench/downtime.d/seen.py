@@ -27,8 +27,9 @@ class Gap:
 
 
 class Seen:
-    """`keys`: of a query that tells of each key its last record alone, how many there are; a record that is not told of
-    has come out with the next one of its key."""
+    """`keys`: of a query that tells of each key its last record alone, how many there are; a record
+    that is not told of has come out with the next one of its key.
+    """
 
     def __init__(self, folder: Path, feed: Feed, keys: int | None) -> None:
         self.folder, self.feed, self.keys = folder, feed, keys
@@ -59,7 +60,9 @@ class Seen:
 
     def fresh_since(self, moment: float) -> bool:
         """Whether, after that moment, something came out that was no older than it usually is."""
-        late = [at - self.feed.created(n) for n, at in list(self.arrived.items())[-50:] if at > moment]
+        late = [
+            at - self.feed.created(n) for n, at in list(self.arrived.items())[-50:] if at > moment
+        ]
         return bool(late) and max(late) < FRESH_SECONDS + 2 * self.pause()
 
     def pause(self) -> float:
@@ -91,7 +94,9 @@ class Seen:
 
     def noted(self, what: str, after: float) -> float | None:
         """When the job that came last said so."""
-        found = [float(one["at"]) for one in self.notes if one["what"] == what and one["at"] > after]
+        found = [
+            float(one["at"]) for one in self.notes if one["what"] == what and one["at"] > after
+        ]
         return found[-1] if found else None
 
 

@@ -2,10 +2,11 @@
 
     python fleet.py [--rounds 5] [--sets NAME,...] [--ways NAME;...] [--tag NAME]
 
-Rounds of all ways one after the other, A B C A B C, each to a target that is not there, from S3 to S3. Every machine
-has a link of its own to the storage (links.py): the one process, each executor, each distcp. Ours copies every file, as
-distcp does, and is measured from its first request on, when its executors have come; what distcp takes for two small
-files is taken off. Two distcps have half of the files each: what two machines of a YARN could do, without its waits.
+Rounds of all ways one after the other, A B C A B C, each to a target that is not there, from S3 to
+S3. Every machine has a link of its own to the storage (links.py): the one process, each executor,
+each distcp. Ours copies every file, as distcp does, and is measured from its first request on, when
+its executors have come; what distcp takes for two small files is taken off. Two distcps have half
+of the files each: what two machines of a YARN could do, without its waits.
 
 Every measurement is a line in fleet.jsonl; what a tag has is not measured again.
 """
@@ -44,7 +45,10 @@ ENGINE = ROOT / "scripts" / "bench" / "copy.d" / "engine.py"
 RESULTS = ROOT / "scripts" / "bench" / "results" / "fleet.md"
 BUCKET = "stateshift"
 HALVES = ("a", "b")
-SETS = {"many": (1024, 4 * 1024), "large": (16, 24 * 1024 * 1024)}  # how many files, and of how many bytes each
+SETS = {
+    "many": (1024, 4 * 1024),
+    "large": (16, 24 * 1024 * 1024),
+}  # how many files, and of how many bytes each
 MAPS = 8
 
 
@@ -82,7 +86,9 @@ def main() -> None:
     parser.add_argument("--ways", default="", help="only these, with ; between")
     parser.add_argument("--tag", default=time.strftime("%Y-%m-%d"), help="the name of this run")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through every `finally`: servers are stopped
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # through every `finally`: servers are stopped
     directory, only = bench_directory(), [word for word in options.ways.split(";") if word]
     with ground(directory) as here:
         for name in options.sets.split(","):
@@ -93,9 +99,16 @@ def main() -> None:
     print(RESULTS.read_text())
 
 
-def measure(here: Ground, directory: Path, name: str, rounds: int, tag: str, only: Sequence[str]) -> None:
+def measure(
+    here: Ground, directory: Path, name: str, rounds: int, tag: str, only: Sequence[str]
+) -> None:
     done = {(one.round, one.way) for one in kept(directory) if (one.tag, one.set) == (tag, name)}
-    missing = [(n, w) for n in range(rounds) for w in WAYS if (n, w) not in done and (not only or w in only)]
+    missing = [
+        (n, w)
+        for n in range(rounds)
+        for w in WAYS
+        if (n, w) not in done and (not only or w in only)
+    ]
     if not missing:
         return
     source, one, starts = put(here, name, *SETS[name]), put(here, "one", 2, 1), dict[str, float]()
@@ -132,7 +145,10 @@ def target(name: str) -> str:
 
 
 def counted(here: Ground, location: str) -> int:
-    code = "import sys; from stateshift.storage.opening import *; print(len(list(open_storage(sys.argv[1]).list())))"
+    code = (
+        "import sys; from stateshift.storage.opening import *; "
+        "print(len(list(open_storage(sys.argv[1]).list())))"
+    )
     return int(run([sys.executable, "-c", code, location], {**os.environ, **here.environment}))
 
 
@@ -143,12 +159,19 @@ def _process(here: Ground, source: str, place: str) -> float:
 def _executors(count: int, here: Ground, source: str, place: str) -> float:
     folder = here.scratch / f"spark-{time.monotonic_ns()}"
     machines = [
-        {**here.environment, "AWS_ENDPOINT_URL_S3": here.links[1 + number], "PYTHONPATH": ""} for number in range(count)
+        {**here.environment, "AWS_ENDPOINT_URL_S3": here.links[1 + number], "PYTHONPATH": ""}
+        for number in range(count)
     ]
     with spark(folder, machines, here.java) as master:
-        environment = {**here.by(0), "JAVA_HOME": here.java, "SPARK_LOCAL_IP": "127.0.0.1",
-                       "PYSPARK_PYTHON": sys.executable}  # fmt: skip
-        return _told(run([sys.executable, str(ENGINE), source, place, "--fleet", master], environment))
+        environment = {
+            **here.by(0),
+            "JAVA_HOME": here.java,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        return _told(
+            run([sys.executable, str(ENGINE), source, place, "--fleet", master], environment)
+        )
 
 
 def _distcp(here: Ground, source: str, place: str, link: int = 0) -> float:
@@ -156,18 +179,28 @@ def _distcp(here: Ground, source: str, place: str, link: int = 0) -> float:
     jars = [installed_home() / "jars", downloads.jars("s3a-spark-4.3"), downloads.jars("hdfs")]
     distcp = [str(jar) for jar in jars[2].glob("hadoop-distcp-*.jar")]
     properties = {
-        "fs.s3a.endpoint": here.links[link], "fs.s3a.path.style.access": "true", "fs.s3a.endpoint.region": "us-east-1",
+        "fs.s3a.endpoint": here.links[link],
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.endpoint.region": "us-east-1",
         "fs.s3a.access.key": here.environment["AWS_ACCESS_KEY_ID"],
         "fs.s3a.secret.key": here.environment["AWS_SECRET_ACCESS_KEY"],
-        "fs.s3a.connection.ssl.enabled": "false", "mapreduce.framework.name": "local",
+        "fs.s3a.connection.ssl.enabled": "false",
+        "mapreduce.framework.name": "local",
         "mapreduce.local.map.tasks.maximum": str(MAPS),
         "hadoop.tmp.dir": str(here.scratch / f"mapreduce-{time.monotonic_ns()}"),
-    }  # fmt: skip
+    }
     words = [
-        f"{here.java}/bin/java", "-cp", ":".join([*(f"{place}/*" for place in jars[:2]), *distcp]),
-        "org.apache.hadoop.tools.DistCp", *(f"-D{key}={value}" for key, value in properties.items()),
-        "-m", str(MAPS), "-direct", source.replace("s3:", "s3a:"), place.replace("s3:", "s3a:"),
-    ]  # fmt: skip
+        f"{here.java}/bin/java",
+        "-cp",
+        ":".join([*(f"{place}/*" for place in jars[:2]), *distcp]),
+        "org.apache.hadoop.tools.DistCp",
+        *(f"-D{key}={value}" for key, value in properties.items()),
+        "-m",
+        str(MAPS),
+        "-direct",
+        source.replace("s3:", "s3a:"),
+        place.replace("s3:", "s3a:"),
+    ]
     run(words, {**os.environ, "AWS_CA_BUNDLE": ""})
     return time.perf_counter() - began
 
@@ -175,7 +208,12 @@ def _distcp(here: Ground, source: str, place: str, link: int = 0) -> float:
 def _two_distcps(here: Ground, source: str, place: str) -> float:
     began = time.perf_counter()
     with ThreadPoolExecutor(2) as both:
-        list(both.map(lambda n: _distcp(here, f"{source}/{HALVES[n]}", f"{place}/{HALVES[n]}", 1 + n), range(2)))
+        list(
+            both.map(
+                lambda n: _distcp(here, f"{source}/{HALVES[n]}", f"{place}/{HALVES[n]}", 1 + n),
+                range(2),
+            )
+        )
     return time.perf_counter() - began
 
 
@@ -192,7 +230,9 @@ OURS = ("one process", "one executor", "two executors")
 def run(words: Sequence[str], environment: Mapping[str, str]) -> str:
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=dict(environment))
     if done.returncode:
-        raise SystemExit(f"{' '.join(words[:3])} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+        raise SystemExit(
+            f"{' '.join(words[:3])} ended with {done.returncode}:\n{done.stderr[-3000:]}"
+        )
     return done.stdout
 
 
@@ -213,7 +253,9 @@ def ground(directory: Path) -> Iterator[Ground]:
         server = exports["AWS_ENDPOINT_URL_S3"].rpartition("/")[2]
         with links(3, server) as ports:
             java = str(Path(downloads.java()).resolve().parents[1])
-            yield Ground(scratch, exports, tuple(f"http://127.0.0.1:{port}" for port in ports), java)
+            yield Ground(
+                scratch, exports, tuple(f"http://127.0.0.1:{port}" for port in ports), java
+            )
     finally:
         servers.down("s3-real")
         shutil.rmtree(scratch, ignore_errors=True)
@@ -221,7 +263,11 @@ def ground(directory: Path) -> Iterator[Ground]:
 
 def kept(directory: Path) -> list[Measured]:
     file = directory / "fleet.jsonl"
-    return [Measured(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+    return (
+        [Measured(**json.loads(line)) for line in file.read_text().splitlines()]
+        if file.exists()
+        else []
+    )
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     with links(3, "127.0.0.1:8333") as ports: ...
 
-Each port leads to the same server. All connections of a port share its bytes, each direction for itself, and its
-operations: a request waits for its turn before its head is passed on. Bytes are passed on as they are, so that signed
-requests stay signed.
+Each port leads to the same server. All connections of a port share its bytes, each direction for
+itself, and its operations: a request waits for its turn before its head is passed on. Bytes are
+passed on as they are, so that signed requests stay signed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ HEAD_MAX = 64 * 1024
 
 
 class Turns:
-    """So many a second, in the order in which they are asked for. What was not used within SLACK seconds is lost."""
+    """So many a second, in the order in which they are asked for. What was not used within SLACK
+    seconds is lost.
+    """
 
     def __init__(self, per_second: float) -> None:
         self._each, self._next = 1 / per_second, 0.0
@@ -45,7 +47,9 @@ class Link:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            there_reader, there_writer = await asyncio.open_connection(self._host, self._port, limit=HEAD_MAX)
+            there_reader, there_writer = await asyncio.open_connection(
+                self._host, self._port, limit=HEAD_MAX
+            )
         except OSError:
             writer.close()
             return
@@ -74,7 +78,9 @@ class Link:
             else:
                 await self._body(here, there, int(fields.get("content-length", "0")))
 
-    async def _body(self, here: asyncio.StreamReader, there: asyncio.StreamWriter, left: int) -> None:
+    async def _body(
+        self, here: asyncio.StreamReader, there: asyncio.StreamWriter, left: int
+    ) -> None:
         while left:
             piece = await here.read(min(PIECE, left))
             if not piece:

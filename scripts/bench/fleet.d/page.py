@@ -1,4 +1,6 @@
-"""The measurements as a table with its verdict, and as a picture. What a person has written below WRITTEN stays."""
+"""The measurements as a table with its verdict, and as a picture. What a person has written
+below WRITTEN stays.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,14 @@ Every = Sequence[Any]
 def as_table(every: Every, results: Path, python: str) -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     told = (
-        f"`./scripts/bench/fleet` on {os.cpu_count()} cores and {memory:.0f} GB, Linux, Python {python}: from S3 to S3 "
-        "(SeaweedFS), all on this machine. Each machine (the process, an executor, a distcp) has a link of its own "
-        "with 20 MB/s in each direction and 50 operations a second. Medians of the rounds, and (least / most), without "
-        "each way's start. `load` is what was going on when a measurement began, the most of a way's rounds."
+        f"`./scripts/bench/fleet` on {os.cpu_count()} cores and {memory:.0f} GB, Linux, "
+        f"Python {python}: from S3 to S3 "
+        "(SeaweedFS), all on this machine. Each machine (the process, an executor, a "
+        "distcp) has a link of its own "
+        "with 20 MB/s in each direction and 50 operations a second. Medians of the rounds, "
+        "and (least / most), without "
+        "each way's start. `load` is what was going on when a measurement began, the most "
+        "of a way's rounds."
     )
     lines = ["# A fleet", "", *textwrap.wrap(told, 120, break_on_hyphens=False), ""]
     for name in (name for name in NAMES if any(one.set == name for one in every)):
@@ -41,15 +47,26 @@ def _part(every: Every) -> Iterator[str]:
     for way in ORDER:
         if own := [one for one in every if one.way == way]:
             cells = (
-                way, _spread([one.seconds for one in own]), _spread(_times(every, way, AGAINST)), f"{own[-1].files:,}",
-                len(own), f"{max(one.load for one in own):.1f}", own[-1].at,
-            )  # fmt: skip
+                way,
+                _spread([one.seconds for one in own]),
+                _spread(_times(every, way, AGAINST)),
+                f"{own[-1].files:,}",
+                len(own),
+                f"{max(one.load for one in own):.1f}",
+                own[-1].at,
+            )
             yield f"| {' | '.join(map(str, cells))} |"
     yield ""
-    for ours, theirs in (("one executor", "one process"), ("two executors", "one process"), ("one process", "distcp"),
-                         ("two executors", "two distcps")):  # fmt: skip
+    for ours, theirs in (
+        ("one executor", "one process"),
+        ("two executors", "one process"),
+        ("one process", "distcp"),
+        ("two executors", "two distcps"),
+    ):
         if times := _times(every, ours, theirs):
-            rounds = "" if len(times) >= ROUNDS_MIN else f", from {len(times)} of {ROUNDS_MIN} rounds"
+            rounds = (
+                "" if len(times) >= ROUNDS_MIN else f", from {len(times)} of {ROUNDS_MIN} rounds"
+            )
             yield f"* {ours}: {statistics.median(times):.2f} times as fast as {theirs}{rounds}"
 
 
@@ -65,7 +82,14 @@ def drawn(every: Every, place: Path) -> None:
         middles = [statistics.median(seconds) for seconds in ways.values()]
         spans = [[m - min(s), max(s) - m] for m, s in zip(middles, ways.values(), strict=True)]
         colours = ["tab:gray" if "distcp" in way else "tab:blue" for way in ways]
-        panel.barh(list(ways), middles, color=colours, xerr=list(zip(*spans, strict=True)), ecolor="black", capsize=2)
+        panel.barh(
+            list(ways),
+            middles,
+            color=colours,
+            xerr=list(zip(*spans, strict=True)),
+            ecolor="black",
+            capsize=2,
+        )
         panel.invert_yaxis()
         panel.set_title(NAMES[name], fontsize=10)
         panel.set_xlabel("seconds, without the start", fontsize=8)
@@ -77,11 +101,19 @@ def drawn(every: Every, place: Path) -> None:
 def _times(every: Every, way: str, other: str) -> list[float]:
     """How many times as fast, in each round that has both."""
     seconds = {one.round: one.seconds for one in every if one.way == other}
-    return [seconds[o.round] / max(0.001, o.seconds) for o in every if o.way == way and o.round in seconds]
+    return [
+        seconds[o.round] / max(0.001, o.seconds)
+        for o in every
+        if o.way == way and o.round in seconds
+    ]
 
 
 def _spread(values: Sequence[float]) -> str:
     if not values:
         return ""
     middle = statistics.median(values)
-    return f"{middle:.2f}" if len(values) == 1 else f"{middle:.2f} ({min(values):.2f} / {max(values):.2f})"
+    return (
+        f"{middle:.2f}"
+        if len(values) == 1
+        else f"{middle:.2f} ({min(values):.2f} / {max(values):.2f})"
+    )

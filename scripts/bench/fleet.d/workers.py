@@ -1,4 +1,6 @@
-"""A Spark of the installed pyspark: a master, and workers whose executors each go by a link of their own."""
+"""A Spark of the installed pyspark: a master, and workers whose executors each go by a link of
+their own.
+"""
 
 from __future__ import annotations
 
@@ -30,32 +32,67 @@ def spark(folder: Path, environments: Sequence[Mapping[str, str]], java: str) ->
         running.enter_context(_daemon(folder, "master", words, {}, java, "New state: ALIVE"))
         for number, environment in enumerate(environments):
             words = [
-                "worker.Worker", "--port", "0", "--webui-port", "0", "--cores", str(CORES), "--memory", MEMORY,
-                "--work-dir", str(folder / f"work-{number}"), url,
-            ]  # fmt: skip
-            running.enter_context(_daemon(folder, f"worker-{number}", words, environment, java, "Successfully reg"))
+                "worker.Worker",
+                "--port",
+                "0",
+                "--webui-port",
+                "0",
+                "--cores",
+                str(CORES),
+                "--memory",
+                MEMORY,
+                "--work-dir",
+                str(folder / f"work-{number}"),
+                url,
+            ]
+            running.enter_context(
+                _daemon(folder, f"worker-{number}", words, environment, java, "Successfully reg")
+            )
         yield url
 
 
 @contextlib.contextmanager
 def _daemon(
-    folder: Path, name: str, words: Sequence[str], environment: Mapping[str, str], java: str, ready: str
+    folder: Path,
+    name: str,
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    java: str,
+    ready: str,
 ) -> Iterator[None]:
     home, log = installed_home(), folder / f"{name}.log"
     own = {
-        "SPARK_HOME": str(home), "SPARK_LOCAL_IP": HOST, "SPARK_DAEMON_MEMORY": "256m", "JAVA_HOME": java,
-        "SPARK_LOCAL_DIRS": str(folder / "local"), "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(folder),
-    }  # fmt: skip
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": HOST,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "JAVA_HOME": java,
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_CONF_DIR": str(folder),
+    }
     kind, *rest = words
-    command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", "--host", HOST, *rest]
+    command = [
+        str(home / "bin" / "spark-class"),
+        f"org.apache.spark.deploy.{kind}",
+        "--host",
+        HOST,
+        *rest,
+    ]
     with log.open("wb") as output:
-        process = subprocess.Popen(command, env={**os.environ, **environment, **own}, stdout=output,
-                                   stderr=subprocess.STDOUT, start_new_session=True)  # fmt: skip
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **environment, **own},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     try:
         until = time.monotonic() + SECONDS_MAX
         while ready not in log.read_text(errors="replace"):
             if time.monotonic() > until or process.poll() is not None:
-                raise SystemExit(f"{name} does not start:\n{log.read_text(errors='replace')[-3000:]}")
+                raise SystemExit(
+                    f"{name} does not start:\n{log.read_text(errors='replace')[-3000:]}"
+                )
             time.sleep(0.1)
         yield
     finally:

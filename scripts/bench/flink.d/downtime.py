@@ -1,12 +1,14 @@
-"""What scripts/bench/downtime-flink measures. Each record that comes out is written at once, so that what was written
-when is what came out when; a gap is the longest time in which nothing was.
+"""What scripts/bench/downtime-flink measures. Each record that comes out is written at once, so
+that what was written when is what came out when; a gap is the longest time in which nothing was.
 
-    restart    stopped with a native savepoint, by Flink's own REST API, and started from it where it was
-    move       stateshift, "mode": "move": the same savepoint, copied and compared, and the job started on the other
-    warm       stateshift, "mode": "warm": its checkpoints in rounds, and then the last one
+    restart  stopped with a native savepoint, by Flink's own REST API, and started from it where it
+             was
+    move     stateshift, "mode": "move": the same savepoint, copied and compared, and the job
+             started on the other
+    warm     stateshift, "mode": "warm": its checkpoints in rounds, and then the last one
 
-Halt to publish is by the run's journal: from the end of the step that ends the job until the metadata has its name. The
-way that a savepoint takes to be written is in the gap, and in `stop`.
+Halt to publish is by the run's journal: from the end of the step that ends the job until the
+metadata has its name. The way that a savepoint takes to be written is in the gap, and in `stop`.
 """
 
 from __future__ import annotations
@@ -82,7 +84,11 @@ def one_size(ground: Ground, size: int, options: argparse.Namespace) -> tuple[li
             one = restarted(ground) if way == "restart" else moved(ground, way)
             found.append(one)
             told = ", ".join(f"{name} {seconds:.2f}" for name, seconds in one.parts.items())
-            print(f"  {size} MB, round {number + 1}: {way} {one.gap:.2f} s ({told})", file=sys.stderr, flush=True)
+            print(
+                f"  {size} MB, round {number + 1}: {way} {one.gap:.2f} s ({told})",
+                file=sys.stderr,
+                flush=True,
+            )
     ground.settle()
     held = ground.state_bytes
     ground.here.cancelled(ground.job)
@@ -112,7 +118,12 @@ def moved(ground: Ground, way: str) -> Measured:
         workdir = ground.apply(way)
         time.sleep(STEADY_SECONDS)
     progress = fold(iter(decode_records((workdir / "journal").read_bytes())[0]))
-    steps = [step for plan in progress.plans if plan.purpose in ("halt", "move") for step in plan.steps.values()]
+    steps = [
+        step
+        for plan in progress.plans
+        if plan.purpose in ("halt", "move")
+        for step in plan.steps.values()
+    ]
     halt = next(step for step in steps if step.phase == "halt")
     publish = next(step for step in reversed(steps) if step.phase == "publish")
     ended, published = halt.at + halt.seconds, publish.at + publish.seconds
@@ -137,24 +148,49 @@ and (least / most), in seconds; {time.strftime("%Y-%m-%d %H:%M")}, the load {os.
 
 
 def table(found: Sequence[Measured], size: int, held: int) -> str:
-    lines = [f"## {size} MB ({held / 1e6:,.0f} MB as files)", "",
-             "| way | gap | stop | copy, publish | start, load | halt to publish | times restart's gap | rounds |",
-             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
-    by_way = {way: [one for one in found if one.way == way] for way in WAYS if any(o.way == way for o in found)}
+    lines = [
+        f"## {size} MB ({held / 1e6:,.0f} MB as files)",
+        "",
+        (
+            "| way | gap | stop | copy, publish | start, load | halt to publish | times "
+            "restart's gap | rounds |"
+        ),
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    by_way = {
+        way: [one for one in found if one.way == way]
+        for way in WAYS
+        if any(o.way == way for o in found)
+    }
     for way, own in by_way.items():
-        ratio = [one.gap / other.gap for one, other in zip(own, by_way.get("restart", own), strict=False)]
+        ratio = [
+            one.gap / other.gap for one, other in zip(own, by_way.get("restart", own), strict=False)
+        ]
         halts = [one.halt_to_publish for one in own if one.halt_to_publish is not None]
-        parts = (told([one.parts.get(part, 0.0) for one in own]) for part in ("stop", "copy", "start"))
-        cells = [told([one.gap for one in own]), *parts, told(halts) if halts else "", f"{median(ratio):.2f}"]
+        parts = (
+            told([one.parts.get(part, 0.0) for one in own]) for part in ("stop", "copy", "start")
+        )
+        cells = [
+            told([one.gap for one in own]),
+            *parts,
+            told(halts) if halts else "",
+            f"{median(ratio):.2f}",
+        ]
         lines.append(f"| {way} | {' | '.join(cells)} | {len(own)} |")
     lines.append("")
     if {"restart", "move", "warm"} <= by_way.keys():
-        halt, of_move = (median([one.halt_to_publish or 0.0 for one in by_way[way]]) for way in ("warm", "move"))
-        gap = median([a.gap / b.gap for a, b in zip(by_way["warm"], by_way["restart"], strict=False)])
+        halt, of_move = (
+            median([one.halt_to_publish or 0.0 for one in by_way[way]]) for way in ("warm", "move")
+        )
+        gap = median(
+            [a.gap / b.gap for a, b in zip(by_way["warm"], by_way["restart"], strict=False)]
+        )
         lines += [
-            f"* from halt to publish: {halt:.2f} s (goal: at most {HALT_TO_PUBLISH_MAX:g}, {reached(halt <= 1.0)}), "
+            f"* from halt to publish: {halt:.2f} s (goal: at most {HALT_TO_PUBLISH_MAX:g}, "
+            f"{reached(halt <= 1.0)}), "
             f"{of_move / max(halt, 1e-3):.1f} times shorter than a move's",
-            f"* gap, of that of a restart in place: {gap:.2f} times (goal: at most {OF_RESTART_MAX}, "
+            f"* gap, of that of a restart in place: {gap:.2f} times (goal: at most "
+            f"{OF_RESTART_MAX}, "
             f"{reached(gap <= OF_RESTART_MAX)})",
             "",
         ]
@@ -171,7 +207,10 @@ def plotted(every: Mapping[int, Sequence[Measured]], file: Path) -> None:
         ways = [way for way in WAYS if any(one.way == way for one in found)]
         below = [0.0] * len(ways)
         for part in ("stop", "copy", "start"):
-            heights = [median([one.parts.get(part, 0.0) for one in found if one.way == way]) for way in ways]
+            heights = [
+                median([one.parts.get(part, 0.0) for one in found if one.way == way])
+                for way in ways
+            ]
             axis.bar(ways, heights, bottom=below, label=part)
             below = [a + b for a, b in zip(below, heights, strict=True)]
         axis.set_title(f"{size} MB", fontsize=9)

@@ -1,11 +1,12 @@
-"""A job that keeps a payload and a count for each key in RocksDB, on one of two Flinks; and when something came out.
+"""A job that keeps a payload and a count for each key in RocksDB, on one of two Flinks; and when
+something came out.
 
-    ground = Ground(folder, (one, other), keys)
-    ground.fill(); ground.settle()
-    with ground.watched(): …
-    ground.gap()                    the longest time in which nothing was written
-    ground.stopped()                by Flink's own REST API, with a native savepoint
-    ground.apply("warm")            to the other one, by stateshift
+ground = Ground(folder, (one, other), keys)
+ground.fill(); ground.settle()
+with ground.watched(): …
+ground.gap()                    the longest time in which nothing was written
+ground.stopped()                by Flink's own REST API, with a native savepoint
+ground.apply("warm")            to the other one, by stateshift
 """
 
 from __future__ import annotations
@@ -56,15 +57,33 @@ class Ground:
     def there(self) -> Cluster:
         return self.clusters[1 - self.place]
 
-    def arguments(self, place: int, per_second: int | None = None, hold: int | None = None) -> list[str]:
+    def arguments(
+        self, place: int, per_second: int | None = None, hold: int | None = None
+    ) -> list[str]:
         settings = {
-            "state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true",
+            "state.backend.type": "rocksdb",
+            "execution.checkpointing.incremental": "true",
             "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
             "execution.checkpointing.dir": (self.folder / f"checkpoints-{place}").as_uri(),
-        }  # fmt: skip
-        words = ["--counters", "orders", "--name", self.name, "--keys", str(self.keys), "--payload", str(PAYLOAD),
-                 "--per-second", str(self.per_second if per_second is None else per_second), "--kind", "long",
-                 "--checkpoint-ms", str(CHECKPOINT_MS), "--output", str(self.folder / "out")]  # fmt: skip
+        }
+        words = [
+            "--counters",
+            "orders",
+            "--name",
+            self.name,
+            "--keys",
+            str(self.keys),
+            "--payload",
+            str(PAYLOAD),
+            "--per-second",
+            str(self.per_second if per_second is None else per_second),
+            "--kind",
+            "long",
+            "--checkpoint-ms",
+            str(CHECKPOINT_MS),
+            "--output",
+            str(self.folder / "out"),
+        ]
         words += [word for key, value in settings.items() for word in (f"--flink.{key}", value)]
         return [*words, *(("--hold", str(hold)) if hold is not None else ())]
 
@@ -76,7 +95,9 @@ class Ground:
         self.go_on(savepoint)
 
     def go_on(self, savepoint: Path) -> None:
-        self.job = self.here.run("jobs.Count", *self.arguments(self.place), parallelism=2, savepoint=savepoint)
+        self.job = self.here.run(
+            "jobs.Count", *self.arguments(self.place), parallelism=2, savepoint=savepoint
+        )
 
     def stopped(self) -> Path:
         """Where its savepoint is."""
@@ -88,8 +109,13 @@ class Ground:
         self.moves += 1
         workdir = self.folder / f"run-{self.moves}"
         words = ["apply", str(self.spec(mode)), "--yes", "--workdir", str(workdir)]
-        done = subprocess.run([sys.executable, "-m", "stateshift", *words], cwd=ROOT, capture_output=True, text=True,
-                              check=False)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", "stateshift", *words],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
             raise SystemExit(done.stderr[-4000:])
         self.place = 1 - self.place
@@ -98,8 +124,14 @@ class Ground:
 
     def written(self) -> int:
         """Lines; each ends with a number, and a file is only ever written to."""
-        return sum(int(subprocess.run(["wc", "-l", str(file)], capture_output=True, text=True, check=True)
-                       .stdout.split()[0]) for file in (self.folder / "out" / "orders").glob("*.txt"))  # fmt: skip
+        return sum(
+            int(
+                subprocess.run(
+                    ["wc", "-l", str(file)], capture_output=True, text=True, check=True
+                ).stdout.split()[0]
+            )
+            for file in (self.folder / "out" / "orders").glob("*.txt")
+        )
 
     def settle(self) -> None:
         """Its own checkpoints come, and incremental ones."""
@@ -140,18 +172,30 @@ class Ground:
 
     def spec(self, mode: str) -> Path:
         def submit(place: int) -> dict[str, Any]:
-            return {"jar": str(jar(self.here.lib)), "entry_class": "jobs.Count", "parallelism": 2,
-                    "arguments": self.arguments(place), "seconds_max": 300}  # fmt: skip
+            return {
+                "jar": str(jar(self.here.lib)),
+                "entry_class": "jobs.Count",
+                "parallelism": 2,
+                "arguments": self.arguments(place),
+                "seconds_max": 300,
+            }
 
         job = {
-            "name": self.name, "mode": mode, "job_ids": [self.job], "source_cluster": "old", "target_cluster": "new",
+            "name": self.name,
+            "mode": mode,
+            "job_ids": [self.job],
+            "source_cluster": "old",
+            "target_cluster": "new",
             "target_directory": str(self.folder / f"taken-{self.moves}"),
-            "new_savepoint_path": str(self.folder / f"new-{self.moves}"), "submit": submit(1 - self.place),
+            "new_savepoint_path": str(self.folder / f"new-{self.moves}"),
+            "submit": submit(1 - self.place),
             "source_submit": submit(self.place),
             **({"until": "remaining < 3s"} if mode == "warm" else {"stop": {"format": "native"}}),
-        }  # fmt: skip
+        }
         urls = {"old": self.here.url, "new": self.there.url}
         clusters = {name: {"kind": "flink_rest", "url": url} for name, url in urls.items()}
         path = self.folder / "spec.json"
-        path.write_text(json.dumps({"version": 1, "engine": "flink", "clusters": clusters, "jobs": [job]}))
+        path.write_text(
+            json.dumps({"version": 1, "engine": "flink", "clusters": clusters, "jobs": [job]})
+        )
         return path

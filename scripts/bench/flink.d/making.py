@@ -1,7 +1,9 @@
-"""Metadata to measure with, made of a golden savepoint's by the encoders of the formats; kept between runs.
+"""Metadata to measure with, made of a golden savepoint's by the encoders of the formats; kept
+between runs.
 
-    large_metadata(folder)     100 operators of 256 subtasks, each with 128 key groups and an operator state
-    once(folder, make)         a folder that is there whole or not at all
+large_metadata(folder)  100 operators of 256 subtasks, each with 128 key groups and an operator
+                        state
+once(folder, make)      a folder that is there whole or not at all
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ def _large_operator(number: int) -> OperatorState:
     uid = f"operator-{number}"
     subtasks = tuple(_large_subtask(number, index) for index in range(SUBTASKS))
     own = bytes.fromhex(flink_operator_id(uid))
-    return OperatorState(own, SUBTASKS, SUBTASKS * GROUPS, None, subtasks, f"Operator {number}", uid)
+    return OperatorState(
+        own, SUBTASKS, SUBTASKS * GROUPS, None, subtasks, f"Operator {number}", uid
+    )
 
 
 def _large_subtask(operator: int, index: int) -> SubtaskState:

@@ -1,12 +1,16 @@
 """What scripts/bench/flink measures: whole processes, each round one of each, in turn.
 
-    metadata    100 operators of 256 subtasks and 128 key groups: parsed and written, by ours and by Flink's own classes
-    copies      a savepoint relocated, and two of half its size merged: beside `cp -r`, and `sha256sum` of the copy
-    programs    the same beside programs of the State Processor API, JVM and all: one that keeps the operators (copies
-                their files), one that reads and writes them, which is the only way that it can merge two savepoints
+    metadata  100 operators of 256 subtasks and 128 key groups: parsed and written, by ours and by
+              Flink's own classes
+    copies    a savepoint relocated, and two of half its size merged: beside `cp -r`, and
+              `sha256sum` of the copy
+    programs  the same beside programs of the State Processor API, JVM and all: one that keeps the
+              operators (copies
+              their files), one that reads and writes them, which is the only way that it can
+              merge two savepoints
 
-A ratio is of one round; told are medians over rounds, and (least / most). Everything has been read once before, and so
-is in the machine's memory: what is measured is work, not a disk.
+A ratio is of one round; told are medians over rounds, and (least / most). Everything has been read
+once before, and so is in the machine's memory: what is measured is work, not a disk.
 """
 
 from __future__ import annotations
@@ -37,7 +41,8 @@ RESULTS = ROOT / "scripts" / "bench" / "results" / "flink.md"
 FLINK, POM = "2.3.0", HERE / "pom.xml"
 WHAT, SIZES = ("metadata", "copies", "programs"), (10, 200, 2000)
 PROGRAMS_MAX = 200  # megabytes; and copies of so few are measured with a program's rounds
-# What a key holds beside its count, and what Flink writes of it all: large ones are kind to who decodes each.
+# What a key holds beside its count, and what Flink writes of it all: large ones are kind to who
+# decodes each.
 PAYLOAD, SMALL = 1024, 40
 BESIDE = 60
 TO = "TO"  # in a command: a place of its own, empty before and removed after it
@@ -58,7 +63,10 @@ def main() -> None:
         "programs": lambda: programs(few, options.rounds),
     }
     for what in (one for one in WHAT if one in options.what):
-        table = f"{tables[what]()}\n{datetime.now():%Y-%m-%d %H:%M}, the load {os.getloadavg()[0]:.1f}.\n"
+        table = (
+            f"{tables[what]()}\n{datetime.now():%Y-%m-%d %H:%M}, the load "
+            f"{os.getloadavg()[0]:.1f}.\n"
+        )
         print(table, flush=True)
         if set(options.megabytes) == set(SIZES):
             kept(what).write_text(table, encoding="utf-8")
@@ -84,9 +92,18 @@ def metadata(rounds: int) -> str:
     place = large_metadata(folder() / "metadata")
     jobs = _jobs_jar(downloads.flink(FLINK))
     ours = [sys.executable, str(HERE / "rewrite.py"), str(place), TO]
-    theirs = [downloads.java(), "-cp", f"{downloads.flink(FLINK)}/*:{jobs}", "jobs.Metadata", str(place), TO]
+    theirs = [
+        downloads.java(),
+        "-cp",
+        f"{downloads.flink(FLINK)}/*:{jobs}",
+        "jobs.Metadata",
+        str(place),
+        TO,
+    ]
     written = {name: _written(command) for name, command in (("ours", ours), ("theirs", theirs))}
-    assert written["ours"] == written["theirs"] == (place / "_metadata").read_bytes(), "bytes differ"
+    assert written["ours"] == written["theirs"] == (place / "_metadata").read_bytes(), (
+        "bytes differ"
+    )
     times = measured({"ours": [ours], "theirs": [theirs]}, rounds)
     size = (place / "_metadata").stat().st_size / 1e6
     return f"""## Large metadata
@@ -103,8 +120,9 @@ same bytes. Goal: within 3 times.
 
 def copies(sizes: Sequence[int], rounds: int) -> str:
     rows = [row for size in sizes for row in _copies(size, rounds)]
-    return "\n".join([
-        """## Relocate and merge, beside a copy
+    return "\n".join(
+        [
+            """## Relocate and merge, beside a copy
 
 `stateshift apply` of a spec with one savepoint, or with two of half the size: survey, plan, journal, copy, comparison
 of both sides, publish. Beside it `cp -r` of the same files and `sha256sum` of the copies. *Without start* subtracts the
@@ -112,7 +130,10 @@ same command on a savepoint of a few KiB, of the same round. Goal at 2000 MB: at
 
 | MB | command | ours, s | start, s | cp, s | and sha256sum | by these | without start | without start, by cp | rounds |
 |---|---|---|---|---|---|---|---|---|---|""",
-        *rows, ""])  # fmt: skip
+            *rows,
+            "",
+        ]
+    )
 
 
 def _copies(size: int, rounds: int) -> list[str]:
@@ -128,16 +149,29 @@ def _copies(size: int, rounds: int) -> list[str]:
         }
         times = measured(ways, rounds)
         busy = [one - start for one, start in zip(times["ours"], times["start"], strict=True)]
-        cells = (times["ours"], times["start"], times["cp"], times["sum"], ratios(times["ours"], times["sum"]),
-                 ratios(busy, times["sum"]), ratios(busy, times["cp"]))  # fmt: skip
+        cells = (
+            times["ours"],
+            times["start"],
+            times["cp"],
+            times["sum"],
+            ratios(times["ours"], times["sum"]),
+            ratios(busy, times["sum"]),
+            ratios(busy, times["cp"]),
+        )
         found.append(f"| {size} | {name} | {' | '.join(map(told, cells))} | {rounds} |")
     return found
 
 
 def programs(sizes: Sequence[int], rounds: int) -> str:
-    rows = [row for size in sizes for payload in (PAYLOAD, SMALL) for row in _programs(size, payload, rounds)]
-    return "\n".join([
-        """## Relocate and merge, beside the State Processor API
+    rows = [
+        row
+        for size in sizes
+        for payload in (PAYLOAD, SMALL)
+        for row in _programs(size, payload, rounds)
+    ]
+    return "\n".join(
+        [
+            """## Relocate and merge, beside the State Processor API
 
 The program is `scripts/bench/flink.d/Savepoints.java`, in one JVM with a parallelism of four. *keep* is
 `SavepointWriter.fromExistingSavepoint`: metadata is read, files are copied, nothing is compared. *rewrite* reads every
@@ -146,20 +180,36 @@ that decodes each takes is a matter of their number. Goal at 200 MB: 20 times fa
 
 | MB | bytes a key | command | ours, s | program | its s | ours by it | it by ours | rounds |
 |---|---|---|---|---|---|---|---|---|""",
-        *rows, ""])  # fmt: skip
+            *rows,
+            "",
+        ]
+    )
 
 
 def _programs(size: int, payload: int, rounds: int) -> list[str]:
     found = []
     for name, sources in commands(size, payload).items():
-        read = [word for source in sources for word in (str(source), f"{source.name.partition('-')[0]}-count")]
-        ways = {"ours": [apply(sources, f"{name}-{size}-{payload}")], "rewrite": [program("rewrite", TO, *read)]}
+        read = [
+            word
+            for source in sources
+            for word in (str(source), f"{source.name.partition('-')[0]}-count")
+        ]
+        ways = {
+            "ours": [apply(sources, f"{name}-{size}-{payload}")],
+            "rewrite": [program("rewrite", TO, *read)],
+        }
         if name == "relocate":
             ways["keep"] = [program("keep", TO, str(sources[0]))]
         times = measured(ways, rounds, untold=0)  # a JVM each time: nothing to warm
         for other in ways.keys() - {"ours"}:
-            cells = (told(times["ours"]), other, told(times[other]), told(ratios(times["ours"], times[other])),
-                     told(ratios(times[other], times["ours"])), str(rounds))  # fmt: skip
+            cells = (
+                told(times["ours"]),
+                other,
+                told(times[other]),
+                told(ratios(times["ours"], times[other])),
+                told(ratios(times[other], times["ours"])),
+                str(rounds),
+            )
             found.append(f"| {size} | {payload} | {name} | {' | '.join(cells)} |")
     return sorted(found)
 
@@ -184,9 +234,13 @@ def _timed(commands_: list[list[str]]) -> float:
         if command[0] == "cp":
             place.mkdir()
         words = [word.replace(TO, str(place)) if TO in word else word for word in command]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder(), env=environment())
+        done = subprocess.run(
+            words, capture_output=True, text=True, check=False, cwd=folder(), env=environment()
+        )
         if done.returncode:
-            raise SystemExit(f"{' '.join(words)} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+            raise SystemExit(
+                f"{' '.join(words)} ended with {done.returncode}:\n{done.stderr[-4000:]}"
+            )
     seconds = time.perf_counter() - began
     _removed(place, folder() / "run")
     return seconds
@@ -195,7 +249,9 @@ def _timed(commands_: list[list[str]]) -> float:
 def _written(command: list[str]) -> bytes:
     place = folder() / "to"
     _removed(place)
-    subprocess.run([str(place) if word == TO else word for word in command], check=True, env=environment())
+    subprocess.run(
+        [str(place) if word == TO else word for word in command], check=True, env=environment()
+    )
     return place.read_bytes()
 
 
@@ -209,11 +265,23 @@ def _removed(*places: Path) -> None:
 
 def apply(sources: Sequence[Path], name: str) -> list[str]:
     """Our command line; what it is told stands in a file."""
-    job = {"name": "orders", "existing_savepoint_paths": [source.as_uri() for source in sources],
-           "new_savepoint_path": (folder() / "to").as_uri()}  # fmt: skip
+    job = {
+        "name": "orders",
+        "existing_savepoint_paths": [source.as_uri() for source in sources],
+        "new_savepoint_path": (folder() / "to").as_uri(),
+    }
     spec = folder() / f"{name}.json"
     spec.write_text(json.dumps({"version": 1, "engine": "flink", "jobs": [job]}))
-    return [sys.executable, "-m", "stateshift", "apply", str(spec), "--yes", "--workdir", str(folder() / "run")]
+    return [
+        sys.executable,
+        "-m",
+        "stateshift",
+        "apply",
+        str(spec),
+        "--yes",
+        "--workdir",
+        str(folder() / "run"),
+    ]
 
 
 def commands(size: int, payload: int = PAYLOAD) -> dict[str, list[Path]]:
@@ -222,7 +290,9 @@ def commands(size: int, payload: int = PAYLOAD) -> dict[str, list[Path]]:
     halves = ("orders", "payments")
     return {
         "relocate": [savepoint(f"orders-{what}", "orders-count", entries, payload)],
-        "merge": [savepoint(f"{one}-half-{what}", f"{one}-count", entries // 2, payload) for one in halves],
+        "merge": [
+            savepoint(f"{one}-half-{what}", f"{one}-count", entries // 2, payload) for one in halves
+        ],
     }
 
 
@@ -237,7 +307,11 @@ def savepoint(name: str, uid: str, entries: int, payload: int) -> Path:
     def make(place: Path) -> None:
         print(f"making {name}: {entries} keys, this once", file=sys.stderr, flush=True)
         place.rmdir()
-        subprocess.run(program("make", str(place), uid, str(entries), str(payload)), check=True, capture_output=True)
+        subprocess.run(
+            program("make", str(place), uid, str(entries), str(payload)),
+            check=True,
+            capture_output=True,
+        )
 
     return once(folder() / name, make)
 
@@ -251,8 +325,17 @@ def program(*words: str) -> list[str]:
 def _classes() -> Path:
     def make(place: Path) -> None:
         javac = Path(downloads.java()).resolve().with_name("javac")
-        words = [str(javac), "--release", "11", "-proc:none", "-nowarn", "-cp",
-                 f"{downloads.flink(FLINK)}/*:{_processor()}/*", "-d", str(place)]  # fmt: skip
+        words = [
+            str(javac),
+            "--release",
+            "11",
+            "-proc:none",
+            "-nowarn",
+            "-cp",
+            f"{downloads.flink(FLINK)}/*:{_processor()}/*",
+            "-d",
+            str(place),
+        ]
         subprocess.run([*words, str(HERE / "Savepoints.java")], check=True)
 
     shutil.rmtree(folder() / "classes", ignore_errors=True)
@@ -264,7 +347,14 @@ def _processor() -> Path:
     """flink-state-processor-api, by Maven."""
 
     def make(place: Path) -> None:
-        words = ["mvn", "-B", "-q", downloads.COPY, "-DincludeScope=runtime", f"-DoutputDirectory={place}"]
+        words = [
+            "mvn",
+            "-B",
+            "-q",
+            downloads.COPY,
+            "-DincludeScope=runtime",
+            f"-DoutputDirectory={place}",
+        ]
         subprocess.run([*words, "-f", str(POM)], check=True, stdout=subprocess.DEVNULL)
 
     return once(folder() / "processor", make)
@@ -286,7 +376,11 @@ def told(values: Sequence[float]) -> str:
 
 @cache
 def folder() -> Path:
-    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stateshift" / "bench-flink"
+    kept = (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        / "stateshift"
+        / "bench-flink"
+    )
     place = Path(os.environ.get("STATESHIFT_BENCH_DIR") or kept).absolute()
     place.mkdir(parents=True, exist_ok=True)
     return place

@@ -1,14 +1,17 @@
-"""What scripts/bench/rebalance measures. Four jobs, each with a quarter of the state, two on each of two clusters. One
-is moved, so that there are three and one, and then back: that is what is measured, each way in turn.
+"""What scripts/bench/rebalance measures. Four jobs, each with a quarter of the state, two on each
+of two clusters. One is moved, so that there are three and one, and then back: that is what is
+measured, each way in turn.
 
-    none            nobody moves: how long nothing comes out of any of them by itself
-    stop-restart    all four are stopped with savepoints, by Flink's own REST API; the one's is copied with cp -r, and
-                    all are started again: what an application has to do that is one job
-    partial pause   only the job that moves is stopped: stateshift, "mode": "move"
-    replication     its state is brought over beforehand, while it runs: stateshift, "mode": "warm"
+    none           nobody moves: how long nothing comes out of any of them by itself
+    stop-restart   all four are stopped with savepoints, by Flink's own REST API; the one's is
+                   copied with cp -r, and
+                   all are started again: what an application has to do that is one job
+    partial pause  only the job that moves is stopped: stateshift, "mode": "move"
+    replication    its state is brought over beforehand, while it runs: stateshift, "mode": "warm"
 
-A gap is the longest time in which nothing came out of a job. *took* is from the first command until the job that moved
-is through with its gap; *written* what the way put on disk beside the jobs' own checkpoints.
+A gap is the longest time in which nothing came out of a job. *took* is from the first command until
+the job that moved is through with its gap; *written* what the way put on disk beside the jobs' own
+checkpoints.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ from tests.support.servers import group
 RESULTS = ROOT / "scripts" / "bench" / "results" / "rebalance.md"
 JOBS, PER_SECOND = 4, 500
 WAYS = ("none", "stop-restart", "partial pause", "replication")
-# What the papers find of the older ways, as goals: who does not move is not touched, and who moves waits less.
+# What the papers find of the older ways, as goals: who does not move is not touched, and who moves
+# waits less.
 OTHERS_MAX, SHORTER_MIN = 1.5, 1.0
 
 
@@ -63,14 +67,28 @@ def main() -> None:
             for number in range(JOBS):
                 (folder / f"{number}").mkdir()
                 keys = keys_of(options.megabytes // JOBS)
-                grounds.append(Ground(folder / f"{number}", clusters, keys, number % 2, f"orders-{number}", PER_SECOND))
+                grounds.append(
+                    Ground(
+                        folder / f"{number}",
+                        clusters,
+                        keys,
+                        number % 2,
+                        f"orders-{number}",
+                        PER_SECOND,
+                    )
+                )
                 grounds[-1].fill()
             for number in range(options.rounds):
                 for way in WAYS:
                     one = rebalanced(grounds, way)
                     found.append(one)
-                    print(f"round {number + 1}: {way}: {one.gap:.2f} s, the others {one.others:.2f} s, "
-                          f"took {one.took:.1f} s", file=sys.stderr, flush=True)  # fmt: skip
+                    print(
+                        f"round {number + 1}: {way}: {one.gap:.2f} s, the others "
+                        f"{one.others:.2f} s, "
+                        f"took {one.took:.1f} s",
+                        file=sys.stderr,
+                        flush=True,
+                    )
             held = sum(ground.state_bytes for ground in grounds)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -108,7 +126,12 @@ def stop_restart(grounds: Sequence[Ground]) -> None:
         copy = mover.folder / f"new-{mover.moves}"
         subprocess.run(["cp", "-r", str(savepoints[0]), str(copy)], check=True)
         mover.place = 1 - mover.place
-        list(threads.map(lambda pair: pair[0].go_on(pair[1]), zip(grounds, [copy, *savepoints[1:]], strict=True)))
+        list(
+            threads.map(
+                lambda pair: pair[0].go_on(pair[1]),
+                zip(grounds, [copy, *savepoints[1:]], strict=True),
+            )
+        )
 
 
 _MOVES: dict[str, Callable[[Sequence[Ground]], object]] = {
@@ -121,8 +144,15 @@ _MOVES: dict[str, Callable[[Sequence[Ground]], object]] = {
 
 def written(grounds: Sequence[Ground]) -> int:
     """By moves: savepoints, and images."""
-    folders = [folder for ground in grounds for kind in ("taken-*", "new-*") for folder in ground.folder.glob(kind)]
-    return sum(file.stat().st_size for folder in folders for file in folder.rglob("*") if file.is_file())
+    folders = [
+        folder
+        for ground in grounds
+        for kind in ("taken-*", "new-*")
+        for folder in ground.folder.glob(kind)
+    ]
+    return sum(
+        file.stat().st_size for folder in folders for file in folder.rglob("*") if file.is_file()
+    )
 
 
 def head(held: int) -> str:
@@ -141,21 +171,36 @@ moves. Medians, and (least / most); {time.strftime("%Y-%m-%d %H:%M")}, the load 
 
 
 def table(found: Sequence[Measured]) -> str:
-    lines = ["| way | gap of the job that moves, s | longest gap of the others, s | took, s | written, MB | rounds |",
-             "|---|---|---|---|---|---|"]  # fmt: skip
+    lines = [
+        (
+            "| way | gap of the job that moves, s | longest gap of the others, s | took, s | "
+            "written, MB | rounds |"
+        ),
+        "|---|---|---|---|---|---|",
+    ]
     for way in WAYS:
         own = of(found, way)
-        cells = [told([one.gap for one in own]), told([one.others for one in own]), told([one.took for one in own])]
-        lines.append(f"| {way} | {' | '.join(cells)} | {median(one.written for one in own) / 1e6:,.0f} | {len(own)} |")
+        cells = [
+            told([one.gap for one in own]),
+            told([one.others for one in own]),
+            told([one.took for one in own]),
+        ]
+        lines.append(
+            f"| {way} | {' | '.join(cells)} | "
+            f"{median(one.written for one in own) / 1e6:,.0f} | {len(own)} |"
+        )
     others = ratio(found, "replication", "none", lambda one: one.others)
     partly = ratio(found, "stop-restart", "partial pause", lambda one: one.gap)
     shorter = ratio(found, "partial pause", "replication", lambda one: one.gap)
     lines += [
         "",
-        f"* who does not move, while the state is brought over beforehand: {others:.2f} times the gap of when nobody "
+        f"* who does not move, while the state is brought over beforehand: {others:.2f} "
+        "times the gap of when nobody "
         f"moves (goal: at most {OTHERS_MAX:g}, {reached(others <= OTHERS_MAX)})",
-        f"* gap of the job that moves: with all stopped {partly:.2f} times that of it alone stopped; that "
-        f"{shorter:.2f} times that of its state brought over beforehand (goal: more than {SHORTER_MIN:g}, "
+        f"* gap of the job that moves: with all stopped {partly:.2f} times that of it "
+        "alone stopped; that "
+        f"{shorter:.2f} times that of its state brought over beforehand (goal: more than "
+        f"{SHORTER_MIN:g}, "
         f"{reached(shorter > SHORTER_MIN)})",
         "",
     ]
@@ -166,9 +211,13 @@ def of(found: Sequence[Measured], way: str) -> list[Measured]:
     return [one for one in found if one.way == way]
 
 
-def ratio(found: Sequence[Measured], above: str, below: str, figure: Callable[[Measured], float]) -> float:
+def ratio(
+    found: Sequence[Measured], above: str, below: str, figure: Callable[[Measured], float]
+) -> float:
     """Round by round, their median."""
-    return median(figure(a) / figure(b) for a, b in zip(of(found, above), of(found, below), strict=True))
+    return median(
+        figure(a) / figure(b) for a, b in zip(of(found, above), of(found, below), strict=True)
+    )
 
 
 if __name__ == "__main__":

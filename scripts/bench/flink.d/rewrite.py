@@ -1,4 +1,6 @@
-"""`_metadata` of one folder parsed, and what was parsed written to a file: python rewrite.py FOLDER FILE"""
+"""`_metadata` of one folder parsed, and what was parsed written to a file: python rewrite.py
+FOLDER FILE
+"""
 
 import sys
 from pathlib import Path
@@ -7,4 +9,6 @@ from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
 from stateshift.formats.flink.names import METADATA
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_bytes(encode_metadata(decode_metadata((Path(sys.argv[1]) / METADATA).read_bytes())))
+    Path(sys.argv[2]).write_bytes(
+        encode_metadata(decode_metadata((Path(sys.argv[1]) / METADATA).read_bytes()))
+    )

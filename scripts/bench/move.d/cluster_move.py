@@ -1,14 +1,17 @@
-"""How long a job is down while its checkpoint goes from one real HDFS to another, beside the tools there are for that.
+"""How long a job is down while its checkpoint goes from one real HDFS to another, beside the tools
+there are for that.
 
     python cluster_move.py [--pairs 5] [--shape 200x80] [--ways NAME,...] [--tag NAME] [--no-start]
 
-Rounds of all ways one after the other, A B C A B C, on two HDFS that scripts/servers starts. Measured is from the end
-of the job until its checkpoint is whole on the other side: of ours from the begin of the phase `halt` to the end of
-`publish`, as the run's own report has it, and of the others their commands. After each the other side has to hold every
-file, and is emptied; none of that is measured. In the first round a real Spark then goes on from what each has brought,
-with one file to read, until its first commit: what a start adds.
+Rounds of all ways one after the other, A B C A B C, on two HDFS that scripts/servers starts.
+Measured is from the end of the job until its checkpoint is whole on the other side: of ours from
+the begin of the phase `halt` to the end of `publish`, as the run's own report has it, and of the
+others their commands. After each the other side has to hold every file, and is emptied; none of
+that is measured. In the first round a real Spark then goes on from what each has brought, with one
+file to read, until its first commit: what a start adds.
 
-Every measurement is a line in cluster-move.jsonl, kept with the checkpoint; what a tag has is not measured again.
+Every measurement is a line in cluster-move.jsonl, kept with the checkpoint; what a tag has is not
+measured again.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ START_SECONDS_MAX = 600.0
 
 @dataclass(frozen=True)
 class Measured:
-    """One way in one round; `start` is what Spark took from there to its first commit, where it was asked."""
+    """One way in one round; `start` is what Spark took from there to its first commit, where it
+    was asked.
+    """
 
     tag: str
     shape: str
@@ -65,26 +70,36 @@ class Measured:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--pairs", type=int, default=5, help="how often each way is measured")
-    parser.add_argument("--shape", default="200x80", help="partitions x batches; 20x20 for a quick look")
+    parser.add_argument(
+        "--shape", default="200x80", help="partitions x batches; 20x20 for a quick look"
+    )
     parser.add_argument("--ways", default=",".join(WAYS), help="some of: " + ", ".join(WAYS))
     parser.add_argument("--tag", default=time.strftime("%Y-%m-%d"), help="the name of this run")
     parser.add_argument("--no-start", action="store_true", help="start no job from the copies")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through every `finally`: servers are stopped
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # through every `finally`: servers are stopped
     directory = bench_directory()
     left_out = unavailable(directory)
     asked = [way for way in options.ways.split(",") if way not in left_out]
     measure(directory, options.shape, asked, options.pairs, options.tag, not options.no_start)
-    wanted = [one for one in kept(directory) if (one.tag, one.shape) == (options.tag, options.shape)]
+    wanted = [
+        one for one in kept(directory) if (one.tag, one.shape) == (options.tag, options.shape)
+    ]
     table = as_table(wanted, left_out)
     if options.shape == "200x80" and set(asked) | set(left_out) == set(WAYS):
         RESULTS.write_text(table)
     print(table)
 
 
-def measure(directory: Path, shape: str, ways: Sequence[str], rounds: int, tag: str, starting: bool) -> None:
+def measure(
+    directory: Path, shape: str, ways: Sequence[str], rounds: int, tag: str, starting: bool
+) -> None:
     done = {(one.round, one.way) for one in kept(directory) if (one.tag, one.shape) == (tag, shape)}
-    missing = [(number, way) for number in range(rounds) for way in ways if (number, way) not in done]
+    missing = [
+        (number, way) for number in range(rounds) for way in ways if (number, way) not in done
+    ]
     if not missing:
         return
     partitions, batches = map(int, shape.split("x"))
@@ -110,14 +125,26 @@ def warmed(both: Ground, partitions: int, batch: int | None) -> None:
     removed(both, "warm")
 
 
-def measured(both: Ground, tag: str, shape: str, number: int, way: str, batch: int | None) -> Measured:
-    """One way, once; then the job started from there, where `batch` is its next one; then all of it taken away."""
-    name, load, at = f"{way.replace(' ', '')}-{number}-{time.monotonic_ns()}", os.getloadavg()[0], time.localtime()
+def measured(
+    both: Ground, tag: str, shape: str, number: int, way: str, batch: int | None
+) -> Measured:
+    """One way, once; then the job started from there, where `batch` is its next one; then all of
+    it taken away.
+    """
+    name, load, at = (
+        f"{way.replace(' ', '')}-{number}-{time.monotonic_ns()}",
+        os.getloadavg()[0],
+        time.localtime(),
+    )
     taken: Taken = WAYS[way](both, name)
     files = files_at(both, f"hdfs://hdfs-b/{name}")
     if way != OURS and files != files_at(both, both.source):
         raise SystemExit(f"{way} copied {files} files, and there are {files_at(both, both.source)}")
-    start = None if batch is None else first_commit(both, f"hdfs://hdfs-b/{name}", int(shape.split("x")[0]), batch)
+    start = (
+        None
+        if batch is None
+        else first_commit(both, f"hdfs://hdfs-b/{name}", int(shape.split("x")[0]), batch)
+    )
     if way == OURS:
         if batch is not None:  # which the run refuses to throw away, as it should
             removed(both, name)
@@ -126,14 +153,25 @@ def measured(both: Ground, tag: str, shape: str, number: int, way: str, batch: i
     stamp = time.strftime("%Y-%m-%d %H:%M", at)
     phases = {phase: round(seconds, 3) for phase, seconds in taken.phases.items()}
     return Measured(
-        tag, shape, number, way, round(taken.seconds, 3), round(taken.process_seconds, 3), phases, files, start, load,
+        tag,
+        shape,
+        number,
+        way,
+        round(taken.seconds, 3),
+        round(taken.process_seconds, 3),
+        phases,
+        files,
+        start,
+        load,
         stamp,
-    )  # fmt: skip
+    )
 
 
 @contextmanager
 def ground(directory: Path, checkpoint: Path) -> Iterator[Ground]:
-    """Both HDFS, the checkpoint in the first, without the sidecars that Hadoop keeps on local disks alone."""
+    """Both HDFS, the checkpoint in the first, without the sidecars that Hadoop keeps on local
+    disks alone.
+    """
     with tempfile.TemporaryDirectory(prefix="stateshift-bench-") as folder:
         servers = Servers(Path(folder) / "servers")
         try:
@@ -141,12 +179,35 @@ def ground(directory: Path, checkpoint: Path) -> Iterator[Ground]:
                 servers.up(name)
             exports = servers.exports()
             aliases = Path(exports.pop("HDFSCLI_CONFIG"))
-            more = {"HDFSCLI_CONFIG": os.devnull, "HADOOP_USER_NAME": getpass.getuser(), "PYTHONPATH": str(ROOT)}
+            more = {
+                "HDFSCLI_CONFIG": os.devnull,
+                "HADOOP_USER_NAME": getpass.getuser(),
+                "PYTHONPATH": str(ROOT),
+            }
             commands = Path(exports["STATESHIFT_HDFS_COMMANDS"])
-            both = Ground(Path(folder), {**exports, **more}, commands, aliases, "hdfs://hdfs-a/source", directory)
+            both = Ground(
+                Path(folder),
+                {**exports, **more},
+                commands,
+                aliases,
+                "hdfs://hdfs-a/source",
+                directory,
+            )
             print("putting the checkpoint on the first HDFS", file=sys.stderr, flush=True)
-            run([str(commands / "hdfs"), "dfs", "-put", "-t", "16", "-q", "2000", str(checkpoint), both.source],
-                both.environment)  # fmt: skip
+            run(
+                [
+                    str(commands / "hdfs"),
+                    "dfs",
+                    "-put",
+                    "-t",
+                    "16",
+                    "-q",
+                    "2000",
+                    str(checkpoint),
+                    both.source,
+                ],
+                both.environment,
+            )
             os.environ |= {**exports, **more}  # for the Spark in this process
             yield both
         finally:
@@ -161,11 +222,21 @@ def files_at(both: Ground, location: str) -> int:
 
 
 def removed(both: Ground, name: str) -> None:
-    hadoop.run(Path(both.environment["HADOOP_CONF_DIR"]), "dfs", "-rm", "-r", "-f", "-skipTrash", f"hdfs://hdfs-b/{name}")
+    hadoop.run(
+        Path(both.environment["HADOOP_CONF_DIR"]),
+        "dfs",
+        "-rm",
+        "-r",
+        "-f",
+        "-skipTrash",
+        f"hdfs://hdfs-b/{name}",
+    )
 
 
 def first_commit(both: Ground, location: str, shards: int, batch: int) -> float:
-    """Seconds from a query's start to its first commit, in a Spark that has run one query already."""
+    """Seconds from a query's start to its first commit, in a Spark that has run one query
+    already.
+    """
     from making import PROVIDERS, session, started
 
     from stateshift.storage.opening import open_storage
@@ -192,19 +263,29 @@ def first_commit(both: Ground, location: str, shards: int, batch: int) -> float:
 
 def kept(directory: Path) -> list[Measured]:
     file = directory / "cluster-move.jsonl"
-    return [Measured(**json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
+    return (
+        [Measured(**json.loads(line)) for line in file.read_text().splitlines()]
+        if file.exists()
+        else []
+    )
 
 
 def as_table(every: Sequence[Measured], left_out: dict[str, str]) -> str:
     ways = [way for way in WAYS if any(one.way == way for one in every)]
-    by_way = {way: sorted((one for one in every if one.way == way), key=lambda one: one.round) for way in ways}
+    by_way = {
+        way: sorted((one for one in every if one.way == way), key=lambda one: one.round)
+        for way in ways
+    }
     partitions, batches = every[0].shape.split("x")
     lines = [
         "# A checkpoint from one HDFS to another",
         "",
         *header(every, partitions, batches),
         "",
-        "| way | stop to copied, s | whole command, s | times ours | start, s | files | rounds | load | at |",
+        (
+            "| way | stop to copied, s | whole command, s | times ours | start, s | files | "
+            "rounds | load | at |"
+        ),
         "|---|---|---|---|---|---|---|---|---|",
         *(line_of(by_way[way], by_way.get(OURS, [])) for way in ways),
         "",
@@ -219,11 +300,16 @@ def header(every: Sequence[Measured], partitions: str, batches: str) -> list[str
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     told = (
         f"`./scripts/bench/cluster-move` on {os.cpu_count()} cores and {memory:.0f} GB, Linux, "
-        f"Python {platform.python_version()}: a query of {partitions} shards and {batches} batches, HDFS-backed, from "
-        "an HDFS with one NameNode to one with two (Hadoop 3.4), all on this machine. Medians of the rounds, and "
-        "(least / most). Ours is from the begin of the halt to the end of publish, with the comparison of both "
-        "sides; the others copy every file, as nothing tells them which are needed, and compare nothing. How long the "
-        "job takes to stop is counted for none. *start* is a real Spark from there to its first commit, once, in a "
+        f"Python {platform.python_version()}: a query of {partitions} shards and {batches} "
+        "batches, HDFS-backed, from "
+        "an HDFS with one NameNode to one with two (Hadoop 3.4), all on this machine. "
+        "Medians of the rounds, and "
+        "(least / most). Ours is from the begin of the halt to the end of publish, with "
+        "the comparison of both "
+        "sides; the others copy every file, as nothing tells them which are needed, and "
+        "compare nothing. How long the "
+        "job takes to stop is counted for none. *start* is a real Spark from there to its "
+        "first commit, once, in a "
         "process that is already up."
     )
     return textwrap.wrap(told, 120, break_on_hyphens=False)
@@ -234,10 +320,16 @@ def line_of(measured: Sequence[Measured], ours: Sequence[Measured]) -> str:
     starts = [one.start for one in measured if one.start is not None]
     times = ratios(measured, ours)
     cells = (
-        measured[0].way, spread([one.seconds for one in measured]), f"{whole:.1f}",
-        spread(times) if times else "", f"{statistics.median(starts):.1f}" if starts else "", f"{measured[-1].files:,}",
-        len(measured), f"{max(one.load for one in measured):.1f}", measured[-1].at,
-    )  # fmt: skip
+        measured[0].way,
+        spread([one.seconds for one in measured]),
+        f"{whole:.1f}",
+        spread(times) if times else "",
+        f"{statistics.median(starts):.1f}" if starts else "",
+        f"{measured[-1].files:,}",
+        len(measured),
+        f"{max(one.load for one in measured):.1f}",
+        measured[-1].at,
+    )
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -248,8 +340,12 @@ def ratios(measured: Sequence[Measured], ours: Sequence[Measured]) -> list[float
 
 
 def verdicts(by_way: dict[str, list[Measured]]) -> Iterator[str]:
-    """How ours stands to the fastest of the tools that are used for this, and to the fastest of all."""
-    others = {way: ratios(found, by_way.get(OURS, [])) for way, found in by_way.items() if way != OURS}
+    """How ours stands to the fastest of the tools that are used for this, and to the fastest of
+    all.
+    """
+    others = {
+        way: ratios(found, by_way.get(OURS, [])) for way, found in by_way.items() if way != OURS
+    }
     others = {way: found for way, found in others.items() if found}
     usual = {way: found for way, found in others.items() if way != UNUSUAL}
     for words, asked in (("usual tools", usual), ("others", others)):
@@ -275,7 +371,11 @@ def phases_table(ours: Sequence[Measured]) -> Iterator[str]:
 
 def spread(values: Sequence[float]) -> str:
     middle = statistics.median(values)
-    return f"{middle:.1f}" if len(values) == 1 else f"{middle:.1f} ({min(values):.1f} / {max(values):.1f})"
+    return (
+        f"{middle:.1f}"
+        if len(values) == 1
+        else f"{middle:.1f} ({min(values):.1f} / {max(values):.1f})"
+    )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,20 @@
-"""The ways to bring a checkpoint from one HDFS to another, each as somebody on call would use it who knows the tool.
+"""The ways to bring a checkpoint from one HDFS to another, each as somebody on call would use it
+who knows the tool.
 
-    stateshift       `apply`: the job's stop, a look at what it left, the fence, what a restart needs copied, both sides
-                     compared entry by entry, published
-    distcp           `hadoop distcp`, MapReduce's local runner with several maps, straight to the final names
-    rclone           `rclone copy` from one HDFS to the other, with as many transfers
-    hdfscli          `hdfscli download` to this machine's disk, then `hdfscli upload`, with as many threads
-    fs -cp           `hadoop fs -cp` with as many threads, which few know of: one process, of Hadoop 3.4 or later
+    stateshift  `apply`: the job's stop, a look at what it left, the fence, what a restart needs
+                copied, both sides
+                compared entry by entry, published
+    distcp      `hadoop distcp`, MapReduce's local runner with several maps, straight to the final
+                names
+    rclone      `rclone copy` from one HDFS to the other, with as many transfers
+    hdfscli     `hdfscli download` to this machine's disk, then `hdfscli upload`, with as many
+                threads
+    fs -cp      `hadoop fs -cp` with as many threads, which few know of: one process, of Hadoop 3.4
+                or later
 
-All but ours copy the whole checkpoint, because nothing tells them what of it is needed, and look at nothing afterwards.
-Each gets a target that is not there, and a job that has already stopped: what a job takes to stop is the same for all.
+All but ours copy the whole checkpoint, because nothing tells them what of it is needed, and look at
+nothing afterwards. Each gets a target that is not there, and a job that has already stopped: what a
+job takes to stop is the same for all.
 """
 
 from __future__ import annotations
@@ -34,7 +40,9 @@ ENDED_PHASE = "publish"
 
 @dataclass(frozen=True)
 class Ground:
-    """Both file systems, with the whole checkpoint at `source` in one of them, and a folder for whoever needs one."""
+    """Both file systems, with the whole checkpoint at `source` in one of them, and a folder for
+    whoever needs one.
+    """
 
     scratch: Path
     environment: Mapping[str, str]
@@ -50,7 +58,9 @@ class Ground:
 
 @dataclass(frozen=True)
 class Taken:
-    """Seconds from the stop until the checkpoint is there, and those of the whole command; `phases` of ours."""
+    """Seconds from the stop until the checkpoint is there, and those of the whole command;
+    `phases` of ours.
+    """
 
     seconds: float
     process_seconds: float
@@ -62,14 +72,20 @@ Way = Callable[[Ground, str], Taken]
 
 
 def stateshift(ground: Ground, name: str) -> Taken:
-    """From the end of the job, which is a file here, until everything that a restart reads is published."""
+    """From the end of the job, which is a file here, until everything that a restart reads is
+    published.
+    """
     folder = ground.scratch / name
     folder.mkdir(parents=True)
     (folder / "running").touch()
-    (folder / "spec.json").write_text(json.dumps(_spec(ground.source, f"hdfs://hdfs-b/{name}", folder)))
+    (folder / "spec.json").write_text(
+        json.dumps(_spec(ground.source, f"hdfs://hdfs-b/{name}", folder))
+    )
     words = [*_ours("apply"), str(folder / "spec.json"), "--yes", "--workdir", str(folder / "run")]
     seconds = run(words, ground.environment)
-    return Taken(*_until_published(json.loads((folder / "run" / "report.json").read_text()), seconds))
+    return Taken(
+        *_until_published(json.loads((folder / "run" / "report.json").read_text()), seconds)
+    )
 
 
 def taken_back(ground: Ground, name: str) -> None:
@@ -79,9 +95,10 @@ def taken_back(ground: Ground, name: str) -> None:
 
 def distcp(ground: Ground, name: str) -> Taken:
     local = [
-        "-Dmapreduce.framework.name=local", f"-Dmapreduce.local.map.tasks.maximum={AT_ONCE}",
+        "-Dmapreduce.framework.name=local",
+        f"-Dmapreduce.local.map.tasks.maximum={AT_ONCE}",
         f"-Dhadoop.tmp.dir={ground.scratch / 'mapreduce'}",
-    ]  # fmt: skip
+    ]
     words = [str(ground.hadoop / "hadoop"), "distcp", *local, "-m", str(AT_ONCE), "-direct"]
     return _whole(run([*words, ground.source, f"hdfs://hdfs-b/{name}"], ground.environment))
 
@@ -92,9 +109,18 @@ def fs_cp(ground: Ground, name: str) -> Taken:
 
 
 def rclone(ground: Ground, name: str) -> Taken:
-    words = [str(rclone_program(ground.directory)), "copy", "--transfers", str(AT_ONCE), "--checkers", str(AT_ONCE)]
+    words = [
+        str(rclone_program(ground.directory)),
+        "copy",
+        "--transfers",
+        str(AT_ONCE),
+        "--checkers",
+        str(AT_ONCE),
+    ]
     remotes = {"RCLONE_CONFIG": os.devnull, **_remote("A", ground), **_remote("B", ground)}
-    return _whole(run([*words, f"A:{ground.source_path}", f"B:/{name}"], {**ground.environment, **remotes}))
+    return _whole(
+        run([*words, f"A:{ground.source_path}", f"B:/{name}"], {**ground.environment, **remotes})
+    )
 
 
 def hdfscli(ground: Ground, name: str) -> Taken:
@@ -102,16 +128,25 @@ def hdfscli(ground: Ground, name: str) -> Taken:
     client, between = [sys.executable, "-m", "hdfs"], ground.scratch / "between"
     options = ["-s", "-t", str(AT_ONCE)]
     try:
-        down = run([*client, "download", *options, "-a", "hdfs-a-web", ground.source_path, str(between)], environment)
-        up = run([*client, "upload", *options, "-a", "hdfs-b-web", str(between), f"/{name}"], environment)
+        down = run(
+            [*client, "download", *options, "-a", "hdfs-a-web", ground.source_path, str(between)],
+            environment,
+        )
+        up = run(
+            [*client, "upload", *options, "-a", "hdfs-b-web", str(between), f"/{name}"], environment
+        )
     finally:
         shutil.rmtree(between, ignore_errors=True)
     return _whole(down + up)
 
 
 WAYS: Mapping[str, Way] = {
-    "stateshift": stateshift, "distcp": distcp, "rclone": rclone, "hdfscli": hdfscli, "fs -cp": fs_cp,
-}  # fmt: skip
+    "stateshift": stateshift,
+    "distcp": distcp,
+    "rclone": rclone,
+    "hdfscli": hdfscli,
+    "fs -cp": fs_cp,
+}
 
 
 def unavailable(directory: Path) -> dict[str, str]:
@@ -137,7 +172,9 @@ def rclone_program(directory: Path) -> Path:
     print("building rclone, this once (two minutes)", file=sys.stderr, flush=True)
     for words in (["mod", "init", "bench"], ["get", RCLONE], ["build", "-o", "rclone", "."]):
         environment = {**os.environ, "GOFLAGS": "-mod=mod"}
-        done = subprocess.run(["go", *words], cwd=making, capture_output=True, text=True, check=False, env=environment)
+        done = subprocess.run(
+            ["go", *words], cwd=making, capture_output=True, text=True, check=False, env=environment
+        )
         if done.returncode:
             raise OSError(f"go {words[0]} does not build it: {done.stderr.strip()[-500:]}")
     shutil.rmtree(made.parent, ignore_errors=True)
@@ -148,10 +185,14 @@ def rclone_program(directory: Path) -> Path:
 def run(words: list[str], environment: Mapping[str, str]) -> float:
     """Seconds of a command; one that fails ends the program with what it said."""
     began = time.perf_counter()
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env={**os.environ, **environment})
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
     seconds = time.perf_counter() - began
     if done.returncode:
-        raise SystemExit(f"{' '.join(words[:3])} ended with {done.returncode}:\n{done.stderr[-3000:]}")
+        raise SystemExit(
+            f"{' '.join(words[:3])} ended with {done.returncode}:\n{done.stderr[-3000:]}"
+        )
     return seconds
 
 
@@ -159,13 +200,19 @@ def _whole(seconds: float) -> Taken:
     return Taken(seconds, seconds, {})
 
 
-def _until_published(report: Mapping[str, Any], process_seconds: float) -> tuple[float, float, dict[str, float]]:
-    """From the begin of the halt. What lies between two phases belongs to the first: the halt's is the look at what
-    the job has left."""
+def _until_published(
+    report: Mapping[str, Any], process_seconds: float
+) -> tuple[float, float, dict[str, float]]:
+    """From the begin of the halt. What lies between two phases belongs to the first: the halt's is
+    the look at what the job has left.
+    """
     phases = {phase["name"]: phase for phase in report["jobs"][0]["phases"]}
     published = phases[ENDED_PHASE]["start"] + phases[ENDED_PHASE]["seconds"]
     starts = [phase["start"] for phase in phases.values()] + [published]
-    seconds = {name: after - phase["start"] for (name, phase), after in zip(phases.items(), starts[1:], strict=True)}
+    seconds = {
+        name: after - phase["start"]
+        for (name, phase), after in zip(phases.items(), starts[1:], strict=True)
+    }
     return published - phases["halt"]["start"], process_seconds, seconds
 
 
@@ -183,9 +230,12 @@ def _spec(source: str, target: str, folder: Path) -> dict[str, Any]:
         "submit": f"touch '{running}'",
     }
     job = {
-        "name": "bench", "checkpoint_location": source, "remote_location": target, "source_cluster": "here",
+        "name": "bench",
+        "checkpoint_location": source,
+        "remote_location": target,
+        "source_cluster": "here",
         "waive": ["paths-stay"],
-    }  # fmt: skip
+    }
     return {"version": 1, "engine": "spark", "clusters": {"here": cluster}, "jobs": [job]}
 
 
@@ -193,4 +243,8 @@ def _remote(name: str, ground: Ground) -> dict[str, str]:
     """Every NameNode of it, as rclone takes them."""
     key, rpc = f"RCLONE_CONFIG_{name}", ground.environment[f"STATESHIFT_HDFS_{name}_RPC"]
     user = ground.environment["HADOOP_USER_NAME"]
-    return {f"{key}_TYPE": "hdfs", f"{key}_NAMENODE": rpc.replace(";", ","), f"{key}_USERNAME": user}
+    return {
+        f"{key}_TYPE": "hdfs",
+        f"{key}_NAMENODE": rpc.replace(";", ","),
+        f"{key}_USERNAME": user,
+    }

@@ -1,4 +1,6 @@
-"""What is drawn of the experiments: in the terminal and on the page as letters, and as panels of a picture."""
+"""What is drawn of the experiments: in the terminal and on the page as letters, and as panels of
+a picture.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +33,28 @@ class Figure:
 
 
 def figures(found: Measured) -> list[Figure]:
-    rows: Curves = {by: [(float(n), delay) for n, delay in enumerate(found.joins[by], 1)] for by in SCHEDULERS}
+    rows: Curves = {
+        by: [(float(n), delay) for n, delay in enumerate(found.joins[by], 1)] for by in SCHEDULERS
+    }
     least_and_most = {
         f"{by.capitalize()} (theirs)": [(0.0, ms / 1000) for ms in both]
         for by, both in DELAYS_MS.items()
     }
     sweeps = [
-        Figure(f"delay over {what}", Axis(what, unit, log=False), DELAY, _over(xs, found.sweeps[name]), {})
+        Figure(
+            f"delay over {what}",
+            Axis(what, unit, log=False),
+            DELAY,
+            _over(xs, found.sweeps[name]),
+            {},
+        )
         for name, (what, unit, xs, _) in SWEEPS.items()
     ]
     surges: Curves = {by: latencies(run) for by, run in found.surges.items()}
-    second, longest = Axis("time since the start", "s", log=False), Axis("longest latency of a second", "s", log=False)
+    second, longest = (
+        Axis("time since the start", "s", log=False),
+        Axis("longest latency of a second", "s", log=False),
+    )
     return [
         Figure("delay of joins, one behind another (table 3)", ROW, DELAY, rows, least_and_most),
         *sweeps,
@@ -79,8 +92,16 @@ def _table_3(panel: Any) -> None:
     """The paper's least and most as bands, and its targets as names of the rows."""
     for by, (least, most) in DELAYS_MS.items():
         colour = COLOURS[SCHEDULERS.index(by)]
-        panel.axhspan(least / 1000, most / 1000, color=colour, alpha=0.13, label=f"{by}, theirs: from least to most")
-    panel.set_xticks(range(1, len(TABLE_3) + 1), [targets for _, targets, _ in TABLE_3], rotation=40, ha="right")
+        panel.axhspan(
+            least / 1000,
+            most / 1000,
+            color=colour,
+            alpha=0.13,
+            label=f"{by}, theirs: from least to most",
+        )
+    panel.set_xticks(
+        range(1, len(TABLE_3) + 1), [targets for _, targets, _ in TABLE_3], rotation=40, ha="right"
+    )
     panel.set_xlabel("targets, the rows of table 3")
     panel.tick_params(axis="x", labelsize=8)
 

@@ -1,4 +1,6 @@
-"""What has to change together in large dataflows: ours, and the same by networkx' own reachability."""
+"""What has to change together in large dataflows: ours, and the same by networkx' own
+reachability.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def ours(dataflow: Dataflow, targets: tuple[str, ...]) -> tuple[float, Found]:
 
 
 def by_networkx(dataflow: Dataflow, targets: tuple[str, ...]) -> tuple[float, Found] | None:
-    """The graph is made before the clock starts; a node before and one behind all targets spare a walk for each."""
+    """The graph is made before the clock starts; a node before and one behind all targets spare
+    a walk for each.
+    """
     try:
         import networkx as nx
     except ImportError:
@@ -49,13 +53,17 @@ def by_networkx(dataflow: Dataflow, targets: tuple[str, ...]) -> tuple[float, Fo
         graph.add_edges_from((target, 0) for target in targets)
         above = nx.ancestors(graph, 0)
         graph.remove_node(0)
-        return [frozenset(one) for one in nx.weakly_connected_components(graph.subgraph(below & above))]
+        return [
+            frozenset(one) for one in nx.weakly_connected_components(graph.subgraph(below & above))
+        ]
 
     return _timed(find)
 
 
 def _timed(work: Callable[[], T]) -> tuple[float, T]:
-    """As timeit does, without the garbage collector, which would walk the other one's graph as well."""
+    """As timeit does, without the garbage collector, which would walk the other one's graph as
+    well.
+    """
     gc.collect()
     gc.disable()
     try:

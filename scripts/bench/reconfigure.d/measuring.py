@@ -1,10 +1,10 @@
 """All runs of the experiments: what tables and figures are made of.
 
-    Measured
-      joins     a delay in seconds for each scheduler and row of table 3
-      sweeps    for each sweep and scheduler a delay for each value of what is varied
-      surges    for each scheduler the run with a surge
-      markers   for each rate how long an epoch barrier's marker took to where
+Measured
+  joins     a delay in seconds for each scheduler and row of table 3
+  sweeps    for each sweep and scheduler a delay for each value of what is varied
+  surges    for each scheduler the run with a surge
+  markers   for each rate how long an epoch barrier's marker took to where
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Measured:
 def measured(seed: int) -> Measured:
     return Measured(
         joins={
-            by: [joins(flow, names(targets), by, seed).delay_seconds for flow, targets, _ in TABLE_3]
+            by: [
+                joins(flow, names(targets), by, seed).delay_seconds for flow, targets, _ in TABLE_3
+            ]
             for by in SCHEDULERS
         },
         sweeps={
@@ -52,10 +54,14 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def _marker(run: Run) -> dict[str, float]:
-    """Seconds from the request to the source, then from each operator's last worker to the next one's; and to both
-    workers of the expensive one."""
+    """Seconds from the request to the source, then from each operator's last worker to the next
+    one's; and to both workers of the expensive one.
+    """
     last = [max(when for (one, _), when in run.through.items() if one == name) for name in WAY]
     parts = {"request → S": last[0]}
     for i in range(1, len(WAY)):
         parts[f"{WAY[i - 1]} → {WAY[i]}"] = last[i] - last[i - 1]
-    return parts | {"request → FD's straggler": run.through["FD", 0], "request → FD's other": run.through["FD", 1]}
+    return parts | {
+        "request → FD's straggler": run.through["FD", 0],
+        "request → FD's other": run.through["FD", 1],
+    }

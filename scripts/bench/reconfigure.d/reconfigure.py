@@ -1,4 +1,6 @@
-"""The experiments of Fries on the simulator, and the speed of finding components: tables, curves, a picture, a page."""
+"""The experiments of Fries on the simulator, and the speed of finding components: tables,
+curves, a picture, a page.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +34,9 @@ def main(seed: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--seed", type=int, default=1, help="of all that is left to chance (1); the same gives the same delays"
+        "--seed",
+        type=int,
+        default=1,
+        help="of all that is left to chance (1); the same gives the same delays",
     )
     main(parser.parse_args().seed)

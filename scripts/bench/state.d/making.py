@@ -1,15 +1,18 @@
-"""Checkpoints of a given number of entries, written by a real Spark: one count, sum and max by a string and a long.
+"""Checkpoints of a given number of entries, written by a real Spark: one count, sum and max by a
+string and a long.
 
     python making.py PLACE PROVIDER ENTRIES [--shards 8] [--batches 10] [--tail 5]
 
-    PLACE/checkpoint    every key once in `batches` batches, then `tail` batches that change one key in 100
-    PLACE/input         the Parquet files that the query read, in the order of their times
-    PLACE/made.json     written last: without it, input and query go on where they were
+    PLACE/checkpoint  every key once in `batches` batches, then `tail` batches that change one key
+                      in 100
+    PLACE/input       the Parquet files that the query read, in the order of their times
+    PLACE/made.json   written last: without it, input and query go on where they were
 
-Spark is made to write a snapshot of every shard after the last of `batches`. The newest version of a shard is therefore
-one snapshot and `tail` deltas or changelogs: what a job leaves behind that is stopped at any time. No batch, and so no
-memory, is larger than a tenth of the state. RocksDB does not count its keys where there are very many, as Spark's guide
-advises: that takes a look-up for each put, and half of the time.
+Spark is made to write a snapshot of every shard after the last of `batches`. The newest version of
+a shard is therefore one snapshot and `tail` deltas or changelogs: what a job leaves behind that is
+stopped at any time. No batch, and so no memory, is larger than a tenth of the state. RocksDB does
+not count its keys where there are very many, as Spark's guide advises: that takes a look-up for
+each put, and half of the time.
 """
 
 from __future__ import annotations
@@ -30,7 +33,12 @@ import pyarrow.parquet as pq
 FILES = 2  # files a batch, one for each core
 ROWS_AT_ONCE = 1 << 18
 ROWS = pa.schema(
-    [("customer", pa.string()), ("item", pa.int64()), ("amount", pa.float64()), ("at", pa.timestamp("us", "UTC"))]
+    [
+        ("customer", pa.string()),
+        ("item", pa.int64()),
+        ("amount", pa.float64()),
+        ("at", pa.timestamp("us", "UTC")),
+    ]
 )
 SCHEMA = "customer STRING, item BIGINT, amount DOUBLE, at TIMESTAMP"
 STATE = "spark.sql.streaming.stateStore."
@@ -54,10 +62,19 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=10)
     parser.add_argument("--tail", type=int, default=5)
     options = parser.parse_args()
-    made(options.place, options.provider, options.entries, options.shards, options.batches, options.tail)
+    made(
+        options.place,
+        options.provider,
+        options.entries,
+        options.shards,
+        options.batches,
+        options.tail,
+    )
 
 
-def made(place: Path, provider: str, entries: int, shards: int = 8, batches: int = 10, tail: int = 5) -> Path:
+def made(
+    place: Path, provider: str, entries: int, shards: int = 8, batches: int = 10, tail: int = 5
+) -> Path:
     """The checkpoint below `place`, made now unless it is there."""
     if not (place / "made.json").exists():
         (place / "input").mkdir(parents=True, exist_ok=True)
@@ -67,7 +84,13 @@ def made(place: Path, provider: str, entries: int, shards: int = 8, batches: int
         await_snapshots(spark, query(spark, place / "input", FILES), place, shards, batches)
         _tail(spark, place, entries, batches, tail)
         spark.stop()
-        told = {"provider": provider, "entries": entries, "shards": shards, "batches": batches, "tail": tail}
+        told = {
+            "provider": provider,
+            "entries": entries,
+            "shards": shards,
+            "batches": batches,
+            "tail": tail,
+        }
         (place / "made.json").write_text(json.dumps(told))
     return place / "checkpoint"
 
@@ -103,7 +126,12 @@ def query(spark: Any, inputs: Path, files: int | None) -> Any:
     if files is not None:
         reader = reader.option("maxFilesPerTrigger", files)
     sums = (f.count("*").alias("count"), f.sum("amount").alias("sum"), f.max("at").alias("max"))
-    return reader.parquet(str(inputs)).groupBy("customer", "item").agg(*sums).writeStream.outputMode("update")
+    return (
+        reader.parquet(str(inputs))
+        .groupBy("customer", "item")
+        .agg(*sums)
+        .writeStream.outputMode("update")
+    )
 
 
 def started(writer: Any, checkpoint: Path | str) -> Any:
@@ -120,15 +148,25 @@ def _base(spark: Any, place: Path, entries: int, batches: int) -> None:
 
 
 def await_snapshots(spark: Any, writer: Any, place: Path, shards: int, version: int) -> None:
-    """Run the query's last batch until Spark's maintenance has written snapshots of it: without, it is none for us."""
-    for name in (f"{version - 1}", f".{version - 1}.crc"):  # committed by a run that was interrupted: once more
+    """Run the query's last batch until Spark's maintenance has written snapshots of it: without,
+    it is none for us.
+    """
+    for name in (
+        f"{version - 1}",
+        f".{version - 1}.crc",
+    ):  # committed by a run that was interrupted: once more
         (place / "checkpoint" / "commits" / name).unlink(missing_ok=True)
     spark.conf.set(MIN_DELTAS, "1")
     names = (f"{version}.snapshot", f"{version}.zip")
     operator = place / "checkpoint" / "state" / "0"
 
     def there() -> bool:
-        return sum((operator / str(shard) / name).exists() for shard in range(shards) for name in names) == shards
+        return (
+            sum(
+                (operator / str(shard) / name).exists() for shard in range(shards) for name in names
+            )
+            == shards
+        )
 
     run(writer, place, there)
     spark.conf.unset(MIN_DELTAS)
@@ -157,7 +195,9 @@ def run(writer: Any, place: Path, done: Callable[[], bool] = lambda: True) -> No
 def add_input(place: Path, number: int, first: int, last: int, step: int) -> None:
     """The rows of the keys `first` to `last` as FILES files, newer than all the files before."""
     for index in range(FILES):
-        file = place / "input" / f".{number:03}-{index}.parquet"  # hidden from Spark until it is whole
+        file = (
+            place / "input" / f".{number:03}-{index}.parquet"
+        )  # hidden from Spark until it is whole
         if file.with_name(file.name[1:]).exists():
             continue
         with pq.ParquetWriter(file, ROWS) as writer:

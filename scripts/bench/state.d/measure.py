@@ -1,16 +1,21 @@
-"""Runs our commands and what Spark has in their place on the same state, one after the other and again: A B A B.
+"""Runs our commands and what Spark has in their place on the same state, one after the other and
+again: A B A B.
 
-    export           against Spark's state reader, writing Parquet, too
-    verify --deep    against Spark's state reader, keeping nothing: it decodes everything, and checks less
-    compact          against the same: Spark has no such thing, and could not have one that reads less
-    repartition      against Spark's offline repartition (RocksDB), or the query again from its input (HDFS-backed)
+    export         against Spark's state reader, writing Parquet, too
+    verify --deep  against Spark's state reader, keeping nothing: it decodes everything, and checks
+                   less
+    compact        against the same: Spark has no such thing, and could not have one that reads less
+    repartition    against Spark's offline repartition (RocksDB), or the query again from its input
+                   (HDFS-backed)
 
-Ours and Spark (local[1]) have one core, and it is the same one; with --fleet, what a fleet can do is done by one on
-local[2], and Spark has local[2], too. Told are wall time of the whole process; for Spark also
-the time without its start-up, from when its session could be used; processor time, which other work on the machine
-disturbs less; and the most memory that each had. Ratios are ours divided by Spark's, per pair, and the median of them.
+Ours and Spark (local[1]) have one core, and it is the same one; with --fleet, what a fleet can do
+is done by one on local[2], and Spark has local[2], too. Told are wall time of the whole process;
+for Spark also the time without its start-up, from when its session could be used; processor time,
+which other work on the machine disturbs less; and the most memory that each had. Ratios are ours
+divided by Spark's, per pair, and the median of them.
 
-Every pair is kept in $STATESHIFT_BENCH_DIR/state.jsonl; the table has the last measurement of each case.
+Every pair is kept in $STATESHIFT_BENCH_DIR/state.jsonl; the table has the last measurement of each
+case.
 """
 
 from __future__ import annotations
@@ -34,7 +39,13 @@ ROOT = HERE.parent.parent.parent
 RESULTS = ROOT / "scripts" / "bench" / "results" / "state.md"
 MIB = 1 << 20
 SHARDS = 5  # from 8
-CASES = [(10**6, "hdfs"), (10**6, "rocksdb"), (10**7, "hdfs"), (10**7, "rocksdb"), (5 * 10**7, "rocksdb")]
+CASES = [
+    (10**6, "hdfs"),
+    (10**6, "rocksdb"),
+    (10**7, "hdfs"),
+    (10**7, "rocksdb"),
+    (5 * 10**7, "rocksdb"),
+]
 WHAT = ("export", "verify", "compact", "repartition")
 FLEET = ("compact", "repartition")
 
@@ -49,7 +60,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Pair:
-    """One of our runs and one of Spark's; `spark_busy` is without the time that Spark needed to start."""
+    """One of our runs and one of Spark's; `spark_busy` is without the time that Spark needed to
+    start.
+    """
 
     entries: int
     provider: str
@@ -70,24 +83,34 @@ class Pair:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of entries: 0.01 for a quick look")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="of the numbers of entries: 0.01 for a quick look"
+    )
     parser.add_argument("--millions", type=int, nargs="*", help="only the cases of so many")
     parser.add_argument("--provider", choices=["hdfs", "rocksdb"])
     parser.add_argument("--what", nargs="*", choices=WHAT, default=WHAT)
     parser.add_argument("--fleet", action="store_true", help="two cores, and a fleet on both")
-    parser.add_argument("--pairs", type=int, default=3, help="of 1 million entries; the larger ones get fewer")
+    parser.add_argument(
+        "--pairs", type=int, default=3, help="of 1 million entries; the larger ones get fewer"
+    )
     parser.add_argument("--make", action="store_true", help="only make the checkpoints")
-    parser.add_argument("--tag", default=time.strftime("%Y-%m-%d %H:%M"), help="the name of this run")
+    parser.add_argument(
+        "--tag", default=time.strftime("%Y-%m-%d %H:%M"), help="the name of this run"
+    )
     options = parser.parse_args()
     directory = bench_directory()
     for entries, provider in CASES:
-        fits = (not options.millions or entries // 10**6 in options.millions) and options.provider in (None, provider)
+        fits = (
+            not options.millions or entries // 10**6 in options.millions
+        ) and options.provider in (None, provider)
         if not fits:
             continue
         place = made(directory, provider, int(entries * options.scale))
         rounds = max(1, options.pairs * 10**6 // entries) if entries > 10**6 else options.pairs
         if not options.make:
-            case = Case(int(entries * options.scale), provider, 2 if options.fleet else 1, options.tag)
+            case = Case(
+                int(entries * options.scale), provider, 2 if options.fleet else 1, options.tag
+            )
             what = [name for name in options.what if name in FLEET or not options.fleet]
             measure(directory, place, case, what, rounds)
     if not options.make:
@@ -99,8 +122,13 @@ def main() -> None:
 
 def bench_directory() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    directory = Path(os.environ.get("STATESHIFT_BENCH_DIR") or Path(cache) / "stateshift-bench").absolute()
-    print(f"checkpoints in {directory} (made now if they are not there: minutes, and 10 GB for all)", file=sys.stderr)
+    directory = Path(
+        os.environ.get("STATESHIFT_BENCH_DIR") or Path(cache) / "stateshift-bench"
+    ).absolute()
+    print(
+        f"checkpoints in {directory} (made now if they are not there: minutes, and 10 GB for all)",
+        file=sys.stderr,
+    )
     directory.mkdir(parents=True, exist_ok=True)
     return directory
 
@@ -108,7 +136,10 @@ def bench_directory() -> Path:
 def made(directory: Path, provider: str, entries: int) -> Path:
     place = directory / f"state-{provider}-{entries}"
     if not (place / "made.json").exists():
-        subprocess.run([sys.executable, str(HERE / "making.py"), str(place), provider, str(entries)], check=True)
+        subprocess.run(
+            [sys.executable, str(HERE / "making.py"), str(place), provider, str(entries)],
+            check=True,
+        )
     return place
 
 
@@ -121,7 +152,9 @@ def measure(directory: Path, place: Path, case: Case, what: Sequence[str], round
             scratch.mkdir()
             load = os.getloadavg()[0]
             against, spark_command = spark_side(name, case, place, scratch)
-            ours = run(our_side(name, case, place, scratch), cores, {"PYTHONPATH": str(ROOT)}, scratch)
+            ours = run(
+                our_side(name, case, place, scratch), cores, {"PYTHONPATH": str(ROOT)}, scratch
+            )
             check(name, scratch, case.entries)
             shutil.rmtree(scratch / "ours", ignore_errors=True)
             spark = run(spark_command(), cores, {"PYSPARK_PYTHON": sys.executable}, scratch)
@@ -135,10 +168,22 @@ def measure(directory: Path, place: Path, case: Case, what: Sequence[str], round
 def pair_of(case: Case, name: str, against: str, ours: Run, spark: Run, load: float) -> Pair:
     told = json.loads(spark.output.splitlines()[-1])
     return Pair(
-        case.entries, case.provider, name, against, ours.seconds, ours.cpu_seconds, ours.peak_bytes, spark.seconds,
-        told["done"] - told["ready"], spark.cpu_seconds, spark.peak_bytes, load, time.strftime("%Y-%m-%d %H:%M"),
-        case.cores, case.tag,
-    )  # fmt: skip
+        case.entries,
+        case.provider,
+        name,
+        against,
+        ours.seconds,
+        ours.cpu_seconds,
+        ours.peak_bytes,
+        spark.seconds,
+        told["done"] - told["ready"],
+        spark.cpu_seconds,
+        spark.peak_bytes,
+        load,
+        time.strftime("%Y-%m-%d %H:%M"),
+        case.cores,
+        case.tag,
+    )
 
 
 def our_side(name: str, case: Case, place: Path, scratch: Path) -> list[str]:
@@ -154,12 +199,20 @@ def our_side(name: str, case: Case, place: Path, scratch: Path) -> list[str]:
     return [*stateshift, name, *copy, "--workdir", str(scratch / "run"), *shards, *fleet]
 
 
-def spark_side(name: str, case: Case, place: Path, scratch: Path) -> tuple[str, Callable[[], list[str]]]:
+def spark_side(
+    name: str, case: Case, place: Path, scratch: Path
+) -> tuple[str, Callable[[], list[str]]]:
     """What it is called, and the command; what it needs is made just before it runs."""
     spark, checkpoint = [sys.executable, str(HERE / "spark_side.py")], str(place / "checkpoint")
     cores = str(case.cores)
     if name == "export":
-        return "state reader to Parquet", lambda: [*spark, "export", checkpoint, str(scratch / "theirs.parquet"), cores]
+        return "state reader to Parquet", lambda: [
+            *spark,
+            "export",
+            checkpoint,
+            str(scratch / "theirs.parquet"),
+            cores,
+        ]
     if name in ("verify", "compact"):
         return "state reader to nowhere", lambda: [*spark, "read", checkpoint, "-", cores]
     if case.provider == "hdfs":
@@ -188,7 +241,9 @@ def kept(directory: Path) -> Iterator[list[Pair]]:
     by_case: dict[tuple[object, ...], list[Pair]] = {}
     for line in (directory / "state.jsonl").read_text().splitlines():
         pair = Pair(**json.loads(line))
-        by_case.setdefault((pair.entries, pair.provider, WHAT.index(pair.what), pair.cores), []).append(pair)
+        by_case.setdefault(
+            (pair.entries, pair.provider, WHAT.index(pair.what), pair.cores), []
+        ).append(pair)
     for _, pairs in sorted(by_case.items()):
         yield [pair for pair in pairs if pair.tag == pairs[-1].tag]
 
@@ -199,11 +254,15 @@ def line_of(pairs: Sequence[Pair]) -> str:
 
     last = pairs[-1]
     return (
-        f"| {last.entries / 10**6:g} M | {last.provider} | {last.what} | {last.cores} | {middle(lambda p: p.ours):.1f} "
-        f"| {middle(lambda p: p.ours_peak) / MIB:.0f} | {last.against} | {middle(lambda p: p.spark):.1f} "
+        f"| {last.entries / 10**6:g} M | {last.provider} | {last.what} | {last.cores} | "
+        f"{middle(lambda p: p.ours):.1f} "
+        f"| {middle(lambda p: p.ours_peak) / MIB:.0f} | {last.against} | "
+        f"{middle(lambda p: p.spark):.1f} "
         f"| {middle(lambda p: p.spark_busy):.1f} | {middle(lambda p: p.spark_peak) / MIB:.0f} "
-        f"| {middle(lambda p: p.ours / p.spark):.2f} | {middle(lambda p: p.ours / p.spark_busy):.2f} "
-        f"| {middle(lambda p: p.ours_cpu / p.spark_cpu):.2f} | {len(pairs)} | {max(p.load for p in pairs):.1f} "
+        f"| {middle(lambda p: p.ours / p.spark):.2f} | "
+        f"{middle(lambda p: p.ours / p.spark_busy):.2f} "
+        f"| {middle(lambda p: p.ours_cpu / p.spark_cpu):.2f} | {len(pairs)} | "
+        f"{max(p.load for p in pairs):.1f} "
         f"| {last.at} |"
     )
 
@@ -215,17 +274,23 @@ def as_table(cases: Iterator[list[Pair]]) -> str:
     lines = [
         "# State read and rewritten, beside Spark",
         "",
-        f"`./scripts/bench/state`; Python {sys.version.split()[0]}, pyarrow {pyarrow.__version__}, Spark "
-        f"{pyspark.__version__}. Of {os.cpu_count()} cores ours and Spark's `local[1]` were kept to one; with two,",
+        f"`./scripts/bench/state`; Python {sys.version.split()[0]}, pyarrow "
+        f"{pyarrow.__version__}, Spark "
+        f"{pyspark.__version__}. Of {os.cpu_count()} cores ours and Spark's `local[1]` "
+        "were kept to one; with two,",
         "ours is a fleet on `local[2]`, and Spark has `local[2]`, too.",
-        "An aggregation by a string and a long in 8 shards, each a snapshot and 5 deltas; repartitioned to 5. Seconds "
+        "An aggregation by a string and a long in 8 shards, each a snapshot and 5 deltas; "
+        "repartitioned to 5. Seconds "
         "are medians of whole processes; `busy` is",
-        "Spark without its start-up. Ratios are ours by Spark's, medians over pairs: of whole processes, without "
+        "Spark without its start-up. Ratios are ours by Spark's, medians over pairs: of "
+        "whole processes, without "
         "Spark's start-up,",
-        "of processor time. A load above 1 before a pair means that somebody else was at work: wall times are then "
+        "of processor time. A load above 1 before a pair means that somebody else was at "
+        "work: wall times are then "
         "noisy, ratios less so.",
         "",
-        "| entries | provider | command | cores | s | MiB | against, in Spark | s | busy s | MiB | whole | busy | cpu "
+        "| entries | provider | command | cores | s | MiB | against, in Spark | s | busy s "
+        "| MiB | whole | busy | cpu "
         "| pairs | load | at |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
         *map(line_of, cases),

@@ -1,14 +1,17 @@
-"""How many files a compaction leaves, and how long a query takes from its start to its first commit before and after.
+"""How many files a compaction leaves, and how long a query takes from its start to its first commit
+before and after.
 
     python restart.py [--pairs 7] [--provider hdfs|rocksdb] [--on disk|hdfs]
 
-Two checkpoints of 200 shards go on until the last snapshot is nine batches old in every shard, and are compacted by the
-command line: that of `make_checkpoint`, with 80 batches behind it, and one of RocksDB with a few. Then the same query,
-in one warm Spark, is started on a fresh copy of the one and of the other, in turn, with one new file to read; measured
-is from `start` until the commit log has the new batch. The table goes to scripts/bench/results/restart.md.
+Two checkpoints of 200 shards go on until the last snapshot is nine batches old in every shard, and
+are compacted by the command line: that of `make_checkpoint`, with 80 batches behind it, and one of
+RocksDB with a few. Then the same query, in one warm Spark, is started on a fresh copy of the one
+and of the other, in turn, with one new file to read; measured is from `start` until the commit log
+has the new batch. The table goes to scripts/bench/results/restart.md.
 
-`--on hdfs` puts the copies on a real HDFS of this machine (scripts/servers), where each file costs round trips; of the
-one that is not compacted, only what a restart reads, as a move would bring it (restart-hdfs.md).
+`--on hdfs` puts the copies on a real HDFS of this machine (scripts/servers), where each file costs
+round trips; of the one that is not compacted, only what a restart reads, as a move would bring it
+(restart-hdfs.md).
 """
 
 from __future__ import annotations
@@ -56,10 +59,17 @@ class Compared:
         before, after = (statistics.median(column) for column in zip(*self.pairs, strict=True))
         ratios = sorted(b / a for a, b in self.pairs)
         cells = (
-            self.provider, self.batches, f"{self.files:,}", f"{self.left:,}", f"{100 * self.left / self.files:.1f} %",
-            f"{before:.2f}", f"{after:.2f}", " / ".join(f"{ratios[at]:.2f}" for at in (0, len(ratios) // 2, -1)),
-            len(ratios), f"{self.load:.1f}",
-        )  # fmt: skip
+            self.provider,
+            self.batches,
+            f"{self.files:,}",
+            f"{self.left:,}",
+            f"{100 * self.left / self.files:.1f} %",
+            f"{before:.2f}",
+            f"{after:.2f}",
+            " / ".join(f"{ratios[at]:.2f}" for at in (0, len(ratios) // 2, -1)),
+            len(ratios),
+            f"{self.load:.1f}",
+        )
         return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -69,7 +79,9 @@ def main() -> None:
     parser.add_argument("--provider", choices=sorted(PROVIDERS))
     parser.add_argument("--on", choices=["disk", "hdfs"], default="disk")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through every `finally`: servers are stopped
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # through every `finally`: servers are stopped
     directory = bench_directory()
     wanted = [options.provider] if options.provider else sorted(PROVIDERS)
     with Disk(directory / "restart-scratch") if options.on == "disk" else hdfs() as there:
@@ -117,7 +129,15 @@ class Hdfs:
 
     def copied(self, checkpoint: Path) -> str:
         name = f"copy-{time.monotonic_ns()}"
-        told = ["fork", str(checkpoint), "--to", f"hdfs://hdfs-a/{name}", "--waive", "paths-stay", "--yes"]
+        told = [
+            "fork",
+            str(checkpoint),
+            "--to",
+            f"hdfs://hdfs-a/{name}",
+            "--waive",
+            "paths-stay",
+            "--yes",
+        ]
         stateshift(*told, "--workdir", str(self.scratch / name))
         return f"hdfs://hdfs-a/{name}"
 
@@ -151,7 +171,9 @@ def hdfs() -> Iterator[Hdfs]:
 
 def stateshift(*words: str) -> None:
     command = [sys.executable, "-m", "stateshift", *words]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    subprocess.run(
+        command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
 
 
 def compare(directory: Path, provider: str, pairs: int, there: Disk | Hdfs) -> Compared:
@@ -165,18 +187,25 @@ def compare(directory: Path, provider: str, pairs: int, there: Disk | Hdfs) -> C
     compact(place / "checkpoint", scratch)
     load = os.getloadavg()[0]
     both = (place / "checkpoint", scratch / "compacted")
-    seconds = [tuple(first_commit(spark, one, scratch, batches, there) for one in both) for _ in range(pairs + 1)]
+    seconds = [
+        tuple(first_commit(spark, one, scratch, batches, there) for one in both)
+        for _ in range(pairs + 1)
+    ]
     spark.stop()
     files, left = count(place / "checkpoint"), count(scratch / "compacted")
     shutil.rmtree(scratch, ignore_errors=True)
-    return Compared(provider, batches, files, left, seconds[1:], load)  # the first pair warms Spark up
+    return Compared(
+        provider, batches, files, left, seconds[1:], load
+    )  # the first pair warms Spark up
 
 
 def make(spark: Any, directory: Path, place: Path, provider: str) -> None:
     """A batch with a snapshot of every shard, and TAIL more."""
     shutil.rmtree(place, ignore_errors=True)
     if provider == "hdfs":
-        shutil.copytree(make_checkpoint.checkpoint(directory, SHARDS, BEFORE[provider]), place / "checkpoint")
+        shutil.copytree(
+            make_checkpoint.checkpoint(directory, SHARDS, BEFORE[provider]), place / "checkpoint"
+        )
     else:
         for number in range(BEFORE[provider]):
             add_input(place, number)
@@ -190,10 +219,17 @@ def make(spark: Any, directory: Path, place: Path, provider: str) -> None:
 
 
 def counts(spark: Any, place: Path) -> Any:
-    """The query of `make_checkpoint`, whose checkpoint it goes on with. With a pattern, Spark does not mind that the
-    last files it read lay in another directory; without a scheme it would look on the HDFS there may be."""
+    """The query of `make_checkpoint`, whose checkpoint it goes on with. With a pattern, Spark does
+    not mind that the last files it read lay in another directory; without a scheme it would look on
+    the HDFS there may be.
+    """
     reader = spark.readStream.schema("key STRING").option("maxFilesPerTrigger", 1)
-    return reader.json(f"file://{place}/input/*.json").groupBy("key").count().writeStream.outputMode("update")
+    return (
+        reader.json(f"file://{place}/input/*.json")
+        .groupBy("key")
+        .count()
+        .writeStream.outputMode("update")
+    )
 
 
 def add_input(place: Path, number: int) -> None:
@@ -212,8 +248,12 @@ def compact(checkpoint: Path, scratch: Path) -> None:
     stateshift("compact", str(checkpoint), *copy, "--workdir", str(scratch / "run"))
 
 
-def first_commit(spark: Any, checkpoint: Path, scratch: Path, batch: int, there: Disk | Hdfs) -> float:
-    """Seconds from the query's start to its first commit, on a copy of the checkpoint that is then thrown away."""
+def first_commit(
+    spark: Any, checkpoint: Path, scratch: Path, batch: int, there: Disk | Hdfs
+) -> float:
+    """Seconds from the query's start to its first commit, on a copy of the checkpoint that is
+    then thrown away.
+    """
     copy = there.copied(checkpoint)
     began = time.perf_counter()
     running = started(counts(spark, scratch), copy)
@@ -238,11 +278,16 @@ def as_table(compared: list[Compared], there: Disk | Hdfs) -> str:
     lines = [
         f"# Restarting before and after a compaction, on {there.words}",
         "",
-        f"`./scripts/bench/restart{there.flags}` on {os.cpu_count()} cores, {time.strftime('%Y-%m-%d %H:%M')}, Spark "
+        f"`./scripts/bench/restart{there.flags}` on {os.cpu_count()} cores, "
+        f"{time.strftime('%Y-%m-%d %H:%M')}, Spark "
         f"{pyspark.__version__} with `local[2]`: a query of {SHARDS} shards and {KEYS:,} keys,",
-        f"on {there.words}, {TAIL} batches after the last snapshot. Seconds from the query's start to its first commit "
+        f"on {there.words}, {TAIL} batches after the last snapshot. Seconds from the "
+        "query's start to its first commit "
         "in one warm Spark, medians; the ratio",
-        "of each pair, after / before, as min / median / max. Hadoop's `.crc` files are counted, too.",
+        (
+            "of each pair, after / before, as min / median / max. Hadoop's `.crc` files are "
+            "counted, too."
+        ),
         "",
         "| provider | batches | files | compacted | left | before | after | ratio | pairs | load |",
         "|---|---|---|---|---|---|---|---|---|---|",

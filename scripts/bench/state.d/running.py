@@ -1,10 +1,11 @@
-"""A command run once and watched: its wall time, its processor time and the most memory that it and its children had.
+"""A command run once and watched: its wall time, its processor time and the most memory that it and
+its children had.
 
     Run   seconds, cpu_seconds, peak_bytes, output
 
-Memory is the sum of what /proc calls resident over the command's process and all that it started, looked at twenty
-times a second; processor time is the last that was seen of each of them. A command may be kept to some of the machine's
-cores, which its children inherit.
+Memory is the sum of what /proc calls resident over the command's process and all that it started,
+looked at twenty times a second; processor time is the last that was seen of each of them. A command
+may be kept to some of the machine's cores, which its children inherit.
 """
 
 from __future__ import annotations
@@ -31,23 +32,33 @@ class Run:
     output: str
 
 
-def run(command: Sequence[str], cores: Iterable[int], environment: dict[str, str], folder: Path) -> Run:
+def run(
+    command: Sequence[str], cores: Iterable[int], environment: dict[str, str], folder: Path
+) -> Run:
     """The command's run; its end with another code than 0 ends the program."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         began, clock = time.time(), time.perf_counter()
         process = subprocess.Popen(
             ["taskset", "--cpu-list", ",".join(map(str, cores)), *command],
-            stdout=out, stderr=err, text=True, cwd=folder, env={**os.environ, **environment},
-        )  # fmt: skip
+            stdout=out,
+            stderr=err,
+            text=True,
+            cwd=folder,
+            env={**os.environ, **environment},
+        )
         peak, cpu, seconds = _watched(process, clock)
         out.seek(0), err.seek(0)
         if process.returncode:
-            raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{err.read()[-4000:]}")
+            raise SystemExit(
+                f"{' '.join(command)} ended with {process.returncode}:\n{err.read()[-4000:]}"
+            )
         return Run(began, seconds, cpu, peak, out.read())
 
 
 def _watched(process: subprocess.Popen[str], clock: float) -> tuple[int, float, float]:
-    """Peak memory, processor time and wall time. A JVM outlives the Python that started it: it is waited for, too."""
+    """Peak memory, processor time and wall time. A JVM outlives the Python that started it: it
+    is waited for, too.
+    """
     known, cpu, peak, seconds = {process.pid}, {}, 0, None
     while True:
         seen = _tree(known)

@@ -1,12 +1,16 @@
-"""What Spark itself does with a checkpoint of `making`, in a process of its own, so that it can be measured whole.
+"""What Spark itself does with a checkpoint of `making`, in a process of its own, so that it can be
+measured whole.
 
-    python spark_side.py export CHECKPOINT OUT CORES        the state reader, writing Parquet
-    python spark_side.py read CHECKPOINT - CORES            the state reader, decoding everything and keeping nothing
-    python spark_side.py repartition CHECKPOINT N CORES     Spark's own offline repartition, in place (RocksDB)
-    python spark_side.py rerun PLACE N CORES OUT            the query again from its first input, with N shards
+    python spark_side.py export CHECKPOINT OUT CORES     the state reader, writing Parquet
+    python spark_side.py read CHECKPOINT - CORES         the state reader, decoding everything and
+                                                         keeping nothing
+    python spark_side.py repartition CHECKPOINT N CORES  Spark's own offline repartition, in place
+                                                         (RocksDB)
+    python spark_side.py rerun PLACE N CORES OUT         the query again from its first input, with
+                                                         N shards
 
-Its last line is JSON: `ready`, the time at which the session could be used, and `done`, both of the clock that
-`time.time` has, for the process that started this one.
+Its last line is JSON: `ready`, the time at which the session could be used, and `done`, both of the
+clock that `time.time` has, for the process that started this one.
 """
 
 from __future__ import annotations
@@ -24,7 +28,11 @@ MEMORY = os.environ.get("STATESHIFT_BENCH_HEAP", "6g")
 
 
 def main(what: str, place: str, argument: str, cores: str, out: str = "") -> None:
-    provider = json.loads((Path(place) / "made.json").read_text())["provider"] if what == "rerun" else "rocksdb"
+    provider = (
+        json.loads((Path(place) / "made.json").read_text())["provider"]
+        if what == "rerun"
+        else "rocksdb"
+    )
     shards = int(argument) if what == "rerun" else 8
     spark = session(int(cores), PROVIDERS[provider], shards, MEMORY)
     ready = time.time()

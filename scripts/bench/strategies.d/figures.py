@@ -1,7 +1,9 @@
-"""What is drawn of the sweeps: in the terminal and on the page as letters, and as panels of a picture.
+"""What is drawn of the sweeps: in the terminal and on the page as letters, and as panels of a
+picture.
 
-    first row      latency over duration, as the paper's figures 16 to 18 have it, and over the rate (figure 19)
-    second row     the same latency over what is varied, beside the slopes that the paper tells
+first row   latency over duration, as the paper's figures 16 to 18 have it, and over the rate
+            (figure 19)
+second row  the same latency over what is varied, beside the slopes that the paper tells
 """
 
 from __future__ import annotations
@@ -20,7 +22,11 @@ from stateshift.strategies.sweeps import Point
 WAIT, DURATION = Axis("longest wait", "s"), Axis("duration", "s")
 RATE = Axis("rate", "M records/s")
 VARIED = {"bins": Axis("bins"), "keys": Axis("keys", "M"), "both": Axis("bins of 4 M keys")}
-TITLES = {"bins": "more bins (figure 16)", "keys": "more keys (figure 17)", "both": "more of both (figure 18)"}
+TITLES = {
+    "bins": "more bins (figure 16)",
+    "keys": "more keys (figure 17)",
+    "both": "more of both (figure 18)",
+}
 M = 1e6
 
 Points = Mapping[str, Sequence[Point]]
@@ -72,10 +78,18 @@ def picture(sweeps: Mapping[str, Points], rates: Points, place: Path) -> None:
 
 def _slopes(panel: Any, name: str, curves: Curves) -> None:
     """The paper's, each from where our curve begins; those of several curves may be one."""
-    ends = ((SLOPES[name][strategy], points[0], points[-1][0]) for strategy, points in curves.items())
+    ends = (
+        (SLOPES[name][strategy], points[0], points[-1][0]) for strategy, points in curves.items()
+    )
     for slope, (x, y), end in dict.fromkeys(ends):
-        panel.plot([x, end], [y, y * (end / x) ** slope], color="black", linestyle=":", linewidth=2,
-                   label="theirs: the slope, from where ours begins")  # fmt: skip
+        panel.plot(
+            [x, end],
+            [y, y * (end / x) ** slope],
+            color="black",
+            linestyle=":",
+            linewidth=2,
+            label="theirs: the slope, from where ours begins",
+        )
 
 
 def _load(panel: Any, curves: Curves) -> None:
@@ -83,5 +97,10 @@ def _load(panel: Any, curves: Curves) -> None:
     panel.axvline(FLAT_UP_TO / M, color="black", linestyle="--", label=flat)
     once = curves["all-at-once"][0][1]
     less, more = LOWER_BY
-    panel.axhspan(once / more, once / less, color="tab:blue", alpha=0.13,
-                  label=f"theirs: batched, {less} to {more} times below all-at-once (ours)")  # fmt: skip
+    panel.axhspan(
+        once / more,
+        once / less,
+        color="tab:blue",
+        alpha=0.13,
+        label=f"theirs: batched, {less} to {more} times below all-at-once (ours)",
+    )

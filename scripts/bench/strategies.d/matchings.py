@@ -1,7 +1,9 @@
-"""What an edge colouring is held against: a maximum matching is a step, and taken out, until nothing is left.
+"""What an edge colouring is held against: a maximum matching is a step, and taken out, until
+nothing is left.
 
-Each round goes by which pairs of workers still have a move between them, as Megaphone's plan writer does, and not by
-how many: that is why it can end up with more steps than the busiest worker has moves.
+Each round goes by which pairs of workers still have a move between them, as Megaphone's plan writer
+does, and not by how many: that is why it can end up with more steps than the busiest worker has
+moves.
 """
 
 from __future__ import annotations

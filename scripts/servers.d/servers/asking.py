@@ -12,7 +12,9 @@ from typing import Any
 from servers.ports import HOST
 
 SECONDS_MAX = 5.0
-_open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open  # a proxy would not find this machine
+_open = urllib.request.build_opener(
+    urllib.request.ProxyHandler({})
+).open  # a proxy would not find this machine
 
 
 def get(url: str) -> bytes:
@@ -44,7 +46,9 @@ def bean(port: int, name: str) -> dict[str, Any]:
 
 
 def kafka(port: int) -> bool:
-    """ApiVersions, version 0: length, api 18, version, correlation, client; answered by length, correlation, error."""
+    """ApiVersions, version 0: length, api 18, version, correlation, client; answered by length,
+    correlation, error.
+    """
     client = b"stateshift"
     asked = struct.pack(">hhih", 18, 0, 7, len(client)) + client
     with create_connection((HOST, port), timeout=SECONDS_MAX) as one:

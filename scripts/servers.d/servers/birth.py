@@ -1,7 +1,7 @@
 """Writes who it is into a file, then becomes the command: `birth.py FILE COMMAND...`
 
-A process keeps its pid and its start time when it executes something else, so whoever reads the file knows the server
-itself, even if the one who started it died in between.
+A process keeps its pid and its start time when it executes something else, so whoever reads the
+file knows the server itself, even if the one who started it died in between.
 """
 
 import os

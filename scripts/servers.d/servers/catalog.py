@@ -1,6 +1,7 @@
-"""Which servers there are. A name without its last part means all of a kind: `hdfs` is hdfs-a and hdfs-b. What stands
-apart has to be named in full: `flink` is flink-a and flink-b, flink-1.20 is a Flink of another version, and flink-sql
-takes SQL for any of its version."""
+"""Which servers there are. A name without its last part means all of a kind: `hdfs` is hdfs-a and
+hdfs-b. What stands apart has to be named in full: `flink` is flink-a and flink-b, flink-1.20 is a
+Flink of another version, and flink-sql takes SQL for any of its version.
+"""
 
 from __future__ import annotations
 
@@ -38,4 +39,6 @@ def named(word: str) -> tuple[str, ...]:
     """The servers that a word means; none if it means none."""
     if word in CATALOG:
         return (word,)
-    return tuple(name for name, server in CATALOG.items() if name.startswith(f"{word}-") and not server.apart)
+    return tuple(
+        name for name, server in CATALOG.items() if name.startswith(f"{word}-") and not server.apart
+    )

@@ -1,9 +1,9 @@
 """The command: words in, lines and exit codes out.
 
-    0    done; for status: whatever was started is up
-    1    a server did not come up, or is not up any more
-    2    there is no such server
-    69   something a server is made of cannot be had here
+0    done; for status: whatever was started is up
+1    a server did not come up, or is not up any more
+2    there is no such server
+69   something a server is made of cannot be had here
 """
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ def main() -> int:
     asked = _arguments()
     unknown = [word for word in asked.names if not named(word)]
     if unknown:
-        print(f"servers: no server is called {unknown[0]!r}\nhint: {' '.join(NAMES)}", file=sys.stderr)
+        print(
+            f"servers: no server is called {unknown[0]!r}\nhint: {' '.join(NAMES)}", file=sys.stderr
+        )
         return UNKNOWN
     servers = Servers(Path(asked.root))
-    names = [name for name in NAMES if name in {name for word in asked.names for name in named(word)}]
+    names = [
+        name for name in NAMES if name in {name for word in asked.names for name in named(word)}
+    ]
     if asked.verb == "fetch":
         return _fetch(names or list(NAMES))
     if asked.verb == "up":
@@ -45,18 +49,27 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     about = "Start real servers on this machine, and stop them."
     parser = argparse.ArgumentParser("scripts/servers", description=about)
-    parser.add_argument("--root", default=str(default_root()), help="where what is up is kept (default: %(default)s)")
+    parser.add_argument(
+        "--root",
+        default=str(default_root()),
+        help="where what is up is kept (default: %(default)s)",
+    )
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb, about in (
         ("up", "start servers, all if none is named, and wait until they answer"),
         ("fetch", "fetch what servers are made of, without starting any; `up` does so as well"),
         ("down", "stop servers, all if none is named, and remove what they held"),
-        ("env", "how to reach what is up, for the shell: eval \"$(./scripts/servers env)\""),
+        ("env", 'how to reach what is up, for the shell: eval "$(./scripts/servers env)"'),
         ("status", "what is up"),
     ):
         one = verbs.add_parser(verb, help=about, description=about)
         if verb != "env":
-            one.add_argument("names", nargs="*", metavar="NAME", help=f"{' '.join(NAMES)}; `hdfs` for both of them")
+            one.add_argument(
+                "names",
+                nargs="*",
+                metavar="NAME",
+                help=f"{' '.join(NAMES)}; `hdfs` for both of them",
+            )
         if verb in ("env", "status"):
             one.add_argument("--json", action="store_true", help="one JSON document")
     return parser.parse_args(namespace=argparse.Namespace(names=[], json=False))
@@ -115,7 +128,12 @@ def _env(servers: Servers, as_json: bool) -> int:
 def _status(servers: Servers, names: list[str], as_json: bool) -> int:
     states = [servers.state(name) for name in names]
     if as_json:
-        print(json.dumps({"root": str(servers.root), "servers": {s.name: asdict(s) for s in states}}, indent=2))
+        print(
+            json.dumps(
+                {"root": str(servers.root), "servers": {s.name: asdict(s) for s in states}},
+                indent=2,
+            )
+        )
     else:
         for state in states:
             print(_line(state))
@@ -123,6 +141,8 @@ def _status(servers: Servers, names: list[str], as_json: bool) -> int:
 
 
 def _line(state: State) -> str:
-    parts = [f"{role} {'is gone' if pid is None else f'pid {pid}'}" for role, pid in state.pids.items()]
+    parts = [
+        f"{role} {'is gone' if pid is None else f'pid {pid}'}" for role, pid in state.pids.items()
+    ]
     held = [f"{state.resident_mib} MiB"] if state.resident_mib else []
     return f"{state.name:10}  {state.word:8}{', '.join([*parts, *held])}".rstrip()

@@ -1,11 +1,15 @@
-"""What servers are made of, fetched once and kept outside the checkout. Another pom or extra is fetched anew.
+"""What servers are made of, fetched once and kept outside the checkout. Another pom or extra is
+fetched anew.
 
-    java()             the JDK's java
-    jars("hdfs")       everything scripts/servers.d/hdfs/pom.xml names, and what that needs, by Maven; what a pom leaves
-                       open is said: jars("flink-sql", flink="2.3.0")
-    python()           a Python of its own with the packages of the extra `servers` in pyproject.toml, by pip
-    spark("3.5.9")     the home of a pyspark that scripts/sparks made
-    flink("2.3.0")     the jars of that Flink's distribution, by pip, from the package that carries them
+    java()          the JDK's java
+    jars("hdfs")    everything scripts/servers.d/hdfs/pom.xml names, and what that needs, by Maven;
+                    what a pom leaves
+                    open is said: jars("flink-sql", flink="2.3.0")
+    python()        a Python of its own with the packages of the extra `servers` in pyproject.toml,
+                    by pip
+    spark("3.5.9")  the home of a pyspark that scripts/sparks made
+    flink("2.3.0")  the jars of that Flink's distribution, by pip, from the package that carries
+                    them
 
 What cannot be had raises Unavailable with the reason.
 """
@@ -66,10 +70,23 @@ def jars(name: str, **properties: str) -> Path:
     def fetch(place: Path) -> None:
         maven = shutil.which("mvn")
         if maven is None:
-            raise Unavailable(f"Maven is missing, which fetches {name}'s jars: install it (Debian, Ubuntu: maven)")
+            raise Unavailable(
+                f"Maven is missing, which fetches {name}'s jars: install it (Debian, Ubuntu: maven)"
+            )
         (place / "pom.xml").write_bytes(pom.read_bytes())
-        _run([maven, "-B", "-q", COPY, "-DincludeScope=runtime", f"-DoutputDirectory={place / 'jars'}", *open_ones],
-             place, name)  # fmt: skip
+        _run(
+            [
+                maven,
+                "-B",
+                "-q",
+                COPY,
+                "-DincludeScope=runtime",
+                f"-DoutputDirectory={place / 'jars'}",
+                *open_ones,
+            ],
+            place,
+            name,
+        )
         pins.check(place / "jars", name, properties)
 
     return _once("-".join([name, *properties.values(), _sign(pom.read_bytes())]), fetch) / "jars"
@@ -83,7 +100,14 @@ def python() -> Path:
 
     def fetch(place: Path) -> None:
         _run([sys.executable, "-m", "venv", str(place)], place, "the servers' Python")
-        pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [
+            str(place / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
         _run([*pip, *wanted], place, "the servers' Python")
 
     sign = _sign("\n".join([sys.version, *packages, *wanted]).encode())
@@ -112,11 +136,21 @@ def spark(version: str) -> Path:
 
 
 def flink(version: str) -> Path:
-    """The folder that holds its jars: what clusters run with, and what jobs are compiled against."""
+    """The folder that holds its jars: what clusters run with, and what jobs are compiled
+    against.
+    """
 
     def fetch(place: Path) -> None:
         package = place / "package"
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-cache-dir",
+        ]
         wanted = _pinned(f"flink-{version}", [f"apache-flink-libraries=={version}"])
         words = [*pip, "--no-deps", "--dest", str(package), *wanted]
         _run(words, place, f"Flink {version}")
@@ -148,8 +182,9 @@ def _members(package: Path) -> Iterator[tuple[str, IO[bytes]]]:
 
 
 def _once(name: str, fetch: Callable[[Path], None], moves: bool = True) -> Path:
-    """A folder that is there whole or not at all: one that holds `ready`. `moves` is false where paths are written
-    into it, so that it must be made where it stays."""
+    """A folder that is there whole or not at all: one that holds `ready`. `moves` is false where
+    paths are written into it, so that it must be made where it stays.
+    """
     place = cache_folder() / name
     if (place / "ready").exists():
         return place
@@ -158,7 +193,11 @@ def _once(name: str, fetch: Callable[[Path], None], moves: bool = True) -> Path:
             made = place.with_name(f"{name}.new") if moves else place
             shutil.rmtree(made, ignore_errors=True)
             made.mkdir(parents=True)
-            print(f"servers: fetching {name.partition('-')[0]} into {place}, this once", file=sys.stderr, flush=True)
+            print(
+                f"servers: fetching {name.partition('-')[0]} into {place}, this once",
+                file=sys.stderr,
+                flush=True,
+            )
             fetch(made)
             (made / "ready").touch()
             if moves:
@@ -179,9 +218,15 @@ def _alone(name: str) -> Iterator[None]:
 def _run(command: Sequence[str], folder: Path, name: str) -> None:
     try:
         done = subprocess.run(
-            command, cwd=folder, stdin=subprocess.DEVNULL, text=True, check=False, timeout=SECONDS_MAX,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            check=False,
+            timeout=SECONDS_MAX,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(f"{name} cannot be had: {error}") from error
     if done.returncode:

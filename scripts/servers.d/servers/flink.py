@@ -1,13 +1,17 @@
-"""Flink: a session cluster of one JobManager and one TaskManager, which runs the jars that its REST API is given.
+"""Flink: a session cluster of one JobManager and one TaskManager, which runs the jars that its REST
+API is given.
 
-STATESHIFT_FLINK_VERSION_A and _B name other versions than the newest; STATESHIFT_FLINK_CONF a file of further lines
-`key: value`, which go before ours. Both are looked for in the environment of the servers, too, and hold until the
-server is stopped: what crashed is started again as it was. flink-1.20 is an older Flink beside these two.
+STATESHIFT_FLINK_VERSION_A and _B name other versions than the newest; STATESHIFT_FLINK_CONF a file
+of further lines `key: value`, which go before ours. Both are looked for in the environment of the
+servers, too, and hold until the server is stopped: what crashed is started again as it was.
+flink-1.20 is an older Flink beside these two.
 
-With an `application` (a jar, its class and its arguments) it is a cluster of that one instead, which goes with it.
+With an `application` (a jar, its class and its arguments) it is a cluster of that one instead,
+which goes with it.
 
-The distribution's scripts compute how a TaskManager's memory is divided; its package does not carry them, and so all
-parts are told here. What a job leaves without being told where lies in the server's folder, and goes with it.
+The distribution's scripts compute how a TaskManager's memory is divided; its package does not carry
+them, and so all parts are told here. What a job leaves without being told where lies in the
+server's folder, and goes with it.
 """
 
 from __future__ import annotations
@@ -30,10 +34,12 @@ ENTRY_POINTS = {
     "jobmanager": "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint",
     "taskmanager": "org.apache.flink.runtime.taskexecutor.TaskManagerRunner",
 }
-# In a TaskManager's own log: the slots that the JobManager tells may still be those of one that was just killed.
+# In a TaskManager's own log: the slots that the JobManager tells may still be those of one that was
+# just killed.
 REGISTERED = "Successful registration at resource manager"
 APPLICATION = "org.apache.flink.container.entrypoint.StandaloneApplicationClusterEntryPoint"
-# A gigabyte, of which RocksDB has a quarter. Flink refuses to start if the parts of a sum do not add up.
+# A gigabyte, of which RocksDB has a quarter. Flink refuses to start if the parts of a sum do not
+# add up.
 MEMORY = {
     "taskmanager.cpu.cores": "2.0",
     "taskmanager.memory.framework.heap.size": "128m",
@@ -47,11 +53,29 @@ MEMORY = {
     "taskmanager.memory.jvm-overhead.min": "64m",
     "taskmanager.memory.jvm-overhead.max": "64m",
 }
-HOSTS = ("rest.address", "rest.bind-address", "jobmanager.rpc.address", "jobmanager.bind-host", "taskmanager.host",
-         "taskmanager.bind-host")  # fmt: skip
-# As the distribution's own configuration opens them for Java 17; 1.15 to 1.17 need the export as well.
-OPEN = ("lang", "net", "io", "nio", "lang.reflect", "text", "time", "util", "util.concurrent",
-        "util.concurrent.atomic", "util.concurrent.locks")  # fmt: skip
+HOSTS = (
+    "rest.address",
+    "rest.bind-address",
+    "jobmanager.rpc.address",
+    "jobmanager.bind-host",
+    "taskmanager.host",
+    "taskmanager.bind-host",
+)
+# As the distribution's own configuration opens them for Java 17; 1.15 to 1.17 need the export as
+# well.
+OPEN = (
+    "lang",
+    "net",
+    "io",
+    "nio",
+    "lang.reflect",
+    "text",
+    "time",
+    "util",
+    "util.concurrent",
+    "util.concurrent.atomic",
+    "util.concurrent.locks",
+)
 MODULES = (
     *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in OPEN),
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -99,12 +123,23 @@ class Flink(Server):
 
     def stages(self, place: Place) -> tuple[Stage, ...]:
         slots = self.properties(place)["taskmanager.numberOfTaskSlots"]
-        jobmanager = self._role(place, "jobmanager", JOBMANAGER_HEAP_MIB, DIRECT_MIB,
-                                lambda: "flink-version" in _overview(place))  # fmt: skip
-        taskmanager = self._role(place, "taskmanager", self._mib(place, "framework.heap.size", "task.heap.size"),
-                                 self._mib(place, "framework.off-heap.size", "task.off-heap.size", "network.max"),
-                                 lambda: REGISTERED in place.text_of_log("taskmanager")
-                                 and _overview(place)["slots-total"] == int(slots))  # fmt: skip
+        jobmanager = self._role(
+            place,
+            "jobmanager",
+            JOBMANAGER_HEAP_MIB,
+            DIRECT_MIB,
+            lambda: "flink-version" in _overview(place),
+        )
+        taskmanager = self._role(
+            place,
+            "taskmanager",
+            self._mib(place, "framework.heap.size", "task.heap.size"),
+            self._mib(place, "framework.off-heap.size", "task.off-heap.size", "network.max"),
+            lambda: (
+                REGISTERED in place.text_of_log("taskmanager")
+                and _overview(place)["slots-total"] == int(slots)
+            ),
+        )
         return (Stage((jobmanager, taskmanager)),)
 
     def exports(self, place: Place) -> dict[str, str]:
@@ -114,7 +149,10 @@ class Flink(Server):
 
     def properties(self, place: Place) -> dict[str, str]:
         more = place.folder / "conf" / "more"
-        return {**_properties(place, self.running(place)), **(_parsed(more.read_text()) if more.exists() else {})}
+        return {
+            **_properties(place, self.running(place)),
+            **(_parsed(more.read_text()) if more.exists() else {}),
+        }
 
     def asked(self, env: Mapping[str, str]) -> str:
         named = f"STATESHIFT_FLINK_VERSION_{self.name.removeprefix('flink-').upper()}"
@@ -129,14 +167,24 @@ class Flink(Server):
         sizes = [self.properties(place)[f"taskmanager.memory.{part}"] for part in parts]
         return sum(int(size[:-1]) << (10 if size.endswith("g") else 0) for size in sizes)
 
-    def _role(self, place: Place, name: str, heap_mib: int, direct_mib: int, answers: Callable[[], bool]) -> Role:
+    def _role(
+        self, place: Place, name: str, heap_mib: int, direct_mib: int, answers: Callable[[], bool]
+    ) -> Role:
         conf, lib = place.folder / "conf", downloads.flink(self.running(place))
-        # Without log.file, beside which RocksDB's logs would go: each is called as the whole path of its database, and
-        # in a deep folder that is too long for a name.
-        options = (*java(place, heap_mib), "-XX:MaxMetaspaceSize=256m", f"-XX:MaxDirectMemorySize={direct_mib}m",
-                   *MODULES, f"-Dlog4j.configurationFile={(conf / 'log4j.properties').as_uri()}")  # fmt: skip
-        env = {"FLINK_CONF_DIR": str(conf), "FLINK_LIB_DIR": str(lib),
-               "FLINK_PLUGINS_DIR": str(place.folder / "plugins")}  # fmt: skip
+        # Without log.file, beside which RocksDB's logs would go: each is called as the whole path
+        # of its database, and in a deep folder that is too long for a name.
+        options = (
+            *java(place, heap_mib),
+            "-XX:MaxMetaspaceSize=256m",
+            f"-XX:MaxDirectMemorySize={direct_mib}m",
+            *MODULES,
+            f"-Dlog4j.configurationFile={(conf / 'log4j.properties').as_uri()}",
+        )
+        env = {
+            "FLINK_CONF_DIR": str(conf),
+            "FLINK_LIB_DIR": str(lib),
+            "FLINK_PLUGINS_DIR": str(place.folder / "plugins"),
+        }
         path, words = f"{lib}/*", (ENTRY_POINTS[name], "--configDir", str(conf))
         if self.application:
             jar, main, *arguments = self.application
@@ -152,7 +200,10 @@ def _overview(place: Place) -> dict[str, Any]:
 
 def _properties(place: Place, version: str) -> dict[str, str]:
     ports, data = place.ports, place.folder / "data"
-    checkpoints, savepoints = ("execution.checkpointing.dir", "execution.checkpointing.savepoint-dir")
+    checkpoints, savepoints = (
+        "execution.checkpointing.dir",
+        "execution.checkpointing.savepoint-dir",
+    )
     if _major(version) < 2:
         checkpoints, savepoints = ("state.checkpoints.dir", "state.savepoints.dir")
     return {
@@ -161,8 +212,9 @@ def _properties(place: Place, version: str) -> dict[str, str]:
         "rest.bind-port": str(ports["rest"]),
         "jobmanager.rpc.port": str(ports["rpc"]),
         "blob.server.port": str(ports["blob"]),
-        # Another one at each start: with one that comes back at the same address right after it was killed, the
-        # JobManager keeps the old connection, and the two never hear each other ("in read-only association").
+        # Another one at each start: with one that comes back at the same address right after it was
+        # killed, the JobManager keeps the old connection, and the two never hear each other ("in
+        # read-only association").
         "taskmanager.rpc.port": "0",
         "taskmanager.data.port": str(ports["data"]),
         "taskmanager.resource-id": "taskmanager",
@@ -173,9 +225,11 @@ def _properties(place: Place, version: str) -> dict[str, str]:
         savepoints: (data / "savepoints").as_uri(),
         # Both start at once: the TaskManager would try again after ten seconds only.
         "cluster.registration.error-delay": "500",
-        # What is told of a job is as old as this; three seconds by default, which tests would wait for at each step.
+        # What is told of a job is as old as this; three seconds by default, which tests would wait
+        # for at each step.
         "web.refresh-interval": "500",
-        # A TaskManager looks for a JobManager that was started again when it has heard nothing for so long.
+        # A TaskManager looks for a JobManager that was started again when it has heard nothing for
+        # so long.
         "heartbeat.interval": "3000",
         "heartbeat.timeout": "15000",
         "classloader.check-leaked-classloader": "false",
@@ -183,7 +237,11 @@ def _properties(place: Place, version: str) -> dict[str, str]:
 
 
 def _parsed(text: str) -> dict[str, str]:
-    lines = [line.partition(": ") for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    lines = [
+        line.partition(": ")
+        for line in text.splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
     return {key.strip(): value.strip() for key, _, value in lines}
 
 

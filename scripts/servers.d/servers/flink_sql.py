@@ -1,6 +1,8 @@
-"""Flink's SQL gateway, alone: it runs no jobs and belongs to no cluster. Each session says to which its jobs go.
+"""Flink's SQL gateway, alone: it runs no jobs and belongs to no cluster. Each session says to which
+its jobs go.
 
-The package that carries Flink's jars has not the gateway's: those come by Maven, and its class path is both.
+The package that carries Flink's jars has not the gateway's: those come by Maven, and its class path
+is both.
 """
 
 from __future__ import annotations
@@ -38,8 +40,13 @@ class FlinkSql(Server):
 
     def configure(self, place: Place) -> None:
         port = place.ports["rest"]
-        lines = {f"{ENDPOINT}.address": HOST, f"{ENDPOINT}.bind-address": HOST, f"{ENDPOINT}.port": port,
-                 f"{ENDPOINT}.bind-port": port, "io.tmp.dirs": place.temporary}  # fmt: skip
+        lines = {
+            f"{ENDPOINT}.address": HOST,
+            f"{ENDPOINT}.bind-address": HOST,
+            f"{ENDPOINT}.port": port,
+            f"{ENDPOINT}.bind-port": port,
+            "io.tmp.dirs": place.temporary,
+        }
         file = "flink-conf.yaml" if self.version.startswith("1.") else "config.yaml"
         place.write(f"conf/{file}", "".join(f"{key}: {value}\n" for key, value in lines.items()))
         place.write("conf/log4j.properties", LOG4J)
@@ -47,13 +54,26 @@ class FlinkSql(Server):
 
     def stages(self, place: Place) -> tuple[Stage, ...]:
         conf, lib = place.folder / "conf", downloads.flink(self.version)
-        class_path = os.pathsep.join(f"{folder}/*" for folder in (lib, downloads.jars("flink-sql", flink=self.gateway)))
-        options = (*java(place, HEAP_MIB), *MODULES,
-                   f"-Dlog4j.configurationFile={(conf / 'log4j.properties').as_uri()}")  # fmt: skip
-        env = {"FLINK_CONF_DIR": str(conf), "FLINK_LIB_DIR": str(lib),
-               "FLINK_PLUGINS_DIR": str(place.folder / "plugins")}  # fmt: skip
+        class_path = os.pathsep.join(
+            f"{folder}/*" for folder in (lib, downloads.jars("flink-sql", flink=self.gateway))
+        )
+        options = (
+            *java(place, HEAP_MIB),
+            *MODULES,
+            f"-Dlog4j.configurationFile={(conf / 'log4j.properties').as_uri()}",
+        )
+        env = {
+            "FLINK_CONF_DIR": str(conf),
+            "FLINK_LIB_DIR": str(lib),
+            "FLINK_PLUGINS_DIR": str(place.folder / "plugins"),
+        }
         url = f"{_url(place)}/v1/info"
-        answers = Role("gateway", (*options, "-cp", class_path, MAIN), lambda: "version" in asking.get_json(url), env)
+        answers = Role(
+            "gateway",
+            (*options, "-cp", class_path, MAIN),
+            lambda: "version" in asking.get_json(url),
+            env,
+        )
         return (Stage((answers,)),)
 
     def exports(self, place: Place) -> dict[str, str]:

@@ -1,9 +1,9 @@
 """Hadoop's programs and configuration: how a class of it is run, and what its clients must know.
 
-    command("namenode", place, 256)    the words that start a server's process
-    run(conf, "haadmin", ...)          runs a command, and returns what it says
-    fail_over(conf, "hdfs-b")          makes the other NameNode the active one
-    write_clients(root, {"hdfs-a": {...}})    hadoop-conf/ and bin/ for all HDFS that are up
+command("namenode", place, 256)    the words that start a server's process
+run(conf, "haadmin", ...)          runs a command, and returns what it says
+fail_over(conf, "hdfs-b")          makes the other NameNode the active one
+write_clients(root, {"hdfs-a": {...}})    hadoop-conf/ and bin/ for all HDFS that are up
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from servers.faults import Failed
 from servers.place import Place
 
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
-OPEN = ("--add-opens=java.base/java.lang=ALL-UNNAMED",)  # WebHDFS answers 500 without it, from Java 16 on
+OPEN = (
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+)  # WebHDFS answers 500 without it, from Java 16 on
 PROCESSES = {
     "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
     "datanode": "org.apache.hadoop.hdfs.server.datanode.DataNode",
@@ -59,33 +61,64 @@ def java(place: Place, heap_mib: int) -> tuple[str, ...]:
 
 def run(conf: Path, name: str, *arguments: str) -> str:
     """One of HDFS's commands, carried out."""
-    words = [downloads.java(), "-Xmx128m", *SMALL, "-cp", _class_path(conf), {**HADOOP, **HDFS}[name], *arguments]
+    words = [
+        downloads.java(),
+        "-Xmx128m",
+        *SMALL,
+        "-cp",
+        _class_path(conf),
+        {**HADOOP, **HDFS}[name],
+        *arguments,
+    ]
     done = subprocess.run(
-        words, env={**os.environ, "HADOOP_CONF_DIR": str(conf)}, stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, check=False, timeout=SECONDS_MAX,
-    )  # fmt: skip
+        words,
+        env={**os.environ, "HADOOP_CONF_DIR": str(conf)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS_MAX,
+    )
     if done.returncode:
-        raise Failed(f"hdfs {name} {' '.join(arguments)} ended with {done.returncode}: {done.stderr[-2000:]}")
+        raise Failed(
+            f"hdfs {name} {' '.join(arguments)} ended with {done.returncode}: {done.stderr[-2000:]}"
+        )
     return done.stdout
 
 
 def fail_over(conf: Path, service: str) -> None:
     """From whichever of its two NameNodes is active to the other."""
     active = run(conf, "haadmin", "-ns", service, "-getServiceState", "nn1").strip() == "active"
-    run(conf, "haadmin", "-ns", service, "-failover", *(("nn1", "nn2") if active else ("nn2", "nn1")))
+    run(
+        conf,
+        "haadmin",
+        "-ns",
+        service,
+        "-failover",
+        *(("nn1", "nn2") if active else ("nn2", "nn1")),
+    )
 
 
 def finish(command: Sequence[str], log: Path) -> None:
     """A command that belongs to a server's making."""
     with log.open("wb") as output:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False, timeout=SECONDS_MAX
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            check=False,
+            timeout=SECONDS_MAX,
         )
     if done.returncode:
-        raise Failed(f"{command[-1]} ended with {done.returncode}: {log.read_text(errors='replace')[-2500:]}")
+        raise Failed(
+            f"{command[-1]} ended with {done.returncode}: {log.read_text(errors='replace')[-2500:]}"
+        )
 
 
-def write_site(folder: Path, core: Mapping[str, str], hdfs: Mapping[str, str], level: str = "INFO") -> None:
+def write_site(
+    folder: Path, core: Mapping[str, str], hdfs: Mapping[str, str], level: str = "INFO"
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, properties in (("core-site.xml", core), ("hdfs-site.xml", hdfs)):
         _write(folder / name, _xml(properties))
@@ -93,10 +126,16 @@ def write_site(folder: Path, core: Mapping[str, str], hdfs: Mapping[str, str], l
 
 
 def write_clients(root: Path, named: Mapping[str, Mapping[str, str] | None]) -> None:
-    """The clients' configuration names all of them; the first is where paths without a name lead."""
+    """The clients' configuration names all of them; the first is where paths without a name
+    lead.
+    """
     sites = {name: site for name, site in named.items() if site is not None}
     conf = root / "hadoop-conf"
-    core = {"fs.defaultFS": f"hdfs://{next(iter(sites))}", "hadoop.tmp.dir": str(conf / "tmp")} if sites else {}
+    core = (
+        {"fs.defaultFS": f"hdfs://{next(iter(sites))}", "hadoop.tmp.dir": str(conf / "tmp")}
+        if sites
+        else {}
+    )
     merged = {key: value for site in sites.values() for key, value in site.items()}
     write_site(conf, core, {**merged, "dfs.nameservices": ",".join(sites)} if sites else {}, "WARN")
     if sites:
@@ -134,7 +173,8 @@ def _script(conf: Path, classes: Mapping[str, str]) -> str:
     words = " ".join([f'"{downloads.java()}"', "-Xmx384m", *SMALL, "-cp", f'"{_class_path(conf)}"'])
     return (
         "#!/bin/sh\n# Written by scripts/servers, for the servers that are up.\n"
-        f'case "${{1:-}}" in\n{cases}\n  *) echo "one of: {" ".join(classes)}" >&2; exit 2 ;;\nesac\nshift\n'
+        f'case "${{1:-}}" in\n{cases}\n  *) echo "one of: {" ".join(classes)}" >&2; exit 2 '
+        ";;\nesac\nshift\n"
         f'export HADOOP_CONF_DIR="{conf}"\nexec {words} "$class" "$@"\n'
     )
 

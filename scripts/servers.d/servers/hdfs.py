@@ -1,7 +1,9 @@
-"""HDFS: one NameNode and one DataNode, or two NameNodes that share their edits through a JournalNode.
+"""HDFS: one NameNode and one DataNode, or two NameNodes that share their edits through a
+JournalNode.
 
-Each is a name service, so that `hdfs://hdfs-a/…` means the same to every client, and a fail-over is nothing to it.
-Fail-over is by hand: `hdfs haadmin -ns hdfs-b -failover nn1 nn2`. Who runs the servers is the superuser.
+Each is a name service, so that `hdfs://hdfs-a/…` means the same to every client, and a fail-over is
+nothing to it. Fail-over is by hand: `hdfs haadmin -ns hdfs-b -failover nn1 nn2`. Who runs the
+servers is the superuser.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from servers.server import Server, Stage
 PROXIES = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
 HEAPS_MIB = {"namenode": 256, "datanode": 256, "journalnode": 128}
 SETTLED_SECONDS_MAX = 180.0
-# The pages of their web interfaces are in Hadoop's tarball alone; without the folders the servers do not start.
+# The pages of their web interfaces are in Hadoop's tarball alone; without the folders the servers
+# do not start.
 PAGES = ("hdfs", "datanode", "journal", "static")
 
 
@@ -66,12 +69,22 @@ class Hdfs(Server):
     def settle(self, place: Place) -> None:
         """One NameNode is active, none in safe mode, and each knows the DataNode."""
         if self.shares_edits and not self.active(place):
-            hadoop.run(place.folder / "conf", "haadmin", "-ns", self.name, "-transitionToActive", self.namenodes[0])
+            hadoop.run(
+                place.folder / "conf",
+                "haadmin",
+                "-ns",
+                self.name,
+                "-transitionToActive",
+                self.namenodes[0],
+            )
         until = time.monotonic() + SETTLED_SECONDS_MAX
         while not self._settled(place):
             if time.monotonic() > until:
-                raise Failed(f"{self.name}: after {SETTLED_SECONDS_MAX:.0f} seconds still in safe mode or without its "
-                             f"DataNode; the end of its log:\n{place.end_of_log('datanode')}")  # fmt: skip
+                raise Failed(
+                    f"{self.name}: after {SETTLED_SECONDS_MAX:.0f} seconds still in safe "
+                    "mode or without its "
+                    f"DataNode; the end of its log:\n{place.end_of_log('datanode')}"
+                )
             time.sleep(0.2)
 
     def active(self, place: Place) -> str | None:
@@ -86,7 +99,9 @@ class Hdfs(Server):
         ports = place.ports
         return {
             prefix: f"hdfs://{self.name}",
-            f"{prefix}_WEB": ";".join(f"http://{HOST}:{ports[f'{node}-http']}" for node in self.namenodes),
+            f"{prefix}_WEB": ";".join(
+                f"http://{HOST}:{ports[f'{node}-http']}" for node in self.namenodes
+            ),
             f"{prefix}_RPC": ";".join(f"{HOST}:{ports[f'{node}-rpc']}" for node in self.namenodes),
         }
 
@@ -105,13 +120,16 @@ class Hdfs(Server):
             "dfs.replication": "1",
             "dfs.ha.fencing.methods": "shell(true)",
             "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
-            # On two cores a DataNode's report of a block comes after its client's first question, and Hadoop then waits
-            # for 400 ms by default, in WebHDFS as well: nothing here, the alternatives of a bench included, should.
+            # On two cores a DataNode's report of a block comes after its client's first question,
+            # and Hadoop then waits for 400 ms by default, in WebHDFS as well: nothing here, the
+            # alternatives of a bench included, should.
             "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
         }
 
     def _nodes(self, place: Place) -> dict[str, str]:
-        """What the servers need beside it. Small blocks are allowed: tests want files of several."""
+        """What the servers need beside it. Small blocks are allowed: tests want files of
+        several.
+        """
         ports, data = place.ports, place.folder / "data"
         return {
             "dfs.namenode.name.dir": str(data / "${dfs.ha.namenode.id}"),
@@ -154,12 +172,16 @@ class Hdfs(Server):
         url = f"http://{HOST}:{place.ports['journal-http']}/jmx"
         return self._role(place, "journalnode", "journalnode", lambda: asking.status(url) == 200)
 
-    def _role(self, place: Place, name: str, kind: str, answers: Callable[[], bool], *arguments: str) -> Role:
+    def _role(
+        self, place: Place, name: str, kind: str, answers: Callable[[], bool], *arguments: str
+    ) -> Role:
         command = hadoop.command(kind, place, HEAPS_MIB[kind], *arguments)
         return Role(name, command, answers, {"HADOOP_CONF_DIR": str(place.folder / "conf")})
 
     def _format(self, place: Place) -> None:
-        """The first NameNode's folder is made by itself, the others' are copies of it, as Hadoop's manual has it."""
+        """The first NameNode's folder is made by itself, the others' are copies of it, as
+        Hadoop's manual has it.
+        """
         data = place.folder / "data"
         first, *others = (data / node for node in self.namenodes)
         if not (data / "formatted").exists():
@@ -191,7 +213,10 @@ def _state(port: int) -> str:
 def _serves(port: int) -> bool:
     """The web interface knows its state, and WebHDFS answers: a standby that it is one."""
     known = _state(port) in ("active", "standby")
-    return known and asking.status(f"http://{HOST}:{port}/webhdfs/v1/?op=GETFILESTATUS") in (200, 403)
+    return known and asking.status(f"http://{HOST}:{port}/webhdfs/v1/?op=GETFILESTATUS") in (
+        200,
+        403,
+    )
 
 
 def _in_service(port: int) -> bool:
@@ -201,5 +226,7 @@ def _in_service(port: int) -> bool:
 
 def _registered(port: int) -> bool:
     """With a NameNode at least: the others may be gone for a while."""
-    actors = json.loads(asking.bean(port, "service=DataNode,name=DataNodeInfo")["BPServiceActorInfo"])
+    actors = json.loads(
+        asking.bean(port, "service=DataNode,name=DataNodeInfo")["BPServiceActorInfo"]
+    )
     return any(actor["ActorState"] == "RUNNING" for actor in actors)

@@ -57,12 +57,19 @@ class Kafka(Server):
         downloads.jars("kafka")
 
     def configure(self, place: Place) -> None:
-        place.write("conf/server.properties", PROPERTIES.format(host=HOST, data=place.folder / "data", **place.ports))
+        place.write(
+            "conf/server.properties",
+            PROPERTIES.format(host=HOST, data=place.folder / "data", **place.ports),
+        )
         place.write("conf/log4j2.properties", LOG4J)
 
     def stages(self, place: Place) -> tuple[Stage, ...]:
         port = place.ports["broker"]
-        role = Role("broker", _command(place, "kafka.Kafka", str(_properties(place))), lambda: _answers(place, port))
+        role = Role(
+            "broker",
+            _command(place, "kafka.Kafka", str(_properties(place))),
+            lambda: _answers(place, port),
+        )
         return (Stage((role,), before=partial(_format, place)),)
 
     def exports(self, place: Place) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Livy: the real server, and the Spark that it submits to, in local mode.
 
-Livy 0.7.1 is of 2021 and knows Spark 2 only by name ("not verified, please use it carefully"). What it does for a batch
-is to run `spark-submit` and to watch it, and that works with Spark 3.5 (shown by the tests), on Java 17. Another home
-is named by STATESHIFT_LIVY_SPARK_HOME, another master by STATESHIFT_LIVY_MASTER.
+Livy 0.7.1 is of 2021 and knows Spark 2 only by name ("not verified, please use it carefully"). What
+it does for a batch is to run `spark-submit` and to watch it, and that works with Spark 3.5 (shown
+by the tests), on Java 17. Another home is named by STATESHIFT_LIVY_SPARK_HOME, another master by
+STATESHIFT_LIVY_MASTER.
 """
 
 from __future__ import annotations
@@ -46,9 +47,14 @@ class Livy(Server):
         _home()
 
     def configure(self, place: Place) -> None:
-        (place.folder / "logs").mkdir(exist_ok=True)  # the requests' log; Livy does not start without it
+        (place.folder / "logs").mkdir(
+            exist_ok=True
+        )  # the requests' log; Livy does not start without it
         master = os.environ.get("STATESHIFT_LIVY_MASTER", "local[2]")
-        place.write("conf/livy.conf", CONFIGURATION.format(host=HOST, port=place.ports["http"], master=master))
+        place.write(
+            "conf/livy.conf",
+            CONFIGURATION.format(host=HOST, port=place.ports["http"], master=master),
+        )
         place.write("conf/log4j.properties", LOG4J.format(level="INFO"))
         place.write("conf/spark-defaults.conf", DEFAULTS)
 
@@ -61,7 +67,9 @@ class Livy(Server):
             **environment(_home(), place),
             "LIVY_HOME": str(place.folder),
             "LIVY_CONF_DIR": str(conf),
-            "PATH": os.pathsep.join([str(Path(python_of(_home())).parent), os.environ.get("PATH", "")]),
+            "PATH": os.pathsep.join(
+                [str(Path(python_of(_home())).parent), os.environ.get("PATH", "")]
+            ),
         }
         return (Stage((Role("livy", command, lambda: "sessions" in asking.get_json(url), env),)),)
 

@@ -1,10 +1,10 @@
 """The digests of the servers' jars, beside the pom that names them.
 
-    check(folder, "hdfs")            raises Unavailable where a jar is not the one that is written down
-    python -m servers.pins           fetches all of them and writes their digests down anew
+    check(folder, "hdfs")   raises Unavailable where a jar is not the one that is written down
+    python -m servers.pins  fetches all of them and writes their digests down anew
 
-A file has one line a jar, `<sha256>  <name>`, as sha256sum writes it. Jars of another version than the default
-have no such file; they are taken as Maven brings them.
+A file has one line a jar, `<sha256>  <name>`, as sha256sum writes it. Jars of another version than
+the default have no such file; they are taken as Maven brings them.
 """
 
 from __future__ import annotations

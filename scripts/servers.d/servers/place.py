@@ -1,8 +1,8 @@
 """One server's folder: its ports, its processes, their logs. What it is made of comes as roles.
 
-    Role(name, command, answers)       one process of a server, and how to see that it is there
-    place.start(role)                  starts it; place.wait(role) waits until it answers
-    place.process("namenode")          who it is, if it was ever started
+Role(name, command, answers)       one process of a server, and how to see that it is there
+place.start(role)                  starts it; place.wait(role) waits until it answers
+place.process("namenode")          who it is, if it was ever started
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from servers.processes import Process
 
 SECONDS_MAX = 240.0  # of a machine that does much else
 LOG_CHARACTERS = 2500
-IN_USE = re.compile(r"BindException|[Aa]ddress already in use|EADDRINUSE|Port in use|port is already in use")
+IN_USE = re.compile(
+    r"BindException|[Aa]ddress already in use|EADDRINUSE|Port in use|port is already in use"
+)
 
 
 # What asking a server that is not there yet, or only in parts, may come to.
@@ -87,7 +89,9 @@ class Place:
         return self.folder / "logs" / f"{role}.log"
 
     def started(self) -> dict[str, Process]:
-        found = {file.name: processes.read(file) for file in sorted((self.folder / "pids").glob("*"))}
+        found = {
+            file.name: processes.read(file) for file in sorted((self.folder / "pids").glob("*"))
+        }
         return {name: process for name, process in found.items() if process is not None}
 
     def process(self, role: str) -> Process | None:
@@ -113,12 +117,16 @@ class Place:
     def wait(self, role: Role) -> None:
         until = time.monotonic() + role.seconds_max
         while not self.answers(role) or self._complains(role):
-            if self._complains(role):  # some hang on then; and what answers may be who took the port
+            if self._complains(
+                role
+            ):  # some hang on then; and what answers may be who took the port
                 raise PortTaken(self._told(role, "finds one of its ports taken"))
             if not self.alive(role.name):
                 raise Failed(self._told(role, "ended while it was awaited"))
             if time.monotonic() > until:
-                raise Failed(self._told(role, f"does not answer after {role.seconds_max:.0f} seconds"))
+                raise Failed(
+                    self._told(role, f"does not answer after {role.seconds_max:.0f} seconds")
+                )
             time.sleep(0.2)
 
     def answers(self, role: Role) -> bool:
@@ -146,4 +154,7 @@ class Place:
         return IN_USE.search(self.end_of_log(role.name, 100_000)) is not None
 
     def _told(self, role: Role, what: str) -> str:
-        return f"{self.name}: {role.name} {what}; the end of {self.log(role.name)}:\n{self.end_of_log(role.name)}"
+        return (
+            f"{self.name}: {role.name} {what}; the end of "
+            f"{self.log(role.name)}:\n{self.end_of_log(role.name)}"
+        )

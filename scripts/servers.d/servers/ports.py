@@ -1,7 +1,8 @@
 """Ports of 127.0.0.1 that nobody has, and that nobody is given by accident.
 
-They are drawn from below the range that the system takes for outgoing connections, so that a server that is started
-again most likely finds its ports free. Whoever takes one between the choice and the start is survived: see `running`.
+They are drawn from below the range that the system takes for outgoing connections, so that a server
+that is started again most likely finds its ports free. Whoever takes one between the choice and the
+start is survived: see `running`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def free(names: Sequence[str]) -> dict[str, int]:
 
 def taken(port: int) -> bool:
     with socket.socket() as one:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: what lingers is not taken
+        one.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # as servers do: what lingers is not taken
         try:
             one.bind((HOST, port))
         except OSError:

@@ -1,16 +1,18 @@
-"""A process that outlives us, told from any other by its pid and its start time, and ended by nothing else.
+"""A process that outlives us, told from any other by its pid and its start time, and ended by
+nothing else.
 
-    spawn(command, ...) -> Process     in a session of its own; who it is, is in a file before it is the server
+    spawn(command, ...) -> Process  in a session of its own; who it is, is in a file before it is
+                                    the server
     read(file) -> Process | None
-    alive(process)                     that very process, and no zombie
-    members(process)                   it and what it started, and those started: who is in its session
-    end(process)                       asked first, killed after a while, with what it started
-    kill(process), wipe(process)       at once: it alone, or with what it started
+    alive(process)                  that very process, and no zombie
+    members(process)                it and what it started, and those started: who is in its session
+    end(process)                    asked first, killed after a while, with what it started
+    kill(process), wipe(process)    at once: it alone, or with what it started
 
-A pid that belongs to somebody else by now is never signalled: the start time (in ticks since boot) is another. What a
-server started is found by its session. A session keeps its number for as long as anybody is in it, so once its leader
-is gone nobody new can have that number; if there is a process of that number with another start time, then nobody of
-the old session was left.
+A pid that belongs to somebody else by now is never signalled: the start time (in ticks since boot)
+is another. What a server started is found by its session. A session keeps its number for as long as
+anybody is in it, so once its leader is gone nobody new can have that number; if there is a process
+of that number with another start time, then nobody of the old session was left.
 """
 
 from __future__ import annotations
@@ -53,15 +55,24 @@ class Stat:
         return self.state not in "ZX" or self.threads > 1
 
 
-def spawn(command: Sequence[str], file: Path, log: Path, cwd: Path, env: Mapping[str, str]) -> Process:
+def spawn(
+    command: Sequence[str], file: Path, log: Path, cwd: Path, env: Mapping[str, str]
+) -> Process:
     if not Path("/proc/self/stat").exists():
-        raise Unavailable("processes are told apart by /proc, which this system does not have: Linux is needed")
+        raise Unavailable(
+            "processes are told apart by /proc, which this system does not have: Linux is needed"
+        )
     file.unlink(missing_ok=True)
     with log.open("wb") as output:
         child = subprocess.Popen(
             [sys.executable, "-S", "-E", str(BIRTH), str(file), *command],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=cwd, env=dict(env), start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=cwd,
+            env=dict(env),
+            start_new_session=True,
+        )
     _keep(child)
     while (born := read(file)) is None:
         if child.poll() is not None:
@@ -159,7 +170,8 @@ def _all() -> Iterator[tuple[int, Stat]]:
             yield int(name), stat
 
 
-# Children of ours become zombies unless somebody waits for them; in the command they outlive us, in a test they do not.
+# Children of ours become zombies unless somebody waits for them; in the command they outlive us, in
+# a test they do not.
 _children: list[subprocess.Popen[bytes]] = []
 
 

@@ -1,14 +1,16 @@
-"""Servers by name, under one folder: brought up, looked at, stopped. What is up already stays as it is.
+"""Servers by name, under one folder: brought up, looked at, stopped. What is up already stays as it
+is.
 
     servers = Servers(root)
-    servers.up("hdfs-a")        fetches, configures, starts and waits; what has crashed is started again, with its data
-    servers.state("hdfs-a")     down, up, crashed (some process is gone) or silent (does not answer)
-    servers.exports()           what to set in the environment to use all that is up
-    servers.kill(...)           a crash, for those who test what follows
-    servers.down("hdfs-a")      its processes, then its folder
+    servers.up("hdfs-a")     fetches, configures, starts and waits; what has crashed is started
+                             again, with its data
+    servers.state("hdfs-a")  down, up, crashed (some process is gone) or silent (does not answer)
+    servers.exports()        what to set in the environment to use all that is up
+    servers.kill(...)        a crash, for those who test what follows
+    servers.down("hdfs-a")   its processes, then its folder
 
-One up or down at a time holds the folder's lock; who comes second waits. An `up` that dies leaves what `down` clears
-away and `up` goes on with.
+One up or down at a time holds the folder's lock; who comes second waits. An `up` that dies leaves
+what `down` clears away and `up` goes on with.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class State:
 
 def default_root() -> Path:
     named = os.environ.get("STATESHIFT_SERVERS")
-    return Path(named) if named else Path(tempfile.gettempdir()) / f"stateshift-servers-{os.getuid()}"
+    return (
+        Path(named) if named else Path(tempfile.gettempdir()) / f"stateshift-servers-{os.getuid()}"
+    )
 
 
 @dataclass(frozen=True)
@@ -86,15 +90,23 @@ class Servers:
             return State(name, "down", str(place.folder), {}, {}, 0, {})
         roles = [role for stage in server.stages(place) for role in stage.roles]
         started = place.started()
-        pids = {role.name: started[role.name].pid if place.alive(role.name) else None for role in roles}
+        pids = {
+            role.name: started[role.name].pid if place.alive(role.name) else None for role in roles
+        }
         answers = None not in pids.values() and all(place.answers(role) for role in roles)
         word = "crashed" if None in pids.values() else "up" if answers else "silent"
         resident = sum(processes.resident_mib(process) for process in started.values())
-        return State(name, word, str(place.folder), place.ports, pids, resident, server.exports(place))
+        return State(
+            name, word, str(place.folder), place.ports, pids, resident, server.exports(place)
+        )
 
     def exports(self) -> dict[str, str]:
         """Of all that is there."""
-        found = {key: value for server, place in self._made() for key, value in server.exports(place).items()}
+        found = {
+            key: value
+            for server, place in self._made()
+            for key, value in server.exports(place).items()
+        }
         anywhere = any(server.hdfs(place) is not None for server, place in self._made())
         return {**found, **(hadoop.exports(self.root) if anywhere else {})}
 
@@ -130,7 +142,9 @@ class Servers:
         server.settle(place)
 
     def _must_move(self, server: Server, place: Place) -> bool:
-        """Whether something of it is not running and somebody else has taken one of its ports meanwhile."""
+        """Whether something of it is not running and somebody else has taken one of its ports
+        meanwhile.
+        """
         roles = [role for stage in server.stages(place) for role in stage.roles]
         if any(place.alive(role.name) for role in roles):
             return False  # which port is whose we do not know: whoever finds its own taken says so
@@ -143,17 +157,25 @@ class Servers:
 
     def _end(self, place: Place, grace_seconds: float = processes.GRACE_SECONDS) -> None:
         """The last ones first: they lean on the others."""
-        for process in sorted(place.started().values(), key=lambda process: process.started, reverse=True):
+        for process in sorted(
+            place.started().values(), key=lambda process: process.started, reverse=True
+        ):
             processes.end(process, grace_seconds)
 
     def _tell_hadoop(self) -> None:
-        hadoop.write_clients(self.root, {place.name: server.hdfs(place) for server, place in self._made()})
+        hadoop.write_clients(
+            self.root, {place.name: server.hdfs(place) for server, place in self._made()}
+        )
 
     def _made(self) -> list[tuple[Server, Place]]:
-        return [(server, self.place(name)) for name, server in CATALOG.items() if self.place(name).made]
+        return [
+            (server, self.place(name)) for name, server in CATALOG.items() if self.place(name).made
+        ]
 
     def _leave(self) -> None:
-        """Nothing of ours stays when no server is left. The folder may hold what somebody else has put there."""
+        """Nothing of ours stays when no server is left. The folder may hold what somebody else
+        has put there.
+        """
         if not self._made():
             hadoop.remove_clients(self.root)
             (self.root / LOCK).unlink()

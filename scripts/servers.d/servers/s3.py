@@ -1,12 +1,15 @@
-"""S3, by two programs that share nothing: moto's server, in memory, and SeaweedFS, which keeps what it is given.
+"""S3, by two programs that share nothing: moto's server, in memory, and SeaweedFS, which keeps what
+it is given.
 
-What a client needs to use one is exported as Amazon's own tools, boto3 and s3fs read it: AWS_ENDPOINT_URL_S3 and the
-credentials. With both up it is the real one's. Each has a bucket, `stateshift`.
+What a client needs to use one is exported as Amazon's own tools, boto3 and s3fs read it:
+AWS_ENDPOINT_URL_S3 and the credentials. With both up it is the real one's. Each has a bucket,
+`stateshift`.
 
-Both honour If-None-Match: * and If-Match on a put and on the end of a multipart upload, and If-Match on a delete. Where
-they differ (moto 5.2, SeaweedFS 4.48): moto ignores If-None-Match on a copy and takes any secret; SeaweedFS does and
-does not, as S3 does. moto by itself may let two win one creation (moto_in_turn.py); it knows no key with a line break
-in it, and takes one that is longer than S3's 1,024 bytes. SeaweedFS makes a slash of a backslash.
+Both honour If-None-Match: * and If-Match on a put and on the end of a multipart upload, and
+If-Match on a delete. Where they differ (moto 5.2, SeaweedFS 4.48): moto ignores If-None-Match on a
+copy and takes any secret; SeaweedFS does and does not, as S3 does. moto by itself may let two win
+one creation (moto_in_turn.py); it knows no key with a line break in it, and takes one that is
+longer than S3's 1,024 bytes. SeaweedFS makes a slash of a backslash.
 """
 
 from __future__ import annotations
@@ -52,7 +55,17 @@ class Moto(Server):
     def stages(self, place: Place) -> tuple[Stage, ...]:
         port = place.ports["s3"]
         command = (str(downloads.python()), str(MOTO), HOST, str(port))
-        return (Stage((Role("moto", command, lambda: asking.status(f"http://{HOST}:{port}/moto-api/") == 200),)),)
+        return (
+            Stage(
+                (
+                    Role(
+                        "moto",
+                        command,
+                        lambda: asking.status(f"http://{HOST}:{port}/moto-api/") == 200,
+                    ),
+                )
+            ),
+        )
 
     def settle(self, place: Place) -> None:
         _made(self.name, asking.status(f"http://{HOST}:{place.ports['s3']}/{BUCKET}", "PUT"))
@@ -67,7 +80,11 @@ class SeaweedFS(Server):
 
     @property
     def ports(self) -> tuple[str, ...]:
-        return tuple(f"{part}{kind}" for part in ("master", "volume", "filer", "s3") for kind in ("", "-grpc"))
+        return tuple(
+            f"{part}{kind}"
+            for part in ("master", "volume", "filer", "s3")
+            for kind in ("", "-grpc")
+        )
 
     def fetch(self) -> None:
         downloads.python()
@@ -80,15 +97,30 @@ class SeaweedFS(Server):
 
     def stages(self, place: Place) -> tuple[Stage, ...]:
         ports = place.ports
-        numbers = [f"-{part}.port{kind.replace('-', '.')}={ports[part + kind]}"
-                   for part in ("master", "volume", "filer", "s3") for kind in ("", "-grpc")]  # fmt: skip
+        numbers = [
+            f"-{part}.port{kind.replace('-', '.')}={ports[part + kind]}"
+            for part in ("master", "volume", "filer", "s3")
+            for kind in ("", "-grpc")
+        ]
         command = (
-            str(downloads.python().with_name("weed")), "server", f"-dir={place.folder / 'data'}", f"-ip={HOST}",
-            f"-ip.bind={HOST}", "-filer", "-s3", *numbers, f"-s3.config={place.folder / 'conf' / 's3.json'}",
-            "-s3.iam=false", "-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.autoCreateBucket=false",
-            "-s3.allowDeleteBucketNotEmpty=false", "-master.volumeSizeLimitMB=64", "-volume.max=0",
+            str(downloads.python().with_name("weed")),
+            "server",
+            f"-dir={place.folder / 'data'}",
+            f"-ip={HOST}",
+            f"-ip.bind={HOST}",
+            "-filer",
+            "-s3",
+            *numbers,
+            f"-s3.config={place.folder / 'conf' / 's3.json'}",
+            "-s3.iam=false",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            "-s3.autoCreateBucket=false",
+            "-s3.allowDeleteBucketNotEmpty=false",
+            "-master.volumeSizeLimitMB=64",
+            "-volume.max=0",
             "-volume.preStopSeconds=0",
-        )  # fmt: skip
+        )
         ready = f"http://{HOST}:{ports['s3']}/healthz"
         return (Stage((Role("weed", command, lambda: asking.status(ready) == 200),)),)
 
@@ -98,14 +130,23 @@ class SeaweedFS(Server):
         until = time.monotonic() + VOLUME_SECONDS_MAX
         while not _assigns(url):
             if time.monotonic() > until:
-                raise Failed(f"{self.name} has no volume; the end of its log:\n{place.end_of_log('weed')}")
+                raise Failed(
+                    f"{self.name} has no volume; the end of its log:\n{place.end_of_log('weed')}"
+                )
             time.sleep(0.2)
         # The folder is the bucket.
-        _made(self.name, asking.status(f"http://{HOST}:{place.ports['filer']}/buckets/{BUCKET}/", "POST"))
+        _made(
+            self.name,
+            asking.status(f"http://{HOST}:{place.ports['filer']}/buckets/{BUCKET}/", "POST"),
+        )
 
     def leavings(self, place: Place) -> tuple[Path, ...]:
         """Its parts talk over sockets that are named after their ports."""
-        return tuple(socket for port in place.ports.values() for socket in SOCKETS.glob(f"seaweedfs-*-{port}.sock"))
+        return tuple(
+            socket
+            for port in place.ports.values()
+            for socket in SOCKETS.glob(f"seaweedfs-*-{port}.sock")
+        )
 
     def exports(self, place: Place) -> dict[str, str]:
         return _exports("STATESHIFT_S3_REAL", place)

@@ -1,12 +1,14 @@
 """What a server is, to whoever starts it: values and functions of its place, nothing kept.
 
-    fetch()            what it is made of; Unavailable if it cannot be had
-    configure(place)   writes its configuration, from its ports; again whenever these change
-    stages(place)      its processes in the order in which they are started: each stage is awaited before the next
-    settle(place)      what remains to be done when all answer, and is waited for
-    leavings(place)    files that it puts elsewhere
-    exports(place)     how to reach it, as environment variables
-    hdfs(place)        what Hadoop's clients must be told to know it by its name; None for what is no HDFS
+fetch()           what it is made of; Unavailable if it cannot be had
+configure(place)  writes its configuration, from its ports; again whenever these change
+stages(place)     its processes in the order in which they are started: each stage is awaited before
+                  the next
+settle(place)     what remains to be done when all answer, and is waited for
+leavings(place)   files that it puts elsewhere
+exports(place)    how to reach it, as environment variables
+hdfs(place)       what Hadoop's clients must be told to know it by its name; None for what is no
+                  HDFS
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Spark's standalone cluster: a master that takes submissions over REST, and workers.
 
-The Spark is the one of the Python that runs this; STATESHIFT_SPARK_HOME_A and _B name others. What a worker starts
-(drivers, executors) is in its session, so that nothing of it is left behind.
+The Spark is the one of the Python that runs this; STATESHIFT_SPARK_HOME_A and _B name others. What
+a worker starts (drivers, executors) is in its session, so that nothing of it is left behind.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class Spark(Server):
         return Path(named) if named else installed_home()
 
     def configure(self, place: Place) -> None:
-        place.write("conf/master.properties", PROPERTIES.format(host=HOST, rest=place.ports["rest"]))
+        place.write(
+            "conf/master.properties", PROPERTIES.format(host=HOST, rest=place.ports["rest"])
+        )
         place.write("conf/worker.properties", "")
 
     def stages(self, place: Place) -> tuple[Stage, ...]:
@@ -65,21 +67,54 @@ class Spark(Server):
         ports = place.ports
         words = ("--port", str(ports["master"]), "--webui-port", str(ports["ui"]))
         url = f"http://{HOST}:{ports['ui']}/json/"
-        return self._role(place, "master", "master.Master", words, lambda: asking.get_json(url)["status"] == "ALIVE")
+        return self._role(
+            place,
+            "master",
+            "master.Master",
+            words,
+            lambda: asking.get_json(url)["status"] == "ALIVE",
+        )
 
     def worker(self, place: Place, name: str) -> Role:
         """Any number of them, by name. It is there when the master knows it."""
         ports = place.ports
         work = place.folder / "work" / name
-        words = ("--port", "0", "--webui-port", "0", "--cores", str(CORES), "--memory", MEMORY,
-                 "--work-dir", str(work), f"spark://{HOST}:{ports['master']}")  # fmt: skip
+        words = (
+            "--port",
+            "0",
+            "--webui-port",
+            "0",
+            "--cores",
+            str(CORES),
+            "--memory",
+            MEMORY,
+            "--work-dir",
+            str(work),
+            f"spark://{HOST}:{ports['master']}",
+        )
         registered = "Successfully registered with master"
-        return self._role(place, name, "worker.Worker", words, lambda: registered in place.text_of_log(name))
+        return self._role(
+            place, name, "worker.Worker", words, lambda: registered in place.text_of_log(name)
+        )
 
-    def _role(self, place: Place, name: str, kind: str, words: tuple[str, ...], answers: Callable[[], bool]) -> Role:
+    def _role(
+        self,
+        place: Place,
+        name: str,
+        kind: str,
+        words: tuple[str, ...],
+        answers: Callable[[], bool],
+    ) -> Role:
         properties = place.folder / "conf" / f"{kind.partition('.')[0]}.properties"
-        command = (str(self.home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", "--host", HOST,
-                   "--properties-file", str(properties), *words)  # fmt: skip
+        command = (
+            str(self.home() / "bin" / "spark-class"),
+            f"org.apache.spark.deploy.{kind}",
+            "--host",
+            HOST,
+            "--properties-file",
+            str(properties),
+            *words,
+        )
         return Role(name, command, answers, environment(self.home(), place))
 
 
@@ -91,13 +126,17 @@ def installed_home() -> Path:
 
 
 def python_of(home: Path) -> str:
-    """The Python that a pyspark is installed in, else ours: `lib/python3.11/site-packages/pyspark`."""
+    """The Python that a pyspark is installed in, else ours:
+    `lib/python3.11/site-packages/pyspark`.
+    """
     own = home.parents[3] / "bin" / "python"
     return str(own) if own.exists() else sys.executable
 
 
 def environment(home: Path, place: Place) -> dict[str, str]:
-    """One Python on both sides of a job, small daemons, all HDFS that are up, and nothing of the user's own Spark."""
+    """One Python on both sides of a job, small daemons, all HDFS that are up, and nothing of the
+    user's own Spark.
+    """
     return {
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(place.folder / "conf"),

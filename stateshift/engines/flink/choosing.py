@@ -1,10 +1,11 @@
-"""Which operators of which image go to the target, under which ids, and which are written anew. Pure.
+"""Which operators of which image go to the target, under which ids, and which are written anew.
+Pure.
 
     chosen(job, surveys)              Choice(taken, unknown, twice, left)
     dealing(job, surveys, choice)     Dealing(anew, max_parallelism, wrong)
 
-An operator is named by its uid, whose hash is its id, or by the id itself (32 hexadecimal digits). Without names, all
-go.
+An operator is named by its uid, whose hash is its id, or by the id itself (32 hexadecimal digits).
+Without names, all go.
 
     "operators": [...]                                  only these: keep, and split
     {"kind": "drop", "operators": [...]}                all but these
@@ -40,9 +41,11 @@ _UNITED = "cannot become one of several"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`unknown` are names that match nothing, `twice` the ids that two images would give to the target, `left` those of
-    operators with state that stay behind, `elsewhere` what changes are `of`, and no image is; `alone` are names of
-    operators that were to become one of several, and are in one image."""
+    """`unknown` are names that match nothing, `twice` the ids that two images would give to the
+    target, `left` those of operators with state that stay behind, `elsewhere` what changes are
+    `of`, and no image is; `alone` are names of operators that were to become one of several, and
+    are in one image.
+    """
 
     taken: tuple[Taken, ...]
     unknown: tuple[str, ...]
@@ -62,7 +65,9 @@ def chosen(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
     names = set[str]()
     taken = list[Taken]()
     for number, image in enumerate(images):
-        renamed = {id_of(old)[0]: id_of(new) for old, new in _of_image(job, number, "rename").items()}
+        renamed = {
+            id_of(old)[0]: id_of(new) for old, new in _of_image(job, number, "rename").items()
+        }
         wanted = _going(job, number, [operator.id for operator in image.operators])
         files = _relative_files(metadata_of(image))
         own = {id_: renamed.get(id_, (id_, None)) for id_ in wanted}
@@ -73,25 +78,35 @@ def chosen(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
     return Choice(
         taken=tuple(taken),
         unknown=tuple(dict.fromkeys(_unknown(job, images, made))),
-        twice=tuple(sorted(new for new, sources in made.items() if not _is_one(sources, new in united))),
+        twice=tuple(
+            sorted(new for new, sources in made.items() if not _is_one(sources, new in united))
+        ),
         left=tuple(sorted(_left(images, taken))),
         alone=tuple(name for name in unions_of(job) if len(made.get(id_of(name)[0], ())) == 1),
-        elsewhere=tuple(c["of"] for c in job.transform if "of" in c and not _meant(job, len(images), c)),
+        elsewhere=tuple(
+            c["of"] for c in job.transform if "of" in c and not _meant(job, len(images), c)
+        ),
     )
 
 
 def taken_along(job: JobSpec, number: int, image: Image) -> Image:
-    """Return an image, the `number`th of the job's, without the operators that its spec leaves behind."""
+    """Return an image, the `number`th of the job's, without the operators that its spec leaves
+    behind.
+    """
     if "metadata" not in image.details:
         return image
     whole = metadata_of(image)
     going = _going(job, number, [operator.id.hex() for operator in whole.operators])
     operators = tuple(operator for operator in whole.operators if operator.id.hex() in going)
-    return replace(image, details={**image.details, "metadata": replace(whole, operators=operators)})
+    return replace(
+        image, details={**image.details, "metadata": replace(whole, operators=operators)}
+    )
 
 
 def _going(job: JobSpec, number: int, ids: Iterable[str]) -> list[str]:
-    """Return which operators of the `number`th image go along: those that the job names, or all, but none dropped."""
+    """Return which operators of the `number`th image go along: those that the job names, or all,
+    but none dropped.
+    """
     named = {id_of(operator.name)[0] for operator in job.operators}
     dropped = {id_of(name)[0] for name in _of_image(job, number, "drop")}
     return [id_ for id_ in ids if id_ not in dropped and (not named or id_ in named)]
@@ -99,17 +114,26 @@ def _going(job: JobSpec, number: int, ids: Iterable[str]) -> list[str]:
 
 def _left(images: Sequence[Image], taken: Sequence[Taken]) -> set[str]:
     pairs = zip(images, taken, strict=True)
-    return {o.id for image, own in pairs for o in image.operators if o.stores and o.id not in own.operators}
+    return {
+        o.id
+        for image, own in pairs
+        for o in image.operators
+        if o.stores and o.id not in own.operators
+    }
 
 
 def _without_empty_twins(images: Sequence[Image], taken: Sequence[Taken]) -> list[Taken]:
-    """Jobs of one jar have the same operators; one that has no state is of no use beside another of its id."""
+    """Jobs of one jar have the same operators; one that has no state is of no use beside another
+    of its id.
+    """
     full = [{o.id for o in image.operators if o.stores} for image in images]
     pairs = list(zip(taken, full, strict=True))
     held = {given[0] for one, own in pairs for old, given in one.operators.items() if old in own}
     found = []
     for one, own in pairs:
-        kept = {old: given for old, given in one.operators.items() if old in own or given[0] not in held}
+        kept = {
+            old: given for old, given in one.operators.items() if old in own or given[0] not in held
+        }
         held |= {given[0] for given in kept.values()}
         found.append(replace(one, operators=kept))
     return found
@@ -122,12 +146,16 @@ def _unknown(job: JobSpec, images: Sequence[Image], made: Container[str]) -> Ite
     for change in job.transform:
         if change["kind"] in ("drop", "rename"):
             ids = set[str]().union(*(there[number] for number in _meant(job, len(images), change)))
-            yield from (name for name in change.get("operators", ()) if ids and id_of(name)[0] not in ids)
+            yield from (
+                name for name in change.get("operators", ()) if ids and id_of(name)[0] not in ids
+            )
     yield from (name for name in unions_of(job) if id_of(name)[0] not in made)
 
 
 def _is_one(sources: Sequence[tuple[int, str]], united: bool) -> bool:
-    """Whether an operator of the target is made of one, or of some that are to become one, of different images."""
+    """Whether an operator of the target is made of one, or of some that are to become one, of
+    different images.
+    """
     return len(sources) == 1 or (united and len({number for number, _ in sources}) == len(sources))
 
 
@@ -137,7 +165,11 @@ def unions_of(job: JobSpec) -> tuple[str, ...]:
 
 def _of_image(job: JobSpec, number: int, kind: str) -> Any:
     """What a drop or a rename says of an image's operators: names, or old ones to new ones."""
-    found = [c.get("operators", ()) for c in job.transform if c["kind"] == kind and _is_meant(job, number, c)]
+    found = [
+        c.get("operators", ())
+        for c in job.transform
+        if c["kind"] == kind and _is_meant(job, number, c)
+    ]
     if kind == "drop":
         return [name for names in found for name in names]
     return {old: new for names in found for old, new in dict(names).items()}
@@ -156,7 +188,9 @@ def _is_meant(job: JobSpec, number: int, change: Mapping[str, Any]) -> bool:
 def _names_of(job: JobSpec, number: int) -> Iterator[str]:
     """What an image is called by: where it is, and the id of the job that it was taken of."""
     existing = job.flink.existing_savepoints if job.flink is not None else ()
-    merged = (at for change in job.transform if change["kind"] == "merge" for at in change["locations"])
+    merged = (
+        at for change in job.transform if change["kind"] == "merge" for at in change["locations"]
+    )
     ids = job.flink.job_ids if job.flink is not None else ()
     for names in ((*(existing or (job.source,)), *merged), ids):
         yield from names[number : number + 1]
@@ -185,8 +219,10 @@ def asked_version(job: JobSpec) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Anew:
-    """An operator of the target whose state is written anew: the operators that it is made of, as (image, id there).
-    `loose` is what of it belongs to no key, by its roles, as far as that is written anew too."""
+    """An operator of the target whose state is written anew: the operators that it is made of, as
+    (image, id there). `loose` is what of it belongs to no key, by its roles, as far as that is
+    written anew too.
+    """
 
     operator: str
     sources: tuple[tuple[int, str], ...]
@@ -197,8 +233,9 @@ class Anew:
 
 @dataclass(frozen=True, slots=True)
 class Dealing:
-    """What is written anew; of all operators the max parallelism, where it changes; and for which operators that cannot
-    be done: (id, what, why)."""
+    """What is written anew; of all operators the max parallelism, where it changes; and for which
+    operators that cannot be done: (id, what, why).
+    """
 
     anew: tuple[Anew, ...]
     max_parallelism: int | None
@@ -218,11 +255,15 @@ def dealing(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Dealing:
         if not change and not united:
             continue
         operators = [_operator(surveys[number].images[0], old) for number, old in sources]
-        of_images = [surveys[n].images[0].details.get("apart" if united else "rigid", {}).get(o) for n, o in sources]
+        of_images = [
+            surveys[n].images[0].details.get("apart" if united else "rigid", {}).get(o)
+            for n, o in sources
+        ]
         blocked = next((why for why in of_images if why is not None), None)
         heads = [surveys[n].images[0].details.get("heads", {}).get(o, {}) for n, o in sources]
         stuck = _stuck(heads)
-        # What Flink deals out itself need not be refused where no more than its parallelism was asked for.
+        # What Flink deals out itself need not be refused where no more than its parallelism was
+        # asked for.
         wished = change if stuck is None or united else {**change, "parallelism": None}
         anew = _anew(new, sources, operators, wished)
         if anew is None:
@@ -251,7 +292,9 @@ def _made_of(taken: Sequence[Taken]) -> dict[str, tuple[tuple[int, str], ...]]:
 
 
 def _stuck(images: Sequence[Mapping[str, list[bytes]]]) -> str | None:
-    """Why operator state cannot be joined, from how its files begin: role -> beginnings, an image each."""
+    """Why operator state cannot be joined, from how its files begin: role -> beginnings, an
+    image each.
+    """
     for role in LOOSE:
         found = [head for image in images for head in image.get(role, [])]
         why = why_not(found, role == RAW)
@@ -265,10 +308,14 @@ def _operator(image: Image, id_: str) -> OperatorState:
 
 
 def _anew(
-    new: str, sources: tuple[tuple[int, str], ...], operators: Sequence[OperatorState], change: Mapping[str, Any]
+    new: str,
+    sources: tuple[tuple[int, str], ...],
+    operators: Sequence[OperatorState],
+    change: Mapping[str, Any],
 ) -> Anew | None:
-    """None where nothing is to be done: state of no key, by itself, is left to Flink, which deals it out for any
-    parallelism."""
+    """None where nothing is to be done: state of no key, by itself, is left to Flink, which deals
+    it out for any parallelism.
+    """
     first, subtasks = operators[0], [s for operator in operators for s in operator.subtasks or ()]
     keyed = any(s.managed_keyed is not None for s in subtasks)
     most = change.get("max_parallelism") or first.max_parallelism
@@ -277,19 +324,32 @@ def _anew(
     united = len(operators) > 1
     if not united and (not keyed or (wanted, most) == (first.parallelism, first.max_parallelism)):
         return None
-    held = [(role, handle) for subtask in subtasks for role, handle in handles_of(subtask) if handle.states]
+    held = [
+        (role, handle)
+        for subtask in subtasks
+        for role, handle in handles_of(subtask)
+        if handle.states
+    ]
     copied = any(state.mode == BROADCAST for _, handle in held for state in handle.states)
     moves = united or wanted < own or (copied and wanted != own)
-    return Anew(new, sources, wanted, most, tuple(sorted({role for role, _ in held})) if moves else ())
+    return Anew(
+        new, sources, wanted, most, tuple(sorted({role for role, _ in held})) if moves else ()
+    )
 
 
-def _cannot(operators: Sequence[OperatorState], anew: Anew, change: Mapping[str, Any]) -> Obstacle | None:
+def _cannot(
+    operators: Sequence[OperatorState], anew: Anew, change: Mapping[str, Any]
+) -> Obstacle | None:
     subtasks = [subtask for operator in operators for subtask in operator.subtasks or ()]
     if anew.parallelism > anew.max_parallelism:
-        return Obstacle(f"it has {anew.parallelism} subtasks, more than {anew.max_parallelism} key groups")
+        return Obstacle(
+            f"it has {anew.parallelism} subtasks, more than {anew.max_parallelism} key groups"
+        )
     if any(subtask.inputs or subtask.outputs for subtask in subtasks):
         return Obstacle("records were in flight to it, which only Flink can deal out", CANONICAL)
-    if any(operator.subtasks is None for operator in operators) or any(subtask.finished for subtask in subtasks):
+    if any(operator.subtasks is None for operator in operators) or any(
+        subtask.finished for subtask in subtasks
+    ):
         return Obstacle("some of its subtasks have finished")
     groups = sorted({operator.max_parallelism for operator in operators})
     if len(groups) > 1 and not change.get("max_parallelism"):
@@ -300,7 +360,10 @@ def _cannot(operators: Sequence[OperatorState], anew: Anew, change: Mapping[str,
     if len([operator for operator in operators if operator.coordinator is not None]) > 1:
         return Obstacle(
             "each has a coordinator with a state of its own, of which Flink restores one",
-            'rename one of them: {"kind": "rename", "of": "that savepoint", "operators": {"old": "new"}}',
+            (
+                'rename one of them: {"kind": "rename", "of": "that savepoint", "operators": '
+                '{"old": "new"}}'
+            ),
         )
     return None
 
@@ -310,4 +373,9 @@ def changed(job: JobSpec, kind: str) -> Mapping[str, Any]:
 
 
 def _relative_files(metadata: Metadata) -> set[str]:
-    return {f.path for r in references(metadata) for f in files_of(r.stream) if isinstance(f, RelativeFile)}
+    return {
+        f.path
+        for r in references(metadata)
+        for f in files_of(r.stream)
+        if isinstance(f, RelativeFile)
+    }

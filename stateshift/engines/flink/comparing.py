@@ -1,5 +1,6 @@
-"""How a Flink plan proves that the target holds what its sources hold: a comparison for each image, and one for each
-operator that is made of several. Pure."""
+"""How a Flink plan proves that the target holds what its sources hold: a comparison for each image,
+and one for each operator that is made of several. Pure.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +41,11 @@ def compares(
 
 
 def _compared(
-    name: str, surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing,
+    name: str,
+    surveys: Sequence[Survey],
+    choice: Choice,
+    target: str,
+    deal: Dealing,
     of_images: Sequence[tuple[int, Sequence[tuple[str, str]]]],
 ) -> CompareImages:
     """`of_images`: (image, [(operator there, in the target)])."""
@@ -58,18 +63,34 @@ def _compared(
         names_of = {operator: old for old, operator in pairs}
         settings = {**taken.places.plain(), **told, "once": once, "as": names_of}
         sides.append(Side(survey.location, shards, {SETTING: json.dumps(settings, sort_keys=True)}))
-        once = {id_: sorted({*seen, *_broadcast(image, names_of.get(id_))}) for id_, seen in once.items()}
-        size += sum(sizes.get(path, 0) for path in {path for shard in shards for path in shard.files})
+        once = {
+            id_: sorted({*seen, *_broadcast(image, names_of.get(id_))})
+            for id_, seen in once.items()
+        }
+        size += sum(
+            sizes.get(path, 0) for path in {path for shard in shards for path in shard.files}
+        )
         for old, operator in pairs:
             gone = ("keyed", *anew[operator].loose) if operator in anew else ()
-            kept[operator] |= {name: None for name, role in names.get(old, {}).items() if role not in gone}
+            kept[operator] |= {
+                name: None for name, role in names.get(old, {}).items() if role not in gone
+            }
     for operator in new:
         if operator in anew:
             loose = loose_names(choice, anew[operator])
-            written = (*names_anew(choice, anew[operator]), *(name for own in loose.values() for name in own))
+            written = (
+                *names_anew(choice, anew[operator]),
+                *(name for own in loose.values() for name in own),
+            )
             kept[operator] |= dict.fromkeys(written)
     first = sides[0]
-    there = {"root": target, "image": "", "checked": True, **told, "once": {id_: [] for id_ in once}}
+    there = {
+        "root": target,
+        "image": "",
+        "checked": True,
+        **told,
+        "once": {id_: [] for id_ in once},
+    }
     return CompareImages(
         name=name,
         engine=layout.ENGINE,
@@ -90,12 +111,18 @@ def _broadcast(image: Image, operator: str | None) -> set[str]:
     own = (o for o in metadata_of(image).operators if o.id.hex() == operator)
     subtasks = (subtask for o in own for subtask in o.subtasks or ())
     handles = (handle for subtask in subtasks for _, handle in handles_of(subtask))
-    return {state.name for handle in handles for state in handle.states if state.mode == BROADCAST and state.offsets}
+    return {
+        state.name
+        for handle in handles
+        for state in handle.states
+        if state.mode == BROADCAST and state.offsets
+    }
 
 
 def _names(image: Image, taken: Taken) -> dict[str, dict[str, str]]:
-    """Operator -> what its files are called in the target, each once: the role of what lies there. A file that holds
-    several roles is kept: the one that is not written anew stands for it."""
+    """Operator -> what its files are called in the target, each once: the role of what lies there.
+    A file that holds several roles is kept: the one that is not written anew stands for it.
+    """
     found: dict[str, dict[str, str]] = {}
     for reference in references(metadata_of(image)):
         if reference.operator in taken.operators:

@@ -1,11 +1,14 @@
-"""What is brought to the target of a Flink plan: files as they are, parts of files, metadata of the sources, and state
-that is written anew. Pure.
+"""What is brought to the target of a Flink plan: files as they are, parts of files, metadata of the
+sources, and state that is written anew. Pure.
 
-    as_they_are(surveys, choice, deal)        the files that are copied whole, an image each, with their names there
-    copies(surveys, wholes, choice, ...)      steps, an image each and then some
-    bundles(files)                            files and their names, in worthwhile units
-    names_anew(choice, anew), loose_names     what the files of an operator are called that is written anew
-    summary(anew), kept(number)               where is told what is in them; where a source's metadata is
+    as_they_are(surveys, choice, deal)     the files that are copied whole, an image each, with
+                                           their names there
+    copies(surveys, wholes, choice, ...)   steps, an image each and then some
+    bundles(files)                         files and their names, in worthwhile units
+    names_anew(choice, anew), loose_names  what the files of an operator are called that is written
+                                           anew
+    summary(anew), kept(number)            where is told what is in them; where a source's metadata
+                                           is
 """
 
 from __future__ import annotations
@@ -40,8 +43,9 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Of one image: files that are copied as they are; and of the others the parts that become a file of their own,
-    (name, (start, size))."""
+    """Of one image: files that are copied as they are; and of the others the parts that become a
+    file of their own, (name, (start, size)).
+    """
 
     location: str
     files: tuple[Named, ...]
@@ -52,16 +56,31 @@ def as_they_are(surveys: Sequence[Survey], choice: Choice, deal: Dealing) -> Ite
     anew = deal.by_source
     for number, (survey, taken) in enumerate(zip(surveys, choice.taken, strict=True)):
         infos = {file.path: file for file in survey.files}
-        wanted = _wanted(survey.images[0], taken, {own: one for (n, own), one in anew.items() if n == number})
-        files = [Named(infos[path], name) for path, parts in wanted.items() for name, part in parts if part is None]
-        pieces = {path: tuple((n, p) for n, p in parts if p is not None) for path, parts in wanted.items()}
+        wanted = _wanted(
+            survey.images[0], taken, {own: one for (n, own), one in anew.items() if n == number}
+        )
+        files = [
+            Named(infos[path], name)
+            for path, parts in wanted.items()
+            for name, part in parts
+            if part is None
+        ]
+        pieces = {
+            path: tuple((n, p) for n, p in parts if p is not None) for path, parts in wanted.items()
+        }
         # What keeps its name comes first, and stands together.
         files.sort(key=lambda one: one.file.path != one.name)
-        yield Whole(survey.location, tuple(files), {path: own for path, own in pieces.items() if own})
+        yield Whole(
+            survey.location, tuple(files), {path: own for path, own in pieces.items() if own}
+        )
 
 
 def copies(
-    surveys: Sequence[Survey], wholes: Sequence[Whole], choice: Choice, target: str, deal: Dealing,
+    surveys: Sequence[Survey],
+    wholes: Sequence[Whole],
+    choice: Choice,
+    target: str,
+    deal: Dealing,
     brought: Container[tuple[str, str]],
 ) -> Iterator[AnyStep]:
     """But for what was `brought` before, by location and path."""
@@ -70,7 +89,10 @@ def copies(
 
 
 def _as_they_are(
-    surveys: Sequence[Survey], wholes: Sequence[Whole], target: str, brought: Container[tuple[str, str]]
+    surveys: Sequence[Survey],
+    wholes: Sequence[Whole],
+    target: str,
+    brought: Container[tuple[str, str]],
 ) -> Iterator[AnyStep]:
     for number, (survey, whole) in enumerate(zip(surveys, wholes, strict=True)):
         infos = {file.path: file for file in survey.files}
@@ -87,23 +109,32 @@ def _as_they_are(
                 outputs=tuple(name for name, _ in pieces),
             )
         metadata = infos[layout.under(survey.images[0].path, layout.METADATA)]
-        yield from _copied(f"copy/{number}-metadata", survey.location, target, [Named(metadata, kept(number))])
+        yield from _copied(
+            f"copy/{number}-metadata", survey.location, target, [Named(metadata, kept(number))]
+        )
 
 
 def _wanted(
     image: Image, taken: Taken, anew: Mapping[str, Anew]
 ) -> dict[str, dict[tuple[str, tuple[int, int] | None], None]]:
-    """Path in the source -> what becomes of it: (name in the target, the piece of it or all); but for what is
-    written anew."""
+    """Path in the source -> what becomes of it: (name in the target, the piece of it or all); but
+    for what is written anew.
+    """
     places, found = places_of(image), dict[str, dict[tuple[str, tuple[int, int] | None], None]]()
     for reference in references(metadata_of(image)):
         one = anew.get(reference.operator)
-        if reference.operator not in taken.operators or (one is not None and reference.role in ("keyed", *one.loose)):
+        if reference.operator not in taken.operators or (
+            one is not None and reference.role in ("keyed", *one.loose)
+        ):
             continue
         for file in files_of(reference.stream):
             path = places.path_of(file)
             assert path is not None, "what lies elsewhere is refused before"
-            part = (file.start, file.size) if isinstance(file, Segment) and not reference.whole else None
+            part = (
+                (file.start, file.size)
+                if isinstance(file, Segment) and not reference.whole
+                else None
+            )
             found.setdefault(path, {})[taken.name(file, reference.whole), part] = None
     return found
 
@@ -119,33 +150,56 @@ def _anew(
             image, infos = survey.images[0], {file.path: file for file in survey.files}
             paths = _paths_of(image, operator, ("keyed", *one.loose))
             origins.append({**places.plain(), "operator": operator, "paths": list(paths)})
-            files = (infos[layout.under(image.path, layout.METADATA)], *(infos[path] for path in paths))
+            files = (
+                infos[layout.under(image.path, layout.METADATA)],
+                *(infos[path] for path in paths),
+            )
             inputs.append(Elsewhere(survey.location, files))
         names, loose = names_anew(choice, one), loose_names(choice, one)
         yield TransformShard(
             name=f"copy/anew-{one.operator}",
             transform=RESCALE,
-            options={"origins": origins, "operator": one.operator, "parallelism": one.parallelism,
-                     "max_parallelism": one.max_parallelism, "names": list(names), "loose": loose},
+            options={
+                "origins": origins,
+                "operator": one.operator,
+                "parallelism": one.parallelism,
+                "max_parallelism": one.max_parallelism,
+                "names": list(names),
+                "loose": loose,
+            },
             source=inputs[0].location,
             inputs=inputs[0].files,
             target=target,
             outputs=(*names, *(name for own in loose.values() for name in own), summary(one)),
             beside=tuple(inputs[1:]),
-        )  # fmt: skip
+        )
 
 
 def _paths_of(image: Image, operator: str, roles: Sequence[str]) -> tuple[str, ...]:
     places = places_of(image)
     own = (r for r in references(metadata_of(image)) if r.operator == operator and r.role in roles)
-    return tuple(dict.fromkeys(p for r in own for f in files_of(r.stream) if (p := places.path_of(f)) is not None))
+    return tuple(
+        dict.fromkeys(
+            p for r in own for f in files_of(r.stream) if (p := places.path_of(f)) is not None
+        )
+    )
 
 
 def names_anew(choice: Choice, one: Anew, role: str = "") -> tuple[str, ...]:
     """Made of where its state comes from: of whatever is run again, they are the same."""
     places = (choice.taken[number].places for number, _ in one.sources)
-    known = " ".join((*(f"{place.root}/{place.image}" for place in places), one.operator, str(one.parallelism), role))
-    return tuple(str(uuid.uuid5(uuid.NAMESPACE_URL, f"{known} {subtask}")) for subtask in range(one.parallelism))
+    known = " ".join(
+        (
+            *(f"{place.root}/{place.image}" for place in places),
+            one.operator,
+            str(one.parallelism),
+            role,
+        )
+    )
+    return tuple(
+        str(uuid.uuid5(uuid.NAMESPACE_URL, f"{known} {subtask}"))
+        for subtask in range(one.parallelism)
+    )
 
 
 def loose_names(choice: Choice, one: Anew) -> dict[str, list[str]]:

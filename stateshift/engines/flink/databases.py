@@ -1,16 +1,20 @@
-"""Native keyed state: the RocksDB or ForSt of one subtask, opened through its handle in `_metadata`.
+"""Native keyed state: the RocksDB or ForSt of one subtask, opened through its handle in
+`_metadata`.
 
     meta              header of the states, as in a canonical file
     shared, private   the database's files by their names there: tables, MANIFEST, OPTIONS, CURRENT
 
-One column family is one state, and named so; `default` is RocksDB's own. A key is the number of its key group (1 or 2
-bytes), then what a canonical file holds: key, namespace, and of a map the key in it; of a timer its time comes first.
-Values are the same as in a canonical file, so that entries of both can be held against each other.
+One column family is one state, and named so; `default` is RocksDB's own. A key is the number of its
+key group (1 or 2 bytes), then what a canonical file holds: key, namespace, and of a map the key in
+it; of a timer its time comes first. Values are the same as in a canonical file, so that entries of
+both can be held against each other.
 
-Keys of groups outside of the handle's range are not read by Flink; a rescaled job may have left them there.
+Keys of groups outside of the handle's range are not read by Flink; a rescaled job may have left
+them there.
 
-Source: Flink, contrib/streaming/state/RocksDBKeyedStateBackendBuilder, snapshot/RocksIncrementalSnapshotStrategy,
-restore/RocksDBIncrementalRestoreOperation; since 2.0 in state/rocksdb and state/forst.
+Source: Flink, contrib/streaming/state/RocksDBKeyedStateBackendBuilder,
+snapshot/RocksIncrementalSnapshotStrategy, restore/RocksDBIncrementalRestoreOperation; since 2.0 in
+state/rocksdb and state/forst.
 """
 
 from __future__ import annotations
@@ -39,7 +43,9 @@ WINDOW_MIN, WINDOWS_MAX = 1 << 14, 1 << 27  # bytes: of one file, and of all tha
 
 
 class NativeEntry(NamedTuple):
-    """One entry: the number of its state in the header, its key group, its key without the group, and its value."""
+    """One entry: the number of its state in the header, its key group, its key without the
+    group, and its value.
+    """
 
     state: int
     group: int
@@ -56,11 +62,15 @@ class Native:
     database: Database
 
     def entries(self, prefix: int) -> Iterator[NativeEntry]:
-        """All entries, state by state, those of foreign key groups too; `prefix` bytes of a key say its group."""
+        """All entries, state by state, those of foreign key groups too; `prefix` bytes of a key
+        say its group.
+        """
         for number, state in enumerate(self.header.states):
             for key, value in self.database.entries(state.name):
                 if len(key) <= prefix:
-                    raise FormatError(f"state {state.name!r} holds a key of {len(key)} bytes", None, 0)
+                    raise FormatError(
+                        f"state {state.name!r} holds a key of {len(key)} bytes", None, 0
+                    )
                 yield NativeEntry(number, int.from_bytes(key[:prefix], "big"), key[prefix:], value)
 
     def own_entries(self, prefix: int) -> Iterator[NativeEntry]:
@@ -75,17 +85,22 @@ class Native:
 
 @dataclass
 class Misplaced:
-    """Entries that a restored job would not find: of key groups outside of the handle's, and such whose key belongs to
-    another group than the one they lie in."""
+    """Entries that a restored job would not find: of key groups outside of the handle's, and such
+    whose key belongs to another group than the one they lie in.
+    """
 
     outside: int = 0
     wrong: int = 0
 
 
 def open_native(handle: Incremental, streams: Streams) -> Native:
-    """The database of a handle. Its files are there, fit each other, and hold the states of the header."""
+    """The database of a handle. Its files are there, fit each other, and hold the states of the
+    header.
+    """
     files: dict[str, FileOf] = {}
-    window = max(WINDOW_MIN, min(WINDOW, WINDOWS_MAX // max(1, len(handle.shared) + len(handle.private))))
+    window = max(
+        WINDOW_MIN, min(WINDOW, WINDOWS_MAX // max(1, len(handle.shared) + len(handle.private)))
+    )
     for name, stream in (*handle.shared, *handle.private):
         if name in files:
             raise FormatError(f"{name} is named twice", None, 0)
@@ -132,13 +147,26 @@ def checked_databases(operator: OperatorState, streams: Streams) -> Iterator[Fin
             try:
                 yield from _checked(handle, operator.max_parallelism, where, streams)
             except NotRead as error:
-                size = sum(stream.size for _, stream in (*handle.shared, *handle.private) if stream is not None)
-                yield Finding("warn", f"{where}: {error.fact}: of {size} bytes nothing more than this is checked")
+                size = sum(
+                    stream.size
+                    for _, stream in (*handle.shared, *handle.private)
+                    if stream is not None
+                )
+                yield Finding(
+                    "warn",
+                    f"{where}: {error.fact}: of {size} bytes nothing more than this is checked",
+                )
             except TooLarge:  # which says nothing of the image
                 raise
             except FormatError as error:
                 path = _path_of(handle, error.fact, streams)
-                yield Finding("refuse", f"{where}: {error.fact}", path=path, offset=error.offset, hint=error.hint)
+                yield Finding(
+                    "refuse",
+                    f"{where}: {error.fact}",
+                    path=path,
+                    offset=error.offset,
+                    hint=error.hint,
+                )
 
 
 def _checked(handle: Incremental, most: int, where: str, streams: Streams) -> Iterator[Finding]:
@@ -146,24 +174,34 @@ def _checked(handle: Incremental, most: int, where: str, streams: Streams) -> It
     found = misplaced(native, most)
     last = handle.first + handle.count - 1
     if found.outside:
-        yield Finding("refuse", f"{where}: {found.outside} entries lie outside of its key groups {handle.first} to "
-                      f"{last}: Flink would not read them")  # fmt: skip
+        yield Finding(
+            "refuse",
+            f"{where}: {found.outside} entries lie outside of its key groups {handle.first} to "
+            f"{last}: Flink would not read them",
+        )
     if found.wrong:
-        yield Finding("refuse", f"{where}: {found.wrong} entries lie in other key groups than those of their keys, for "
-                      f"max parallelism {most}")  # fmt: skip
+        yield Finding(
+            "refuse",
+            f"{where}: {found.wrong} entries lie in other key groups than those of their keys, for "
+            f"max parallelism {most}",
+        )
     why = why_options_differ(native)
     if why is not None:
         yield Finding("warn", f"{where}: {why}; RocksDB opens the database without it")
 
 
 def check_stored(handle: Incremental, streams: Streams) -> None:
-    """Check what costs no more than reading: that the files fit each other, and every block its checksum."""
+    """Check what costs no more than reading: that the files fit each other, and every block its
+    checksum.
+    """
     with suppress(NotRead):
         open_native(handle, streams).database.check_blocks()
 
 
 def _path_of(handle: Incremental, fact: str, streams: Streams) -> str | None:
-    """The path of the file that an error is about: its fact begins with the name that the file has in RocksDB."""
+    """The path of the file that an error is about: its fact begins with the name that the file
+    has in RocksDB.
+    """
     for name, stream in (*handle.shared, *handle.private):
         if fact.startswith((f"{name}:", f"{name} ")):
             for file in files_of(stream):
@@ -209,7 +247,9 @@ def _check_families(header: Header, content: bytes, database: Database) -> None:
         raise FormatError(f"state {missing[0]!r} has no column family in the MANIFEST", None, 0)
     foreign = families - set(states)
     if foreign and all(name.encode() in content for name in foreign):
-        raise NotRead(f"state {min(foreign)!r} is in the header, but its place there is not known", None, 0)
+        raise NotRead(
+            f"state {min(foreign)!r} is in the header, but its place there is not known", None, 0
+        )
     if foreign:
         raise FormatError(f"column family {min(foreign)!r} is no state of the header", None, 0)
     if len(set(states)) < len(states):

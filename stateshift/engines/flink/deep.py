@@ -1,5 +1,7 @@
-"""Every byte that a restart reads, read to its end: are the files whole, does each element end where it should, does
-each key lie in the group where Flink looks for it? What nothing could tell is said once, with its size."""
+"""Every byte that a restart reads, read to its end: are the files whole, does each element end
+where it should, does each key lie in the group where Flink looks for it? What nothing could tell is
+said once, with its size.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ MAX_PARALLELISM = 1 << 15  # KeyGroupRangeAssignment.UPPER_BOUND_MAX_PARALLELISM
 
 
 def everything(storage: Storage, image: Image) -> Iterator[Finding]:
-    """Yield a refusal for each piece of state that is damaged, and a note on what has no checksum."""
+    """Yield a refusal for each piece of state that is damaged, and a note on what has no
+    checksum.
+    """
     if "metadata" not in image.details:
         return
     walk = Walk(Streams(storage.chunks, places_of(image)))
@@ -42,8 +46,11 @@ def everything(storage: Storage, image: Image) -> Iterator[Finding]:
 def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
     own = operator.id.hex()
     if operator.max_parallelism > MAX_PARALLELISM:
-        yield Finding("refuse", f"operator {own} has max parallelism {operator.max_parallelism}, and Flink "
-                      f"takes {MAX_PARALLELISM} at most")  # fmt: skip
+        yield Finding(
+            "refuse",
+            f"operator {own} has max parallelism {operator.max_parallelism}, and Flink "
+            f"takes {MAX_PARALLELISM} at most",
+        )
     before = walk.misplaced
     for subtask in operator.subtasks or ():
         for wrong in walk.subtask(operator, subtask):
@@ -52,8 +59,11 @@ def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
     misplaced = walk.misplaced - before
     if misplaced:
         most = operator.max_parallelism
-        yield Finding("refuse", f"operator {own}: {misplaced} entries lie in other key groups than those of their "
-                      f"keys, for max parallelism {most}")  # fmt: skip
+        yield Finding(
+            "refuse",
+            f"operator {own}: {misplaced} entries lie in other key groups than those of their "
+            f"keys, for max parallelism {most}",
+        )
 
 
 def _properties(image: Image) -> Iterator[Finding]:
@@ -65,7 +75,11 @@ def _properties(image: Image) -> Iterator[Finding]:
         yield Finding("refuse", f"{path}: {error.fact}", path=path)
         return
     if foreign is not None:
-        yield Finding("refuse", f"{path} holds {foreign!r}, which Flink does not have: it cannot read it", path=path)
+        yield Finding(
+            "refuse",
+            f"{path} holds {foreign!r}, which Flink does not have: it cannot read it",
+            path=path,
+        )
 
 
 def _metadata_size(storage: Storage, image: Image) -> int:
@@ -74,14 +88,20 @@ def _metadata_size(storage: Storage, image: Image) -> int:
 
 
 def _without_checksum(walk: Walk, metadata_size: int) -> Finding:
-    """Return what a changed bit could change unseen: Flink's formats have no checksum outside of RocksDB's files."""
+    """Return what a changed bit could change unseen: Flink's formats have no checksum outside of
+    RocksDB's files.
+    """
     size = walk.unprotected + metadata_size
     message = (
-        f"{size:,} bytes have no checksum in Flink's format ({metadata_size:,} of _metadata, {walk.unprotected:,} of "
+        f"{size:,} bytes have no checksum in Flink's format ({metadata_size:,} of "
+        f"_metadata, {walk.unprotected:,} of "
         "state): a changed bit that still makes a value of its type is not seen there"
     )
     if walk.untold:
         names = sorted(walk.classes)[:CLASSES_SHOWN]
         whose = f" ({', '.join(names)})" if names else ""
-        message += f"; of {walk.untold:,} only the lengths were checked, as their serializers are not known here{whose}"
+        message += (
+            f"; of {walk.untold:,} only the lengths were checked, as their serializers are not "
+            f"known here{whose}"
+        )
     return Finding("note", message)

@@ -1,8 +1,10 @@
-"""Two Flink images compared by their entries: backends may differ, files and subtasks do not count. Reads only.
+"""Two Flink images compared by their entries: backends may differ, files and subtasks do not count.
+Reads only.
 
-Operators are matched by their ids. Keyed state whose entries cannot be told apart (a changelog, or hashmap's own format
-with serializers of the job's) is compared as it lies there: it is the same where its bytes are, and cannot be compared
-where they are not. Of broadcast state each subtask has a copy: copies which are the same count once.
+Operators are matched by their ids. Keyed state whose entries cannot be told apart (a changelog, or
+hashmap's own format with serializers of the job's) is compared as it lies there: it is the same
+where its bytes are, and cannot be compared where they are not. Of broadcast state each subtask has
+a copy: copies which are the same count once.
 """
 
 from __future__ import annotations
@@ -54,24 +56,35 @@ def _side(location: str, opening: Opening) -> Side:
     storage, survey = surveyed(location, opening)
     image = survey.images[0] if survey.images else None
     if image is None or "metadata" not in image.details:
-        raise PlanError(f"{location} holds no Flink image", hint=f"stateshift inspect {quote(location)}")
+        raise PlanError(
+            f"{location} holds no Flink image", hint=f"stateshift inspect {quote(location)}"
+        )
     refused = next((finding for finding in image.findings if finding.level == "refuse"), None)
     if refused is not None:
-        raise PlanError(f"the state is not whole: {refused.message}", hint=f"stateshift verify {quote(location)}")
+        raise PlanError(
+            f"the state is not whole: {refused.message}",
+            hint=f"stateshift verify {quote(location)}",
+        )
     operators = {operator.id.hex(): operator for operator in metadata_of(image).operators}
     names = {operator.id: operator.uid or operator.id for operator in image.operators}
     return Side(Streams(storage.chunks, places_of(image)), operators, names, image.epoch)
 
 
 class _Comparing:
-    def __init__(self, found: Differences, operator: str, sides: tuple[Side, Side], show: int) -> None:
+    def __init__(
+        self, found: Differences, operator: str, sides: tuple[Side, Side], show: int
+    ) -> None:
         self._found, self._sides, self._show = found, sides, show
         self._states = [side.operators.get(operator) for side in sides]
         self._name = next(side.names[operator] for side in sides if operator in side.names)
         self._counts: dict[Store, Counts] = {}
         self._numbers: dict[Store, int] = {}
         self._stores: list[Store] = []
-        self._showers = [Shower(state, side.streams) for state, side in zip(self._states, sides, strict=True) if state]
+        self._showers = [
+            Shower(state, side.streams)
+            for state, side in zip(self._states, sides, strict=True)
+            if state
+        ]
 
     def run(self) -> None:
         why = self._why_opaque()
@@ -137,10 +150,14 @@ class _Comparing:
             self._differ("removed", key, value, None)
         for key, value in one.added.records():
             self._differ("added", key, None, value)
-        for (key, before), (_, after) in zip(one.changed[0].records(), one.changed[1].records(), strict=True):
+        for (key, before), (_, after) in zip(
+            one.changed[0].records(), one.changed[1].records(), strict=True
+        ):
             self._differ("changed", key, before, after)
 
-    def _differ(self, change: Change, key: bytes, before: bytes | None, after: bytes | None) -> None:
+    def _differ(
+        self, change: Change, key: bytes, before: bytes | None, after: bytes | None
+    ) -> None:
         counts = self._count(key)
         shown = counts.added + counts.removed + counts.changed
         setattr(counts, change, getattr(counts, change) + 1)
@@ -148,5 +165,9 @@ class _Comparing:
             return
         store, raw = counts.store, key[PREFIX:]
         shower = self._showers[-1 if before is None else 0]
-        values = [None if value is None else shower.value(store, value) for value in (before, after)]
-        self._found.shown.append(Difference(self._name, store, change, shower.key(store, raw), *values))
+        values = [
+            None if value is None else shower.value(store, value) for value in (before, after)
+        ]
+        self._found.shown.append(
+            Difference(self._name, store, change, shower.key(store, raw), *values)
+        )

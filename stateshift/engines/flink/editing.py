@@ -1,5 +1,6 @@
-"""What becomes of metadata on its way: which operators are taken from which image, under which ids, and where their
-bytes are afterwards. Pure; what it is told is plain JSON, since it stands in a plan.
+"""What becomes of metadata on its way: which operators are taken from which image, under which ids,
+and where their bytes are afterwards. Pure; what it is told is plain JSON, since it stands in a
+plan.
 
     Taken             one image's share
       places          where it lay
@@ -9,8 +10,9 @@ bytes are afterwards. Pure; what it is told is plain JSON, since it stands in a 
     Anew              an operator whose state lies in new files
     united(images, taken, version, anew, max_parallelism)    the metadata of the target
 
-Everything in the target is relative to its `_metadata`: it can lie anywhere. A file that lay beside `_metadata` keeps
-its name; what was named by its full path, or is a part of a file, gets one that is made of where it was.
+Everything in the target is relative to its `_metadata`: it can lie anywhere. A file that lay beside
+`_metadata` keeps its name; what was named by its full path, or is a part of a file, gets one that
+is made of where it was.
 """
 
 from __future__ import annotations
@@ -27,7 +29,12 @@ from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import Partitioned, StateOffsets
 from stateshift.formats.flink.references import with_streams
-from stateshift.formats.flink.stream_handles import AbsoluteFile, RelativeFile, Segment, StreamHandle
+from stateshift.formats.flink.stream_handles import (
+    AbsoluteFile,
+    RelativeFile,
+    Segment,
+    StreamHandle,
+)
 from stateshift.formats.flink.versions import converted
 
 _NAMES = uuid.UUID("7c9f0d52-6f0e-5d0b-9d3a-0c6a4b1f2e61")
@@ -60,8 +67,9 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Loose:
-    """What a subtask has beside its key groups, in a file of its own: (state, mode, where its elements begin). Its
-    `role` is operator or raw operator."""
+    """What a subtask has beside its key groups, in a file of its own: (state, mode, where its
+    elements begin). Its `role` is operator or raw operator.
+    """
 
     role: str
     name: str
@@ -69,22 +77,33 @@ class Loose:
     states: tuple[tuple[str, int, tuple[int, ...]], ...]
 
     def plain(self) -> list[Any]:
-        return [self.role, self.name, self.size, [[name, mode, list(offsets)] for name, mode, offsets in self.states]]
+        return [
+            self.role,
+            self.name,
+            self.size,
+            [[name, mode, list(offsets)] for name, mode, offsets in self.states],
+        ]
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Loose:
         role, file, size, states = plain
-        return cls(role, file, size, tuple((name, mode, tuple(offsets)) for name, mode, offsets in states))
+        return cls(
+            role, file, size, tuple((name, mode, tuple(offsets)) for name, mode, offsets in states)
+        )
 
     def handle(self) -> Partitioned | None:
-        states = tuple(StateOffsets(name, mode, Longs.of(offsets)) for name, mode, offsets in self.states)
+        states = tuple(
+            StateOffsets(name, mode, Longs.of(offsets)) for name, mode, offsets in self.states
+        )
         return Partitioned(states, RelativeFile(self.name, self.size)) if states else None
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one subtask of an operator gets that is written anew: its key groups in a file, the first one's number and
-    where they begin, all 0 where there is nothing; and, where that is written anew as well, its operator state."""
+    """What one subtask of an operator gets that is written anew: its key groups in a file, the
+    first one's number and where they begin, all 0 where there is nothing; and, where that is
+    written anew as well, its operator state.
+    """
 
     name: str
     size: int
@@ -93,7 +112,13 @@ class Part:
     loose: tuple[Loose, ...] = ()
 
     def plain(self) -> list[Any]:
-        return [self.name, self.size, self.first, list(self.offsets), [one.plain() for one in self.loose]]
+        return [
+            self.name,
+            self.size,
+            self.first,
+            list(self.offsets),
+            [one.plain() for one in self.loose],
+        ]
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Part:
@@ -118,11 +143,17 @@ class WrittenAnew:
         return cls(plain["operator"], plain["max_parallelism"], tuple(map(Part.of, plain["parts"])))
 
 
-def _with_parts(operator: OperatorState, found: WrittenAnew | None, max_parallelism: int | None) -> OperatorState:
-    """An operator with other key groups, those of all operators: Flink refuses a job whose operators differ."""
+def _with_parts(
+    operator: OperatorState, found: WrittenAnew | None, max_parallelism: int | None
+) -> OperatorState:
+    """An operator with other key groups, those of all operators: Flink refuses a job whose
+    operators differ.
+    """
     if found is None:
         return replace(operator, max_parallelism=max_parallelism or operator.max_parallelism)
-    tags = (s.managed_keyed for s in operator.subtasks or () if isinstance(s.managed_keyed, KeyGroups))
+    tags = (
+        s.managed_keyed for s in operator.subtasks or () if isinstance(s.managed_keyed, KeyGroups)
+    )
     like = next(tags, None)
     others = {subtask.index: subtask for subtask in operator.subtasks or ()}
     subtasks = []
@@ -130,7 +161,13 @@ def _with_parts(operator: OperatorState, found: WrittenAnew | None, max_parallel
         subtask, keyed = others.get(index, SubtaskState(index)), None
         if any(part.offsets) and like is not None:
             id_ = part.name if like.id is not None else None
-            keyed = KeyGroups(like.tag, part.first, Longs.of(part.offsets), RelativeFile(part.name, part.size), id_)
+            keyed = KeyGroups(
+                like.tag,
+                part.first,
+                Longs.of(part.offsets),
+                RelativeFile(part.name, part.size),
+                id_,
+            )
         for loose in part.loose:
             if loose.role == "operator":
                 subtask = replace(subtask, managed_operator=loose.handle())
@@ -138,7 +175,10 @@ def _with_parts(operator: OperatorState, found: WrittenAnew | None, max_parallel
                 subtask = replace(subtask, raw_operator=loose.handle())
         subtasks.append(replace(subtask, managed_keyed=keyed))
     return replace(
-        operator, parallelism=len(found.parts), max_parallelism=found.max_parallelism, subtasks=tuple(subtasks)
+        operator,
+        parallelism=len(found.parts),
+        max_parallelism=found.max_parallelism,
+        subtasks=tuple(subtasks),
     )
 
 
@@ -149,14 +189,20 @@ def united(
     anew: Sequence[WrittenAnew] = (),
     max_parallelism: int | None = None,
 ) -> Metadata:
-    """One image of several, or a part of one. The newest checkpoint id counts: sinks compare it with what they have
-    committed, and one that goes back makes them drop what comes next."""
+    """One image of several, or a part of one. The newest checkpoint id counts: sinks compare it
+    with what they have committed, and one that goes back makes them drop what comes next.
+    """
     by_id = {one.operator: one for one in anew}
     wanted = version or max(image.version for image in images)
     properties = next((image.properties for image in images if image.properties), b"")
-    whole = [converted(_taken(image, own), wanted, properties) for image, own in zip(images, taken, strict=True)]
+    whole = [
+        converted(_taken(image, own), wanted, properties)
+        for image, own in zip(images, taken, strict=True)
+    ]
     every = tuple(operator for image in whole for operator in image.operators)
-    operators = tuple(_with_parts(o, by_id.get(o.id.hex()), max_parallelism) for o in _each_once(every, by_id))
+    operators = tuple(
+        _with_parts(o, by_id.get(o.id.hex()), max_parallelism) for o in _each_once(every, by_id)
+    )
     masters = tuple(master for image in whole for master in image.masters)
     _refuse_twice([operator.id.hex() for operator in operators], "operator")
     _refuse_twice([master.name for master in masters], "master state")
@@ -169,7 +215,9 @@ def united(
 
 
 def _each_once(operators: Sequence[OperatorState], anew: Container[str]) -> Iterator[OperatorState]:
-    """Of those that have become one, the first, with whatever coordinator there is: at most one has any."""
+    """Of those that have become one, the first, with whatever coordinator there is: at most one
+    has any.
+    """
     by_id: dict[str, list[OperatorState]] = {}
     for operator in operators:
         by_id.setdefault(operator.id.hex(), []).append(operator)
@@ -177,15 +225,25 @@ def _each_once(operators: Sequence[OperatorState], anew: Container[str]) -> Iter
         if id_ not in anew:
             yield from same
             continue
-        keyed = next((o for o in same for s in o.subtasks or () if s.managed_keyed is not None), same[0])
-        yield replace(keyed, coordinator=next((o.coordinator for o in same if o.coordinator is not None), None))
+        keyed = next(
+            (o for o in same for s in o.subtasks or () if s.managed_keyed is not None), same[0]
+        )
+        yield replace(
+            keyed,
+            coordinator=next((o.coordinator for o in same if o.coordinator is not None), None),
+        )
 
 
 def _taken(image: Metadata, own: Taken) -> Metadata:
-    kept = replace(image, operators=tuple(_named(o, own) for o in image.operators if o.id.hex() in own.operators))
+    kept = replace(
+        image,
+        operators=tuple(_named(o, own) for o in image.operators if o.id.hex() in own.operators),
+    )
 
     def moved(stream: StreamHandle, whole: bool) -> StreamHandle:
-        assert isinstance(stream, AbsoluteFile | RelativeFile | Segment), "what has no file is not asked for"
+        assert isinstance(stream, AbsoluteFile | RelativeFile | Segment), (
+            "what has no file is not asked for"
+        )
         return RelativeFile(own.name(stream, whole), stream.size)
 
     return with_streams(kept, moved)
@@ -195,13 +253,20 @@ def _named(operator: OperatorState, own: Taken) -> OperatorState:
     new, uid = own.operators[operator.id.hex()]
     if new == operator.id.hex():
         return operator
-    return replace(operator, id=bytes.fromhex(new), uid=operator.uid if uid is None or operator.uid is None else uid)
+    return replace(
+        operator,
+        id=bytes.fromhex(new),
+        uid=operator.uid if uid is None or operator.uid is None else uid,
+    )
 
 
 def _refuse_twice(names: list[str], words: str) -> None:
     for name in names:
         if names.count(name) > 1:
             raise Incompatible(
-                f"{words} {name} comes from two images: Flink would keep the last and lose the other without a word",
+                (
+                    f"{words} {name} comes from two images: Flink would keep the last and lose "
+                    "the other without a word"
+                ),
                 hint="take it from one of them",
             )

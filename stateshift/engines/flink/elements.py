@@ -1,13 +1,15 @@
-"""State walked element by element, to check it: each key and value is read to its end where its serializers are known,
-and where they are not, the lengths around it are held against what is there.
+"""State walked element by element, to check it: each key and value is read to its end where its
+serializers are known, and where they are not, the lengths around it are held against what is there.
 
     Walk(streams)
-      .subtask(operator, subtask)    Wrong(fact, path, offset) ... of its keyed and operator state
-      .misplaced                     entries that lie in other key groups than those of their keys
-      .unprotected                   bytes in files of state that no checksum covers
-      .untold, .classes              of these, those whose serializers are not known, and what these are called
+      .subtask(operator, subtask)  Wrong(fact, path, offset) ... of its keyed and operator state
+      .misplaced                   entries that lie in other key groups than those of their keys
+      .unprotected                 bytes in files of state that no checksum covers
+      .untold, .classes            of these, those whose serializers are not known, and what these
+                                   are called
 
-Flink writes no checksum over state, except in compressed chunks: what a changed bit makes of one value may be another.
+Flink writes no checksum over state, except in compressed chunks: what a changed bit makes of one
+value may be another.
 """
 
 from __future__ import annotations
@@ -18,7 +20,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from stateshift.engines.flink.databases import without_native
-from stateshift.engines.flink.entries import header_of, in_file_order, is_canonical, of_subtask, sections_of
+from stateshift.engines.flink.entries import (
+    header_of,
+    in_file_order,
+    is_canonical,
+    of_subtask,
+    sections_of,
+)
 from stateshift.engines.flink.entries import uncompressed as decompressed
 from stateshift.engines.flink.keys import code_of, hashable
 from stateshift.engines.flink.reading import Streams
@@ -39,7 +47,13 @@ from stateshift.formats.flink.operator_state import (
 )
 from stateshift.formats.flink.references import keyed_streams
 from stateshift.formats.flink.serializers import Unknown, snapshot_name
-from stateshift.formats.flink.state_values import Untold, heap_entries, is_known, read_key, read_value
+from stateshift.formats.flink.state_values import (
+    Untold,
+    heap_entries,
+    is_known,
+    read_key,
+    read_value,
+)
 from stateshift.formats.flink.stream_handles import FileHandle, StreamHandle, files_of
 
 # Files of a RocksDB that have checksums of their own.
@@ -74,7 +88,9 @@ class Walk:
         listed = subtask.managed_operator
         if listed is not None:
             yield from self._caught(listed.stream, partial(self._operator_state, listed))
-        yield from self._caught(None, partial(self._rest, subtask, prefix_bytes(operator.max_parallelism)))
+        yield from self._caught(
+            None, partial(self._rest, subtask, prefix_bytes(operator.max_parallelism))
+        )
 
     def _caught(self, stream: StreamHandle | None, walk: Callable[[], None]) -> Iterator[Wrong]:
         try:
@@ -90,12 +106,15 @@ class Walk:
         file = next(files_of(stream), None)
         return self.streams.places.path_of(file) if file is not None else None
 
-    # ---- keyed state --------------------------------------------------------------------------------------------
+    # ---- keyed state -----------------------------------------------------------------------------
 
     def _key_groups(self, operator: OperatorState, handle: KeyGroups) -> None:
         if handle.first + handle.count > operator.max_parallelism:
             last = handle.first + handle.count - 1
-            fact = f"key groups {handle.first} to {last}, of {operator.max_parallelism} that the operator has"
+            fact = (
+                f"key groups {handle.first} to {last}, of {operator.max_parallelism} that the "
+                "operator has"
+            )
             raise FormatError(fact, None, None)
         header = header_of(handle, self.streams)
         if handle.stream is None or header is None:
@@ -103,7 +122,9 @@ class Walk:
         canonical = is_canonical(handle, self.streams)
         self._count(handle.stream, header.size)
         order = in_file_order(handle, handle.stream.size)
-        for ((start, end), _), (group, content) in zip(order, sections_of(handle, self.streams), strict=True):
+        for ((start, end), _), (group, content) in zip(
+            order, sections_of(handle, self.streams), strict=True
+        ):
             try:
                 if canonical:
                     self._canonical(operator, header, group, content)
@@ -120,7 +141,9 @@ class Walk:
                 self._count(handle.stream, _KEY_GROUP_NUMBER)
         self._counted_whole(handle.stream)
 
-    def _canonical(self, operator: OperatorState, header: Header, group: int, content: bytes) -> None:
+    def _canonical(
+        self, operator: OperatorState, header: Header, group: int, content: bytes
+    ) -> None:
         plain = decompressed(content) if header.compressed else content
         prefix, placed = prefix_bytes(operator.max_parallelism), hashable(header.key)
         known = [is_known(header, state) for state in header.states]
@@ -150,7 +173,7 @@ class Walk:
         assert header.key is not None, "asked before: hashable"
         self.misplaced += key_group(code_of(header.key, key), max_parallelism) != group
 
-    # ---- state that belongs to no key ---------------------------------------------------------------------------
+    # ---- state that belongs to no key ------------------------------------------------------------
 
     def _operator_state(self, handle: Partitioned) -> None:
         starts = [offset for state in handle.states for offset in state.offsets]
@@ -165,9 +188,17 @@ class Walk:
         for named in handle.states:
             state = header.state(named.name)
             if state is None and header.known:
-                raise FormatError(f"_metadata names state {named.name!r}, and the header of its file does not", None, 0)
+                raise FormatError(
+                    f"_metadata names state {named.name!r}, and the header of its file does not",
+                    None,
+                    0,
+                )
             if state is not None and (state.kind == "broadcast") != (named.mode == BROADCAST):
-                raise FormatError(f"state {named.name!r} is of another kind in _metadata than in its file", None, 0)
+                raise FormatError(
+                    f"state {named.name!r} is of another kind in _metadata than in its file",
+                    None,
+                    0,
+                )
             for offset, count in Counter(named.offsets).items():
                 self._element(header, state, offset, elements[offset], count)
 
@@ -188,7 +219,7 @@ class Walk:
             inside = 0 if header.compressed or error.offset is None else error.offset
             raise FormatError(error.fact, None, offset + inside) from error
 
-    # ---- everything else ----------------------------------------------------------------------------------------
+    # ---- everything else -------------------------------------------------------------------------
 
     def _rest(self, subtask: SubtaskState, prefix: int) -> None:
         """Read the rest to its end, but for databases, which are read as such."""
@@ -197,10 +228,14 @@ class Walk:
         for stream in _unprotected_streams(rest):
             self._count(stream, stream.size)
             self._counted_whole(stream)
-        for _ in of_subtask(replace(rest, managed_keyed=without_native(keyed)), prefix, self.streams):
+        for _ in of_subtask(
+            replace(rest, managed_keyed=without_native(keyed)), prefix, self.streams
+        ):
             pass
 
-    def _not_told(self, header: Header, state: StateInfo, size: int, snapshot: str | None = None) -> None:
+    def _not_told(
+        self, header: Header, state: StateInfo, size: int, snapshot: str | None = None
+    ) -> None:
         self.untold += 0 if header.compressed else size
         self._note(snapshot or header.unknown or state.unknown)
 
@@ -209,8 +244,9 @@ class Walk:
             self.classes.add(snapshot_name(snapshot))
 
     def _count(self, stream: StreamHandle, size: int) -> None:
-        """Count bytes without a checksum; those in `_metadata` itself are counted with it, and a file that several
-        share once."""
+        """Count bytes without a checksum; those in `_metadata` itself are counted with it, and a
+        file that several share once.
+        """
         file = next(files_of(stream), None)
         if file is not None and file not in self._counted:
             self.unprotected += size
@@ -240,7 +276,9 @@ def _without_key_groups(handle: KeyedHandle | None) -> KeyedHandle | None:
 
 
 def _unprotected_streams(subtask: SubtaskState) -> Iterator[StreamHandle]:
-    """Yield the streams, but for those of managed key groups, whose files have no checksum of their own."""
+    """Yield the streams, but for those of managed key groups, whose files have no checksum of
+    their own.
+    """
     for keyed in (subtask.managed_keyed, subtask.raw_keyed):
         yield from (stream for stream in _of_keyed(keyed) if stream is not None)
     if subtask.raw_operator is not None and subtask.raw_operator.stream is not None:

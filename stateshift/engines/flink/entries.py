@@ -1,22 +1,25 @@
-"""An image read as a stream of (operator, state, key, value), its files and subtasks forgotten: what two images are
-compared by. No serializer is needed.
+"""An image read as a stream of (operator, state, key, value), its files and subtasks forgotten:
+what two images are compared by. No serializer is needed.
 
-    canonical      each entry: its key (without the key group's number, with its namespace) and its value, by state
-    hashmap        each key group: only its serializers could tell the entries apart
-    RocksDB        each file of it
-    changelog      each file, from the offset on that counts
-    operator       each element of a list or union state, each broadcast state, by state
-    channels       what was in flight, by channel
-    coordinator    the state of a source's or sink's coordinator
+    canonical    each entry: its key (without the key group's number, with its namespace) and its
+                 value, by state
+    hashmap      each key group: only its serializers could tell the entries apart
+    RocksDB      each file of it
+    changelog    each file, from the offset on that counts
+    operator     each element of a list or union state, each broadcast state, by state
+    channels     what was in flight, by channel
+    coordinator  the state of a source's or sink's coordinator
 
-What is long is represented by its digest. "stateshift.flink" among the settings says where the image lies, and under
-which ids its operators go: {what places are, "as": {id: id in this image}, "whole": [id], "once": {...}}. Files of key
-groups of those that are `whole` are on both sides the same, byte for byte, and so are not taken apart: each counts as
-one file. Of those in `once`, broadcast state is told once: there is a copy of it for each subtask, and their number is
-another afterwards. "once" is {id: [names of such states that are told by another image already]}.
+What is long is represented by its digest. "stateshift.flink" among the settings says where the
+image lies, and under which ids its operators go: {what places are, "as": {id: id in this image},
+"whole": [id], "once": {...}}. Files of key groups of those that are `whole` are on both sides the
+same, byte for byte, and so are not taken apart: each counts as one file. Of those in `once`,
+broadcast state is told once: there is a copy of it for each subtask, and their number is another
+afterwards. "once" is {id: [names of such states that are told by another image already]}.
 
-What is not taken apart into entries comes under a store that is `Whole`: a file, or a key group in the hashmap
-backend's own format. Broadcast state that is compared copy by copy counts once, as it does in `diff`.
+What is not taken apart into entries comes under a store that is `Whole`: a file, or a key group in
+the hashmap backend's own format. Broadcast state that is compared copy by copy counts once, as it
+does in `diff`.
 """
 
 from __future__ import annotations
@@ -45,7 +48,12 @@ from stateshift.formats.flink.keyed_handles import (
 )
 from stateshift.formats.flink.keyed_state import Header, decode_header, entries, sections
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
-from stateshift.formats.flink.operator_handles import BROADCAST, ChannelHandle, Partitioned, expanded
+from stateshift.formats.flink.operator_handles import (
+    BROADCAST,
+    ChannelHandle,
+    Partitioned,
+    expanded,
+)
 from stateshift.formats.flink.stream_handles import StreamHandle, files_of
 from stateshift.formats.stream import Stream
 from stateshift.storage.protocol import CHUNK
@@ -57,10 +65,14 @@ LONG = 4096
 RECORDS_MAX, BYTES_MAX = 1 << 16, 32 * 1024 * 1024
 
 Entry = tuple[str, bytes, bytes]
-Seen = set[tuple[str, bytes | None]]  # broadcast states, with a content that was told, or None if any was
+Seen = set[
+    tuple[str, bytes | None]
+]  # broadcast states, with a content that was told, or None if any was
 
 
-def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[tuple[str, Pairs]]:
+def comparable(
+    read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
+) -> Iterator[tuple[str, Pairs]]:
     """The entries of one operator."""
     told = json.loads(settings[SETTING])
     streams = Streams(read, places(told))
@@ -83,7 +95,9 @@ def pairs_of(
 
 def in_pieces(entries: Iterable[Entry]) -> Iterator[tuple[str, Pairs]]:
     """State, and so many of its entries as memory holds at once."""
-    held: dict[tuple[str, Unit], tuple[str, Pairs]] = {}  # a state of the job's may be called "rocksdb"
+    held: dict[
+        tuple[str, Unit], tuple[str, Pairs]
+    ] = {}  # a state of the job's may be called "rocksdb"
     count = size = 0
     for store, key, value in entries:
         held.setdefault((store, unit_of(store)), (store, []))[1].append((key, value))
@@ -109,11 +123,17 @@ def of_operator(
 
 
 def of_subtask(
-    subtask: SubtaskState, prefix: int, streams: Streams, keyed: bool = True, whole: bool = False,
-    seen: Seen | None = None, counted: Seen | None = None,
+    subtask: SubtaskState,
+    prefix: int,
+    streams: Streams,
+    keyed: bool = True,
+    whole: bool = False,
+    seen: Seen | None = None,
+    counted: Seen | None = None,
 ) -> Iterator[Entry]:
-    """`keyed`: its managed keyed state as well. `seen`: the broadcast state that need not be told again. `counted`: the
-    broadcast state that is told again, and not counted again."""
+    """`keyed`: its managed keyed state as well. `seen`: the broadcast state that need not be told
+    again. `counted`: the broadcast state that is told again, and not counted again.
+    """
     counted = set() if counted is None else counted
     if subtask.finished:
         yield "finished", b"%d" % subtask.index, b""
@@ -132,7 +152,8 @@ def _keyed(
 ) -> Iterator[Entry]:
     match handle:
         case KeyGroups() if whole:
-            # Where its key groups begin stands in the metadata: a file is the same only if they are.
+            # Where its key groups begin stands in the metadata: a file is the same only if they
+            # are.
             content = b"" if handle.stream is None else _digest(streams.chunks(handle.stream))
             in_a_file = next(files_of(handle.stream), None) is not None
             store = Whole(f"{role}file of key groups", "files" if in_a_file else "uncounted")
@@ -142,7 +163,11 @@ def _keyed(
         case KeyGroups():
             yield from _key_groups(handle, prefix, streams, role)
         case Incremental():
-            files = (("shared", handle.shared), ("private", handle.private), ("meta", (("", handle.meta),)))
+            files = (
+                ("shared", handle.shared),
+                ("private", handle.private),
+                ("meta", (("", handle.meta),)),
+            )
             for kind, named in files:
                 for name, stream in named:
                     # Of two subtasks, files of one name are two files.
@@ -155,11 +180,18 @@ def _keyed(
         case FileDelta():
             for offset, stream in handle.parts:
                 if stream is not None:
-                    store, key = Whole(f"{role}changelog", "files"), b"%d %d" % (handle.first, offset)
+                    store, key = (
+                        Whole(f"{role}changelog", "files"),
+                        b"%d %d" % (handle.first, offset),
+                    )
                     yield store, key, _digest(streams.chunks(stream, offset))
         case MemoryDelta():
             for group, content in handle.changes:
-                yield Whole(f"{role}changelog", "key_groups"), b"%d %d" % (handle.start, group), _short(content)
+                yield (
+                    Whole(f"{role}changelog", "key_groups"),
+                    b"%d %d" % (handle.start, group),
+                    _short(content),
+                )
 
 
 def _key_groups(handle: KeyGroups, prefix: int, streams: Streams, role: str) -> Iterator[Entry]:
@@ -180,9 +212,17 @@ def is_canonical(handle: KeyedHandle | None, streams: Streams) -> bool:
     return handle.tag == SAVEPOINT_KEY_GROUPS or not is_hashmap(handle, streams)
 
 
-def canonical_sections(handle: KeyedHandle | None, streams: Streams) -> Iterator[tuple[Header, int, bytes]]:
-    """Each key group that is not empty, with the header of its file; nothing of what is not canonical."""
-    if not isinstance(handle, KeyGroups) or handle.stream is None or not is_canonical(handle, streams):
+def canonical_sections(
+    handle: KeyedHandle | None, streams: Streams
+) -> Iterator[tuple[Header, int, bytes]]:
+    """Each key group that is not empty, with the header of its file; nothing of what is not
+    canonical.
+    """
+    if (
+        not isinstance(handle, KeyGroups)
+        or handle.stream is None
+        or not is_canonical(handle, streams)
+    ):
         return
     header = header_of(handle, streams)
     if header is None:
@@ -202,10 +242,16 @@ def header_of(handle: KeyGroups, streams: Streams) -> Header | None:
 def sections_of(
     handle: KeyGroups, streams: Streams, groups: Container[int] | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """Group by group, in the order of the file: it is read once; with `groups`, from the first of them to the last."""
+    """Group by group, in the order of the file: it is read once; with `groups`, from the first
+    of them to the last.
+    """
     if handle.stream is None:
         return
-    wanted = [one for one in in_file_order(handle, handle.stream.size) if groups is None or one[1] in groups]
+    wanted = [
+        one
+        for one in in_file_order(handle, handle.stream.size)
+        if groups is None or one[1] in groups
+    ]
     if not wanted:
         return
     at = wanted[0][0][0]
@@ -220,7 +266,9 @@ def sections_of(
 def in_file_order(handle: KeyGroups, end: int) -> list[tuple[tuple[int, int], int]]:
     """Where each key group begins and ends that is not empty, with its number."""
     parts = sections(tuple(handle.offsets), end)
-    return sorted((part, handle.first + place) for place, part in enumerate(parts) if part is not None)
+    return sorted(
+        (part, handle.first + place) for place, part in enumerate(parts) if part is not None
+    )
 
 
 def uncompressed(content: bytes) -> bytes:
@@ -237,11 +285,17 @@ def _partitioned(
     if not every:
         return
     if not (every[0] >= 0 and every[-1] <= handle.stream.size):
-        fact = f"operator state: elements from byte {every[0]} to {every[-1]}, in {handle.stream.size} bytes"
+        fact = (
+            f"operator state: elements from byte {every[0]} to {every[-1]}, in "
+            f"{handle.stream.size} bytes"
+        )
         raise FormatError(fact, None, None)
     data = Stream(streams.chunks(handle.stream), "operator state")
     data.take(every[0])
-    elements = {start: _short(data.take(end - start)) for start, end in pairwise((*every, handle.stream.size))}
+    elements = {
+        start: _short(data.take(end - start))
+        for start, end in pairwise((*every, handle.stream.size))
+    }
     for state in handle.states:
         for offset in state.offsets:
             store, copy = f"{role}{state.name}", (state.name, elements[offset])
@@ -263,7 +317,11 @@ def _channels(side: str, channels: tuple[ChannelHandle, ...], streams: Streams) 
             if stream is not None and stream not in digests:
                 digests[stream] = _digest(streams.chunks(stream))
             key = f"{side} {channel.subtask} {channel.part.a} {channel.part.b}".encode()
-            yield "in flight", key, Digest(channel.part.offsets.raw + (digests[stream] if stream is not None else b""))
+            yield (
+                "in flight",
+                key,
+                Digest(channel.part.offsets.raw + (digests[stream] if stream is not None else b"")),
+            )
 
 
 class Digest(bytes):

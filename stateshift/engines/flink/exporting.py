@@ -2,8 +2,9 @@
 
     operator | store (the state's name) | shard (the subtask) | key | value
 
-In JSON lines, keys and values are JSON. A Parquet or an Arrow file has one schema, and what a state's key looks like
-only its serializers know: there they are the same JSON as text. What is not decoded is shown as its bytes.
+In JSON lines, keys and values are JSON. A Parquet or an Arrow file has one schema, and what a
+state's key looks like only its serializers know: there they are the same JSON as text. What is not
+decoded is shown as its bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ ROWS = 16_384
 
 @dataclass
 class FlinkExport:
-    """What is to be exported. `chunks` gives the file's bytes once; `entries` counts them meanwhile."""
+    """What is to be exported. `chunks` gives the file's bytes once; `entries` counts them
+    meanwhile.
+    """
 
     image: Image
     streams: Streams
@@ -42,7 +45,8 @@ class FlinkExport:
     def notes(self) -> tuple[str, ...]:
         """Which states hold bytes that are not decoded. Known when the file is written."""
         return tuple(
-            f"operator {operator}, state {state}: what its serializer alone can read is bytes, in hexadecimal; the "
+            f"operator {operator}, state {state}: what its serializer alone can read is "
+            "bytes, in hexadecimal; the "
             "job's own classes are needed to decode it"
             for operator, state in self.as_bytes
         )
@@ -58,11 +62,19 @@ class FlinkExport:
                 self.entries += 1
                 if _is_bytes(one.key) or _is_bytes(one.value):
                     self.as_bytes[names[one.operator], one.state] = None
-                yield {"operator": names[one.operator], "store": one.state, "shard": one.subtask, "key": one.key,
-                       "value": one.value}  # fmt: skip
+                yield {
+                    "operator": names[one.operator],
+                    "store": one.state,
+                    "shard": one.subtask,
+                    "key": one.key,
+                    "value": one.value,
+                }
 
     def _fits(self, one: Shown, name: str) -> bool:
-        return self.wanted.operator in (None, name, one.operator) and self.wanted.store in (None, one.state)
+        return self.wanted.operator in (None, name, one.operator) and self.wanted.store in (
+            None,
+            one.state,
+        )
 
     def _lines(self) -> Iterator[bytes]:
         rows = self._rows()
@@ -74,12 +86,27 @@ class FlinkExport:
         import pyarrow.parquet as pq
 
         text = pa.string()
-        schema = pa.schema([("operator", text), ("store", text), ("shard", pa.int32()), ("key", text), ("value", text)])
+        schema = pa.schema(
+            [
+                ("operator", text),
+                ("store", text),
+                ("shard", pa.int32()),
+                ("key", text),
+                ("value", text),
+            ]
+        )
         out = Pieces()
-        writer = pq.ParquetWriter(out, schema) if self.format == "parquet" else pa.ipc.new_file(out, schema)
+        writer = (
+            pq.ParquetWriter(out, schema)
+            if self.format == "parquet"
+            else pa.ipc.new_file(out, schema)
+        )
         rows = self._rows()
         while some := list(islice(rows, ROWS)):
-            plain = [{**row, "key": json.dumps(row["key"]), "value": json.dumps(row["value"])} for row in some]
+            plain = [
+                {**row, "key": json.dumps(row["key"]), "value": json.dumps(row["value"])}
+                for row in some
+            ]
             writer.write_table(pa.Table.from_pylist(plain, schema))
             yield out.taken()
         writer.close()
@@ -93,16 +120,29 @@ def _is_bytes(shown: Any) -> bool:
 
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> FlinkExport:
     if wanted.batch is not None or wanted.changes is not None:
-        raise PlanError("a Flink image holds one checkpoint, and no changes: there is no --batch and no --changes",
-                        hint=f"stateshift inspect {quote(location)}")  # fmt: skip
+        raise PlanError(
+            (
+                "a Flink image holds one checkpoint, and no changes: there is no --batch and "
+                "no --changes"
+            ),
+            hint=f"stateshift inspect {quote(location)}",
+        )
     storage, survey = surveyed(location, opening)
     image = survey.images[0] if survey.images else None
-    refused = next((f for f in image.findings if f.level == "refuse"), None) if image is not None else None
+    refused = (
+        next((f for f in image.findings if f.level == "refuse"), None)
+        if image is not None
+        else None
+    )
     if image is None or refused is not None:
         why = refused.message if refused is not None else f"{location} holds no Flink image"
-        raise PlanError(f"the state is not whole: {why}", hint=f"stateshift verify {quote(location)}")
+        raise PlanError(
+            f"the state is not whole: {why}", hint=f"stateshift verify {quote(location)}"
+        )
     names = [name for operator in image.operators for name in (operator.uid, operator.id) if name]
     if wanted.operator is not None and wanted.operator not in names:
         known = ", ".join(operator.uid or operator.id for operator in image.operators)
-        raise PlanError(f"{location} has no operator {wanted.operator}", hint=f"its operators: {known}")
+        raise PlanError(
+            f"{location} has no operator {wanted.operator}", hint=f"its operators: {known}"
+        )
     return FlinkExport(image, Streams(storage.chunks, places_of(image)), wanted, format)

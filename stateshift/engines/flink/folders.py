@@ -11,7 +11,9 @@ from stateshift.survey import FileInfo
 
 
 def image_folder(storage: Storage) -> str | None:
-    """Where `_metadata` lies: here, or below, if one savepoint or one job's checkpoints do; of these, the newest."""
+    """Where `_metadata` lies: here, or below, if one savepoint or one job's checkpoints do; of
+    these, the newest.
+    """
     if storage.stat(layout.METADATA) is not None:
         return ""
     below = images_below(storage.list())
@@ -21,7 +23,9 @@ def image_folder(storage: Storage) -> str | None:
 
 def images_below(files: Iterable[FileInfo]) -> list[str]:
     """The folders that hold an image, of the first two levels."""
-    found = (layout.folder_of(file.path) for file in files if file.path.endswith(f"/{layout.METADATA}"))
+    found = (
+        layout.folder_of(file.path) for file in files if file.path.endswith(f"/{layout.METADATA}")
+    )
     return sorted(folder for folder in found if folder.count("/") <= 1 and FOLDER not in folder)
 
 

@@ -1,5 +1,6 @@
-"""Changelog files and channel state, read frame by frame: nothing but their frames can be checked, as they have no
-checksums. What is said of a file says the handle that names it."""
+"""Changelog files and channel state, read frame by frame: nothing but their frames can be checked,
+as they have no checksums. What is said of a file says the handle that names it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def checked_frames(operator: OperatorState, streams: Streams) -> Iterator[Findin
 
 
 def check_operator(operator: OperatorState, streams: Streams) -> None:
-    """Raise for what can be seen to be damaged at the cost of reading: the checksums of databases, and frames."""
+    """Raise for what can be seen to be damaged at the cost of reading: the checksums of
+    databases, and frames.
+    """
     for subtask in operator.subtasks or ():
         for handle in natives_of(subtask.managed_keyed):
             check_stored(handle, streams)
@@ -50,7 +53,9 @@ def _deltas(handle: KeyedHandle | None) -> Iterator[FileDelta | MemoryDelta]:
                 yield from _deltas(delta)
 
 
-def _checked_delta(delta: FileDelta | MemoryDelta, where: str, streams: Streams) -> Iterator[Finding]:
+def _checked_delta(
+    delta: FileDelta | MemoryDelta, where: str, streams: Streams
+) -> Iterator[Finding]:
     groups = range(delta.first, delta.first + delta.count)
     if isinstance(delta, MemoryDelta):
         try:
@@ -71,10 +76,14 @@ def _checked_delta(delta: FileDelta | MemoryDelta, where: str, streams: Streams)
         except TooLarge:  # which says nothing of the image
             raise
         except FormatError as error:
-            yield Finding("refuse", f"{where}: {error.fact}", path=_path(stream, streams), offset=error.offset)
+            yield Finding(
+                "refuse", f"{where}: {error.fact}", path=_path(stream, streams), offset=error.offset
+            )
             return
     if size != delta.size:
-        yield Finding("refuse", f"{where}: its changes have {size} bytes, the metadata says {delta.size}")
+        yield Finding(
+            "refuse", f"{where}: its changes have {size} bytes, the metadata says {delta.size}"
+        )
 
 
 def _changes(stream: StreamHandle, offset: int, streams: Streams) -> Stream:
@@ -88,7 +97,9 @@ def _changes(stream: StreamHandle, offset: int, streams: Streams) -> Stream:
         return Stream(streams.chunks(stream, 1 + offset), "a changelog")
     content = streams.head(stream, COMPRESSED_MAX)
     if len(content) == COMPRESSED_MAX:
-        raise FormatError(f"a compressed changelog of more than {COMPRESSED_MAX} bytes is not read", None, 0)
+        raise FormatError(
+            f"a compressed changelog of more than {COMPRESSED_MAX} bytes is not read", None, 0
+        )
     try:
         plain = bytes(cramjam.snappy.decompress(content[1:]))
     except cramjam.DecompressionError as error:
@@ -112,7 +123,12 @@ def _checked_channels(subtask: SubtaskState, where: str, streams: Streams) -> It
             except TooLarge:  # which says nothing of the image
                 raise
             except FormatError as error:
-                yield Finding("refuse", f"{where}: {error.fact}", path=_path(stream, streams), offset=error.offset)
+                yield Finding(
+                    "refuse",
+                    f"{where}: {error.fact}",
+                    path=_path(stream, streams),
+                    offset=error.offset,
+                )
                 return
     for stream, own in buffers.items():
         try:
@@ -120,7 +136,9 @@ def _checked_channels(subtask: SubtaskState, where: str, streams: Streams) -> It
         except TooLarge:  # which says nothing of the image
             raise
         except FormatError as error:
-            yield Finding("refuse", f"{where}: {error.fact}", path=_path(stream, streams), offset=error.offset)
+            yield Finding(
+                "refuse", f"{where}: {error.fact}", path=_path(stream, streams), offset=error.offset
+            )
 
 
 def _path(stream: StreamHandle, streams: Streams) -> str | None:

@@ -1,4 +1,5 @@
-"""The entries of managed keyed state, whichever backend wrote it: the same state gives the same entries.
+"""The entries of managed keyed state, whichever backend wrote it: the same state gives the same
+entries.
 
     canonical, RocksDB, ForSt    no serializer is needed
     hashmap                      where its serializers are among those that are known
@@ -17,7 +18,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from stateshift.engines.flink.databases import open_native
-from stateshift.engines.flink.entries import canonical_sections, in_pieces, is_canonical, sections_of, uncompressed
+from stateshift.engines.flink.entries import (
+    canonical_sections,
+    in_pieces,
+    is_canonical,
+    sections_of,
+    uncompressed,
+)
 from stateshift.engines.flink.reading import Streams
 from stateshift.formats.flink.hashmap import hashmap_entries, why_closed
 from stateshift.formats.flink.key_groups import prefix_bytes
@@ -68,7 +75,9 @@ def why_opaque(handle: KeyedHandle | None, streams: Streams) -> str | None:
     return None
 
 
-def keyed_entries(handle: KeyedHandle | None, prefix: int, streams: Streams) -> Iterator[KeyedEntry]:
+def keyed_entries(
+    handle: KeyedHandle | None, prefix: int, streams: Streams
+) -> Iterator[KeyedEntry]:
     """All entries of a handle that is not opaque; `prefix` bytes of a key say its group."""
     match handle:
         case KeyGroups() if is_canonical(handle, streams):
@@ -96,7 +105,9 @@ def why_operator_is_opaque(operator: OperatorState, streams: Streams) -> str | N
 
 
 def keyed_pairs_of(operator: OperatorState, streams: Streams) -> Iterator[tuple[str, Pairs]]:
-    """The name of a state, and some of its entries as keys and values; of an operator that is not opaque."""
+    """The name of a state, and some of its entries as keys and values; of an operator that is
+    not opaque.
+    """
     prefix = prefix_bytes(operator.max_parallelism)
     for subtask in operator.subtasks or ():
         found = keyed_entries(subtask.managed_keyed, prefix, streams)
@@ -105,14 +116,17 @@ def keyed_pairs_of(operator: OperatorState, streams: Streams) -> Iterator[tuple[
 
 def without_keyed(operator: OperatorState) -> OperatorState:
     """The operator without its managed keyed state."""
-    subtasks = operator.subtasks and tuple(replace(subtask, managed_keyed=None) for subtask in operator.subtasks)
+    subtasks = operator.subtasks and tuple(
+        replace(subtask, managed_keyed=None) for subtask in operator.subtasks
+    )
     return replace(operator, subtasks=subtasks)
 
 
 def keyed_alone(operator: OperatorState) -> OperatorState:
     """The operator with its managed keyed state alone."""
     subtasks = tuple(
-        SubtaskState(subtask.index, managed_keyed=subtask.managed_keyed) for subtask in operator.subtasks or ()
+        SubtaskState(subtask.index, managed_keyed=subtask.managed_keyed)
+        for subtask in operator.subtasks or ()
     )
     return replace(operator, coordinator=None, subtasks=subtasks)
 

@@ -1,5 +1,6 @@
-"""The keys of canonical state, as far as they are read and hashed without the job's classes: strings, whole numbers and
-tuples of them. Other classes hash in ways of their own. Pure."""
+"""The keys of canonical state, as far as they are read and hashed without the job's classes:
+strings, whole numbers and tuples of them. Other classes hash in ways of their own. Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,13 @@ from stateshift.formats.flink.key_groups import hash_fields, hash_int, hash_long
 from stateshift.formats.flink.keyed_state import Header
 from stateshift.formats.flink.serializers import Serializer, Unknown, value
 
-HASHED = ("StringSerializer", "IntSerializer", "LongSerializer", "ShortSerializer", "ByteSerializer")
+HASHED = (
+    "StringSerializer",
+    "IntSerializer",
+    "LongSerializer",
+    "ShortSerializer",
+    "ByteSerializer",
+)
 
 
 def hashable(serializer: Serializer | None) -> bool:
@@ -37,7 +44,9 @@ def code_of(serializer: Serializer, found: Any) -> int:
         case "LongSerializer":
             return hash_long(found)
         case "TupleSerializer":
-            return hash_fields([code_of(inner, one) for inner, one in zip(serializer.inner, found, strict=True)])
+            return hash_fields(
+                [code_of(inner, one) for inner, one in zip(serializer.inner, found, strict=True)]
+            )
     return hash_int(found)
 
 

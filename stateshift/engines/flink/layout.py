@@ -1,8 +1,9 @@
 """Names in Flink's folders.
 
-    savepoint-<job>-<random>/_metadata, <uuid> ...            a savepoint
-    <job>/chk-<n>/_metadata, <uuid> ...                       a checkpoint; its files may lie in the next two as well
-    <job>/shared/<uuid>   <job>/taskowned/<uuid>
+savepoint-<job>-<random>/_metadata, <uuid> ...  a savepoint
+<job>/chk-<n>/_metadata, <uuid> ...             a checkpoint; its files may lie in the next two as
+                                                well
+<job>/shared/<uuid>   <job>/taskowned/<uuid>
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from stateshift.formats.marks import FOLDER
 
 ENGINE: Final = "flink"
 METADATA: Final = NAME
-# The metadata of a target, before it is made visible under its own name. What was compared can be compared again.
+# The metadata of a target, before it is made visible under its own name. What was compared can be
+# compared again.
 STAGED: Final = f"{FOLDER}/{METADATA}"
 
 CHECKPOINT: Final = re.compile(r"chk-(\d+)")
-# Where a job's files lie beside its checkpoints: what a place is recognised by after the job's folder was moved.
+# Where a job's files lie beside its checkpoints: what a place is recognised by after the job's
+# folder was moved.
 JOB_FOLDERS: Final = ("shared", "taskowned", "dstl")
 
 

@@ -1,4 +1,6 @@
-"""What Flink's engine shows of an image: `engines.looks.Looks`. Each part is imported when it is first asked for."""
+"""What Flink's engine shows of an image: `engines.looks.Looks`. Each part is imported when it is
+first asked for.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,18 @@ def entries(storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry
         for entry in shown(metadata_of(image), Streams(storage.chunks, places_of(image))):
             counts[entry.operator, entry.state] += 1
             if counts[entry.operator, entry.state] <= limit:
-                yield ShownEntry(names[entry.operator], entry.state, entry.subtask, entry.key, entry.value)
+                yield ShownEntry(
+                    names[entry.operator], entry.state, entry.subtask, entry.key, entry.value
+                )
 
 
 def judged(
-    storage: Storage, survey: Survey, image: Image, where: str, thorough: bool, fleet: Readers | None
+    storage: Storage,
+    survey: Survey,
+    image: Image,
+    where: str,
+    thorough: bool,
+    fleet: Readers | None,
 ) -> Judged:
     """An image has one epoch: whatever is wrong, there is no other to go back to."""
     if not thorough:

@@ -1,12 +1,13 @@
-"""State that belongs to no key, dealt to other subtasks: old subtask n's goes to new subtask n mod the new parallelism,
-and what several get is joined in one file.
+"""State that belongs to no key, dealt to other subtasks: old subtask n's goes to new subtask n mod
+the new parallelism, and what several get is joined in one file.
 
     handles_of(subtask)     (role, handle) of those that it has
     joined(held, copies)    Joined(content, states)
 
-A file begins with a header of its states (a raw one has none), which has to be the same in all: it is not read. Behind
-it are elements, each up to where the next one begins. A list's and a union's are put behind each other; broadcast state
-is there once in each file, the same everywhere, and every new subtask gets a copy.
+A file begins with a header of its states (a raw one has none), which has to be the same in all: it
+is not read. Behind it are elements, each up to where the next one begins. A list's and a union's
+are put behind each other; broadcast state is there once in each file, the same everywhere, and
+every new subtask gets a copy.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
 
 MANAGED, RAW = "operator", "raw operator"
 LOOSE = (MANAGED, RAW)  # the roles of such state: managed, and an operator's own
-COMPRESSED_FROM = 6  # the version of a file's header since which it says whether what follows is compressed
+COMPRESSED_FROM = (
+    6  # the version of a file's header since which it says whether what follows is compressed
+)
 _COMPRESSED_AT = 4
 
 
@@ -48,12 +51,17 @@ class Held:
         return self.content[: self.starts[0]]
 
     def elements(self) -> dict[int, bytes]:
-        return {start: self.content[start:end] for start, end in pairwise((*self.starts, len(self.content)))}
+        return {
+            start: self.content[start:end]
+            for start, end in pairwise((*self.starts, len(self.content)))
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A file, and its states: (name, mode, where their elements begin). Empty where there is nothing."""
+    """A file, and its states: (name, mode, where their elements begin). Empty where there is
+    nothing.
+    """
 
     content: bytes = b""
     states: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
@@ -108,11 +116,17 @@ def _broadcast(every: Sequence[Held]) -> list[Element]:
             for offset in state.offsets if state.mode == BROADCAST else ():
                 if found.setdefault(state.name, elements[offset]) != elements[offset]:
                     raise Incompatible(
-                        f"broadcast state {state.name!r} is not the same everywhere: which one counts cannot be told",
+                        (
+                            f"broadcast state {state.name!r} is not the same everywhere: which "
+                            "one counts cannot be told"
+                        ),
                         hint="drop it from all but one, or rename its operator there",
                     )
     return [(name, BROADCAST, content) for name, content in sorted(found.items())]
 
 
 def _is_compressed(head: bytes) -> bool:
-    return int.from_bytes(head[:_COMPRESSED_AT], "big") >= COMPRESSED_FROM and head[_COMPRESSED_AT] != 0
+    return (
+        int.from_bytes(head[:_COMPRESSED_AT], "big") >= COMPRESSED_FROM
+        and head[_COMPRESSED_AT] != 0
+    )

@@ -1,8 +1,10 @@
-"""What an image says of each of its operators: ids, parallelism, where its state lies, which states it has, and how
-evenly its key groups are filled. States are read from the headers of the subtasks' files; no state itself is.
+"""What an image says of each of its operators: ids, parallelism, where its state lies, which states
+it has, and how evenly its key groups are filled. States are read from the headers of the subtasks'
+files; no state itself is.
 
-    Operator.stores     one a role: keyed, operator, raw keyed, raw operator, channels, coordinator
-    Operator.details    max_parallelism, finished, states, key_groups: {count, empty, bytes: {min, median, max}}
+    Operator.stores   one a role: keyed, operator, raw keyed, raw operator, channels, coordinator
+    Operator.details  max_parallelism, finished, states, key_groups: {count, empty, bytes: {min,
+                      median, max}}
 """
 
 from __future__ import annotations
@@ -22,7 +24,12 @@ from stateshift.formats.flink.keyed_handles import (
     KeyGroups,
     MemoryDelta,
 )
-from stateshift.formats.flink.keyed_state import StateInfo, decode_header, find_serializers, sections
+from stateshift.formats.flink.keyed_state import (
+    StateInfo,
+    decode_header,
+    find_serializers,
+    sections,
+)
 from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import MODES
 from stateshift.formats.flink.references import Reference, references
@@ -64,7 +71,9 @@ def _stores(operator: OperatorState, held: list[Reference]) -> Iterator[Store]:
         changes = _changes_in_metadata(operator, role)
         if streams or changes:
             files = {file.path for stream in streams for file in files_of(stream)}
-            yield Store(role, len(files), sum(stream.size for stream in streams) + sum(map(len, changes)))
+            yield Store(
+                role, len(files), sum(stream.size for stream in streams) + sum(map(len, changes))
+            )
     if operator.coordinator is not None:
         yield Store("coordinator", 0, operator.coordinator.size)
 
@@ -89,7 +98,9 @@ def _memory_deltas(handle: KeyedHandle | None) -> Iterator[MemoryDelta]:
 
 
 def _backend(subtasks: tuple[SubtaskState, ...], streams: Streams) -> str | None:
-    handle = next((subtask.managed_keyed for subtask in subtasks if subtask.managed_keyed is not None), None)
+    handle = next(
+        (subtask.managed_keyed for subtask in subtasks if subtask.managed_keyed is not None), None
+    )
     return backend_of(handle, streams)
 
 
@@ -111,7 +122,9 @@ def backend_of(handle: KeyedHandle | None, streams: Streams) -> str | None:
 
 
 def is_hashmap(handle: KeyGroups, streams: Streams) -> bool:
-    """Tag 12 alone does not say: hashmap writes the number of every key group in front of it, also of empty ones."""
+    """Tag 12 alone does not say: hashmap writes the number of every key group in front of it,
+    also of empty ones.
+    """
     offsets = tuple(handle.offsets)
     if handle.stream is None or not all(offsets):
         return False
@@ -123,7 +136,9 @@ def is_hashmap(handle: KeyGroups, streams: Streams) -> bool:
 def _read_headers(subtasks: tuple[SubtaskState, ...], streams: Streams) -> dict[str, Any]:
     """States of all subtasks, and the serializers they were written with.
 
-    Headers of one size are taken for one: where there are hundreds of subtasks, each would be a read of its own."""
+    Headers of one size are taken for one: where there are hundreds of subtasks, each would be a
+    read of its own.
+    """
     states: list[StateInfo] = []
     serializers: set[str] = set()
     seen: set[int | None] = set()
@@ -185,5 +200,9 @@ def _key_groups(subtasks: tuple[SubtaskState, ...]) -> dict[str, Any] | None:
     return {
         "count": len(sizes),
         "empty": sum(size == 0 for size in sizes),
-        "bytes": {"min": min(sizes, default=0), "median": int(median(sizes or [0])), "max": max(sizes, default=0)},
+        "bytes": {
+            "min": min(sizes, default=0),
+            "median": int(median(sizes or [0])),
+            "max": max(sizes, default=0),
+        },
     }

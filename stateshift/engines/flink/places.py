@@ -1,13 +1,15 @@
 """Where the files lie that `_metadata` names. Pure.
 
-    Places(root, image)       root: the location that everything of the image is below; image: the folder in it, with
-                              `_metadata`
-      .path_of(stream)        the file's path below the root, None where it is somewhere else
+    Places(root, image)  root: the location that everything of the image is below; image: the folder
+                         in it, with
+                         `_metadata`
+      .path_of(stream)   the file's path below the root, None where it is somewhere else
 
-A handle is relative to the folder of `_metadata`, or absolute, as Flink writes it: file:/x, s3://bucket/k, hdfs://nn/p.
-A job's folder that somebody moved as a whole still holds everything, under names that are no longer true: `moved` is
-where it was and where it is. `aside` is where files lie that the metadata has beside itself, and that are not (as
-FLINK-39964 leaves them): name -> path below the root. As JSON, places are `plain()`, and `places(plain)`.
+A handle is relative to the folder of `_metadata`, or absolute, as Flink writes it: file:/x,
+s3://bucket/k, hdfs://nn/p. A job's folder that somebody moved as a whole still holds everything,
+under names that are no longer true: `moved` is where it was and where it is. `aside` is where files
+lie that the metadata has beside itself, and that are not (as FLINK-39964 leaves them): name -> path
+below the root. As JSON, places are `plain()`, and `places(plain)`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,13 @@ from stateshift.engines.flink.layout import CHECKPOINT, JOB_FOLDERS, folder_of, 
 from stateshift.errors import StorageError
 from stateshift.formats.flink.metadata import Metadata
 from stateshift.formats.flink.references import references
-from stateshift.formats.flink.stream_handles import AbsoluteFile, RelativeFile, Segment, StreamHandle, files_of
+from stateshift.formats.flink.stream_handles import (
+    AbsoluteFile,
+    RelativeFile,
+    Segment,
+    StreamHandle,
+    files_of,
+)
 from stateshift.storage import locations
 
 
@@ -56,12 +64,21 @@ class Places:
 
 def is_name(path: str) -> bool:
     """Whether a relative handle names a file that is beside the metadata, and no other."""
-    return bool(path) and path.isprintable() and not any(part in ("", ".", "..") for part in path.split("/"))
+    return (
+        bool(path)
+        and path.isprintable()
+        and not any(part in ("", ".", "..") for part in path.split("/"))
+    )
 
 
 def places(plain: Mapping[str, Any]) -> Places:
     moved = plain.get("moved")
-    return Places(plain["root"], plain["image"], (moved[0], moved[1]) if moved else None, plain.get("aside", {}))
+    return Places(
+        plain["root"],
+        plain["image"],
+        (moved[0], moved[1]) if moved else None,
+        plain.get("aside", {}),
+    )
 
 
 def located(path: str) -> str | None:
@@ -84,8 +101,9 @@ def absolute_places(metadata: Metadata) -> dict[str, int]:
 
 
 def root_of(location: str, folders: Iterable[str]) -> str:
-    """The nearest location that the image and all of these folders are below; those of another file system, and those
-    that have nothing but its root in common with the image, do not count."""
+    """The nearest location that the image and all of these folders are below; those of another file
+    system, and those that have nothing but its root in common with the image, do not count.
+    """
     root = location
     for folder in folders:
         place = located(folder)
@@ -103,8 +121,9 @@ def job_folder(location: str) -> str | None:
 
 
 def moved_folders(location: str, folders: Iterable[str]) -> tuple[str, str] | None:
-    """Where a job's folder seems to have been when its checkpoint was written, if that is not where it is now, and
-    where it is. Whether its files are there, the caller has to look."""
+    """Where a job's folder seems to have been when its checkpoint was written, if that is not where
+    it is now, and where it is. Whether its files are there, the caller has to look.
+    """
     here = job_folder(location)
     if here is None:
         return None

@@ -1,15 +1,16 @@
 """The plan of one Flink job, from spec and facts and nothing else.
 
     halt        take the savepoints of the jobs that still run, and stop them with it
-    copy        the files of every image, in bundles; what lay elsewhere, or was a part of a file, becomes a file of its
+    copy        the files of every image, in bundles; what lay elsewhere, or was a part of a file,
+                becomes a file of its
                 own; each image's metadata, beside the target's
     transform   the metadata of the target, not yet under its name
     compare     the entries of every operator
     publish     the metadata under its name: Flink looks for nothing else
     submit, confirm
 
-The sources stay as they are (IF-10). A job that still runs has no image yet: its plan is a halt plan, and a move plan
-that is made once the savepoints are there.
+The sources stay as they are (IF-10). A job that still runs has no image yet: its plan is a halt
+plan, and a move plan that is made once the savepoints are there.
 """
 
 from __future__ import annotations
@@ -42,7 +43,14 @@ from stateshift.engines.flink.findings import (
     waived,
 )
 from stateshift.engines.flink.transforms import KEEP, METADATA
-from stateshift.engines.flink.warming import bare, compared, names_of, of_rounds, round_of, there_already
+from stateshift.engines.flink.warming import (
+    bare,
+    compared,
+    names_of,
+    of_rounds,
+    round_of,
+    there_already,
+)
 from stateshift.engines.starting import Awaited, start
 from stateshift.engines.warming import kept as kept_of
 from stateshift.errors import StalePlan
@@ -72,13 +80,16 @@ def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     facts = bare(facts)
     if job.takes_savepoints:
         later = _plan(job, facts, phases_of(*_start(job, facts, 0)), tuple(_of_taking(job, facts)))
-        return halt_plan(spec, job, facts), replace(later, provisional=True, facts=identity_of(facts))
+        return halt_plan(spec, job, facts), replace(
+            later, provisional=True, facts=identity_of(facts)
+        )
     return (move_plan(spec, job, facts),)
 
 
 def round_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    """Bring what can be brought of the last checkpoint while the job runs; nothing where there is none yet. What speaks
-    against the move is told with the move."""
+    """Bring what can be brought of the last checkpoint while the job runs; nothing where there is
+    none yet. What speaks against the move is told with the move.
+    """
     surveys, steps = (facts.source,), tuple[BringFiles, ...]()
     if _is_whole(facts.source):
         choice = chosen(job, surveys)
@@ -89,13 +100,16 @@ def round_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
 
 
 def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    """Behind a round that has brought everything these facts need: publish it, so that a job can be started from it,
-    and only then remove what it does not need any more."""
+    """Behind a round that has brought everything these facts need: publish it, so that a job can be
+    started from it, and only then remove what it does not need any more.
+    """
     facts = bare(facts)
     surveys = (facts.source,)
     if not _is_whole(facts.source):
-        raise StalePlan(f"the last checkpoint of {job.name} is gone, since a newer one has been completed",
-                        hint="the next round brings that")  # fmt: skip
+        raise StalePlan(
+            f"the last checkpoint of {job.name} is gone, since a newer one has been completed",
+            hint="the next round brings that",
+        )
     choice = chosen(job, surveys)
     deal, target = dealing(job, surveys, choice), facts.target.location
     copied, keeping = _behind_rounds(facts, surveys, choice, deal)
@@ -103,9 +117,11 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         Phase("copy", copied),
         Phase("transform", (_metadata(job, surveys, choice, target, deal),)),
         Phase("publish", (_published(target),), ordered=True),
-        Phase("retire", tuple(replace(step, name=f"retire/{n}", items=())
-                              for n, step in enumerate(keeping))),
-    )  # fmt: skip
+        Phase(
+            "retire",
+            tuple(replace(step, name=f"retire/{n}", items=()) for n, step in enumerate(keeping)),
+        ),
+    )
     made = _plan(job, facts, phases, (), facts.source.epoch)
     return replace(made, purpose="standby", provisional=True, facts=identity_of(facts))
 
@@ -136,7 +152,9 @@ def _is_whole(survey: Survey) -> bool:
 
 
 def _later(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    """The move as it would be from the last checkpoint: the one that the job ends with has little more."""
+    """The move as it would be from the last checkpoint: the one that the job ends with has
+    little more.
+    """
     said = (*of_taking(job, facts), *of_rounds(job, (facts.source,)), *of_clusters(facts))
     found = tuple(waived(one, job.waive) for one in said)
     if not is_readable(facts.source) or any(one.level == "refuse" for one in found):
@@ -148,9 +166,14 @@ def _later(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
 def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     """Take the savepoints. Where they are, the next survey is told."""
     assert job.flink is not None, "only who names jobs is asked for their savepoints"
-    # Of several jobs it is not known which of them `source_submit` starts: they are told apart by a person.
+    # Of several jobs it is not known which of them `source_submit` starts: they are told apart by a
+    # person.
     again, cancel = job.source_submit if len(job.flink.job_ids) == 1 else None, job.flink.cancel_job
-    patience = spec.cluster(job.source_cluster).options.get("seconds_max", 600) if job.source_cluster else 600
+    patience = (
+        spec.cluster(job.source_cluster).options.get("seconds_max", 600)
+        if job.source_cluster
+        else 600
+    )
     if job.mode == "warm":
         (job_id,) = job.flink.job_ids
         step = TakeCheckpoint(
@@ -187,8 +210,13 @@ def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
 
 def _of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     """What can be said before there is a savepoint."""
-    found = [*of_taking(job, facts), *saving.findings(job, facts), *of_target(job, facts), *of_changes(job),
-             *of_clusters(facts)]  # fmt: skip
+    found = [
+        *of_taking(job, facts),
+        *saving.findings(job, facts),
+        *of_target(job, facts),
+        *of_changes(job),
+        *of_clusters(facts),
+    ]
     yield from (waived(finding, job.waive) for finding in found)
 
 
@@ -200,7 +228,9 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     choice = chosen(job, surveys)
     deal = dealing(job, surveys, choice)
     found = of_move(job, facts, surveys, choice, _taken_by_others(spec, job), deal)
-    found += tuple(waived(one, job.waive) for one in saving.of_parallelism(job, surveys, choice, deal))
+    found += tuple(
+        waived(one, job.waive) for one in saving.of_parallelism(job, surveys, choice, deal)
+    )
     if any(finding.level == "refuse" for finding in found):
         return _plan(job, facts, (), found)
     epoch = max(metadata_of(survey.images[0]).checkpoint_id for survey in surveys)
@@ -208,8 +238,11 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         return _plan(job, facts, phases_of(*_start(job, facts, epoch)), found, epoch)
     target = facts.target.location
     copied, keeping = _behind_rounds(facts, surveys, choice, deal)
-    # Rounds have compared what they brought byte for byte: the rest then is, too, where all of it is copied as it is.
-    bytewise = any(step.items for step in keeping) and all(isinstance(step, CopyFiles) for step in copied)
+    # Rounds have compared what they brought byte for byte: the rest then is, too, where all of it
+    # is copied as it is.
+    bytewise = any(step.items for step in keeping) and all(
+        isinstance(step, CopyFiles) for step in copied
+    )
     compare = compared(copied) if bytewise else compares(job, surveys, choice, target, deal)
     phases = phases_of(
         Phase("copy", (*keeping, *copied)),
@@ -222,10 +255,16 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
 
 
 def _taken_by_others(spec: Spec, job: JobSpec) -> frozenset[str] | None:
-    """The operators that the jobs take which divide this one's savepoints with it; None where it divides nothing."""
+    """The operators that the jobs take which divide this one's savepoints with it; None where it
+    divides nothing.
+    """
     asked = spec.job(job.name)  # before its savepoints were taken
     others = sharing(spec, asked) if asked is not None else ()
-    return frozenset(id_of(operator.name)[0] for other in others for operator in other.operators) if others else None
+    return (
+        frozenset(id_of(operator.name)[0] for other in others for operator in other.operators)
+        if others
+        else None
+    )
 
 
 def identity_of(facts: Facts) -> str:
@@ -234,7 +273,9 @@ def identity_of(facts: Facts) -> str:
     return plain.fingerprint(
         [
             None if target is facts.source else [target.location, target.kind, len(target.files)],
-            source and source.name,  # one of a single application goes with its job, and tells no version then
+            source
+            # one of a single application goes with its job, and tells no version then
+            and source.name,
             there and [there.name, there.version],
         ]
     )
@@ -243,12 +284,19 @@ def identity_of(facts: Facts) -> str:
 def fingerprint_of(facts: Facts) -> str:
     """Every file of every image."""
     return plain.fingerprint(
-        [identity_of(facts), [[s.location, s.kind, sorted(s.files), s.epoch] for s in (facts.source, *facts.others)]]
+        [
+            identity_of(facts),
+            [[s.location, s.kind, sorted(s.files), s.epoch] for s in (facts.source, *facts.others)],
+        ]
     )
 
 
 def _plan(
-    job: JobSpec, facts: Facts, phases: tuple[Phase, ...], found: tuple[Finding, ...], epoch: int | None = None
+    job: JobSpec,
+    facts: Facts,
+    phases: tuple[Phase, ...],
+    found: tuple[Finding, ...],
+    epoch: int | None = None,
 ) -> Plan:
     return Plan(
         job=job.name,
@@ -271,14 +319,19 @@ def _metadata(
     return TransformShard(
         name="transform/metadata",
         transform=METADATA,
-        options={"taken": [one.plain() for one in choice.taken], "version": newest_for(asked) if asked else None,
-                 "max_parallelism": deal.max_parallelism},
+        options={
+            "taken": [one.plain() for one in choice.taken],
+            "version": newest_for(asked) if asked else None,
+            "max_parallelism": deal.max_parallelism,
+        },
         source=target,
-        inputs=(*(FileInfo(kept(number), size) for number, size in enumerate(sizes)),
-                *(FileInfo(summary(one), 0) for one in deal.anew)),
+        inputs=(
+            *(FileInfo(kept(number), size) for number, size in enumerate(sizes)),
+            *(FileInfo(summary(one), 0) for one in deal.anew),
+        ),
         target=target,
         outputs=(layout.STAGED,),
-    )  # fmt: skip
+    )
 
 
 def _size(survey: Survey) -> int:
@@ -302,7 +355,9 @@ def _published(target: str) -> TransformShard:
 def _start(job: JobSpec, facts: Facts, epoch: int | None) -> Iterator[Phase]:
     location = job.destination if epoch is not None else ""
     askable = facts.target_cluster is None or facts.target_cluster.kind in ASKABLE
-    return start(job, facts, location, _submitting(job), Awaited(location, epoch) if askable else None)
+    return start(
+        job, facts, location, _submitting(job), Awaited(location, epoch) if askable else None
+    )
 
 
 def _submitting(job: JobSpec) -> dict[str, object]:
@@ -311,4 +366,3 @@ def _submitting(job: JobSpec) -> dict[str, object]:
     if job.flink is not None and job.flink.allow_non_restored_state:
         options.setdefault("allow_non_restored_state", True)
     return options
-

@@ -1,9 +1,11 @@
-"""Bytes of an image: its metadata, and what the streams in it name. Nothing else opens a file of Flink's.
+"""Bytes of an image: its metadata, and what the streams in it name. Nothing else opens a file of
+Flink's.
 
     Streams(read, places)
-      .chunks(stream, start)    the bytes of a stream from there on
-      .head(stream, size)       its first bytes
-      .reader(stream)           a function of offset and count, for a file that is not read from front to back
+      .chunks(stream, start)  the bytes of a stream from there on
+      .head(stream, size)     its first bytes
+      .reader(stream)         a function of offset and count, for a file that is not read from front
+                              to back
 
 `read` opens a path below the image's root, from an offset on.
 """
@@ -60,23 +62,29 @@ class Streams:
     def head(self, stream: StreamHandle, size: int) -> bytes:
         if size < 0:
             raise FormatError(f"{size} bytes to be read at once", None, None)
-        return bounds.gathered(_upto(self.chunks(stream), size), "what is read at once of a state file")
+        return bounds.gathered(
+            _upto(self.chunks(stream), size), "what is read at once of a state file"
+        )
 
     def reader(self, stream: StreamHandle, window: int = WINDOW) -> Callable[[int, int], bytes]:
-        """A function that gives `count` bytes from an offset on, or fewer where the stream ends. It holds a
-        `window` of what it read last."""
+        """A function that gives `count` bytes from an offset on, or fewer where the stream ends. It
+        holds a `window` of what it read last.
+        """
         return _Window(self, stream, window).read
 
     def _path(self, stream: RelativeFile | AbsoluteFile | Segment) -> str:
         path = self.places.path_of(stream)
         if path is None:
-            raise MissingFile(f"{stream.path} is not below {self.places.root}", location=stream.path)
+            raise MissingFile(
+                f"{stream.path} is not below {self.places.root}", location=stream.path
+            )
         return path
 
 
 class _Window:
-    """The part of a stream that was read last. The first look at its end takes what lies before it as well: a table is
-    read from its footer to its index."""
+    """The part of a stream that was read last. The first look at its end takes what lies before it
+    as well: a table is read from its footer to its index.
+    """
 
     def __init__(self, streams: Streams, stream: StreamHandle, size: int) -> None:
         self._streams, self._stream, self._size = streams, stream, size
@@ -84,7 +92,9 @@ class _Window:
 
     def read(self, offset: int, count: int) -> bytes:
         if count > bounds.whole() and count > self._stream.size - offset:
-            raise FormatError(f"{count} bytes to be read at once, which the file does not have", None, offset)
+            raise FormatError(
+                f"{count} bytes to be read at once, which the file does not have", None, offset
+            )
         bounds.require_whole(count, "what is read at once of a state file")
         end = offset + count
         if offset < self._start or end > self._start + len(self._held):

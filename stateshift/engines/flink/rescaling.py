@@ -1,20 +1,24 @@
-"""Keyed state cut into other key-group ranges, for another parallelism; of several images put together; and, where keys
-can be hashed without the job's classes, dealt into other key groups, for another max parallelism, which Flink itself
-refuses (FLINK-5052).
+"""Keyed state cut into other key-group ranges, for another parallelism; of several images put
+together; and, where keys can be hashed without the job's classes, dealt into other key groups, for
+another max parallelism, which Flink itself refuses (FLINK-5052).
 
-    cut        the sections of key groups, as they are, joined to the files of the new subtasks: nothing is decoded
-    united     entries of several images in one section, once no key is in two of them
-    dealt      each entry's key is read and hashed, gets its group's number, and goes to that group. That each was in
-               the group its hash says before is checked on the way: who hashes keys otherwise is refused
+    cut     the sections of key groups, as they are, joined to the files of the new subtasks:
+            nothing is decoded
+    united  entries of several images in one section, once no key is in two of them
+    dealt   each entry's key is read and hashed, gets its group's number, and goes to that group.
+            That each was in
+            the group its hash says before is checked on the way: who hashes keys otherwise is
+            refused
 
     Rescaler(origins, parallelism, max_parallelism, scratch)
       .keyed(subtask) -> Cut(first, offsets, size, content)
       .loose(subtask, role) -> Joined       role: operator, raw operator
 
-Of what is cut, one key group at a time is held in memory. What is united or dealt is sorted by key groups first, in a
-scratch file beyond some size (see `formats.sorting`), and kept in another for all new subtasks. Operator state is held
-as a whole. Subtasks may number their states differently: one header is every new file's, that of the file with the
-most states, and entries of the others are renumbered.
+Of what is cut, one key group at a time is held in memory. What is united or dealt is sorted by key
+groups first, in a scratch file beyond some size (see `formats.sorting`), and kept in another for
+all new subtasks. Operator state is held as a whole. Subtasks may number their states differently:
+one header is every new file's, that of the file with the most states, and entries of the others are
+renumbered.
 """
 
 from __future__ import annotations
@@ -40,7 +44,13 @@ from stateshift.formats.flink.key_groups import (
     prefix_bytes,
 )
 from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
-from stateshift.formats.flink.keyed_state import Header, StateInfo, decode_header, encode_section, entries
+from stateshift.formats.flink.keyed_state import (
+    Header,
+    StateInfo,
+    decode_header,
+    encode_section,
+    entries,
+)
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.formats.flink.operator_handles import Partitioned
 from stateshift.formats.flink.serializers import snapshot_name
@@ -73,8 +83,9 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """One subtask's keyed state as it was: its image's number and max parallelism, its header, and which of the first
-    one's states its own are; none where they are the same."""
+    """One subtask's keyed state as it was: its image's number and max parallelism, its header, and
+    which of the first one's states its own are; none where they are the same.
+    """
 
     image: int
     was: int
@@ -111,7 +122,9 @@ def why_not(
     for handle in handles if dealt or united else ():
         assert isinstance(handle, KeyGroups)
         if _first(handle) is not None and not is_canonical(handle, streams):
-            return Obstacle("it is in the hashmap backend's own format, which is not taken apart", CANONICAL)
+            return Obstacle(
+                "it is in the hashmap backend's own format, which is not taken apart", CANONICAL
+            )
     return None
 
 
@@ -119,7 +132,11 @@ class Rescaler:
     """One operator's state, of one image or of several, and what of it each new subtask gets."""
 
     def __init__(
-        self, origins: Sequence[Origin], parallelism: int, max_parallelism: int, scratch: Scratch = BytesIO
+        self,
+        origins: Sequence[Origin],
+        parallelism: int,
+        max_parallelism: int,
+        scratch: Scratch = BytesIO,
     ) -> None:
         self._origins, self._scratch = origins, scratch
         self._parallelism, self._max_parallelism = parallelism, max_parallelism
@@ -129,8 +146,14 @@ class Rescaler:
         groups = groups_of(subtask, self._max_parallelism, self._parallelism)
         if not self._files:
             return Cut(groups.start, (0,) * len(groups), 0, lambda: iter(()))
-        dealt = any(origin.operator.max_parallelism != self._max_parallelism for origin in self._origins)
-        return self._sorted.cut(groups) if dealt or len(self._origins) > 1 else _joined(self._files, groups)
+        dealt = any(
+            origin.operator.max_parallelism != self._max_parallelism for origin in self._origins
+        )
+        return (
+            self._sorted.cut(groups)
+            if dealt or len(self._origins) > 1
+            else _joined(self._files, groups)
+        )
 
     @cached_property
     def _sorted(self) -> Sorted:
@@ -138,7 +161,10 @@ class Rescaler:
 
     def loose(self, subtask: int, role: str) -> Joined:
         every = [held for origin in self._origins for held in _held(origin, role)]
-        return joined((one for index, one in every if index % self._parallelism == subtask), (one for _, one in every))
+        return joined(
+            (one for index, one in every if index % self._parallelism == subtask),
+            (one for _, one in every),
+        )
 
 
 def heads_of(operator: OperatorState, streams: Streams, role: str) -> list[bytes]:
@@ -173,10 +199,14 @@ def _files(origins: Sequence[Origin]) -> list[_File]:
                 continue
             head = streams.head(handle.stream, first)
             header = decode_header(head, first) if is_canonical(handle, streams) else None
-            found.append(_File(image, origin.operator.max_parallelism, streams, handle, head, header))
+            found.append(
+                _File(image, origin.operator.max_parallelism, streams, handle, head, header)
+            )
     if not found:
         return []
-    first_one = max(found, key=lambda file: len(file.header.states) if file.header is not None else 0)
+    first_one = max(
+        found, key=lambda file: len(file.header.states) if file.header is not None else 0
+    )
     others = (file for file in found if file is not first_one)
     return [first_one, *(replace(file, states=_renumbered(first_one, file)) for file in others)]
 
@@ -186,30 +216,46 @@ def _renumbered(first: _File, file: _File) -> tuple[int, ...]:
     if file.head == first.head:
         return ()
     if file.header is None or first.header is None:
-        raise Incompatible("subtasks wrote their states in different orders: only their serializers can put that right",
-                           hint="take a canonical savepoint of the job")  # fmt: skip
+        raise Incompatible(
+            (
+                "subtasks wrote their states in different orders: only their serializers can "
+                "put that right"
+            ),
+            hint="take a canonical savepoint of the job",
+        )
     names = [state.name for state in first.header.states]
     missing = [state.name for state in file.header.states if state.name not in names]
     if missing and file.image != first.image:
-        raise Incompatible(f"one image has states that another has not: {', '.join(missing)}, and the other has others",
-                           hint="take savepoints of jobs of the same version")  # fmt: skip
+        raise Incompatible(
+            (
+                f"one image has states that another has not: {', '.join(missing)}, and the "
+                "other has others"
+            ),
+            hint="take savepoints of jobs of the same version",
+        )
     if missing or (file.image == first.image and first.header.compressed != file.header.compressed):
-        raise Incompatible(f"one subtask has states that another has not: {', '.join(missing) or 'compressed'}",
-                           hint="take a savepoint once every subtask has had records")  # fmt: skip
+        raise Incompatible(
+            f"one subtask has states that another has not: {', '.join(missing) or 'compressed'}",
+            hint="take a savepoint once every subtask has had records",
+        )
     if file.image != first.image:
         _refuse_other_types(first.header, file.header)
     return tuple(names.index(state.name) for state in file.header.states)
 
 
 def _refuse_other_types(one: Header, other: Header) -> None:
-    """Headers that differ, of two images: what their serializers are has to be known, and the same."""
+    """Headers that differ, of two images: what their serializers are has to be known, and the
+    same.
+    """
     types = {state.name: state for state in one.states}
     same = one.key == other.key and one.key is not None
     wrong = [state.name for state in other.states if not _is_same(types[state.name], state)]
     if not same or wrong:
         what = f"state {wrong[0]!r}" if same else "keys"
-        raise Incompatible(f"the images have {what} of other types, or of types that are not known here",
-                           hint="take savepoints of jobs of the same version")  # fmt: skip
+        raise Incompatible(
+            f"the images have {what} of other types, or of types that are not known here",
+            hint="take savepoints of jobs of the same version",
+        )
 
 
 def _is_same(one: StateInfo, other: StateInfo) -> bool:
@@ -222,7 +268,9 @@ def _joined(files: list[_File], groups: range) -> Cut:
     own = [file for file in files if set(groups) & {group for group, _ in file.sizes()}]
     places: dict[int, int] = {}
     at = len(files[0].head)
-    for group, size in ((group, size) for file in own for group, size in file.sizes() if group in groups):
+    for group, size in (
+        (group, size) for file in own for group, size in file.sizes() if group in groups
+    ):
         if group in places:
             raise FormatError(f"key group {group} is in two subtasks", None, None)
         places[group] = at
@@ -240,8 +288,10 @@ def _joined(files: list[_File], groups: range) -> Cut:
 def _with_numbers(file: _File, content: bytes, group: int) -> bytes:
     assert file.header is not None, "what has no header of its own is refused"
     if file.header.compressed:
-        raise Incompatible("compressed state whose subtasks number their states differently cannot be joined",
-                           hint="take a savepoint without compression")  # fmt: skip
+        raise Incompatible(
+            "compressed state whose subtasks number their states differently cannot be joined",
+            hint="take a savepoint without compression",
+        )
     numbered = entries(content, prefix_bytes(file.was), group, len(file.states))
     found = [(file.states[n], key, value) for n, key, value in numbered]
     made = encode_section(sorted(found, key=lambda entry: entry[0]))
@@ -264,7 +314,9 @@ class Sorted:
             if several:
                 _refuse_in_two(found)
             number = group.to_bytes(prefix, "big")
-            section = encode_section([(entry.number, number + entry.key, entry.value) for entry in found])
+            section = encode_section(
+                [(entry.number, number + entry.key, entry.value) for entry in found]
+            )
             self._file.write(section)
             self._places[group] = at, len(section)
             at += len(section)
@@ -289,7 +341,9 @@ class Sorted:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """`state` as its own file numbers it, `number` as the new one does; the key is without its group's number."""
+    """`state` as its own file numbers it, `number` as the new one does; the key is without its
+    group's number.
+    """
 
     file: _File
     state: int
@@ -298,14 +352,20 @@ class _Entry:
     value: bytes
 
 
-_SORTED_BY = Struct(">HHQ")  # group, number, and the entry's own number: an order of its own is kept
+_SORTED_BY = Struct(
+    ">HHQ"
+)  # group, number, and the entry's own number: an order of its own is kept
 _BEHIND = Struct(">HHI")  # the file's number, the state in it, the size of the key that follows
 _AT_ONCE = 1 << 15
 
 
-def _by_group(files: list[_File], becomes: int, scratch: Scratch) -> Iterator[tuple[int, list[_Entry]]]:
+def _by_group(
+    files: list[_File], becomes: int, scratch: Scratch
+) -> Iterator[tuple[int, list[_Entry]]]:
     """Group by group, and in each by the states' new numbers."""
-    from stateshift.formats.blocks import block_of  # loads Arrow, for which no other plan should wait
+    from stateshift.formats.blocks import (
+        block_of,
+    )  # loads Arrow, for which no other plan should wait
     from stateshift.formats.sorting import SortedPiles
 
     piles = SortedPiles(scratch)
@@ -322,7 +382,9 @@ def _records(files: list[_File], becomes: int) -> Iterator[tuple[bytes, bytes]]:
     for index, file in enumerate(files):
         for group, content in file.sections():
             for state, number, key, raw in _entries(file, content, group):
-                there = group if file.was == becomes else _dealt_to(file, state, key, group, becomes)
+                there = (
+                    group if file.was == becomes else _dealt_to(file, state, key, group, becomes)
+                )
                 behind = _BEHIND.pack(index, state, len(key))
                 yield _SORTED_BY.pack(there, number, count), b"".join((behind, key, raw))
                 count += 1
@@ -338,7 +400,10 @@ def _entry(files: list[_File], sorted_by: bytes, packed: bytes) -> _Entry:
 def _entries(file: _File, content: bytes, group: int) -> Iterator[tuple[int, int, bytes, bytes]]:
     """State, its number from now on, key without the group's number, and value."""
     assert file.header is not None, "asked before: why_not"
-    plain, prefix = uncompressed(content) if file.header.compressed else content, prefix_bytes(file.was)
+    plain, prefix = (
+        uncompressed(content) if file.header.compressed else content,
+        prefix_bytes(file.was),
+    )
     for state, key, raw in entries(plain, prefix, group, len(file.header.states)):
         yield state, file.states[state] if file.states else state, key[prefix:], raw
 
@@ -348,7 +413,10 @@ def _dealt_to(file: _File, state: int, key: bytes, group: int, becomes: int) -> 
     code = hash_of(file.header, state, key)
     if key_group(code, file.was) != group:
         raise Incompatible(
-            f"a key of group {group} does not belong there by its hash: the job hashes its keys in a way of its own",
+            (
+                f"a key of group {group} does not belong there by its hash: the job hashes its "
+                "keys in a way of its own"
+            ),
             hint="its max parallelism cannot be changed from outside",
         )
     return key_group(code, becomes)
@@ -361,7 +429,8 @@ def _refuse_in_two(found: list[_Entry]) -> None:
         if owners.setdefault(_key_of(entry), entry.file.image) != entry.file.image:
             raise Incompatible(
                 f"key {_shown(entry)} is in two images: whose state counts cannot be told",
-                hint='drop the operator from one of them (a drop may be "of" one image); or let the jobs have keys of '
+                hint='drop the operator from one of them (a drop may be "of" one image); or let '
+                "the jobs have keys of "
                 "their own",
             )
 
@@ -384,16 +453,28 @@ def _header_of(entry: _Entry) -> Header:
 
 def _cut(groups: range, places: Mapping[int, int], size: int, content: Content) -> Cut:
     offsets = tuple(places.get(group, 0) for group in groups)
-    return Cut(groups.start, offsets, size, content) if places else Cut(groups.start, offsets, 0, lambda: iter(()))
+    return (
+        Cut(groups.start, offsets, size, content)
+        if places
+        else Cut(groups.start, offsets, 0, lambda: iter(()))
+    )
 
 
 def _first(handle: object) -> int | None:
-    return min((o for o in handle.offsets if o), default=None) if isinstance(handle, KeyGroups) else None
+    return (
+        min((o for o in handle.offsets if o), default=None)
+        if isinstance(handle, KeyGroups)
+        else None
+    )
 
 
 def _header(handle: KeyGroups, streams: Streams) -> Header | None:
     first = _first(handle)
-    return decode_header(streams.head(handle.stream, first), first) if handle.stream is not None and first else None
+    return (
+        decode_header(streams.head(handle.stream, first), first)
+        if handle.stream is not None and first
+        else None
+    )
 
 
 def _any_header(handle: KeyedHandle | None, streams: Streams) -> Header | None:
@@ -409,8 +490,12 @@ def _any_header(handle: KeyedHandle | None, streams: Streams) -> Header | None:
 
 
 def _of_keys(header: Header) -> str:
-    """What is said of keys that cannot be hashed here. Whose class hashes them, only a known serializer tells."""
-    name = snapshot_name(header.unknown) if header.unknown else header.key.name if header.key else ""
+    """What is said of keys that cannot be hashed here. Whose class hashes them, only a known
+    serializer tells.
+    """
+    name = (
+        snapshot_name(header.unknown) if header.unknown else header.key.name if header.key else ""
+    )
     if name == ROW_DATA:
         return "its keys are rows of Flink SQL (RowData), which are not hashed here"
     if not name:

@@ -1,7 +1,7 @@
 """In which format a savepoint is taken, and with which parallelism its job can go on. Pure.
 
-A canonical savepoint fits any state backend, and can be rescaled by us. Not every job can write one; a native one does
-where nothing needs the other.
+A canonical savepoint fits any state backend, and can be rescaled by us. Not every job can write
+one; a native one does where nothing needs the other.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ _KINDS = ("hashmap", "rocksdb", "forst")
 
 
 def is_native(job: JobSpec, facts: Facts, id: str) -> bool:
-    """Whether the savepoint of this job is taken in the native format: where the spec says so, or where no other can be
-    taken."""
+    """Whether the savepoint of this job is taken in the native format: where the spec says so, or
+    where no other can be taken.
+    """
     asked = job.stop.get("format")
     return asked == "native" or (asked is None and _of(facts, id).no_canonical is not None)
 
@@ -45,10 +46,16 @@ def _of_format(job: JobSpec, one: Savable) -> Iterator[Finding]:
     needs = _needs_canonical(job, one)
     if needs is not None:
         fact = f"{one.no_canonical}, and {needs} needs one"
-        yield Finding("refuse", fact, hint="leave that out: a native savepoint is then taken by itself")
+        yield Finding(
+            "refuse", fact, hint="leave that out: a native savepoint is then taken by itself"
+        )
         return
-    yield Finding("note", f"{one.no_canonical}: its savepoint is taken in the native format, which is restored by the "
-                  "state backend that wrote it alone")  # fmt: skip
+    yield Finding(
+        "note",
+        f"{one.no_canonical}: its savepoint is taken in the native format, which is "
+        "restored by the "
+        "state backend that wrote it alone",
+    )
 
 
 def _needs_canonical(job: JobSpec, one: Savable) -> str | None:
@@ -59,7 +66,9 @@ def _needs_canonical(job: JobSpec, one: Savable) -> str | None:
     options: Mapping[str, Any] = job.submit.options if job.submit is not None else {}
     configured = dict(options.get("flink_configuration") or {})
     wanted = next((str(configured[key]).lower() for key in _BACKENDS if key in configured), None)
-    ours = next((kind for kind in _KINDS if one.backend is not None and kind in one.backend.lower()), None)
+    ours = next(
+        (kind for kind in _KINDS if one.backend is not None and kind in one.backend.lower()), None
+    )
     if wanted is not None and ours is not None and ours not in wanted:
         return f"the state backend {wanted!r} of `submit`, which is not the job's own,"
     return None
@@ -79,8 +88,9 @@ def _of_widths(job: JobSpec, one: Savable) -> Iterator[Finding]:
 def of_parallelism(
     job: JobSpec, surveys: Sequence[Survey], choice: Choice, deal: Dealing
 ) -> Iterator[Finding]:
-    """The same, of an image. An operator with fewer subtasks than the widest has a number of its own, which `submit`
-    does not change."""
+    """The same, of an image. An operator with fewer subtasks than the widest has a number of its
+    own, which `submit` does not change.
+    """
     wanted = _parallelism(job)
     if wanted is None:
         return
@@ -101,9 +111,11 @@ def of_parallelism(
 def _too_wide(wanted: int, operator: str, most: int) -> Finding:
     return Finding(
         "refuse",
-        f"`submit` asks for parallelism {wanted}, and the state of {operator} has max parallelism {most}: Flink "
+        f"`submit` asks for parallelism {wanted}, and the state of {operator} has max "
+        f"parallelism {most}: Flink "
         "refuses it",
-        hint=f'"parallelism" up to {most}; or {{"kind": "rescale", "max_parallelism": {_power(wanted)}}} under '
+        hint=f'"parallelism" up to {most}; or {{"kind": "rescale", "max_parallelism": '
+        f"{_power(wanted)}}} under "
         '"transform"',
     )
 

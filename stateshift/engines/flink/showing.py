@@ -1,11 +1,13 @@
-"""Entries as a person reads them: keys, namespaces and values decoded, where their serializers are among those that can
-be read without the job's classes; what is left is shown as its bytes, in hexadecimal digits.
+"""Entries as a person reads them: keys, namespaces and values decoded, where their serializers are
+among those that can be read without the job's classes; what is left is shown as its bytes, in
+hexadecimal digits.
 
     Shown(operator, state, subtask, key, value)
         keyed           key: {"key": ..., "window": ..., "map_key": ...}
         list, union     key: {"index": ...} within the subtask
         broadcast       key: {"key": ...}
-        what is not decoded    {"bytes": ...}; where it is long, or was not held, its SHA-256: {"digest": ...}
+        what is not decoded    {"bytes": ...}; where it is long, or was not held, its SHA-256:
+                               {"digest": ...}
 """
 
 from __future__ import annotations
@@ -53,8 +55,12 @@ def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Shown]:
     own, prefix = operator.id.hex(), prefix_bytes(operator.max_parallelism)
     for subtask in operator.subtasks or ():
         readable = why_opaque(subtask.managed_keyed, streams) is None
-        for header, state, _, key, raw in keyed_entries(subtask.managed_keyed, prefix, streams) if readable else ():
-            yield Shown(own, state.name, subtask.index, _key(header, state, key), _value(state, raw))
+        for header, state, _, key, raw in (
+            keyed_entries(subtask.managed_keyed, prefix, streams) if readable else ()
+        ):
+            yield Shown(
+                own, state.name, subtask.index, _key(header, state, key), _value(state, raw)
+            )
         if subtask.managed_operator is not None:
             for state_name, told, found in listed(subtask.managed_operator, streams):
                 yield Shown(own, state_name, subtask.index, told, found)
@@ -75,7 +81,13 @@ def listed(handle: Partitioned, streams: Streams) -> Iterator[tuple[str, Any, An
         index = 0
         for offset, count in Counter(named.offsets).items():
             for key, found in _element(header, named.name, elements[offset], count):
-                told = {"index": index} if named.mode != BROADCAST else {} if key is None else {"key": key}
+                told = (
+                    {"index": index}
+                    if named.mode != BROADCAST
+                    else {}
+                    if key is None
+                    else {"key": key}
+                )
                 yield named.name, told, found
                 index += 1
 
@@ -88,7 +100,11 @@ def _element(header: OperatorHeader, name: str, raw: bytes, count: int) -> list[
     except FormatError:
         return [(None, _undecoded(raw))]
     try:
-        return read_element(state, content, count) if state is not None else [(None, _undecoded(content))]
+        return (
+            read_element(state, content, count)
+            if state is not None
+            else [(None, _undecoded(content))]
+        )
     except (Unknown, FormatError):
         return [(None, _undecoded(content))]
 
@@ -125,11 +141,17 @@ class Shower:
         return pairs[0][1] if keys == [None] else [[key, found] for key, found in pairs]
 
 
-def _operator_headers(operator: OperatorState, streams: Streams) -> Iterator[tuple[str, OperatorHeader]]:
+def _operator_headers(
+    operator: OperatorState, streams: Streams
+) -> Iterator[tuple[str, OperatorHeader]]:
     """The header that describes each state of no key, by the state's name."""
     for subtask in operator.subtasks or ():
         handle = subtask.managed_operator
-        starts = [offset for state in handle.states for offset in state.offsets] if handle is not None else []
+        starts = (
+            [offset for state in handle.states for offset in state.offsets]
+            if handle is not None
+            else []
+        )
         if handle is None or handle.stream is None or not starts:
             continue
         header = decode_operator_header(streams.head(handle.stream, min(starts)))

@@ -1,8 +1,9 @@
 """What is there: a Flink savepoint or checkpoint, surveyed without a JVM.
 
-`_metadata` says everything but whether its files are there: each is looked for, and its size compared. The survey's
-location is the nearest one that all of the image is below (`root`): a checkpoint shares files with others of its job.
-The state itself is not read: that is what `deep` is for.
+`_metadata` says everything but whether its files are there: each is looked for, and its size
+compared. The survey's location is the nearest one that all of the image is below (`root`): a
+checkpoint shares files with others of its job. The state itself is not read: that is what `deep` is
+for.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ SHOWN_MAX = 5
 Listing = dict[str, FileInfo]  # by path
 
 
-def survey(location: str, opening: Opening, changes: Sequence[Mapping[str, Any]] = ()) -> tuple[Storage, Survey]:
+def survey(
+    location: str, opening: Opening, changes: Sequence[Mapping[str, Any]] = ()
+) -> tuple[Storage, Survey]:
     """The image at a location, and the storage that the survey is of."""
     if location.endswith(f"/{layout.METADATA}") or location == layout.METADATA:
         location = folder_of_single(location, opening)
@@ -49,7 +52,9 @@ def survey(location: str, opening: Opening, changes: Sequence[Mapping[str, Any]]
     if folder is None:
         files = tuple(sorted(storage.list()))
         several = tuple(_several(storage, files))
-        return storage, Survey(storage.location, None, "foreign" if files else "empty", files, (), several)
+        return storage, Survey(
+            storage.location, None, "foreign" if files else "empty", files, (), several
+        )
     content = _metadata(storage, layout.under(folder, layout.METADATA))
     place = locations.join(storage.location, folder)
     root = _root(place, content, changes)
@@ -57,7 +62,9 @@ def survey(location: str, opening: Opening, changes: Sequence[Mapping[str, Any]]
         storage = opening(root)
     image, files = _image(storage, locations.relative(place, root), content, changes)
     is_checkpoint = image.details.get("kind") == "checkpoint"
-    return storage, Survey(storage.location, "flink", "checkpoint" if is_checkpoint else "savepoint", files, (image,))
+    return storage, Survey(
+        storage.location, "flink", "checkpoint" if is_checkpoint else "savepoint", files, (image,)
+    )
 
 
 def _metadata(storage: Storage, path: str) -> bytes:
@@ -79,7 +86,9 @@ def _root(place: str, content: bytes, changes: Sequence[Mapping[str, Any]]) -> s
 
 def _aside(changes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Where files are looked for that are not beside their metadata."""
-    return tuple(location for change in changes if change["kind"] == "repair" for location in change["files"])
+    return tuple(
+        location for change in changes if change["kind"] == "repair" for location in change["files"]
+    )
 
 
 def _image(
@@ -120,13 +129,19 @@ def _image(
         ),
         needed=tuple(sorted(needed & (sizes.keys() | {path}))),
         first_read=(path,),
-        embedded=tuple(EmbeddedPath(path, place, count, "self") for place, count in absolute_places(metadata).items()),
+        embedded=tuple(
+            EmbeddedPath(path, place, count, "self")
+            for place, count in absolute_places(metadata).items()
+        ),
         endpoints=(),
         settings={},
         written_by=WRITTEN_BY[metadata.version],
         findings=tuple(findings),
-        details={**_details(metadata, properties, places, at), **_asked(metadata, streams, changes)},
-    ), files  # fmt: skip
+        details={
+            **_details(metadata, properties, places, at),
+            **_asked(metadata, streams, changes),
+        },
+    ), files
 
 
 def _several(storage: Storage, files: tuple[FileInfo, ...]) -> Iterator[Finding]:
@@ -135,23 +150,50 @@ def _several(storage: Storage, files: tuple[FileInfo, ...]) -> Iterator[Finding]
         first = locations.join(storage.location, below[-1])
         yield Finding(
             "refuse",
-            f"{storage.location} holds {len(below)} savepoints or checkpoints ({', '.join(below[:3])}, ...)",
+            (
+                f"{storage.location} holds {len(below)} savepoints or checkpoints "
+                f"({', '.join(below[:3])}, ...)"
+            ),
             hint=f"name one of them: stateshift inspect {quote(first)}",
         )
 
 
 def _broken(at: str, path: str, error: FormatError) -> Image:
-    found = Finding("refuse", f"{path}: {error.fact}", path=path, offset=error.offset, hint=error.hint)
-    return Image(at, None, None, None, (), None, (), (), (path,), (path,), (), (), {}, None, findings=(found,))
+    found = Finding(
+        "refuse", f"{path}: {error.fact}", path=path, offset=error.offset, hint=error.hint
+    )
+    return Image(
+        at,
+        None,
+        None,
+        None,
+        (),
+        None,
+        (),
+        (),
+        (path,),
+        (path,),
+        (),
+        (),
+        {},
+        None,
+        findings=(found,),
+    )
 
 
-def _asked(metadata: Metadata, streams: Streams, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What changes need to know: which operators cannot be rescaled, or united with others, and why; and how the files
-    of their operator state begin."""
+def _asked(
+    metadata: Metadata, streams: Streams, changes: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What changes need to know: which operators cannot be rescaled, or united with others, and
+    why; and how the files of their operator state begin.
+    """
     asked = {change["kind"]: change for change in changes}
 
     def blocked(most: int | None, united: bool) -> dict[str, Obstacle]:
-        found = {o.id.hex(): why_not(o, streams, most or o.max_parallelism, united) for o in metadata.operators}
+        found = {
+            o.id.hex(): why_not(o, streams, most or o.max_parallelism, united)
+            for o in metadata.operators
+        }
         return {operator: why for operator, why in found.items() if why is not None}
 
     def heads(operator: OperatorState) -> dict[str, list[bytes]]:
@@ -167,9 +209,17 @@ def _asked(metadata: Metadata, streams: Streams, changes: Sequence[Mapping[str, 
     }
 
 
-def _details(metadata: Metadata, properties: Properties | None, places: Places, at: str) -> dict[str, Any]:
+def _details(
+    metadata: Metadata, properties: Properties | None, places: Places, at: str
+) -> dict[str, Any]:
     name = locations.name(locations.join(places.root, at))
-    kind = properties.kind if properties else "checkpoint" if layout.CHECKPOINT.fullmatch(name) else "savepoint"
+    kind = (
+        properties.kind
+        if properties
+        else "checkpoint"
+        if layout.CHECKPOINT.fullmatch(name)
+        else "savepoint"
+    )
     return {
         "kind": kind,
         "layout": properties.layout if properties else None,
@@ -178,17 +228,26 @@ def _details(metadata: Metadata, properties: Properties | None, places: Places, 
         "places": places,
         "metadata_version": metadata.version,
         "masters": [master.name for master in metadata.masters],
-        "unaligned": any(s.inputs or s.outputs for o in metadata.operators for s in o.subtasks or ()),
+        "unaligned": any(
+            s.inputs or s.outputs for o in metadata.operators for s in o.subtasks or ()
+        ),
     }
 
 
 def _paths(metadata: Metadata, places: Places) -> set[str]:
     """Every file that is named, as far as it is below the root."""
-    return {p for r in references(metadata) for f in files_of(r.stream) if (p := places.path_of(f)) is not None}
+    return {
+        p
+        for r in references(metadata)
+        for f in files_of(r.stream)
+        if (p := places.path_of(f)) is not None
+    }
 
 
 def _places(storage: Storage, at: str, metadata: Metadata) -> tuple[Places, Listing]:
-    """Where files are looked for: under the names that the metadata gives, else where a job's folder was moved to."""
+    """Where files are looked for: under the names that the metadata gives, else where a job's
+    folder was moved to.
+    """
     location = locations.join(storage.location, at)
     plain = Places(storage.location, at)
     moved = moved_folders(location, absolute_places(metadata))
@@ -197,8 +256,16 @@ def _places(storage: Storage, at: str, metadata: Metadata) -> tuple[Places, List
         return plain, listed
     there = Places(storage.location, at, moved)
     also = _listed(storage, at, metadata, there)
-    wanted = {f for r in references(metadata) for f in files_of(r.stream) if isinstance(f, AbsoluteFile | Segment)}
-    found = [sum(place.path_of(file) in held for file in wanted) for place, held in ((plain, listed), (there, also))]
+    wanted = {
+        f
+        for r in references(metadata)
+        for f in files_of(r.stream)
+        if isinstance(f, AbsoluteFile | Segment)
+    }
+    found = [
+        sum(place.path_of(file) in held for file in wanted)
+        for place, held in ((plain, listed), (there, also))
+    ]
     return (there, also) if found[1] > found[0] else (plain, listed)
 
 
@@ -206,7 +273,9 @@ def _with_aside(
     storage: Storage, metadata: Metadata, places: Places, listed: Listing, folders: tuple[str, ...]
 ) -> tuple[Places, Listing]:
     """The same, and where files are that the metadata has beside itself, and that are not."""
-    wanted = {f for r in references(metadata) for f in files_of(r.stream) if isinstance(f, RelativeFile)}
+    wanted = {
+        f for r in references(metadata) for f in files_of(r.stream) if isinstance(f, RelativeFile)
+    }
     missing = {file.path for file in wanted if places.path_of(file) not in listed}
     found: dict[str, str] = {}
     also: Listing = {}
@@ -222,7 +291,9 @@ def _with_aside(
 def _listed(storage: Storage, at: str, metadata: Metadata, places: Places) -> Listing:
     """Everything in the image's folder, and in those that are named."""
     folders = {at, *(layout.folder_of(path) for path in _paths(metadata, places))}
-    inner = {f for f in folders if not any(f != o and (not o or f.startswith(f"{o}/")) for o in folders)}
+    inner = {
+        f for f in folders if not any(f != o and (not o or f.startswith(f"{o}/")) for o in folders)
+    }
     return {file.path: file for folder in sorted(inner) for file in storage.list(folder)}
 
 
@@ -248,8 +319,11 @@ def _duplicates(metadata: Metadata) -> Iterator[Finding]:
     ids = Counter(operator.id.hex() for operator in metadata.operators)
     for twice, times in sorted(ids.items()):
         if times > 1:
-            yield Finding("refuse", f"operator {twice} is there {times} times: Flink would restore the last "
-                          "one and lose the others without a word")  # fmt: skip
+            yield Finding(
+                "refuse",
+                f"operator {twice} is there {times} times: Flink would restore the last "
+                "one and lose the others without a word",
+            )
 
 
 def _missing(metadata: Metadata, places: Places, sizes: Mapping[str, int]) -> Iterator[Finding]:
@@ -267,8 +341,13 @@ def _missing(metadata: Metadata, places: Places, sizes: Mapping[str, int]) -> It
                 continue
             shown += 1
             if shown <= SHOWN_MAX:
-                whose = f"operator {reference.operator}, subtask {reference.subtask}, {reference.role} state"
-                yield Finding("refuse", f"{whose}: {wrong[0]}", path=places.path_of(file), hint=wrong[1])
+                whose = (
+                    f"operator {reference.operator}, subtask {reference.subtask}, "
+                    f"{reference.role} state"
+                )
+                yield Finding(
+                    "refuse", f"{whose}: {wrong[0]}", path=places.path_of(file), hint=wrong[1]
+                )
     if shown > SHOWN_MAX:
         yield Finding("refuse", f"{shown - SHOWN_MAX} more files are missing or of another size")
 
@@ -290,7 +369,11 @@ def _outside(metadata: Metadata, places: Places) -> Iterator[Finding]:
 
 
 def _wrong(
-    file: AbsoluteFile | RelativeFile | Segment, least: int, exact: bool, places: Places, sizes: Mapping[str, int]
+    file: AbsoluteFile | RelativeFile | Segment,
+    least: int,
+    exact: bool,
+    places: Places,
+    sizes: Mapping[str, int],
 ) -> tuple[str, str | None] | None:
     path = places.path_of(file)
     if path is None:
@@ -301,7 +384,8 @@ def _wrong(
     if size is None:
         if isinstance(file, RelativeFile):
             return f"{path} is missing, where the metadata has it beside itself", (
-                "a checkpoint of Flink 2.2 or 2.3 that was restored from a native savepoint with CLAIM may look so "
+                "a checkpoint of Flink 2.2 or 2.3 that was restored from a native "
+                "savepoint with CLAIM may look so "
                 "(FLINK-39964): its files lie in that savepoint, and "
                 "`stateshift repair LOCATION --files SAVEPOINT --to NEW` puts them together"
             )
@@ -315,7 +399,8 @@ def _notes(storage: Storage, at: str, metadata: Metadata, places: Places) -> Ite
     if is_before_promised(metadata):
         yield Finding(
             "note",
-            "written by a Flink before 1.15: that it can be read is not promised; it is read as far as its format is "
+            "written by a Flink before 1.15: that it can be read is not promised; it is "
+            "read as far as its format is "
             "known",
             hint="a savepoint taken with Flink 1.15 or newer is read whole",
         )
@@ -324,13 +409,23 @@ def _notes(storage: Storage, at: str, metadata: Metadata, places: Places) -> Ite
     if places.moved is not None:
         yield Finding(
             "warn",
-            f"the metadata names files below {places.moved[0]}, which were found below {places.moved[1]}: Flink would "
+            f"the metadata names files below {places.moved[0]}, which were found below "
+            f"{places.moved[1]}: Flink would "
             "look for them where they were",
-            hint=f"stateshift gather {quote(location)} --to LOCATION makes one folder of it that can lie anywhere",
+            hint=(
+                f"stateshift gather {quote(location)} --to LOCATION makes one folder of it "
+                "that can lie anywhere"
+            ),
         )
     elif absolute:
         yield Finding(
             "note",
-            f"{absolute} of its files are named by their full path: the folder alone is no copy of it",
-            hint=f"stateshift gather {quote(location)} --to LOCATION makes one folder of it that can lie anywhere",
+            (
+                f"{absolute} of its files are named by their full path: the folder alone is no "
+                "copy of it"
+            ),
+            hint=(
+                f"stateshift gather {quote(location)} --to LOCATION makes one folder of it "
+                "that can lie anywhere"
+            ),
         )

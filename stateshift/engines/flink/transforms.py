@@ -1,9 +1,12 @@
-"""The pure transforms that Flink's plans name: source streams in, target streams out, nothing else touched.
+"""The pure transforms that Flink's plans name: source streams in, target streams out, nothing else
+touched.
 
-    flink.keep        files as they are, under other names
-    flink.cut         pieces of one file: options {"pieces": [[start, size], ...]}, one output each
-    flink.metadata    the metadata of one image out of those of several: options {"taken": [...], "version": n or null}
-    flink.rescale     an operator's state for other subtasks, of one image or of several: its files, and what is in them
+    flink.keep      files as they are, under other names
+    flink.cut       pieces of one file: options {"pieces": [[start, size], ...]}, one output each
+    flink.metadata  the metadata of one image out of those of several: options {"taken": [...],
+                    "version": n or null}
+    flink.rescale   an operator's state for other subtasks, of one image or of several: its files,
+                    and what is in them
 
 Metadata is made last: it reads what `flink.rescale` says of its files (`WrittenAnew`).
 """
@@ -64,7 +67,9 @@ def metadata(options: Mapping[str, Any], inputs: Sequence[Input]) -> Sequence[Co
         contents = [bounds.gathered(content(), "_metadata") for content in inputs]
         images = [decoded(content) for content in contents[: len(taken)]]
         anew = [WrittenAnew.of(json.loads(content)) for content in contents[len(taken) :]]
-        yield encode_metadata(united(images, taken, options["version"], anew, options.get("max_parallelism")))
+        yield encode_metadata(
+            united(images, taken, options["version"], anew, options.get("max_parallelism"))
+        )
 
     return (made,)
 
@@ -72,9 +77,10 @@ def metadata(options: Mapping[str, Any], inputs: Sequence[Input]) -> Sequence[Co
 def rescale(
     options: Mapping[str, Any], inputs: Sequence[Input], scratch: Scratch = BytesIO
 ) -> Sequence[Content]:
-    """Inputs are, image by image, its metadata and its files of the operator, by the paths that the options name.
-    Outputs are a file for each new subtask; for each role of operator state that is written anew too, one each; and
-    what `metadata` is told of them."""
+    """Inputs are, image by image, its metadata and its files of the operator, by the paths that the
+    options name. Outputs are a file for each new subtask; for each role of operator state that is
+    written anew too, one each; and what `metadata` is told of them.
+    """
     names: list[str] = options["names"]
     roles: dict[str, list[str]] = options["loose"]
 
@@ -113,7 +119,11 @@ def rescale(
 
     return (
         *(keyed_file(number) for number in range(len(names))),
-        *(loose_file(number, role) for role, files in roles.items() for number in range(len(files))),
+        *(
+            loose_file(number, role)
+            for role, files in roles.items()
+            for number in range(len(files))
+        ),
         summary,
     )
 

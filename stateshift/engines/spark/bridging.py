@@ -1,14 +1,17 @@
-"""From the batch that a standby can be started from to the newest one, without a moment in between at which it cannot.
+"""From the batch that a standby can be started from to the newest one, without a moment in between
+at which it cannot.
 
-Spark starts from the newest offsets, L, reads those of L - 1 as well, and loads state version L or L + 1
-(`restart.batches`). So the target's logs grow as a job's own do, batch by batch:
+Spark starts from the newest offsets, L, reads those of L - 1 as well, and loads state version L or
+L + 1 (`restart.batches`). So the target's logs grow as a job's own do, batch by batch:
 
-    state     what versions E + 2 to N need, and the target does not have, E being the batch it can be started from
-    publish   offsets/E+1, commits/E+1, offsets/E+2, commits/E+2, … offsets/N, commits/N
-    retire    what batch N does not need
+    state    what versions E + 2 to N need, and the target does not have, E being the batch it can
+             be started from
+    publish  offsets/E+1, commits/E+1, offsets/E+2, commits/E+2, … offsets/N, commits/N
+    retire   what batch N does not need
 
-After offsets/b the target starts from batch b - 1, with b planned; after commits/b from batch b. What the source itself
-can no longer go back to cannot be published so: it has tidied away state or logs of a batch in between. Pure.
+After offsets/b the target starts from batch b - 1, with b planned; after commits/b from batch b.
+What the source itself can no longer go back to cannot be published so: it has tidied away state or
+logs of a batch in between. Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """The steps that bring state, the steps that publish batch by batch in their order, and the paths of the latter."""
+    """The steps that bring state, the steps that publish batch by batch in their order, and the
+    paths of the latter.
+    """
 
     copies: tuple[CopyFiles, ...]
     published: tuple[CopyFiles, ...]
@@ -54,8 +59,9 @@ NOTHING = Bridge((), (), frozenset())
 
 
 def bridge_of(facts: Facts, changed: Collection[str]) -> Bridge:
-    """The bridge from what is at the target to what these facts hold; none where it has nothing, or no way leads over.
-    `changed` are the paths that are not copied as they are."""
+    """The bridge from what is at the target to what these facts hold; none where it has nothing, or
+    no way leads over. `changed` are the paths that are not copied as they are.
+    """
     state: dict[str, FileInfo] = {}
     steps: list[CopyFiles] = []
     for number, image in enumerate(facts.source.images):
@@ -69,12 +75,16 @@ def bridge_of(facts: Facts, changed: Collection[str]) -> Bridge:
         CopyFiles(f"copy/between-{number}", source, target, tuple(bundle))
         for number, bundle in enumerate(bundled(state[path] for path in sorted(state)))
     )
-    return Bridge(copies, tuple(steps), frozenset(item.path for step in steps for item in step.items))
+    return Bridge(
+        copies, tuple(steps), frozenset(item.path for step in steps for item in step.items)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """State of the batches between, and (offsets, commit) of each up to the newest, in their order."""
+    """State of the batches between, and (offsets, commit) of each up to the newest, in their
+    order.
+    """
 
     state: tuple[FileInfo, ...]
     logs: tuple[tuple[FileInfo, FileInfo], ...]
@@ -119,7 +129,9 @@ def _at_target(facts: Facts) -> frozenset[str]:
 
 
 def _has_gone_back(facts: Facts) -> bool:
-    """Whether the target has files of a time that the job has gone back behind: its batches may be others."""
+    """Whether the target has files of a time that the job has gone back behind: its batches may
+    be others.
+    """
     return any(place == facts.target.location for place, _ in facts.past)
 
 
@@ -141,11 +153,16 @@ def _batch_of(image: Image, path: str) -> int | None:
 
 
 def _state_between(
-    shard: ShardFiles, first: int, last: int, infos: Mapping[str, FileInfo], at_target: Collection[str]
+    shard: ShardFiles,
+    first: int,
+    last: int,
+    infos: Mapping[str, FileInfo],
+    at_target: Collection[str],
 ) -> list[FileInfo] | None:
-    """What versions after `first` up to `last` need beside what is at the target. The change files of each: a snapshot
-    is never needed, since version `first` can be loaded there. None where one is missing, or where the files do not say
-    which version they belong to."""
+    """What versions after `first` up to `last` need beside what is at the target. The change files
+    of each: a snapshot is never needed, since version `first` can be loaded there. None where one
+    is missing, or where the files do not say which version they belong to.
+    """
     if not shard.files:
         return None
     places = [classify(path) for path in (_inside(path, shard) for path in shard.files)]

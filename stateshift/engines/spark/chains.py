@@ -1,11 +1,13 @@
-"""Which files a shard's state at a version is folded from, and which versions can be loaded at all. Pure.
+"""Which files a shard's state at a version is folded from, and which versions can be loaded at all.
+Pure.
 
-    version v  =  the newest snapshot s <= v, then every change file s+1 … v          (v = 0: empty, no file)
+    version v  =  the newest snapshot s <= v, then every change file s+1 … v  (v = 0: empty, no
+    file)
 
-The same rule serves both providers: `N.snapshot` and `N.delta`, `N.zip` and `N.changelog`. A zip leans on SST files
-that its own metadata names. Under checkpoint format 2 a file's name carries a uuid; which one belongs to a commit is
-said by the commit, and which ones came before by the lineage at the head of a changelog
-(RocksDBFileManager, StateStoreChangelog; Spark 4.0 and later).
+The same rule serves both providers: `N.snapshot` and `N.delta`, `N.zip` and `N.changelog`. A zip
+leans on SST files that its own metadata names. Under checkpoint format 2 a file's name carries a
+uuid; which one belongs to a commit is said by the commit, and which ones came before by the lineage
+at the head of a changelog (RocksDBFileManager, StateStoreChangelog; Spark 4.0 and later).
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ Lineage = Callable[[str], tuple[tuple[int, str], ...]]
 
 @dataclass(slots=True)
 class StoreFiles:
-    """The files of one store of one shard, by version; the keys hold a uuid under checkpoint format 2, else ''."""
+    """The files of one store of one shard, by version; the keys hold a uuid under checkpoint
+    format 2, else ''.
+    """
 
     operator: str
     shard: int
@@ -62,8 +66,9 @@ class StoreFiles:
         return any(v == version for v, _ in (*self.snapshots, *self.changes))
 
     def loadable(self) -> set[int]:
-        """The versions for which every snapshot and change file is there. Under format 2 this says that files of
-        those versions exist; that they belong together, only `chain` can tell."""
+        """The versions for which every snapshot and change file is there. Under format 2 this says
+        that files of those versions exist; that they belong together, only `chain` can tell.
+        """
         snapshots, changes = {v for v, _ in self.snapshots}, {v for v, _ in self.changes}
         found = {0}
         for version in sorted(snapshots | changes):
@@ -100,8 +105,9 @@ def chain(store: StoreFiles, version: int, ssts: Ssts, lineage: Lineage, uuid: s
 
 
 def _plain(store: StoreFiles, version: int) -> list[tuple[int, str]]:
-    """From the newest snapshot on, from version 1 where there is none; after GAPS_MAX that are missing no more of them
-    are named: a version is a number in a file's name, and can be any."""
+    """From the newest snapshot on, from version 1 where there is none; after GAPS_MAX that are
+    missing no more of them are named: a version is a number in a file's name, and can be any.
+    """
     base = max((v for v, _ in store.snapshots if v <= version), default=0)
     wanted: list[tuple[int, str]] = []
     gaps = 0
@@ -137,8 +143,9 @@ def _name(store: StoreFiles, key: tuple[int, str]) -> str:
 
 
 def expected_shards(settings: Mapping[str, str], found: set[int], single: bool) -> set[int]:
-    """Which shards an operator must have. The offset log's partition count pins it; an operator without a key lives in
-    shard 0 alone, whatever its metadata says."""
+    """Which shards an operator must have. The offset log's partition count pins it; an operator
+    without a key lives in shard 0 alone, whatever its metadata says.
+    """
     if single:
         return {0}
     count = partitions_of(settings)
@@ -146,7 +153,9 @@ def expected_shards(settings: Mapping[str, str], found: set[int], single: bool) 
 
 
 def partitions_of(settings: Mapping[str, str]) -> int | None:
-    """The partition count of the offset log's conf; None where there is none that a job can have."""
+    """The partition count of the offset log's conf; None where there is none that a job can
+    have.
+    """
     text = settings.get(PARTITIONS, "")
     count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     return count if 0 < count <= PARTITIONS_MAX else None

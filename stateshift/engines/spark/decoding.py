@@ -1,5 +1,5 @@
-"""A single file of a checkpoint, decoded into something a person can read. Pure: the person at three in the morning
-sees the bytes that we see.
+"""A single file of a checkpoint, decoded into something a person can read. Pure: the person at
+three in the morning sees the bytes that we see.
 
 What a file is, its path tells: the names Spark gives are its only type information.
 """
@@ -35,7 +35,9 @@ from stateshift.formats.spark.text import decode_object, decode_text
 
 
 def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> DecodedFile:
-    """The file at `path` (any location: its last names tell what it is), with `rows` to read state by."""
+    """The file at `path` (any location: its last names tell what it is), with `rows` to read
+    state by.
+    """
     place = classify(inside(path))
     owner = marks.fence_owner(content)
     if owner is not None:
@@ -54,14 +56,18 @@ def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> Dec
             "not a file of a checkpoint that stateshift knows",
             path,
             0,
-            hint="decoded are metadata, offsets, commits, sources, operator metadata, schemas, deltas, snapshots, "
-            "changelogs, tables, zips, checksums and Delta's schema logs, each under the name that its writer gives it",
+            hint="decoded are metadata, offsets, commits, sources, operator metadata, schemas, "
+            "deltas, snapshots, "
+            "changelogs, tables, zips, checksums and Delta's schema logs, each under the "
+            "name that its writer gives it",
         )
     return reader(path, content, rows or RowSchema())
 
 
 def check_file(path: str, chunks: Iterable[bytes]) -> None:
-    """Read a file to its end; FormatError where it is wrong. A log of files is read line by line: it may be long."""
+    """Read a file to its end; FormatError where it is wrong. A log of files is read line by
+    line: it may be long.
+    """
     place = classify(inside(path))
     if place.area != "sources":
         decode_file(path, bounds.gathered(chunks, path))
@@ -82,7 +88,9 @@ def _first(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
 
 
 def schema_path(path: str) -> str | None:
-    """Where the schema lies by which the state file at `path` is read: under shard 0 of its operator."""
+    """Where the schema lies by which the state file at `path` is read: under shard 0 of its
+    operator.
+    """
     within = inside(path)
     place = classify(within)
     if place.area != "state" or place.operator is None:
@@ -92,20 +100,28 @@ def schema_path(path: str) -> str | None:
 
 
 def inside(path: str) -> str:
-    """The part of a location that lies inside its checkpoint: the shortest end of it that is a name Spark gives."""
+    """The part of a location that lies inside its checkpoint: the shortest end of it that is a
+    name Spark gives.
+    """
     parts = path.split("/")
     tails = ("/".join(parts[start:]) for start in range(len(parts) - 1, -1, -1))
-    return next((tail for tail in tails if classify(tail).area not in ("other", "metadata")), parts[-1])
+    return next(
+        (tail for tail in tails if classify(tail).area not in ("other", "metadata")), parts[-1]
+    )
 
 
 def _is_of_source(path: str, content: bytes) -> bool:
-    """Whether this is what a source has begun with: Iceberg keeps that as plain JSON in sources/<i>/offsets/0. A whole
-    checkpoint may lie in a folder of that name; its offsets begin with their version."""
+    """Whether this is what a source has begun with: Iceberg keeps that as plain JSON in
+    sources/<i>/offsets/0. A whole checkpoint may lie in a folder of that name; its offsets begin
+    with their version.
+    """
     return path.split("/")[-4:-3] == ["sources"] and content[:1] == b"{"
 
 
 def _told(path: str, what: str, value: Any) -> DecodedFile:
-    return DecodedFile(path, what, tuple(json.dumps(value, indent=2, ensure_ascii=False).splitlines()), value)
+    return DecodedFile(
+        path, what, tuple(json.dumps(value, indent=2, ensure_ascii=False).splitlines()), value
+    )
 
 
 def _metadata(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
@@ -130,7 +146,9 @@ def _commit(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
     value = {
         "version": entry.version,
         "next_batch_watermark_ms": entry.watermark_ms,
-        "state_unique_ids": {op: [list(shard) for shard in shards] for op, shards in entry.state_ids.items()},
+        "state_unique_ids": {
+            op: [list(shard) for shard in shards] for op, shards in entry.state_ids.items()
+        },
         "sinks": dict(entry.sinks),
     }
     return _told(path, f"commit log v{entry.version}", value)
@@ -153,7 +171,9 @@ def _source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
 
 def _log(path: str, what: str, content: bytes) -> DecodedFile:
     entries = [dict(entry.fields) for entry in source_log.decode_source_log((content,))]
-    return DecodedFile(path, what, tuple(json.dumps(e, ensure_ascii=False) for e in entries), entries)
+    return DecodedFile(
+        path, what, tuple(json.dumps(e, ensure_ascii=False) for e in entries), entries
+    )
 
 
 def _schema_log(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
@@ -169,8 +189,16 @@ def _schema_log(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
 
 def _operator(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
     found = operator_metadata.decode_operator_metadata(content)
-    stores = [{"name": s.name, "partitions": s.partitions, "schema_paths": list(s.schema_paths)} for s in found.stores]
-    value = {"operator": found.operator, "name": found.name, "stores": stores, "properties": dict(found.properties)}
+    stores = [
+        {"name": s.name, "partitions": s.partitions, "schema_paths": list(s.schema_paths)}
+        for s in found.stores
+    ]
+    value = {
+        "operator": found.operator,
+        "name": found.name,
+        "stores": stores,
+        "properties": dict(found.properties),
+    }
     return _told(path, f"operator metadata v{found.version}", value)
 
 
@@ -182,7 +210,10 @@ def _schema(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
 
 def _zip(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
     found = rocksdb.decode_zip(content)
-    tables = [{"name": table.stored, "local_name": table.local, "bytes": table.size} for table in found.tables]
+    tables = [
+        {"name": table.stored, "local_name": table.local, "bytes": table.size}
+        for table in found.tables
+    ]
     value = {"keys": found.keys, "column_families": dict(found.families), "tables": tables}
     return _told(path, "RocksDB snapshot", value)
 
@@ -200,7 +231,9 @@ def _changelog(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
     return _records(path, f"RocksDB changelog v{head.version}", records, rows)
 
 
-def _records(path: str, what: str, records: Iterator[state_files.Record], rows: RowSchema) -> DecodedFile:
+def _records(
+    path: str, what: str, records: Iterator[state_files.Record], rows: RowSchema
+) -> DecodedFile:
     value = []
     shown = bounds.Shown("what the file holds")
     for record in records:
@@ -221,13 +254,17 @@ def _record(record: state_files.Record, rows: RowSchema) -> dict[str, Any]:
 
 
 def _table(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    """Every write that the table holds, of one key the newest first: which of them count, the other tables tell."""
+    """Every write that the table holds, of one key the newest first: which of them count, the
+    other tables tell.
+    """
     value = []
     shown = bounds.Shown("what the table holds")
     for entry in sst.decode_sst(content):
         shown.add(len(entry.key) + len(entry.value))
         value.append(_write(entry, rows))
-    return DecodedFile(path, f"RocksDB table, {len(value)} entries", tuple(map(_line, value)), value)
+    return DecodedFile(
+        path, f"RocksDB table, {len(value)} entries", tuple(map(_line, value)), value
+    )
 
 
 def _write(entry: sst.TableEntry, rows: RowSchema) -> dict[str, Any]:
@@ -242,7 +279,11 @@ def _write(entry: sst.TableEntry, rows: RowSchema) -> dict[str, Any]:
 
 def _hadoop_crc(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
     found = crc.decode_hadoop_crc(content)
-    return _told(path, "Hadoop checksums", {"bytes_per_chunk": found.bytes_per_chunk, "crc32c": list(found.values)})
+    return _told(
+        path,
+        "Hadoop checksums",
+        {"bytes_per_chunk": found.bytes_per_chunk, "crc32c": list(found.values)},
+    )
 
 
 def _spark_crc(path: str, content: bytes, rows: RowSchema) -> DecodedFile:

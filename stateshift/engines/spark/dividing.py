@@ -1,11 +1,12 @@
 """A workflow that several jobs divide: what one of them takes along. Pure.
 
-    own_part(spec, job, survey)    the survey of the source with only this job's operators in it, and with what the
-                                   spec takes along (`also`) among the files that are needed; as it was where the
-                                   source is this job's alone, and takes nothing along
+    own_part(spec, job, survey)  the survey of the source with only this job's operators in it, and
+                                 with what the
+                                 spec takes along (`also`) among the files that are needed; as it was where the
+                                 source is this job's alone, and takes nothing along
 
-Algorithm 5's split: workflow 1 becomes workflows 2 and 3, each with some of its operators. Nothing may be left over:
-a directory that no job takes is named, and stays only where the spec says so.
+Algorithm 5's split: workflow 1 becomes workflows 2 and 3, each with some of its operators. Nothing
+may be left over: a directory that no job takes is named, and stays only where the spec says so.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def own_part(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
 
 
 def _with_companions(job: JobSpec, survey: Survey) -> Survey:
-    """The files of strangers that the spec takes along are copied and compared as the engine's own are."""
+    """The files of strangers that the spec takes along are copied and compared as the engine's
+    own are.
+    """
     if not job.also:
         return survey
     images = tuple(replace(image, needed=_needed(job, survey, image)) for image in survey.images)
@@ -57,7 +60,11 @@ def _own_operators(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
         files=tuple(file for file in survey.files if file.path.split("/", 1)[0] in own),
         images=tuple(image for image in survey.images if image.path in own),
         names={name: directory for name, directory in survey.names.items() if directory in own},
-        findings=(*survey.findings, *_of_part(job, survey, own), *(_of_rest(survey, taken) if first else ())),
+        findings=(
+            *survey.findings,
+            *_of_part(job, survey, own),
+            *(_of_rest(survey, taken) if first else ()),
+        ),
     )
 
 
@@ -70,7 +77,10 @@ def _of_part(job: JobSpec, survey: Survey, own: frozenset[str]) -> Iterator[Find
         yield Finding(
             "refuse",
             f"{survey.location} is one query's checkpoint: jobs cannot divide it by operators",
-            hint='give each job "mode": "fork" and a "transform" of kind "split": by shards, or by a column of the key',
+            hint=(
+                'give each job "mode": "fork" and a "transform" of kind "split": by shards, or '
+                "by a column of the key"
+            ),
         )
     elif not own.intersection(image.path for image in survey.images):
         yield Finding(
@@ -83,10 +93,17 @@ def _of_part(job: JobSpec, survey: Survey, own: frozenset[str]) -> Iterator[Find
 
 def _of_rest(survey: Survey, taken: frozenset[str]) -> Iterator[Finding]:
     """Told once, of the job that comes first."""
-    for path in sorted(image.path for image in survey.images if image.path and image.path not in taken):
+    for path in sorted(
+        image.path for image in survey.images if image.path and image.path not in taken
+    ):
         yield Finding(
             "refuse",
-            f"{survey.location}/{path} is taken along by none of the jobs that divide this workflow",
+            (
+                f"{survey.location}/{path} is taken along by none of the jobs that divide this "
+                "workflow"
+            ),
             waive="operators-stay",
-            hint="add its operator to one of them; or, where its state is no longer wanted, waive it",
+            hint=(
+                "add its operator to one of them; or, where its state is no longer wanted, waive it"
+            ),
         )

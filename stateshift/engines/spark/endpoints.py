@@ -1,5 +1,6 @@
-"""Sources and sinks, as far as a checkpoint tells: kinds and positions from the offsets (`formats.spark.positions`),
-places from the logs of file sources, sources/<i>/<n>[.compact], which name every file read so far.
+"""Sources and sinks, as far as a checkpoint tells: kinds and positions from the offsets
+(`formats.spark.positions`), places from the logs of file sources, sources/<i>/<n>[.compact], which
+name every file read so far.
 """
 
 from __future__ import annotations
@@ -22,13 +23,23 @@ from stateshift.storage.protocol import Storage
 from stateshift.survey import EmbeddedPath, Endpoint, Facts, FileInfo, Finding, Image, SinkFacts
 
 REPLAYABLE: Mapping[str, bool | None] = {
-    "file": True, KAFKA: True, EVENT_HUBS: True, EITHER: True, "rate": True, "rate-micro-batch": True, "delta": True,
-    "iceberg": True, "paimon": True, "memory or socket": False, "unknown": None,
-}  # fmt: skip
+    "file": True,
+    KAFKA: True,
+    EVENT_HUBS: True,
+    EITHER: True,
+    "rate": True,
+    "rate-micro-batch": True,
+    "delta": True,
+    "iceberg": True,
+    "paimon": True,
+    "memory or socket": False,
+    "unknown": None,
+}
 
 OFFSET_SHOWN = 80  # characters of an offset that a message repeats
 
-# The settings that the offset log records, by the version that began to. Spark 3.3.4 to 4.3.0, read off real logs.
+# The settings that the offset log records, by the version that began to. Spark 3.3.4 to 4.3.0, read
+# off real logs.
 SINCE = (
     ("4.3", "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"),
     ("4.2", "spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion"),
@@ -48,10 +59,14 @@ class Endpoints:
 
 
 def endpoints_of(
-    reading: Reading, source_files: list[str], offsets: tuple[SourceOffset, ...], thorough: bool = False
+    reading: Reading,
+    source_files: list[str],
+    offsets: tuple[SourceOffset, ...],
+    thorough: bool = False,
 ) -> Endpoints:
-    """The sources in plan order, and the directories that the file sources' logs name. `thorough` also reads the logs
-    that no restart needs: they tell whether the others are whole."""
+    """The sources in plan order, and the directories that the file sources' logs name. `thorough`
+    also reads the logs that no restart needs: they tell whether the others are whole.
+    """
     logs: dict[str, list[str]] = {}
     for path in source_files:
         parts = path.split("/")
@@ -63,13 +78,20 @@ def endpoints_of(
         position = position_of(offset, bool(logs.get(index)))
         kind, told = position.kind, position.details.get("offsets", {})
         topics = ", ".join(sorted(told)) or None
-        asked = {} if kind == EVENT_HUBS else told  # by sequence numbers, of which Kafka's brokers know nothing
-        endpoints.append(Endpoint("source", index, kind, REPLAYABLE[kind], topics, asked, position.details))
+        asked = (
+            {} if kind == EVENT_HUBS else told
+        )  # by sequence numbers, of which Kafka's brokers know nothing
+        endpoints.append(
+            Endpoint("source", index, kind, REPLAYABLE[kind], topics, asked, position.details)
+        )
         if kind in ("file", "unknown"):
             _refuse_other_offset(reading, index, offset, logs.get(index, []))
         if kind == "file" and _is_shared(index, offsets, logs):
-            reading.warn(f"{reading.path(f'sources/{index}')} is not there: either source {index} is another one again "
-                         "(a stream that is joined with itself has one log), or its log is lost")  # fmt: skip
+            reading.warn(
+                f"{reading.path(f'sources/{index}')} is not there: either source {index} "
+                "is another one again "
+                "(a stream that is joined with itself has one log), or its log is lost"
+            )
         elif kind == "file":
             log = logs.get(index, [])
             first = _first_needed(_require_log(reading, index, offset, log))
@@ -82,14 +104,19 @@ def endpoints_of(
 
 
 def endpoints_told(facts: Facts) -> tuple[Endpoint, ...]:
-    """Return what the job reads and writes, in values that are plain JSON: for a plan, which is saved. Where the spec
-    names brokers, a source that may be of Kafka or of Event Hubs is of Kafka."""
+    """Return what the job reads and writes, in values that are plain JSON: for a plan, which is
+    saved. Where the spec names brokers, a source that may be of Kafka or of Event Hubs is of Kafka.
+    """
     images = [image for survey in (facts.source, *facts.merges) for image in survey.images]
-    told = [_plain(image, end, several=len(images) > 1) for image in images for end in image.endpoints]
+    told = [
+        _plain(image, end, several=len(images) > 1) for image in images for end in image.endpoints
+    ]
     if facts.topics is not None:
         told = [replace(end, kind=KAFKA) if end.kind == EITHER else end for end in told]
     if facts.sink is not None:
-        told.append(sink_endpoint(facts.sink, [image for image in images if image.identity is not None]))
+        told.append(
+            sink_endpoint(facts.sink, [image for image in images if image.identity is not None])
+        )
     return tuple(told)
 
 
@@ -98,7 +125,9 @@ def _plain(image: Image, end: Endpoint, several: bool) -> Endpoint:
     details = dict(end.details)
     offsets = details.get("offsets", {})
     if offsets:
-        named = {topic: {str(part): at for part, at in parts.items()} for topic, parts in offsets.items()}
+        named = {
+            topic: {str(part): at for part, at in parts.items()} for topic, parts in offsets.items()
+        }
         details["offsets"] = named
     if several:
         details["image"] = image.path
@@ -106,8 +135,14 @@ def _plain(image: Image, end: Endpoint, several: bool) -> Endpoint:
 
 
 def sink_endpoint(sink: SinkFacts, images: Sequence[Image]) -> Endpoint:
-    """Return the sink as an endpoint of the job: what it makes of a repeated batch, and what it has of each query."""
-    details: dict[str, Any] = {"knows_batches": sink.knows_batches, "skips_plan": sink.skips_plan, "read": sink.read}
+    """Return the sink as an endpoint of the job: what it makes of a repeated batch, and what it
+    has of each query.
+    """
+    details: dict[str, Any] = {
+        "knows_batches": sink.knows_batches,
+        "skips_plan": sink.skips_plan,
+        "read": sink.read,
+    }
     if sink.wrong is not None:
         details["wrong"] = sink.wrong
     if sink.read:
@@ -121,18 +156,27 @@ def _batches(sink: SinkFacts, image: Image) -> dict[str, Any]:
     return {"query": image.identity, "image": image.path, "last_batch": last, "version": version}
 
 
-def _is_shared(index: str, offsets: tuple[SourceOffset, ...], logs: Mapping[str, list[str]]) -> bool:
-    """Whether this may be a source that stands in the plan a second time: Spark writes an offset for each, and one log,
-    numbered before all that have none (MicroBatchExecution, toExecutionRelationMap)."""
-    if not index.isdecimal() or int(index) < len(logs) or set(logs) != {str(n) for n in range(len(logs))}:
+def _is_shared(
+    index: str, offsets: tuple[SourceOffset, ...], logs: Mapping[str, list[str]]
+) -> bool:
+    """Whether this may be a source that stands in the plan a second time: Spark writes an offset
+    for each, and one log, numbered before all that have none (MicroBatchExecution,
+    toExecutionRelationMap).
+    """
+    if (
+        not index.isdecimal()
+        or int(index) < len(logs)
+        or set(logs) != {str(n) for n in range(len(logs))}
+    ):
         return False
     own = next(source.offset for source in offsets if source.source == index)
     return any(source.offset == own for source in offsets if source.source in logs)
 
 
 def misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
-    """A file sink's output that was brought somewhere without its log being rewritten: what the log names is elsewhere,
-    and readers, who go by the log, see none of what is here."""
+    """A file sink's output that was brought somewhere without its log being rewritten: what the log
+    names is elsewhere, and readers, who go by the log, see none of what is here.
+    """
     logs = [file.path for file in files if is_sink_log(file.path)]
     compacted = max((_number(path) for path in logs if path.endswith(".compact")), default=0)
     for path in sorted((path for path in logs if _number(path) >= compacted), key=_number):
@@ -140,15 +184,22 @@ def misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, .
             for entry in source_log.decode_source_log(storage.chunks(path)):
                 folder = decode_location(entry.path.rsplit("/", 1)[0])
                 if relation(folder, storage.location) not in ("same", "inside"):
-                    message = f"{path} still names {folder}, not {storage.location}: readers would silently see nothing"
-                    return (Finding("refuse", message, hint=_REWRITE, path=path, offset=entry.offset),)
+                    message = (
+                        f"{path} still names {folder}, not {storage.location}: readers would "
+                        "silently see nothing"
+                    )
+                    return (
+                        Finding("refuse", message, hint=_REWRITE, path=path, offset=entry.offset),
+                    )
         except FormatError as error:
             message = f"{path} is damaged: {error.fact}"
             return (Finding("refuse", message, hint=_REWRITE, path=path, offset=error.offset),)
     return ()
 
 
-_REWRITE = 'clear that place and let this run bring the data over ("copy": true): it rewrites the log'
+_REWRITE = (
+    'clear that place and let this run bring the data over ("copy": true): it rewrites the log'
+)
 
 
 def _number(path: str) -> int:
@@ -172,29 +223,39 @@ def _json(text: str) -> Any:
 
 
 def _require_log(reading: Reading, index: str, offset: Any, paths: list[str]) -> list[int]:
-    """The log of a file source must reach the offset without a hole: from its newest compaction on. Gives the
-    compactions that do not go beyond it."""
+    """The log of a file source must reach the offset without a hole: from its newest compaction on.
+    Gives the compactions that do not go beyond it.
+    """
     told = offset.get("logOffset") if isinstance(offset, dict) else None
     wanted = told if isinstance(told, int) else -1
     names = {path.rsplit("/", 1)[-1] for path in paths}
-    compacted = sorted(n for name in names if name == f"{(n := _number(name))}.compact" and 0 <= n <= wanted)
+    compacted = sorted(
+        n for name in names if name == f"{(n := _number(name))}.compact" and 0 <= n <= wanted
+    )
     for batch in range(max(compacted, default=-1) + 1, wanted + 1):
         if str(batch) not in names and f"{batch}.compact" not in names:
             path = f"sources/{index}/{batch}"
-            reading.refuse(f"{reading.path(path)} is missing: the source's log has to reach {wanted}", path)
+            reading.refuse(
+                f"{reading.path(path)} is missing: the source's log has to reach {wanted}", path
+            )
             break
     return compacted
 
 
 def _refuse_other_offset(reading: Reading, index: str, offset: Any, paths: list[str]) -> None:
-    """Refuse what a file source does not read as its offset: FileStreamSourceOffset is a number, or has one."""
+    """Refuse what a file source does not read as its offset: FileStreamSourceOffset is a number,
+    or has one.
+    """
     told = offset.get("logOffset") if isinstance(offset, dict) else offset
     if isinstance(told, int) and not isinstance(told, bool):
         return
     path = min((path for path in paths if _number(path) >= 0), key=_number, default=None)
     if path is None or offset == "" or not _is_file_log(reading, path):
         return
-    fact = f"the offsets of source {index} are {json.dumps(offset)[:OFFSET_SHOWN]}, and its log is a file source's"
+    fact = (
+        f"the offsets of source {index} are {json.dumps(offset)[:OFFSET_SHOWN]}, and its log "
+        "is a file source's"
+    )
     reading.refuse(f"{fact}: Spark wants a number as logOffset", path)
 
 
@@ -207,14 +268,18 @@ def _is_file_log(reading: Reading, path: str) -> bool:
 
 
 def _first_needed(compacted: list[int]) -> int:
-    """From where on a restart may read the log of a file source. Everything before a compaction stands in it; by two of
-    them Spark knows how often to compact, where of one alone it goes by its configuration."""
+    """From where on a restart may read the log of a file source. Everything before a compaction
+    stands in it; by two of them Spark knows how often to compact, where of one alone it goes by its
+    configuration.
+    """
     return min(compacted[-2:], default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Logged:
-    """What one log of a file source names: the directories, with the number of files in each, and files by batch."""
+    """What one log of a file source names: the directories, with the number of files in each,
+    and files by batch.
+    """
 
     path: str
     places: tuple[EmbeddedPath, ...] = ()

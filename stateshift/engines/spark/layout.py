@@ -38,20 +38,24 @@ def under(prefix: str, path: str) -> str:
 def deepest_above(places: Iterable[str]) -> str:
     """The deepest place that is, or lies above, all of these locations of one file system."""
     names = [place.split("/") for place in places]
-    shared = [step[0] for step in takewhile(lambda step: len(set(step)) == 1, zip(*names, strict=False))]
+    shared = [
+        step[0] for step in takewhile(lambda step: len(set(step)) == 1, zip(*names, strict=False))
+    ]
     above = "/".join(shared)
     return above + "/" if above.endswith("//") else above
 
 
 def is_spare(path: str) -> bool:
-    """Operator metadata v1, which is for Spark's readers of state: a query starts without it, and with a damaged one
-    (4.3). Spark before 4.0 has none."""
+    """Operator metadata v1, which is for Spark's readers of state: a query starts without it, and
+    with a damaged one (4.3). Spark before 4.0 has none.
+    """
     return path.startswith("state/") and path.endswith("/_metadata/metadata")
 
 
 def is_strange(path: str) -> bool:
-    """Whether somebody else than the engine and its connectors has put this file below the checkpoint. Hadoop's
-    checksum of a file is no file of its own."""
+    """Whether somebody else than the engine and its connectors has put this file below the
+    checkpoint. Hadoop's checksum of a file is no file of its own.
+    """
     if path.split("/", 1)[0] in OWN:
         return False
     area = classify(path).area
@@ -76,17 +80,24 @@ def is_commit(path: str) -> bool:
 
 
 def fence_paths(epoch: int, planned: int | None) -> tuple[str, ...]:
-    """The files a zombie would have to create to plan and to commit its next batch. A batch it had planned already
-    keeps its offsets: the target reads them. Where it had planned several, it is the last of them that it commits."""
+    """The files a zombie would have to create to plan and to commit its next batch. A batch it had
+    planned already keeps its offsets: the target reads them. Where it had planned several, it is
+    the last of them that it commits.
+    """
     following = epoch + 1
     if planned is None or planned < following:
         return (offset_path(following), commit_path(following))
-    return (commit_path(following),) if planned == following else (commit_path(following), commit_path(planned))
+    return (
+        (commit_path(following),)
+        if planned == following
+        else (commit_path(following), commit_path(planned))
+    )
 
 
 def fence_paths_without_commits(planned: int) -> tuple[str, ...]:
-    """The same where the query has no commit log: Spark 2.1 plans its next batch and never commits one, a later Spark
-    commits the last batch planned."""
+    """The same where the query has no commit log: Spark 2.1 plans its next batch and never commits
+    one, a later Spark commits the last batch planned.
+    """
     return (offset_path(planned + 1), commit_path(planned))
 
 
@@ -96,8 +107,9 @@ def has_commits(image: Image) -> bool:
 
 
 def first_read(epoch: int, planned: int | None = None) -> tuple[str, ...]:
-    """The files Spark looks for first. The commit is published after all the others: offsets without their commit are
-    a batch to be run again, a commit without its offsets is corruption."""
+    """The files Spark looks for first. The commit is published after all the others: offsets
+    without their commit are a batch to be run again, a commit without its offsets is corruption.
+    """
     offsets = tuple(offset_path(b) for b in (epoch - 1, epoch) if b >= 0)
     further = (offset_path(planned),) if planned is not None and planned > epoch else ()
     return (METADATA, *offsets, *further, commit_path(epoch))

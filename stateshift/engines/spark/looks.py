@@ -1,4 +1,6 @@
-"""What Spark's engine shows of an image: `engines.looks.Looks`. Each part is imported when it is first asked for."""
+"""What Spark's engine shows of an image: `engines.looks.Looks`. Each part is imported when it is
+first asked for.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ def entries(storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry
 
 
 def judged(
-    storage: Storage, survey: Survey, image: Image, where: str, thorough: bool, fleet: Readers | None
+    storage: Storage,
+    survey: Survey,
+    image: Image,
+    where: str,
+    thorough: bool,
+    fleet: Readers | None,
 ) -> Judged:
     from stateshift.engines.spark.restart.old_state import refused_since_3
     from stateshift.engines.spark.restart.strangers import strangers
@@ -41,7 +48,9 @@ def judged(
 def way_out(path: str, images: Sequence[str]) -> str:
     from stateshift.engines.spark.findings import ways_out
 
-    return ways_out.way_out(path, max((image for image in images if path.startswith(image)), key=len, default=""))
+    return ways_out.way_out(
+        path, max((image for image in images if path.startswith(image)), key=len, default="")
+    )
 
 
 def diff(one: str, other: str, opening: Opening, show: int, fleet: Readers | None) -> Differences:
@@ -60,15 +69,23 @@ def _told(where: str, image: Image) -> Iterator[Finding]:
     from stateshift.engines.spark.findings.moves import taking_back
 
     if image.fence is not None:
-        yield Finding("refuse", f"{where} is fenced by run {image.fence}: a job that starts here fails",
-                      hint=taking_back(image.fence))  # fmt: skip
+        yield Finding(
+            "refuse",
+            f"{where} is fenced by run {image.fence}: a job that starts here fails",
+            hint=taking_back(image.fence),
+        )
     if image.begins:
-        yield Finding("note", f"{where} has not committed a batch: a job begins with batch 0, as it was planned")
+        yield Finding(
+            "note",
+            f"{where} has not committed a batch: a job begins with batch 0, as it was planned",
+        )
     elif image.epoch is None:
         yield Finding("refuse", f"{where} has not committed a batch")
 
 
-def _deep(storage: Storage, survey: Survey, image: Image, fleet: Readers | None) -> Iterator[Finding]:
+def _deep(
+    storage: Storage, survey: Survey, image: Image, fleet: Readers | None
+) -> Iterator[Finding]:
     from stateshift.engines.spark.deep import everything, sidecars
 
     if fleet is None:

@@ -1,12 +1,12 @@
 """Which files name absolute places, and what becomes of those names. Pure.
 
-    state/<op>/_metadata/v2/<batch>    names the checkpoint itself          source location -> target location
-    …/_schema_log_<table>/<n>          names a source's folder in it        likewise (Delta)
-    sources/<i>/<n>[.compact]          names every input file               as `data` of the spec says
-    <output>/_spark_metadata/<n>       names every output file              as `data` of the spec says
+    state/<op>/_metadata/v2/<batch>  names the checkpoint itself    source location -> target location
+    …/_schema_log_<table>/<n>        names a source's folder in it  likewise (Delta)
+    sources/<i>/<n>[.compact]        names every input file         as `data` of the spec says
+    <output>/_spark_metadata/<n>     names every output file        as `data` of the spec says
 
-A file system can have several names: the storage says `s3`, the job's Hadoop wrote `s3a`. A place is recognised under
-each of them, and what is written is the name that the spec gives the new one.
+A file system can have several names: the storage says `s3`, the job's Hadoop wrote `s3a`. A place
+is recognised under each of them, and what is written is the name that the spec gives the new one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ NAMES_OF_ONE = (("s3", "s3a", "s3n"), ("gs", "gcs"), ("abfs", "abfss"))
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """One file that is read at `source`, rewritten, and written to `target`: to the same path, or to another."""
+    """One file that is read at `source`, rewritten, and written to `target`: to the same path,
+    or to another.
+    """
 
     transform: str
     options: Mapping[str, Any]
@@ -61,7 +63,10 @@ def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:
     files = []
     for survey in (facts.source, *facts.merges):
         # The new place as the spec spells it: the job's Hadoop may know s3a, and not s3.
-        own = (*places, (survey.location, job.target if job.target and "://" in job.target else target))
+        own = (
+            *places,
+            (survey.location, job.target if job.target and "://" in job.target else target),
+        )
         for path, embedded in needed_embedded(survey.images).items():
             inside = any(e.role == "self" for e in embedded)
             transform = _transform_of(path) if inside else REWRITE_LOG
@@ -70,7 +75,10 @@ def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         if data.copy:
             logs = [file for file in here.files if is_sink_log(file.path)]
-            files += [Rewritten(REWRITE_LOG, _options(places), here.location, there.location, f) for f in logs]
+            files += [
+                Rewritten(REWRITE_LOG, _options(places), here.location, there.location, f)
+                for f in logs
+            ]
     return Rewriting(tuple(files))
 
 
@@ -86,8 +94,10 @@ def with_changes(
     operators: Mapping[str, Mapping[str, Any]],
     paths: Mapping[str, str | None],
 ) -> Rewriting:
-    """The same, with what else becomes of these files: a file is rewritten once. `operators` are further options for
-    their metadata, by path; `paths` are files that get another path, or none: those are left behind."""
+    """The same, with what else becomes of these files: a file is rewritten once. `operators` are
+    further options for their metadata, by path; `paths` are files that get another path, or none:
+    those are left behind.
+    """
     here = facts.source.location
     infos = {file.path: file for file in facts.source.files}
     left = {path: more for path, more in operators.items() if paths.get(path, path) is not None}
@@ -98,17 +108,29 @@ def with_changes(
         if path is None:
             continue
         more = dict(left.pop(file.info.path, {})) if own else {}
-        mapping = [*file.options["mapping"], *_folders(file.options["mapping"], more.pop("folders", {}))]
+        mapping = [
+            *file.options["mapping"],
+            *_folders(file.options["mapping"], more.pop("folders", {})),
+        ]
         files.append(replace(file, options={**file.options, "mapping": mapping, **more}, path=path))
     for path, changes in left.items():
-        options = {**_options(()), **{key: value for key, value in changes.items() if key != "folders"}}
+        options = {
+            **_options(()),
+            **{key: value for key, value in changes.items() if key != "folders"},
+        }
         new = paths.get(path) or path
-        files.append(Rewritten(REWRITE_OPERATOR_METADATA, options, here, facts.target.location, infos[path], new))
+        files.append(
+            Rewritten(
+                REWRITE_OPERATOR_METADATA, options, here, facts.target.location, infos[path], new
+            )
+        )
     return Rewriting(tuple(files))
 
 
 def _folders(mapping: list[list[str]], folders: Mapping[str, str]) -> list[list[str]]:
-    """Folders of the image that get another name, under every name of the places they lie in: the longest fits."""
+    """Folders of the image that get another name, under every name of the places they lie in:
+    the longest fits.
+    """
     return [[f"{old}/{a}", f"{new}/{b}"] for old, new in mapping for a, b in folders.items()]
 
 
@@ -134,7 +156,10 @@ def is_sink_log(path: str) -> bool:
 
 def _options(places: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     """Names that lie in none of the places stay: the findings have asked before."""
-    return {"mapping": [[name, new] for old, new in places for name in _names(old)], "unmapped": "keep"}
+    return {
+        "mapping": [[name, new] for old, new in places for name in _names(old)],
+        "unmapped": "keep",
+    }
 
 
 def _names(location: str) -> tuple[str, ...]:

@@ -1,10 +1,13 @@
 """The plan of one Spark job, from spec and facts and nothing else.
 
-    halt   fence the source (and the merge directories), then move the merges in by rename: Algorithm 5's order
+    halt   fence the source (and the merge directories), then move the merges in by rename:
+           Algorithm 5's order
     copy   what the chosen batches need and nothing newer, and the data that moves along, in bundles
-    transform   files that name absolute places, rewritten; and state, where more is asked for than a copy
+    transform   files that name absolute places, rewritten; and state, where more is asked for than
+                a copy
     compare     entries of every shard; everything else byte for byte
-    publish     in order: the name index, ids and offsets of all queries, and last of all the commits
+    publish     in order: the name index, ids and offsets of all queries, and last of all the
+                commits
     submit, confirm
 
 A job that still runs gets a halt plan and, provisionally, the move plan of what is there now.
@@ -54,42 +57,61 @@ from stateshift.step import (
 )
 from stateshift.survey import Facts, Finding, Image, Survey
 
-# Files of a query's fence: what it would plan next with, and what it would commit that with; or the last two it plans.
+# Files of a query's fence: what it would plan next with, and what it would commit that with; or the
+# last two it plans.
 FENCES_MAX = 2
 
 
 def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
-    """The plans of one job in their order: a move plan, behind a halt plan where the job still runs, and before that a
-    first round where it is moved warm."""
+    """The plans of one job in their order: a move plan, behind a halt plan where the job still
+    runs, and before that a first round where it is moved warm.
+    """
     if job.mode == "warm" and (_runs(facts) or job.cutover == NEVER):
         behind = _plans(spec, job, bare(warmed(facts)))
-        return (round_plan(spec, job, facts), *(replace(p, provisional=True, facts=identity_of(facts)) for p in behind))
+        return (
+            round_plan(spec, job, facts),
+            *(replace(p, provisional=True, facts=identity_of(facts)) for p in behind),
+        )
     return _plans(spec, job, bare(warmed(facts)))
 
 
 def _runs(facts: Facts) -> bool:
-    return facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued", "unknown")
+    return facts.source_cluster is not None and facts.source_cluster.state in (
+        "running",
+        "queued",
+        "unknown",
+    )
 
 
 def round_plan(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
-    """Bring what can be brought while the job runs. What speaks against the move is told with the move. Of a job that
-    is `stopping` this may be the last epoch: what will make that visible is brought with it."""
+    """Bring what can be brought while the job runs. What speaks against the move is told with the
+    move. Of a job that is `stopping` this may be the last epoch: what will make that visible is
+    brought with it.
+    """
     facts = warmed(facts)
     steps: tuple[AnyStep, ...] = tuple(round_of(job, facts, rewriting_of(job, facts)))
     if stopping:
         plain = bare(facts)
-        steps += tuple(staged(publish(spec, job, plain, plain.source.images, reshaping_of(job, plain), True)))
+        steps += tuple(
+            staged(publish(spec, job, plain, plain.source.images, reshaping_of(job, plain), True))
+        )
     made = _plan(job, facts, phases_of(Phase("copy", steps)), ())
     return replace(made, purpose="warm", provisional=True, facts=identity_of(facts))
 
 
 def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    """Behind a round that has brought everything these facts need: publish it batch by batch (see `bridging`), so that
-    the job can be started from it, and only then remove what it does not need any more. An image that is there stays
-    whole until the next one is: also where the source has lost something since, whose job may not even have noticed."""
+    """Behind a round that has brought everything these facts need: publish it batch by batch (see
+    `bridging`), so that the job can be started from it, and only then remove what it does not need
+    any more. An image that is there stays whole until the next one is: also where the source has
+    lost something since, whose job may not even have noticed.
+    """
     _refuse_what_is_not_whole(job, facts.source)
     facts = bare(warmed(facts))
-    images, reshaping, rewriting = facts.source.images, reshaping_of(job, facts), rewriting_of(job, facts)
+    images, reshaping, rewriting = (
+        facts.source.images,
+        reshaping_of(job, facts),
+        rewriting_of(job, facts),
+    )
     whole = copies(job, facts, images, rewriting.paths)
     wanted = {(group.source, file.path) for group in whole.groups for file in group.files}
     wanted |= {(facts.source.location, path) for image in images for path in image.first_read}
@@ -101,11 +123,14 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         Phase("copy", bridge.copies),
         Phase("transform", tuple(_transforms(rewriting))),
         Phase("publish", (*bridge.published, *others), ordered=True),
-        Phase("retire", (
-            *(replace(step, name=f"retire/{n}", items=()) for n, step in enumerate(retired)),
-            *bridge.retired(facts.target.location, _paths(wanted)),
-        )),
-    )  # fmt: skip
+        Phase(
+            "retire",
+            (
+                *(replace(step, name=f"retire/{n}", items=()) for n, step in enumerate(retired)),
+                *bridge.retired(facts.target.location, _paths(wanted)),
+            ),
+        ),
+    )
     made = _plan(job, facts, phases, ())
     return replace(made, purpose="standby", provisional=True, facts=identity_of(facts))
 
@@ -116,15 +141,21 @@ def _refuse_what_is_not_whole(job: JobSpec, source: Survey) -> None:
         if image.epoch is None or not layout.has_commits(image):
             faults.append(f"{image.path or job.name} has no commit")
     if faults:
-        raise StalePlan(f"{source.location} cannot be restarted from: {faults[0]}",
-                        hint=f"stateshift verify {source.location}")  # fmt: skip
+        raise StalePlan(
+            f"{source.location} cannot be restarted from: {faults[0]}",
+            hint=f"stateshift verify {source.location}",
+        )
 
 
 def hidden_plan(job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
-    """Before a round writes over files of the image that is there, since its job has gone back behind it and does its
-    batches anew: its commits go, so that nobody starts from a mixture of both times."""
+    """Before a round writes over files of the image that is there, since its job has gone back
+    behind it and does its batches anew: its commits go, so that nobody starts from a mixture of
+    both times.
+    """
     target = facts.target.location
-    commits = sorted(path for place, path in facts.left if place == target and layout.is_commit(path))
+    commits = sorted(
+        path for place, path in facts.left if place == target and layout.is_commit(path)
+    )
     steps = (step for step in coming if isinstance(step, BringFiles) and step.target == target)
     written = {name for step in steps for _, name in step.named}
     if not commits or not any(place == target and path in written for place, path in facts.past):
@@ -136,9 +167,13 @@ def hidden_plan(job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
 
 def _plans(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     if not spec.restart:
-        started = _plan(job, facts, _start_phases(spec, job, facts), moves.of_first_start(spec, job, facts))
+        started = _plan(
+            job, facts, _start_phases(spec, job, facts), moves.of_first_start(spec, job, facts)
+        )
         return (replace(started, purpose="start"),)
-    if job.mode == "fork":  # its source may run on and commit: what is copied is the newest commit at that time
+    if (
+        job.mode == "fork"
+    ):  # its source may run on and commit: what is copied is the newest commit at that time
         return (replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts)),)
     if _runs(facts):
         move = replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts))
@@ -149,7 +184,11 @@ def _plans(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
 def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     """Stop the job at a consistent epoch. What that epoch is, the next survey tells."""
     again = job.source_submit
-    patience = spec.cluster(job.source_cluster).options.get("seconds_max", 300) if job.source_cluster else 300
+    patience = (
+        spec.cluster(job.source_cluster).options.get("seconds_max", 300)
+        if job.source_cluster
+        else 300
+    )
     step = StopJob(
         name="halt/stop",
         cluster=job.source_cluster or "",
@@ -157,13 +196,17 @@ def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         location=job.source,
         tag=job.stop.get("tag"),
         seconds_max=float(job.stop.get("seconds_max", patience)),
-        options={key: value for key, value in job.stop.items() if key not in ("tag", "seconds_max")},
+        options={
+            key: value for key, value in job.stop.items() if key not in ("tag", "seconds_max")
+        },
         restart=again.options if again else None,
         restart_environment=again.environment if again else {},
     )
     files_max = _readied(job, facts)
     ready = (ReadyFence("halt/ready-fence", facts.source.location, files_max),) if files_max else ()
-    early = prepared(job, facts, job.destination, job.submit.options if job.submit is not None else {})
+    early = prepared(
+        job, facts, job.destination, job.submit.options if job.submit is not None else {}
+    )
     halted = _plan(job, facts, phases_of(*early, Phase("halt", (step, *ready))), ())
     return replace(halted, purpose="halt", epoch=None, facts=identity_of(facts))
 
@@ -195,16 +238,34 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     visible = tuple(publish(spec, job, facts, images, reshaping, beforehand))
     first, fenced = tuple(staged(visible)), tuple[AnyStep, ...]()
     own = tuple(identities(job, facts, images)) if beforehand else ()
-    again = _paths(wanted) | {name for step in first for name in step.staged_names} | set(paths_of_planned.values())
+    again = (
+        _paths(wanted)
+        | {name for step in first for name in step.staged_names}
+        | set(paths_of_planned.values())
+    )
     if facts.brought:
-        # With so little left the fence would take as long as the rest. It is up before anything can be seen, and what
-        # it finds taken is a commit since the survey, either way.
-        halt, fenced = Phase("halt", ()), tuple(replace(f, name=f"copy/{_last(f.name)}") for f in halt.steps)
+        # With so little left the fence would take as long as the rest. It is up before anything can
+        # be seen, and what it finds taken is a commit since the survey, either way.
+        halt, fenced = (
+            Phase("halt", ()),
+            tuple(replace(f, name=f"copy/{_last(f.name)}") for f in halt.steps),
+        )
     phases = phases_of(
         halt,
-        Phase("copy", (*fenced, *kept(facts, wanted, again), *first, *own, *copied.steps, *planned)),
-        Phase("transform", (*_transforms(rewriting), *reshaping.steps, *_renamed(facts, reshaping, rewriting))),
-        Phase("compare", (*_compares(job, facts, images, copied, reshaping), *_compares_of_planned(job, planned))),
+        Phase(
+            "copy", (*fenced, *kept(facts, wanted, again), *first, *own, *copied.steps, *planned)
+        ),
+        Phase(
+            "transform",
+            (*_transforms(rewriting), *reshaping.steps, *_renamed(facts, reshaping, rewriting)),
+        ),
+        Phase(
+            "compare",
+            (
+                *_compares(job, facts, images, copied, reshaping),
+                *_compares_of_planned(job, planned),
+            ),
+        ),
         Phase("publish", (*visible, *owners_kept(job, facts)), ordered=True),
         *_start(job, facts, images),
     )
@@ -238,24 +299,33 @@ def _in_place(
 
 
 def identity_of(facts: Facts) -> str:
-    """The fingerprint of what does not change while a job runs: who it is and how its state is laid out."""
+    """The fingerprint of what does not change while a job runs: who it is and how its state is
+    laid out.
+    """
     return plain.fingerprint(
         [
             [_identity(survey) for survey in (facts.source, *facts.merges, *facts.others)],
-            [facts.target.kind, sum(not file.path.startswith(f"{FOLDER}/") for file in facts.target.files)],
+            [
+                facts.target.kind,
+                sum(not file.path.startswith(f"{FOLDER}/") for file in facts.target.files),
+            ],
             [c and c.version for c in (facts.source_cluster, facts.target_cluster)],
         ]
     )
 
 
 def fingerprint_of(facts: Facts) -> str:
-    """The fingerprint of a stopped job: every file of it, and its epochs. Places that move along are named only: new
-    input may arrive in them at any time."""
+    """The fingerprint of a stopped job: every file of it, and its epochs. Places that move along
+    are named only: new input may arrive in them at any time.
+    """
     return plain.fingerprint(
         [
             identity_of(facts),
             [
-                [sorted(survey.files), [[image.path, image.epoch, image.planned] for image in survey.images]]
+                [
+                    sorted(survey.files),
+                    [[image.path, image.epoch, image.planned] for image in survey.images],
+                ]
                 for survey in (facts.source, *facts.merges, *facts.others)
             ],
             [[a.location, b.location] for a, b in facts.data],
@@ -268,13 +338,20 @@ def _identity(survey: Survey) -> list[object]:
         survey.location,
         survey.kind,
         [
-            [i.path, i.identity, i.written_by, [[o.id, o.name, o.provider, o.shards] for o in i.operators]]
+            [
+                i.path,
+                i.identity,
+                i.written_by,
+                [[o.id, o.name, o.provider, o.shards] for o in i.operators],
+            ]
             for i in survey.images
         ],
     ]
 
 
-def _plan(job: JobSpec, facts: Facts, phases: tuple[Phase, ...], found: tuple[Finding, ...]) -> Plan:
+def _plan(
+    job: JobSpec, facts: Facts, phases: tuple[Phase, ...], found: tuple[Finding, ...]
+) -> Plan:
     return Plan(
         job=job.name,
         engine=layout.ENGINE,
@@ -290,14 +367,18 @@ def _plan(job: JobSpec, facts: Facts, phases: tuple[Phase, ...], found: tuple[Fi
 
 
 def _epoch_after(job: JobSpec, facts: Facts) -> int | None:
-    """Return the number that the last batch has at the target; None for a workflow, whose queries have one each."""
+    """Return the number that the last batch has at the target; None for a workflow, whose
+    queries have one each.
+    """
     if facts.source.epoch is None:
         return None
     return number_after(wishes_of(job.transform), facts.source.images[0], facts.sink)
 
 
 def _halt_steps(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
-    """A fork leaves its source alone, and a job that stays where it is must be able to go on there."""
+    """A fork leaves its source alone, and a job that stays where it is must be able to go on
+    there.
+    """
     if job.moves and job.target is not None:
         yield from _fence("halt/fence", facts.source, _readied(job, facts))
         for number, other in enumerate(facts.others):
@@ -308,8 +389,9 @@ def _halt_steps(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
 
 
 def _readied(job: JobSpec, facts: Facts) -> int:
-    """How many files of a fence, at most, are written before the job has stopped: where that saves time, and nobody
-    else has the job's source."""
+    """How many files of a fence, at most, are written before the job has stopped: where that saves
+    time, and nobody else has the job's source.
+    """
     sooner = job.mode == "warm" and facts.source.traits.get("renames_sooner", False)
     return FENCES_MAX * len(facts.source.images) if sooner and job.target is not None else 0
 
@@ -333,13 +415,17 @@ def _fence_paths(image: Image, epoch: int) -> tuple[str, ...]:
 
 
 def _newest(image: Image, epoch: int) -> tuple[int, int | None]:
-    """The last batch committed, and the last one planned, also where the job is to go back behind them."""
+    """The last batch committed, and the last one planned, also where the job is to go back
+    behind them.
+    """
     committed, planned = image.details.get("newest", (epoch, image.planned))
     return committed, planned
 
 
 def _moves(name: str, merge: Survey, source: Survey) -> Iterator[AnyStep]:
-    """The merge directory's content, renamed into the checkpoint location; both lie below one common root."""
+    """The merge directory's content, renamed into the checkpoint location; both lie below one
+    common root.
+    """
     root = layout.deepest_above((merge.location, source.location))
     here, there = (place[len(root) :].lstrip("/") for place in (merge.location, source.location))
     items = tuple(
@@ -368,31 +454,50 @@ def _renamed(facts: Facts, reshaping: Reshaping, rewriting: Rewriting) -> Iterat
     """Files that are as they were, under another path."""
     infos = {file.path: file for file in facts.source.files}
     rewritten = {file.info.path for file in rewriting.files if file.source == facts.source.location}
-    moved = {path: new for path, new in reshaping.paths.items() if new is not None and path not in rewritten}
+    moved = {
+        path: new
+        for path, new in reshaping.paths.items()
+        if new is not None and path not in rewritten
+    }
     for number, bundle in enumerate(bundled((infos[path] for path in sorted(moved)), PIECES_MAX)):
         yield TransformShard(
-            f"transform/renamed-{number}", KEEP, {}, facts.source.location, tuple(bundle), facts.target.location,
+            f"transform/renamed-{number}",
+            KEEP,
+            {},
+            facts.source.location,
+            tuple(bundle),
+            facts.target.location,
             tuple(moved[file.path] for file in bundle),
-        )  # fmt: skip
+        )
 
 
 def _compares(
     job: JobSpec, facts: Facts, images: tuple[Image, ...], copied: Copies, reshaping: Reshaping
 ) -> Iterator[AnyStep]:
-    """By entries: the shards' entries, and the files that hold none byte for byte. By digests: every file. State that
-    was written anew has other bytes, and is compared by entries either way. Rounds have compared what they brought byte
-    for byte: the rest then is, too."""
+    """By entries: the shards' entries, and the files that hold none byte for byte. By digests:
+    every file. State that was written anew has other bytes, and is compared by entries either way.
+    Rounds have compared what they brought byte for byte: the rest then is, too.
+    """
     if job.verify == "entries" and facts.brought:
         job = replace(job, verify="digests")
     numbers = (f"compare/{number}" for number in itertools.count())
     if job.verify == "entries":
         for image in images:
-            kept = [shard for shard in image.shards if not reshaping.replaced.intersection(shard.files)]
+            kept = [
+                shard for shard in image.shards if not reshaping.replaced.intersection(shard.files)
+            ]
             for shards, size in shard_bundles(kept, copied.sizes):
                 yield CompareImages(
-                    next(numbers), layout.ENGINE, facts.source.location, facts.target.location,
-                    shards, None, (), image.settings, size,
-                )  # fmt: skip
+                    next(numbers),
+                    layout.ENGINE,
+                    facts.source.location,
+                    facts.target.location,
+                    shards,
+                    None,
+                    (),
+                    image.settings,
+                    size,
+                )
     if job.verify != "none":
         yield from reshaping.compares
         folded = {path for image in images for shard in image.shards for path in shard.files}
@@ -400,7 +505,17 @@ def _compares(
             left = tuple(f for f in group.files if job.verify == "digests" or f.path not in folded)
             for bundle in bundled(left):
                 paths, size = tuple(file.path for file in bundle), sum(file.size for file in bundle)
-                yield CompareImages(next(numbers), layout.ENGINE, group.source, group.target, (), None, paths, {}, size)
+                yield CompareImages(
+                    next(numbers),
+                    layout.ENGINE,
+                    group.source,
+                    group.target,
+                    (),
+                    None,
+                    paths,
+                    {},
+                    size,
+                )
 
 
 def _compares_of_planned(job: JobSpec, planned: Iterable[CopyFiles]) -> Iterator[CompareImages]:
@@ -408,14 +523,24 @@ def _compares_of_planned(job: JobSpec, planned: Iterable[CopyFiles]) -> Iterator
     for number, step in enumerate(planned if job.verify != "none" else ()):
         paths = tuple(file.path for file in step.items)
         yield CompareImages(
-            f"compare/planned-{number}", layout.ENGINE, step.source, step.target, (), None, paths, {}, step.bytes,
+            f"compare/planned-{number}",
+            layout.ENGINE,
+            step.source,
+            step.target,
+            (),
+            None,
+            paths,
+            {},
+            step.bytes,
             names=step.names,
-        )  # fmt: skip
+        )
 
 
 def _start_phases(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Phase, ...]:
     """`restart: false`: the first deployment. The name index, and the job is started."""
-    published = Phase("publish", tuple(index_step(spec, replace(job, target=None), facts)), ordered=True)
+    published = Phase(
+        "publish", tuple(index_step(spec, replace(job, target=None), facts)), ordered=True
+    )
     return phases_of(published, *_start(replace(job, target=None), facts, facts.source.images))
 
 
@@ -438,4 +563,9 @@ def _awaited(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Awaited |
         layout.under(image.path, layout.commit_path(number))
         for image, number in zip(moved, numbers, strict=True)
     )
-    return Awaited(location, _epoch_after(job, facts), commits, tuple(layout.under(i.path, IDLE) for i in moved))
+    return Awaited(
+        location,
+        _epoch_after(job, facts),
+        commits,
+        tuple(layout.under(i.path, IDLE) for i in moved),
+    )

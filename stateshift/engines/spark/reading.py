@@ -1,4 +1,6 @@
-"""Reading the small files of one query's checkpoint: each by its path inside the image, each decoded or refused."""
+"""Reading the small files of one query's checkpoint: each by its path inside the image, each
+decoded or refused.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Reading:
         return self.storage.chunks(self.path(path))
 
     def decoded(self, path: str, decode: Callable[[bytes], T]) -> T | None:
-        """The decoded file; None, and a refusal among the findings, where it is missing or damaged."""
+        """The decoded file; None, and a refusal among the findings, where it is missing or
+        damaged.
+        """
         try:
             return decode(self.content(path))
         except MissingFile:
@@ -53,12 +57,17 @@ class Reading:
         except MissingFile:
             return None
         except FormatError as error:
-            self.warn(f"{self.path(path)} is damaged: {error.fact}; a restart does without it", path, error.offset)
+            self.warn(
+                f"{self.path(path)} is damaged: {error.fact}; a restart does without it",
+                path,
+                error.offset,
+            )
         return None
 
     def each(self, paths: Sequence[str], look: Callable[[Reading, str], T]) -> list[T]:
-        """`look` at every one, several at once where each waits for a network: the job may be down meanwhile. Results
-        and findings come in the order of the paths."""
+        """`look` at every one, several at once where each waits for a network: the job may be down
+        meanwhile. Results and findings come in the order of the paths.
+        """
         at_once = min(len(paths), self.storage.traits.at_once, LOOKS_AT_ONCE)
         if at_once <= 1:
             return [look(self, path) for path in paths]
@@ -69,12 +78,22 @@ class Reading:
         return looked
 
     def vanished(self, path: str) -> None:
-        """A listed file that is not there when it is read: the job tidies up, or somebody behind its back."""
+        """A listed file that is not there when it is read: the job tidies up, or somebody behind
+        its back.
+        """
         self.refuse(f"{self.path(path)} vanished while it was looked at: the job still runs", path)
 
-    def refuse(self, message: str, path: str | None = None, offset: int | None = None, hint: str | None = None) -> None:
+    def refuse(
+        self,
+        message: str,
+        path: str | None = None,
+        offset: int | None = None,
+        hint: str | None = None,
+    ) -> None:
         where = hint or f"stateshift verify {quote(self.storage.location)}"
-        self.findings.append(Finding("refuse", message, hint=where, path=path and self.path(path), offset=offset))
+        self.findings.append(
+            Finding("refuse", message, hint=where, path=path and self.path(path), offset=offset)
+        )
 
     def warn(self, message: str, path: str | None = None, offset: int | None = None) -> None:
         self.findings.append(Finding("warn", message, path=path and self.path(path), offset=offset))

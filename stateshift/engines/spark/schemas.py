@@ -1,13 +1,15 @@
 """The schemas of an image's stores, as far as a change of the state needs them. Reads only.
 
-    "<operator>/<store>" or "<operator>/<store>/<column family>"  ->  {"key": StructType JSON, "value": the same,
+    "<operator>/<store>" or "<operator>/<store>/<column family>"  ->  {"key": StructType JSON,
+    "value": the same,
                                                                        "encoder": the key encoder's JSON, or None,
                                                                        "prefix": the key columns looked up together,
                                                                        "lists": whether values are lists of rows,
                                                                        "avro": whether rows are Avro's}
 
-One file below shard 0 describes a store; one named by the operator's newest metadata describes all column families of
-a store (`formats.spark.schema`, v3). What has no schema is left out: whoever needs it refuses it by name.
+One file below shard 0 describes a store; one named by the operator's newest metadata describes all
+column families of a store (`formats.spark.schema`, v3). What has no schema is left out: whoever
+needs it refuses it by name.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def schemas_of(
     newest: Mapping[str, str],
     settings: Mapping[str, str],
 ) -> Schemas:
-    """`stores` and `files` (metadata and schemas) by operator; `newest` is its metadata that applies."""
+    """`stores` and `files` (metadata and schemas) by operator; `newest` is its metadata that
+    applies.
+    """
     found: Schemas = {}
     for operator, names in stores.items():
         path = newest.get(operator)
@@ -56,7 +60,9 @@ def schemas_of(
     return found
 
 
-def _path(operator: str, store: str, info: operator_metadata.StoreInfo | None, files: list[str]) -> str | None:
+def _path(
+    operator: str, store: str, info: operator_metadata.StoreInfo | None, files: list[str]
+) -> str | None:
     plain = f"state/{operator}/0/{'' if store == DEFAULT_STORE else store + '/'}_metadata/schema"
     named = [path.rsplit("/", 1)[-1] for path in info.schema_paths] if info else []
     places = [f"state/{operator}/_stateSchema/{store}/{name}" for name in reversed(named)]

@@ -1,8 +1,9 @@
-"""What is there: a Spark checkpoint, or a workflow directory of per-operator ones, surveyed without a JVM.
+"""What is there: a Spark checkpoint, or a workflow directory of per-operator ones, surveyed without
+a JVM.
 
-One listing, then a handful of small files per query: its id, the last offsets, the last commit, operator metadata, the
-source logs (for the absolute places in them) and, for RocksDB, the metadata inside the zips the last epoch needs.
-State itself is not decoded: that is what `folding` is for.
+One listing, then a handful of small files per query: its id, the last offsets, the last commit,
+operator metadata, the source logs (for the absolute places in them) and, for RocksDB, the metadata
+inside the zips the last epoch needs. State itself is not decoded: that is what `folding` is for.
 """
 
 from __future__ import annotations
@@ -26,12 +27,19 @@ TOP = ("offsets/", "commits/", "state/", "sources/")
 
 
 def survey(
-    storage: Storage, thorough: bool = False, until: int | None = None, changes: Sequence[Mapping[str, Any]] = ()
+    storage: Storage,
+    thorough: bool = False,
+    until: int | None = None,
+    changes: Sequence[Mapping[str, Any]] = (),
 ) -> Survey:
-    """Everything at the storage's location. `thorough` looks into the zips of every epoch, not only of the last.
-    With `until`, as if the batch of that number had been the last: the logs of later ones are not seen. `changes` are
-    what is to be made of it (`transform` of a job): what they need to know is looked up, too."""
-    files = tuple(sorted(_listed(storage, until), key=itemgetter(0)))  # by path: no two have the same
+    """Everything at the storage's location. `thorough` looks into the zips of every epoch, not only
+    of the last. With `until`, as if the batch of that number had been the last: the logs of later
+    ones are not seen. `changes` are what is to be made of it (`transform` of a job): what they need
+    to know is looked up, too.
+    """
+    files = tuple(
+        sorted(_listed(storage, until), key=itemgetter(0))
+    )  # by path: no two have the same
     names, findings = _names(storage, files)
     prefixes = _images(files)
     findings += _mixed(storage, prefixes)
@@ -45,7 +53,9 @@ def survey(
     if not files and storage.stat("") is not None:
         kind = "foreign"
         where = f"stateshift inspect {quote(storage.location)}"
-        findings.append(Finding("refuse", f"{storage.location} is a file, not a directory", hint=where))
+        findings.append(
+            Finding("refuse", f"{storage.location} is a file, not a directory", hint=where)
+        )
     return Survey(
         location=storage.location,
         engine="spark" if images else None,
@@ -58,7 +68,9 @@ def survey(
 
 
 def _listed(storage: Storage, until: int | None) -> Iterator[FileInfo]:
-    """What counts of a listing, which may be long: few names begin with a dot, and only those are looked at again."""
+    """What counts of a listing, which may be long: few names begin with a dot, and only those
+    are looked at again.
+    """
     for file in storage.list():
         path = file[0]
         if path.startswith(".", path.rfind("/") + 1) and is_temporary(path):
@@ -84,7 +96,11 @@ def _is_later(path: str, until: int | None) -> bool:
 
 
 def _surveyed(
-    storage: Storage, files: tuple[FileInfo, ...], prefix: str, thorough: bool, changes: Sequence[Mapping[str, Any]]
+    storage: Storage,
+    files: tuple[FileInfo, ...],
+    prefix: str,
+    thorough: bool,
+    changes: Sequence[Mapping[str, Any]],
 ) -> Iterator[Image]:
     start = f"{prefix}/" if prefix else ""
     own = files if not prefix else tuple(file for file in files if file.path.startswith(start))
@@ -102,7 +118,9 @@ def _names(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[dict[str, str
 
 
 def _images(files: tuple[FileInfo, ...]) -> list[str]:
-    """Where checkpoints lie below the location: "" for the location itself, else the directories of a workflow."""
+    """Where checkpoints lie below the location: "" for the location itself, else the directories
+    of a workflow.
+    """
     found: set[str] = set()
     for path, *_ in files:
         if path == layout.METADATA or path.startswith(TOP):
@@ -110,27 +128,47 @@ def _images(files: tuple[FileInfo, ...]) -> list[str]:
                 found.add("")
             continue
         head, _, rest = path.partition("/")
-        inside = head not in found and head != FOLDER and (rest == layout.METADATA or rest.startswith(TOP))
+        inside = (
+            head not in found
+            and head != FOLDER
+            and (rest == layout.METADATA or rest.startswith(TOP))
+        )
         if inside and _is_of_checkpoint(rest):
             found.add(head)
     return sorted(found)
 
 
 def _is_of_checkpoint(path: str) -> bool:
-    """Whether only a checkpoint has such a file. Folders called `state` or `sources` others have, too."""
-    return classify(path).area in ("metadata", "offsets", "commits", "state", "state-metadata", "state-schema")
+    """Whether only a checkpoint has such a file. Folders called `state` or `sources` others
+    have, too.
+    """
+    return classify(path).area in (
+        "metadata",
+        "offsets",
+        "commits",
+        "state",
+        "state-metadata",
+        "state-schema",
+    )
 
 
 def _mixed(storage: Storage, prefixes: list[str]) -> list[Finding]:
-    """A checkpoint with others inside is two things put on top of each other: no plan can tell which is meant."""
+    """A checkpoint with others inside is two things put on top of each other: no plan can tell
+    which is meant.
+    """
     if "" not in prefixes or len(prefixes) == 1:
         return []
     inside = ", ".join(prefixes[1:4])
     return [
         Finding(
             "refuse",
-            f"{storage.location} is a checkpoint and holds others too ({inside}): it is not clear which is meant",
-            hint=f"name one of them: stateshift inspect {quote(f'{storage.location}/{prefixes[1]}')}",
+            (
+                f"{storage.location} is a checkpoint and holds others too ({inside}): it is "
+                "not clear which is meant"
+            ),
+            hint=(
+                f"name one of them: stateshift inspect {quote(f'{storage.location}/{prefixes[1]}')}"
+            ),
         )
     ]
 

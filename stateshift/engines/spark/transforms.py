@@ -1,4 +1,6 @@
-"""The pure transforms that Spark plans name: source streams in, target streams out, nothing else touched."""
+"""The pure transforms that Spark plans name: source streams in, target streams out, nothing else
+touched.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stateshift.engines.spark.places import REWRITE_LOG, REWRITE_OPERATOR_METADATA, REWRITE_SCHEMA_LOG
+from stateshift.engines.spark.places import (
+    REWRITE_LOG,
+    REWRITE_OPERATOR_METADATA,
+    REWRITE_SCHEMA_LOG,
+)
 from stateshift.engines.spark.reshaping.files import REWRITE_STATE
 from stateshift.engines.spark.reshaping.joining import MERGE_COMMITS, MERGE_OFFSETS
-from stateshift.engines.spark.reshaping.log_changes import KEEP, REWRITE_COMMIT, REWRITE_OFFSETS, REWRITE_SCHEMA
+from stateshift.engines.spark.reshaping.log_changes import (
+    KEEP,
+    REWRITE_COMMIT,
+    REWRITE_OFFSETS,
+    REWRITE_SCHEMA,
+)
 from stateshift.engines.spark.reshaping.rewrites import rewrite_state
 from stateshift.formats import bounds
-from stateshift.formats.spark import commits, delta_schema_log, offsets, operator_metadata, schema, source_log
+from stateshift.formats.spark import (
+    commits,
+    delta_schema_log,
+    offsets,
+    operator_metadata,
+    schema,
+    source_log,
+)
 from stateshift.formats.spark.uris import Relocation, encode_location, plain_location
 from stateshift.storage.protocol import Content
 from stateshift.world import Transform
@@ -25,15 +43,25 @@ def rewrite_log(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequen
     return (lambda: source_log.rewrite_source_log(log(), relocation, options["unmapped"]),)
 
 
-def rewrite_operator_metadata(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """An operator's metadata with the paths of its schema files changed, and its number of partitions."""
+def rewrite_operator_metadata(
+    options: Mapping[str, Any], inputs: Sequence[Content]
+) -> Sequence[Content]:
+    """An operator's metadata with the paths of its schema files changed, and its number of
+    partitions.
+    """
     (content,) = inputs
     # Not quoted, unlike in the logs.
-    relocation = Relocation({plain_location(old): plain_location(new) for old, new in options["mapping"]})
+    relocation = Relocation(
+        {plain_location(old): plain_location(new) for old, new in options["mapping"]}
+    )
 
     def rewritten() -> bytes:
-        metadata = operator_metadata.decode_operator_metadata(bounds.gathered(content(), "a log or a schema"))
-        metadata = operator_metadata.relocated(metadata, relocation) if options["mapping"] else metadata
+        metadata = operator_metadata.decode_operator_metadata(
+            bounds.gathered(content(), "a log or a schema")
+        )
+        metadata = (
+            operator_metadata.relocated(metadata, relocation) if options["mapping"] else metadata
+        )
         if "partitions" in options:
             metadata = operator_metadata.with_partitions(metadata, options["partitions"])
         if "operator" in options:
@@ -47,7 +75,9 @@ def rewrite_schema_log(options: Mapping[str, Any], inputs: Sequence[Content]) ->
     """An entry of Delta's schema log with the path of its source's folder changed."""
     (content,) = inputs
     # Not quoted, like in operators' metadata.
-    relocation = Relocation({plain_location(old): plain_location(new) for old, new in options["mapping"]})
+    relocation = Relocation(
+        {plain_location(old): plain_location(new) for old, new in options["mapping"]}
+    )
 
     def rewritten() -> bytes:
         entry = delta_schema_log.decode_schema_log(b"".join(content()))
@@ -57,8 +87,9 @@ def rewrite_schema_log(options: Mapping[str, Any], inputs: Sequence[Content]) ->
 
 
 def rewrite_offsets(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """A planned batch under another configuration, which overrides the session's on a restart, and with its sources
-    renamed."""
+    """A planned batch under another configuration, which overrides the session's on a restart, and
+    with its sources renamed.
+    """
     (content,) = inputs
 
     def rewritten() -> bytes:
@@ -71,14 +102,17 @@ def rewrite_offsets(options: Mapping[str, Any], inputs: Sequence[Content]) -> Se
 
 
 def rewrite_schema(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """A schema file of stores whose rows become others; "" is the one store of a file that has no column families."""
+    """A schema file of stores whose rows become others; "" is the one store of a file that has
+    no column families.
+    """
     (content,) = inputs
 
     def rewritten() -> bytes:
         found = schema.decode_schema(bounds.gathered(content(), "a log or a schema"))
         told = options["stores"]
         stores = tuple(
-            replace(store, **told.get(store.name if found.version == 3 else "", {})) for store in found.stores
+            replace(store, **told.get(store.name if found.version == 3 else "", {}))
+            for store in found.stores
         )
         return schema.encode_schema(replace(found, stores=stores))
 
@@ -91,7 +125,9 @@ def keep(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Cont
 
 
 def rewrite_commit(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """A finished batch whose state has other files: their ids under checkpoint format 2, none where they have none."""
+    """A finished batch whose state has other files: their ids under checkpoint format 2, none
+    where they have none.
+    """
     (content,) = inputs
     ids = options["state_ids"]
 
@@ -106,17 +142,25 @@ def merge_offsets(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequ
     """The same batch of several queries as one: the sources of all of them."""
 
     def merged() -> bytes:
-        entries = [offsets.decode_offsets(bounds.gathered(content(), "a log or a schema")) for content in inputs]
+        entries = [
+            offsets.decode_offsets(bounds.gathered(content(), "a log or a schema"))
+            for content in inputs
+        ]
         return offsets.encode_offsets(offsets.with_conf(offsets.united(entries), options["conf"]))
 
     return (lambda: iter((merged(),)),)
 
 
 def merge_commits(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """The last finished batch of several queries as one: the first's, with the smallest watermark."""
+    """The last finished batch of several queries as one: the first's, with the smallest
+    watermark.
+    """
 
     def merged() -> bytes:
-        entries = [commits.decode_commit(bounds.gathered(content(), "a log or a schema")) for content in inputs]
+        entries = [
+            commits.decode_commit(bounds.gathered(content(), "a log or a schema"))
+            for content in inputs
+        ]
         entry = commits.with_watermark(entries[0], min(entry.watermark_ms for entry in entries))
         if options["format_2"]:
             entry = commits.with_state_ids(entry, options["state_ids"])
@@ -126,8 +170,12 @@ def merge_commits(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequ
 
 
 def _relocation(options: Mapping[str, Any]) -> Relocation:
-    """The spec speaks of places as a person writes them; in the files they stand as Hadoop quotes them."""
-    return Relocation({encode_location(old): encode_location(new) for old, new in options["mapping"]})
+    """The spec speaks of places as a person writes them; in the files they stand as Hadoop
+    quotes them.
+    """
+    return Relocation(
+        {encode_location(old): encode_location(new) for old, new in options["mapping"]}
+    )
 
 
 TRANSFORMS: Mapping[str, Transform] = {

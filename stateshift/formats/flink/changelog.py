@@ -1,13 +1,19 @@
-"""The changelog's files (DSTL), as far as their frames go: what a change does, only its state's serializers tell.
+"""The changelog's files (DSTL), as far as their frames go: what a change does, only its state's
+serializers tell.
 
-    file          u1 compressed, then change sets; all that follows is one stream of framed snappy, if compressed
-    change set    i32 n, n groups                at an offset of its own, counted behind the first byte, decompressed
-    group         i32 n, i32 key group, n * (i32 + change)      key group -1: of the states themselves, which come first
-    change        u1 operation, ...
+    file        u1 compressed, then change sets; all that follows is one stream of framed snappy, if
+                compressed
+    change set  i32 n, n groups                at an offset of its own, counted behind the first
+                                               byte, decompressed
+    group       i32 n, i32 key group, n * (i32 + change)      key group -1: of the states
+                                                              themselves, which come first
+    change      u1 operation, ...
 
-Several subtasks write to one file. There is no checksum: a flipped bit is seen where it is one of a frame's.
+Several subtasks write to one file. There is no checksum: a flipped bit is seen where it is one of a
+frame's.
 
-Source: Flink, changelog/fs/StateChangeFormat, AbstractStateChangeFsUploader, ChangelogStreamHandleReader.
+Source: Flink, changelog/fs/StateChangeFormat, AbstractStateChangeFsUploader,
+ChangelogStreamHandleReader.
 """
 
 from __future__ import annotations
@@ -25,7 +31,9 @@ _PIECE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """How many changes there are, and how many bytes they have without their frames, as a handle counts them."""
+    """How many changes there are, and how many bytes they have without their frames, as a handle
+    counts them.
+    """
 
     changes: int
     size: int
@@ -40,7 +48,11 @@ def read_change_set(data: Stream, groups: Container[int]) -> ChangeSet:
         if group in seen:
             raise FormatError(f"a changelog has key group {group} twice in a change set", None, at)
         if group != OF_STATES and group not in groups:
-            raise FormatError(f"a changelog has changes of key group {group}, which is not the subtask's", None, at)
+            raise FormatError(
+                f"a changelog has changes of key group {group}, which is not the subtask's",
+                None,
+                at,
+            )
         seen.add(group)
         for _ in range(own):
             size += _skip_change(data)
@@ -51,7 +63,9 @@ def read_change_set(data: Stream, groups: Container[int]) -> ChangeSet:
 def check_change(group: int, content: bytes, groups: Container[int]) -> None:
     """Check a change that `_metadata` itself holds."""
     if group != OF_STATES and group not in groups:
-        raise FormatError(f"a changelog has changes of key group {group}, which is not the subtask's", None, 0)
+        raise FormatError(
+            f"a changelog has changes of key group {group}, which is not the subtask's", None, 0
+        )
     if not content or content[0] not in OPERATIONS:
         raise FormatError("a changelog has a change without a known operation", None, 0)
 

@@ -1,9 +1,11 @@
-"""What was in flight when an unaligned checkpoint was taken: the buffers of channels, many in one file.
+"""What was in flight when an unaligned checkpoint was taken: the buffers of channels, many in one
+file.
 
     file       i32 version 0, then buffers
     buffer     i32 size, that many bytes           at the offsets that the handle of its channel has
 
-Records go across the ends of buffers, and nothing in the file says where they begin. There is no checksum.
+Records go across the ends of buffers, and nothing in the file says where they begin. There is no
+checksum.
 
 Source: Flink, checkpoint/channel/ChannelStateSerializerImpl.
 """
@@ -38,14 +40,20 @@ def buffers_of(part: ChannelPart, read: Read, end: int) -> list[tuple[int, int]]
     for offset in part.offsets:
         head = read(offset, _SIZE) if HEADER <= offset < end else b""
         if len(head) < _SIZE:
-            raise FormatError(f"channel state has a buffer at {offset} of {end} bytes", None, offset)
+            raise FormatError(
+                f"channel state has a buffer at {offset} of {end} bytes", None, offset
+            )
         size = int.from_bytes(head, "big", signed=True)
         if size < 0 or offset + _SIZE + size > end:
-            raise FormatError(f"channel state has a buffer of {size} bytes at {offset} of {end}", None, offset)
+            raise FormatError(
+                f"channel state has a buffer of {size} bytes at {offset} of {end}", None, offset
+            )
         found.append((offset, offset + _SIZE + size))
         total += _SIZE + size
     if total != part.size:
-        raise FormatError(f"channel state has buffers of {total} bytes, its metadata says {part.size}", None, 0)
+        raise FormatError(
+            f"channel state has buffers of {total} bytes, its metadata says {part.size}", None, 0
+        )
     return found
 
 

@@ -1,17 +1,21 @@
-"""Key groups of the hashmap backend, taken apart into the entries that a canonical savepoint of the same state has.
+"""Key groups of the hashmap backend, taken apart into the entries that a canonical savepoint of the
+same state has.
 
-    key group    i32 number, then of every state    u16 state, i32 n, n entries           (one stream of framed snappy
-                                                                                            a state, if compressed)
-    entry        namespace, key, value              of a timer: i64 time, key, namespace
+    key group  i32 number, then of every state  u16 state, i32 n, n entries           (one stream of framed snappy
+                                                                                        a state,
+                                                                                        if
+                                                                                        compressed)
+    entry      namespace, key, value            of a timer: i64 time, key, namespace
 
-    canonical    key, namespace [, key in the map] and its value. A list's elements are joined by commas; each of a
-                 map's entries has a flag before its value, 1 for null
+    canonical  key, namespace [, key in the map] and its value. A list's elements are joined by
+               commas; each of a
+               map's entries has a flag before its value, 1 for null
 
-Only serializers tell where something ends. Where one of them is not known, nothing of the file can be taken apart:
-`why_closed` says so beforehand.
+Only serializers tell where something ends. Where one of them is not known, nothing of the file can
+be taken apart: `why_closed` says so beforehand.
 
-Source: Flink, runtime/state/heap/HeapSnapshotStrategy, CopyOnWriteStateMapSnapshot, HeapKeyValueStateIterator,
-state/ListDelimitedSerializer.
+Source: Flink, runtime/state/heap/HeapSnapshotStrategy, CopyOnWriteStateMapSnapshot,
+HeapKeyValueStateIterator, state/ListDelimitedSerializer.
 """
 
 from __future__ import annotations
@@ -23,7 +27,10 @@ from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.serializers import Serializer, value
 
-FIXED = ("VoidNamespaceSerializer", "TimeWindowSerializer")  # namespaces of one length: keys cannot be ambiguous
+FIXED = (
+    "VoidNamespaceSerializer",
+    "TimeWindowSerializer",
+)  # namespaces of one length: keys cannot be ambiguous
 _PLAIN = ("VALUE", "REDUCING", "AGGREGATING", "FOLDING")
 _COMMA = b","
 
@@ -38,9 +45,13 @@ def why_closed(header: Header) -> str | None:
     return None
 
 
-def hashmap_entries(header: Header, group: int, content: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """State, key and value of each entry of a key group, as they stand in a canonical file; keys without the number of
-    their group. `content` is decompressed, the number of the group in front of it."""
+def hashmap_entries(
+    header: Header, group: int, content: bytes
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """State, key and value of each entry of a key group, as they stand in a canonical file; keys
+    without the number of their group. `content` is decompressed, the number of the group in front
+    of it.
+    """
     data = Input(content, f"key group {group}")
     if data.i4() != group:
         raise FormatError(f"key group {group} begins with another number", None, 0)

@@ -1,14 +1,17 @@
-"""What Java's DataOutput writes: big-endian numbers and strings, read from bytes and written to them.
+"""What Java's DataOutput writes: big-endian numbers and strings, read from bytes and written to
+them.
 
-    Input(data, what)     .i4() .i8() .utf() .take(n) .longs(n) ...   each at `.at`, which it moves on
-    Output()              the same names, with the value to write; .content() is what was written
+    Input(data, what)  .i4() .i8() .utf() .take(n) .longs(n) ...   each at `.at`, which it moves on
+    Output()           the same names, with the value to write; .content() is what was written
 
-    utf     u16 length in bytes, then modified UTF-8: NUL is C0 80, a character outside the basic plane two surrogates
-            of three bytes each. Only what Java writes is read, so that a string written again has the same bytes.
-    Longs   numbers as they lie in the file: decoded when they are looked at, since most never are
+    utf    u16 length in bytes, then modified UTF-8: NUL is C0 80, a character outside the basic
+           plane two surrogates
+           of three bytes each. Only what Java writes is read, so that a string written again has
+           the same bytes.
+    Longs  numbers as they lie in the file: decoded when they are looked at, since most never are
 
-Bytes that end early, or are no such thing, raise FormatError with the offset. A count claims no memory before the bytes
-it counts are seen to be there.
+Bytes that end early, or are no such thing, raise FormatError with the offset. A count claims no
+memory before the bytes it counts are seen to be there.
 """
 
 from __future__ import annotations
@@ -50,7 +53,9 @@ class Longs(Sequence[int]):
     def __getitem__(self, index: int | slice) -> int | Longs:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
-            return Longs(self.raw[start * 8 : stop * 8]) if step == 1 else Longs.of(tuple(self)[index])
+            return (
+                Longs(self.raw[start * 8 : stop * 8]) if step == 1 else Longs.of(tuple(self)[index])
+            )
         place = range(len(self))[index]
         return int(_I8.unpack_from(self.raw, place * 8)[0])
 
@@ -119,11 +124,14 @@ class Input:
         return value == 1
 
     def items(self, words: str) -> int:
-        """How many of something follow, of which each takes a byte at least: a count that could not fit is refused
-        before anybody counts up to it."""
+        """How many of something follow, of which each takes a byte at least: a count that could not
+        fit is refused before anybody counts up to it.
+        """
         at, value = self.at, self.count(words)
         if value > self.end - self.at:
-            raise FormatError(f"{self.what}: {value} {words}, with {self.end - self.at} bytes left", None, at)
+            raise FormatError(
+                f"{self.what}: {value} {words}, with {self.end - self.at} bytes left", None, at
+            )
         return value
 
     def longs(self, count: int) -> Longs:
@@ -137,7 +145,9 @@ class Input:
         try:
             text = decode_modified(raw)
         except ValueError as error:
-            raise FormatError(f"{self.what}: a string is not modified UTF-8 ({error})", None, at) from error
+            raise FormatError(
+                f"{self.what}: a string is not modified UTF-8 ({error})", None, at
+            ) from error
         return text
 
     def at_end(self) -> bool:
@@ -148,7 +158,9 @@ class Input:
 
     def _ends(self, count: int) -> NoReturn:
         left = max(0, self.end - self.at)
-        raise FormatError(f"{self.what} ends early: {count} bytes expected, {left} left", None, self.end)
+        raise FormatError(
+            f"{self.what} ends early: {count} bytes expected, {left} left", None, self.end
+        )
 
 
 class Output:
@@ -185,7 +197,9 @@ class Output:
 
 
 def encode_utf(text: str) -> bytes:
-    """A string with its length. One that is too long for it is a mistake of the caller's: see `fits_utf`."""
+    """A string with its length. One that is too long for it is a mistake of the caller's: see
+    `fits_utf`.
+    """
     raw = encode_modified(text)
     return struct.pack(">H", len(raw)) + raw
 
@@ -199,7 +213,9 @@ def encode_modified(text: str) -> bytes:
         return text.encode("ascii")
     units = text.encode("utf-16-be", "surrogatepass")
     each = (chr(int.from_bytes(units[at : at + 2], "big")) for at in range(0, len(units), 2))
-    return b"".join(b"\xc0\x80" if unit == "\0" else unit.encode("utf-8", "surrogatepass") for unit in each)
+    return b"".join(
+        b"\xc0\x80" if unit == "\0" else unit.encode("utf-8", "surrogatepass") for unit in each
+    )
 
 
 def decode_modified(raw: bytes) -> str:

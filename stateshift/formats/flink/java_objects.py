@@ -1,12 +1,15 @@
-"""An object that Java's own serialization wrote, read without its class: names of classes and values of fields.
+"""An object that Java's own serialization wrote, read without its class: names of classes and
+values of fields.
 
     ac ed 00 05, then one object
     object     73 classdesc, fields of every class from the topmost down           70 null      71 i4 handle
-    classdesc  72 utf name, i8 serialVersionUID, u1 flags, i2 n, n * (u1 type, utf name, [string class]), 78, classdesc
+    classdesc  72 utf name, i8 serialVersionUID, u1 flags, i2 n, n * (u1 type, utf name, [string
+               class]), 78, classdesc
     string     74 utf        enum  7e classdesc string
 
-Handles number class descriptions, objects, strings and enums in the order in which they appear, from 7e0000. What a
-class writes by a method of its own, arrays and proxies are not read: nothing that Flink puts in `_metadata` has them.
+Handles number class descriptions, objects, strings and enums in the order in which they appear,
+from 7e0000. What a class writes by a method of its own, arrays and proxies are not read: nothing
+that Flink puts in `_metadata` has them.
 
 Java Object Serialization Specification, chapter 6.
 """
@@ -74,7 +77,9 @@ class _Reading:
             case 0x7E:
                 return self._enum(depth)
             case _:
-                raise data.wrong(f"{mark:#04x} begins nothing in a serialized Java object that can be read", at)
+                raise data.wrong(
+                    f"{mark:#04x} begins nothing in a serialized Java object that can be read", at
+                )
 
     def _object(self, depth: int) -> JavaObject:
         made = self._class(depth)
@@ -87,7 +92,9 @@ class _Reading:
             step = step.above
         for one in reversed(above):
             if one.flags != _SERIALIZABLE:
-                raise self._data.wrong(f"class {one.name} writes itself in its own way (flags {one.flags:#04x})")
+                raise self._data.wrong(
+                    f"class {one.name} writes itself in its own way (flags {one.flags:#04x})"
+                )
             for type_, name in one.fields:
                 found.fields[name] = self._field(type_, depth)
         return found

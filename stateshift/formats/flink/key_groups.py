@@ -4,9 +4,9 @@
     owner of a group        group * parallelism // max parallelism
     groups of a subtask     (i * M + P - 1) // P  to  ((i + 1) * M - 1) // P
 
-hashCode is Java's: of an int the number, of a long its halves by exclusive or, of a string 31 * h + unit over
-UTF-16 units, of a tuple 31 * h + hash over its fields (0 for null). What user code hashes (enums, objects, POJOs) is
-not known.
+hashCode is Java's: of an int the number, of a long its halves by exclusive or, of a string 31 * h +
+unit over UTF-16 units, of a tuple 31 * h + hash over its fields (0 for null). What user code hashes
+(enums, objects, POJOs) is not known.
 
 Flink: runtime/state/KeyGroupRangeAssignment, util/MathUtils.murmurHash.
 """

@@ -1,17 +1,18 @@
-"""Handles to the keyed state of one subtask, as `_metadata` holds them. One for managed and one for raw state.
+"""Handles to the keyed state of one subtask, as `_metadata` holds them. One for managed and one for
+raw state.
 
-    tag      value            after the tag                                                            written by
-    0        None
-    3        KeyGroups        i4 first, i4 n, n * i8 offsets, stream                                    up to 1.14
-    7        KeyGroups        the same: a canonical savepoint                                           1.15 to 2.3
-    12       KeyGroups        ... utf id: hashmap, and full RocksDB checkpoints of 1.15                  1.15 and later
-    5        Incremental      i8 checkpoint, utf backend, i4 first, i4 n, meta, shared, private          up to 1.14
-    11       Incremental      i8, utf, i4, i4, i8 size, meta, shared, private, utf id                    1.15 and later
-    8        Changelog        i4 first, i4 n, i8 size, i4 + bases, i4 + deltas, i8 materialization, utf id       1.15
-    14       Changelog        ... i8 checkpoint before the id                                           1.16 and later
-    9        MemoryDelta      i4 first, i4 n, i8 from, i8 to, i4 + (i4 group, i4 + bytes), utf id
-    10       FileDelta        i4 first, i4 n, i4 + (i8 offset, stream), i8 size, i8 size, utf id                 1.15
-    13       FileDelta        ... utf storage                                                            1.16 and later
+    tag  value        after the tag                                                            written by
+    0    None
+    3    KeyGroups    i4 first, i4 n, n * i8 offsets, stream                                    up to 1.14
+    7    KeyGroups    the same: a canonical savepoint                                           1.15 to 2.3
+    12   KeyGroups    ... utf id: hashmap, and full RocksDB checkpoints of 1.15                  1.15 and later
+    5    Incremental  i8 checkpoint, utf backend, i4 first, i4 n, meta, shared, private          up to 1.14
+    11   Incremental  i8, utf, i4, i4, i8 size, meta, shared, private, utf id                    1.15 and later
+    8    Changelog    i4 first, i4 n, i8 size, i4 + bases, i4 + deltas, i8 materialization, utf id       1.15
+    14   Changelog    ... i8 checkpoint before the id                                           1.16 and later
+    9    MemoryDelta  i4 first, i4 n, i8 from, i8 to, i4 + (i4 group, i4 + bytes), utf id
+    10   FileDelta    i4 first, i4 n, i4 + (i8 offset, stream), i8 size, i8 size, utf id                 1.15
+    13   FileDelta    ... utf storage                                                            1.16 and later
 
     shared, private:  i4 n, n * (utf name, stream)        offset 0 of a key group: it is empty
 
@@ -24,7 +25,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stateshift.formats.flink.java_data import Input, Longs, Output
-from stateshift.formats.flink.stream_handles import DEPTH_MAX, StreamHandle, read_stream, write_stream
+from stateshift.formats.flink.stream_handles import (
+    DEPTH_MAX,
+    StreamHandle,
+    read_stream,
+    write_stream,
+)
 
 Named = tuple[str, StreamHandle | None]
 
@@ -48,7 +54,9 @@ class KeyGroups:
 
 @dataclass(frozen=True, slots=True)
 class Incremental:
-    """The files of a RocksDB or a ForSt, by their names there, and the header of its states (`meta`)."""
+    """The files of a RocksDB or a ForSt, by their names there, and the header of its states
+    (`meta`).
+    """
 
     tag: int
     checkpoint_id: int
@@ -91,8 +99,9 @@ class MemoryDelta:
 
 @dataclass(frozen=True, slots=True)
 class FileDelta:
-    """Changes in files that several subtasks write to: each from its offset on. `size` of the handle is less than that
-    of the file."""
+    """Changes in files that several subtasks write to: each from its offset on. `size` of the
+    handle is less than that of the file.
+    """
 
     tag: int
     first: int
@@ -180,7 +189,9 @@ def _read_changelog(data: Input, tag: int, depth: int) -> Changelog:
     size, bases, deltas = data.i8(), _read_inner(data, depth), _read_inner(data, depth)
     materialization = data.i8()
     checkpoint_id = data.i8() if tag == 14 else None
-    return Changelog(tag, first, count, size, bases, deltas, materialization, checkpoint_id, data.utf())
+    return Changelog(
+        tag, first, count, size, bases, deltas, materialization, checkpoint_id, data.utf()
+    )
 
 
 def _write_changelog(out: Output, handle: Changelog) -> None:
@@ -239,7 +250,9 @@ def _read_file_delta(data: Input, tag: int) -> FileDelta:
         offset = data.i8()
         parts.append((offset, read_stream(data)))
     size, checkpointed, text = data.i8(), data.i8(), data.utf()
-    return FileDelta(tag, first, count, tuple(parts), size, checkpointed, text, data.utf() if tag == 13 else None)
+    return FileDelta(
+        tag, first, count, tuple(parts), size, checkpointed, text, data.utf() if tag == 13 else None
+    )
 
 
 def _write_file_delta(out: Output, handle: FileDelta) -> None:

@@ -6,15 +6,17 @@
         that follows is the next one, FFFF at the end of the group
     hashmap:   at every offset i32 key group, then what only its serializers can tell
 
-A state is `utf name, i32 kind, i32 n + n * (utf, utf), i32 m + m * (utf, snapshot)`. Snapshots of serializers have no
-length, and those that are not known here cannot be skipped: the header then ends where the first key group begins, and
-states are found by the names of their options, which every state has. Where all are known, the header is read to its
-end.
+A state is `utf name, i32 kind, i32 n + n * (utf, utf), i32 m + m * (utf, snapshot)`. Snapshots of
+serializers have no length, and those that are not known here cannot be skipped: the header then
+ends where the first key group begins, and states are found by the names of their options, which
+every state has. Where all are known, the header is read to its end.
 
-Key groups of a compressed file are each one stream of framed snappy; of hashmap, each state in each key group is one.
-Headers before version 6 (Flink before 1.7) tell their states in other ways, and are not read.
+Key groups of a compressed file are each one stream of framed snappy; of hashmap, each state in each
+key group is one. Headers before version 6 (Flink before 1.7) tell their states in other ways, and
+are not read.
 
-Flink: runtime/state/KeyedBackendSerializationProxy, FullSnapshotAsyncWriter, heap/HeapSnapshotStrategy.
+Flink: runtime/state/KeyedBackendSerializationProxy, FullSnapshotAsyncWriter,
+heap/HeapSnapshotStrategy.
 """
 
 from __future__ import annotations
@@ -28,7 +30,12 @@ from typing import Final
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.flink.java_data import Input, decode_modified
 from stateshift.formats.flink.serializers import Serializer, Unknown, read_snapshot
-from stateshift.formats.flink.state_options import MODE, STATE_TYPE, fault_of_options, fault_of_roles
+from stateshift.formats.flink.state_options import (
+    MODE,
+    STATE_TYPE,
+    fault_of_options,
+    fault_of_roles,
+)
 
 VERSION: Final = 6
 END_OF_GROUP: Final = 0xFFFF
@@ -49,8 +56,10 @@ _CLASS_MAX: Final = 256  # bytes of a class's name that are looked at, without i
 
 @dataclass(frozen=True, slots=True)
 class StateInfo:
-    """One state, by the header. `type` is VALUE, LIST, MAP, ... where it says so; serializers are None where they are
-    not known, and `unknown` is then the class of the first snapshot that is not. `key` is that of broadcast state."""
+    """One state, by the header. `type` is VALUE, LIST, MAP, ... where it says so; serializers are
+    None where they are not known, and `unknown` is then the class of the first snapshot that is
+    not. `key` is that of broadcast state.
+    """
 
     name: str
     kind: str
@@ -63,8 +72,9 @@ class StateInfo:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """`size` is where the first key group begins; `key` is the serializer of keys, None where it is not known, and
-    `unknown` is then the class of its snapshot."""
+    """`size` is where the first key group begins; `key` is the serializer of keys, None where it is
+    not known, and `unknown` is then the class of its snapshot.
+    """
 
     version: int
     compressed: bool
@@ -75,10 +85,16 @@ class Header:
 
 
 def decode_header(content: bytes, size: int | None = None) -> Header:
-    """The header that these bytes begin with; `size` of them are the header's, where that is known."""
+    """The header that these bytes begin with; `size` of them are the header's, where that is
+    known.
+    """
     data = Input(content, "keyed state", 0, size)
     if size is not None and len(content) < size:
-        raise FormatError(f"keyed state ends early: a header of {size} bytes, with {len(content)}", None, len(content))
+        raise FormatError(
+            f"keyed state ends early: a header of {size} bytes, with {len(content)}",
+            None,
+            len(content),
+        )
     version = data.i4()
     if version != VERSION:
         raise _other_version(version)
@@ -94,21 +110,33 @@ def decode_header(content: bytes, size: int | None = None) -> Header:
         count = Input(content, "keyed state", at).i2() if key is not None else None
         states = find_states(content[: data.end], count)
     elif size is not None and not data.at_end():
-        raise data.wrong(f"{data.end - data.at} bytes between the header's end and the first key group")
+        raise data.wrong(
+            f"{data.end - data.at} bytes between the header's end and the first key group"
+        )
     return Header(version, compressed, key, states, data.end, unknown)
 
 
 def _other_version(version: int) -> UnknownVersion:
     if 0 < version < VERSION:
         return UnknownVersion(
-            f"keyed state has a header of version {version}, of a Flink before 1.7, whose states cannot be read",
-            None, 0, hint="start the job from it in its own Flink, and take a savepoint with Flink 1.15 or newer",
-        )  # fmt: skip
+            (
+                f"keyed state has a header of version {version}, of a Flink before 1.7, whose "
+                "states cannot be read"
+            ),
+            None,
+            0,
+            hint=(
+                "start the job from it in its own Flink, and take a savepoint with Flink 1.15 "
+                "or newer"
+            ),
+        )
     return UnknownVersion(f"keyed state has version {version}, which is not known", None, 0)
 
 
 def _listed_states(data: Input) -> tuple[StateInfo, ...] | None:
-    """The states one by one; None where a serializer is not known, which has no end that could be found."""
+    """The states one by one; None where a serializer is not known, which has no end that could
+    be found.
+    """
     at, count = data.at, data.i2()
     if count < 0:
         raise data.wrong(f"{count} states", at)
@@ -144,8 +172,9 @@ class _Described:
     serializers: dict[str, Serializer] = field(default_factory=dict)
 
     def read(self, data: Input) -> None:
-        """Read the options and serializers. Raises Unknown at a serializer that is not known, and FormatError where
-        Flink could not restore the state."""
+        """Read the options and serializers. Raises Unknown at a serializer that is not known, and
+        FormatError where Flink could not restore the state.
+        """
         for _ in range(data.items("options")):
             option = data.utf()
             self.options[option] = data.utf()
@@ -175,15 +204,20 @@ class _Described:
 
 
 def find_states(header: bytes, count: int | None = None) -> tuple[StateInfo, ...]:
-    """The states in their order, which is the one in which the data numbers them; `count` of them, where that is
-    known."""
+    """The states in their order, which is the one in which the data numbers them; `count` of them,
+    where that is known.
+    """
     states = []
     floor = 0  # a state's name lies behind the state before it
     for found in _ANCHOR.finditer(header):
         states.append(_found_state(header, found, floor))
         floor = found.end()
     if count is not None and len(states) != count:
-        raise FormatError(f"keyed state: its header has {count} states, of which {len(states)} can be read", None, 0)
+        raise FormatError(
+            f"keyed state: its header has {count} states, of which {len(states)} can be read",
+            None,
+            0,
+        )
     return tuple(states)
 
 
@@ -235,11 +269,14 @@ def sections(offsets: tuple[int, ...], end: int) -> tuple[tuple[int, int] | None
 def entries(
     section: bytes, prefix: int, group: int, states: int = END_OF_GROUP
 ) -> Iterator[tuple[int, bytes, bytes]]:
-    """(state, key, value) of a key group of a canonical file; the key with its group's prefix, without the flag. There
-    are so many `states`, as far as that is known."""
+    """(state, key, value) of a key group of a canonical file; the key with its group's prefix,
+    without the flag. There are so many `states`, as far as that is known.
+    """
     data = section
     if group >= 1 << 8 * prefix:
-        raise FormatError(f"key group {group} has no room in {prefix} byte in front of its keys", None, 0)
+        raise FormatError(
+            f"key group {group} has no room in {prefix} byte in front of its keys", None, 0
+        )
     at, end = 2, len(section)
     if end < 2:
         raise FormatError("a key group of keyed state ends early", None, end)
@@ -247,7 +284,9 @@ def entries(
     wanted = group.to_bytes(prefix, "big")
     while state != END_OF_GROUP:
         if state >= states:
-            raise FormatError(f"key group {group} holds state {state}, of {states} that there are", None, at - 2)
+            raise FormatError(
+                f"key group {group} holds state {state}, of {states} that there are", None, at - 2
+            )
         size = int.from_bytes(data[at : at + 4], "big")
         stop = at + 4 + size
         key = data[at + 4 : stop]

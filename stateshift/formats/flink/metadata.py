@@ -1,4 +1,5 @@
-"""`_metadata`, the one file that a restart of a Flink job begins with: which state there is, and where its bytes lie.
+"""`_metadata`, the one file that a restart of a Flink job begins with: which state there is, and
+where its bytes lie.
 
     u32 4960672D, i32 version
     i64 checkpoint id, i32 n + n master states, i32 n + n operators, [V4+] properties to the end of the file
@@ -14,8 +15,9 @@
                      [V3+] i32 n + n input channels, i32 n + n output channels
                      [V7] u1 0 | 1 + i64 checkpoint referred to
 
-What is read is written again byte for byte: the order of everything is the file's. Integers are big-endian; there are
-no checksums. Flink 1.15 writes V3, 1.16 to 1.20 V4, 2.0 V5, 2.1 to 2.3 V6; each reads all older ones, and none newer.
+What is read is written again byte for byte: the order of everything is the file's. Integers are
+big-endian; there are no checksums. Flink 1.15 writes V3, 1.16 to 1.20 V4, 2.0 V5, 2.1 to 2.3 V6;
+each reads all older ones, and none newer.
 
 Flink: checkpoint/Checkpoints, checkpoint/metadata/MetadataV2Serializer to MetadataV7Serializer.
 """
@@ -74,8 +76,9 @@ class SubtaskState:
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """One operator. `name` and `uid` are None where the version has none, "" where the job had. `subtasks` is None
-    where the operator has finished."""
+    """One operator. `name` and `uid` are None where the version has none, "" where the job had.
+    `subtasks` is None where the operator has finished.
+    """
 
     id: bytes
     parallelism: int
@@ -105,7 +108,9 @@ def decode_metadata(content: bytes) -> Metadata:
     at, version = data.at, data.i4()
     if version not in VERSIONS:
         hint = f"versions that can be read: {', '.join(map(str, VERSIONS))} (Flink 1.3 to 2.3)"
-        raise UnknownVersion(f"{METADATA} has version {version}, which is not known", None, at, hint=hint)
+        raise UnknownVersion(
+            f"{METADATA} has version {version}, which is not known", None, at, hint=hint
+        )
     checkpoint_id = _not_negative(data, "checkpoint id")
     masters = tuple(_read_master(data) for _ in range(data.count("master states")))
     operators = tuple(_read_operator(data, version) for _ in range(data.count("operators")))
@@ -178,7 +183,9 @@ def _read_coordinator(data: Input, version: int) -> Inline | None:
     at = data.at
     if version == 2:
         if data.i4() != 1:
-            raise data.wrong("a chain of operators in one state, which is older than can be read", at)
+            raise data.wrong(
+                "a chain of operators in one state, which is older than can be read", at
+            )
         return None
     handle = read_stream(data)
     if handle is not None and not isinstance(handle, Inline):
@@ -196,9 +203,14 @@ def _read_subtask(data: Input, version: int, parallelism: int) -> SubtaskState:
     duration = _read_duration(data) if version == 2 else -1
     managed, raw = _read_optional(data), _read_optional(data)
     keyed, raw_keyed = read_keyed(data), read_keyed(data)
-    inputs, outputs = _read_channels(data, version, "input"), _read_channels(data, version, "output")
+    inputs, outputs = (
+        _read_channels(data, version, "input"),
+        _read_channels(data, version, "output"),
+    )
     reference = data.i8() if version >= REFERENCES_FROM and data.boolean() else None
-    return SubtaskState(number, False, managed, raw, keyed, raw_keyed, inputs, outputs, reference, duration)
+    return SubtaskState(
+        number, False, managed, raw, keyed, raw_keyed, inputs, outputs, reference, duration
+    )
 
 
 def _read_duration(data: Input) -> int:
@@ -222,7 +234,9 @@ def _read_channels(data: Input, version: int, side: Side) -> tuple[ChannelHandle
 
 
 def _read_properties(data: Input, version: int) -> bytes:
-    """To the end of the file, and nothing behind them: they are what tells that the file is whole."""
+    """To the end of the file, and nothing behind them: they are what tells that the file is
+    whole.
+    """
     start = data.at
     if version >= PROPERTIES_FROM:
         read_object(data)
@@ -273,7 +287,9 @@ def _write_subtask(out: Output, subtask: SubtaskState, version: int) -> None:
             out.i8(subtask.reference)
 
 
-def _write_channels(out: Output, channels: tuple[ChannelHandle, ...], version: int, side: Side) -> None:
+def _write_channels(
+    out: Output, channels: tuple[ChannelHandle, ...], version: int, side: Side
+) -> None:
     out.i4(len(channels))
     for channel in channels:
         write_channel(out, channel, version, side)

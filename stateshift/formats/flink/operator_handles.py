@@ -1,16 +1,20 @@
-"""Handles to the state of one subtask that belongs to no key, and to what was in flight, as `_metadata` holds them.
+"""Handles to the state of one subtask that belongs to no key, and to what was in flight, as
+`_metadata` holds them.
 
-    Partitioned    u1 4 | 17; i4 n, n * (utf state, u1 mode, i4 m, m * i8 offsets); [17] utf task-owned directory,
+    Partitioned    u1 4 | 17; i4 n, n * (utf state, u1 mode, i4 m, m * i8 offsets); [17] utf
+                   task-owned directory,
                    utf shared directory, u1 empty; stream
-    Channel        [V6+] u1 1 input, 2 output; i4 subtask, i4 a, i4 b; i4 n, n * i8 offsets; i8 size; stream
-    MergedChannels [V6+] u1 3 input, 4 output; i4 subtask, i8 size, stream, i4 length, that many bytes:
+    Channel        [V6+] u1 1 input, 2 output; i4 subtask, i4 a, i4 b; i4 n, n * i8 offsets; i8
+                   size; stream
+    MergedChannels [V6+] u1 3 input, 4 output; i4 subtask, i8 size, stream, i4 length, that many
+    bytes:
                    i4 n, n * (i4 a, i4 b, i8 size, i4 m, m * i8 offsets)
 
-`mode` is 0 for a list that is dealt out, 1 for one that everybody gets whole, 2 for broadcast state. a and b are gate
-and channel of an input, partition and subpartition of an output.
+`mode` is 0 for a list that is dealt out, 1 for one that everybody gets whole, 2 for broadcast
+state. a and b are gate and channel of an input, partition and subpartition of an output.
 
-Flink: MetadataV2V3SerializerBase (serializeOperatorStateHandle), ChannelStateHandleSerializerV1 and V2,
-AbstractMergedChannelStateHandle.
+Flink: MetadataV2V3SerializerBase (serializeOperatorStateHandle), ChannelStateHandleSerializerV1 and
+V2, AbstractMergedChannelStateHandle.
 """
 
 from __future__ import annotations
@@ -133,7 +137,9 @@ def write_channel(out: Output, handle: ChannelHandle, version: int, side: Side) 
         out.i8(part.size)
         write_stream(out, handle.stream)
         return
-    assert version >= KINDS_FROM, "merged channels are expanded before they are written for an older version"
+    assert version >= KINDS_FROM, (
+        "merged channels are expanded before they are written for an older version"
+    )
     out.i4(handle.subtask)
     out.i8(handle.size)
     write_stream(out, handle.stream)

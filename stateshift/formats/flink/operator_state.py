@@ -6,7 +6,8 @@
     elements, one behind the other: `_metadata` says where each begins
         list, union    one value
         broadcast      i32 n, n * (key, value)
-    [compressed] each element is chunks of its own; in Flink 1.18.0 and 1.18.1 each state is a stream, and all
+    [compressed] each element is chunks of its own; in Flink 1.18.0 and 1.18.1 each state is a
+    stream, and all
                  elements of a list are said to begin where that does (FLINK-34063)
 
     decode_operator_header(head) -> OperatorHeader       everything in front of the first element
@@ -37,8 +38,9 @@ _WHAT = "operator state"
 
 @dataclass(frozen=True, slots=True)
 class OperatorHeader:
-    """`states` are those whose names could be read. `known` says that all of them are, and that nothing else is in the
-    header."""
+    """`states` are those whose names could be read. `known` says that all of them are, and that
+    nothing else is in the header.
+    """
 
     version: int
     compressed: bool
@@ -51,7 +53,8 @@ class OperatorHeader:
 
 
 def decode_operator_header(head: bytes) -> OperatorHeader:
-    """Return the header that these bytes are, with the beginning of a snappy stream behind it where it is compressed.
+    """Return the header that these bytes are, with the beginning of a snappy stream behind it where
+    it is compressed.
 
     A version that is not known has no states."""
     data = Input(head, _WHAT)
@@ -72,7 +75,9 @@ def decode_operator_header(head: bytes) -> OperatorHeader:
     if compressed:
         _read_streams_begun(data)
     if not data.at_end():
-        raise data.wrong(f"{data.end - data.at} bytes between the header's end and the first element")
+        raise data.wrong(
+            f"{data.end - data.at} bytes between the header's end and the first element"
+        )
     return OperatorHeader(version, compressed, tuple(states), True)
 
 
@@ -83,17 +88,25 @@ def require_version(header: OperatorHeader) -> None:
         return
     if 0 < version < _VERSIONS[0]:
         raise UnknownVersion(
-            f"{_WHAT} has a header of version {version}, of a Flink before 1.7, whose states cannot be read",
+            (
+                f"{_WHAT} has a header of version {version}, of a Flink before 1.7, whose "
+                "states cannot be read"
+            ),
             None,
             0,
-            hint="start the job from it in its own Flink, and take a savepoint with Flink 1.15 or newer",
+            hint=(
+                "start the job from it in its own Flink, and take a savepoint with Flink 1.15 "
+                "or newer"
+            ),
         )
     read = f"{_VERSIONS[0]} and {_VERSIONS[1]}"
     raise UnknownVersion(f"{_WHAT} has version {version}, of which Flink reads {read}", None, 0)
 
 
 def _read_streams_begun(data: Input) -> None:
-    """Read the beginning of a snappy stream; Flink 1.18.0 also left those of states without elements there."""
+    """Read the beginning of a snappy stream; Flink 1.18.0 also left those of states without
+    elements there.
+    """
     while not data.at_end():
         at = data.at
         if data.take(len(snappy_frames.IDENTIFIER)) != snappy_frames.IDENTIFIER:
@@ -101,10 +114,16 @@ def _read_streams_begun(data: Input) -> None:
 
 
 def split_elements(content: bytes, starts: Iterable[int], end: int) -> dict[int, bytes]:
-    """Return each element's bytes as they lie in the file, by its offset. `end` is that of the last."""
+    """Return each element's bytes as they lie in the file, by its offset. `end` is that of the
+    last.
+    """
     every = sorted(set(starts))
     if every and not (every[0] >= 0 and every[-1] <= end <= len(content)):
-        raise FormatError(f"{_WHAT}: elements from byte {every[0]} to {every[-1]}, in {len(content)} bytes", None, None)
+        raise FormatError(
+            f"{_WHAT}: elements from byte {every[0]} to {every[-1]}, in {len(content)} bytes",
+            None,
+            None,
+        )
     return {start: content[start:stop] for start, stop in pairwise((*every, end))} if every else {}
 
 
@@ -114,10 +133,12 @@ def element_bytes(header: OperatorHeader, raw: bytes) -> bytes:
 
 
 def read_element(state: StateInfo, raw: bytes, count: int = 1) -> list[tuple[Any, Any]]:
-    """Return the keys and values of an element; of a list's, one without a key. `count` elements of a list lie in it:
-    more than one where they are said to begin at one place.
+    """Return the keys and values of an element; of a list's, one without a key. `count` elements of
+    a list lie in it: more than one where they are said to begin at one place.
 
-    Raises Unknown where a serializer is not known, and FormatError where the bytes do not end with the element."""
+    Raises Unknown where a serializer is not known, and FormatError where the bytes do not end with
+    the element.
+    """
     data = Input(raw, f"state {state.name!r}")
     if state.kind == "broadcast":
         if state.key is None or state.value is None:

@@ -1,13 +1,16 @@
-"""What a savepoint or checkpoint says of itself at the end of `_metadata`, since V4: CheckpointProperties, serialized
-by Java. Read for a person and for `inspect`; written as it was read.
+"""What a savepoint or checkpoint says of itself at the end of `_metadata`, since V4:
+CheckpointProperties, serialized by Java. Read for a person and for `inspect`; written as it was
+read.
 
-    CheckpointProperties   discardCancelled, ..., forced, unclaimed, checkpointType
-      SavepointType        name, formatType CANONICAL | NATIVE, postCheckpointAction NONE | SUSPEND | TERMINATE
-      CheckpointType       name, sharingFilesStrategy
+    CheckpointProperties  discardCancelled, ..., forced, unclaimed, checkpointType
+      SavepointType       name, formatType CANONICAL | NATIVE, postCheckpointAction NONE | SUSPEND |
+                          TERMINATE
+      CheckpointType      name, sharingFilesStrategy
 
 TERMINATE is what `drain` leaves: windows and timers have fired as at the end of all input.
 
-Flink 1.16 to 2.3 write the same bytes. runtime/checkpoint/CheckpointProperties, SavepointType, CheckpointType.
+Flink 1.16 to 2.3 write the same bytes. runtime/checkpoint/CheckpointProperties, SavepointType,
+CheckpointType.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.java_objects import JavaEnum, JavaObject, read_object
 
 _PACKAGE = "org.apache.flink.runtime.checkpoint."
-_OBJECTS = tuple(f"{_PACKAGE}{name}" for name in ("CheckpointProperties", "SavepointType", "CheckpointType"))
+_OBJECTS = tuple(
+    f"{_PACKAGE}{name}" for name in ("CheckpointProperties", "SavepointType", "CheckpointType")
+)
 _ENUMS = {
     "org.apache.flink.core.execution.SavepointFormatType": ("CANONICAL", "NATIVE"),
     f"{_PACKAGE}SavepointType$PostCheckpointAction": ("NONE", "SUSPEND", "TERMINATE"),
@@ -59,7 +64,9 @@ def decode_properties(content: bytes) -> Properties | None:
 
 
 def foreign_part(content: bytes) -> str | None:
-    """Return the first class or constant that Flink up to 2.3 does not have: it would not read the file."""
+    """Return the first class or constant that Flink up to 2.3 does not have: it would not read
+    the file.
+    """
     return _foreign(read_object(Input(content, "_metadata"))) if content else None
 
 

@@ -1,10 +1,11 @@
-"""Every place in `_metadata` where bytes are named, in the file's order; and the same metadata with others in them.
+"""Every place in `_metadata` where bytes are named, in the file's order; and the same metadata with
+others in them.
 
     references(metadata)            Reference(operator, subtask, role, stream, whole) ...
     with_streams(metadata, change)  each stream replaced by change(stream, whole)
 
-`whole` is where a handle's size is not the file's: a changelog's file is shared by several subtasks, each of which
-reads it from an offset of its own, so that it is only of use as a whole.
+`whole` is where a handle's size is not the file's: a changelog's file is shared by several
+subtasks, each of which reads it from an offset of its own, so that it is only of use as a whole.
 """
 
 from __future__ import annotations
@@ -12,17 +13,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from stateshift.formats.flink.keyed_handles import Changelog, FileDelta, Incremental, KeyedHandle, KeyGroups
+from stateshift.formats.flink.keyed_handles import (
+    Changelog,
+    FileDelta,
+    Incremental,
+    KeyedHandle,
+    KeyGroups,
+)
 from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import ChannelHandle, Partitioned
-from stateshift.formats.flink.stream_handles import EmptySegment, Inline, KeyGroupsStream, StreamHandle
+from stateshift.formats.flink.stream_handles import (
+    EmptySegment,
+    Inline,
+    KeyGroupsStream,
+    StreamHandle,
+)
 
 Change = Callable[[StreamHandle, bool], StreamHandle | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """`role` is keyed, operator, raw keyed, raw operator or channels; `operator` is the id in hexadecimal digits."""
+    """`role` is keyed, operator, raw keyed, raw operator or channels; `operator` is the id in
+    hexadecimal digits.
+    """
 
     operator: str
     subtask: int
@@ -32,7 +46,9 @@ class Reference:
 
 
 def references(metadata: Metadata) -> Iterator[Reference]:
-    """Inline ones as well; an operator's coordinator is not among them, since it is always inline."""
+    """Inline ones as well; an operator's coordinator is not among them, since it is always
+    inline.
+    """
     for operator in metadata.operators:
         own = operator.id.hex()
         for subtask in operator.subtasks or ():
@@ -42,7 +58,10 @@ def references(metadata: Metadata) -> Iterator[Reference]:
 
 
 def _of_subtask(subtask: SubtaskState) -> Iterator[tuple[str, StreamHandle | None, bool]]:
-    for role, handle in (("operator", subtask.managed_operator), ("raw operator", subtask.raw_operator)):
+    for role, handle in (
+        ("operator", subtask.managed_operator),
+        ("raw operator", subtask.raw_operator),
+    ):
         if handle is not None:
             yield role, handle.stream, False
     for role, keyed in (("keyed", subtask.managed_keyed), ("raw keyed", subtask.raw_keyed)):
@@ -66,13 +85,18 @@ def keyed_streams(handle: KeyedHandle | None) -> Iterator[tuple[StreamHandle | N
 
 
 def with_streams(metadata: Metadata, change: Change) -> Metadata:
-    """The same state, its bytes in other places. File merging's handles become plain ones: its directories are those of
-    the job that wrote them."""
-    return replace(metadata, operators=tuple(_operator(operator, change) for operator in metadata.operators))
+    """The same state, its bytes in other places. File merging's handles become plain ones: its
+    directories are those of the job that wrote them.
+    """
+    return replace(
+        metadata, operators=tuple(_operator(operator, change) for operator in metadata.operators)
+    )
 
 
 def _operator(operator: OperatorState, change: Change) -> OperatorState:
-    subtasks = operator.subtasks and tuple(_subtask(subtask, change) for subtask in operator.subtasks)
+    subtasks = operator.subtasks and tuple(
+        _subtask(subtask, change) for subtask in operator.subtasks
+    )
     return replace(operator, subtasks=subtasks)
 
 
@@ -91,7 +115,9 @@ def _subtask(subtask: SubtaskState, change: Change) -> SubtaskState:
 def _partitioned(handle: Partitioned | None, change: Change) -> Partitioned | None:
     if handle is None:
         return None
-    if handle.merging is not None and (handle.merging.empty or isinstance(handle.stream, EmptySegment)):
+    if handle.merging is not None and (
+        handle.merging.empty or isinstance(handle.stream, EmptySegment)
+    ):
         return None if not handle.states else replace(handle, merging=None, stream=None)
     return replace(handle, merging=None, stream=_changed(handle.stream, change, False))
 
@@ -105,16 +131,23 @@ def with_keyed_streams(handle: KeyedHandle | None, change: Change) -> KeyedHandl
                 tuple((name, _changed(stream, change, False)) for name, stream in named)
                 for named in (handle.shared, handle.private)
             )
-            return replace(handle, meta=_changed(handle.meta, change, False), shared=shared, private=private)
+            return replace(
+                handle, meta=_changed(handle.meta, change, False), shared=shared, private=private
+            )
         case Changelog():
             bases, deltas = (
-                tuple(found for one in inner if (found := with_keyed_streams(one, change)) is not None)
+                tuple(
+                    found for one in inner if (found := with_keyed_streams(one, change)) is not None
+                )
                 for inner in (handle.bases, handle.deltas)
             )
             return replace(handle, bases=bases, deltas=deltas)
         case FileDelta():
             return replace(
-                handle, parts=tuple((offset, _changed(stream, change, True)) for offset, stream in handle.parts)
+                handle,
+                parts=tuple(
+                    (offset, _changed(stream, change, True)) for offset, stream in handle.parts
+                ),
             )
     return handle
 

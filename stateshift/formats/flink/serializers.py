@@ -1,17 +1,23 @@
-"""Serializers, as far as they can be read without their classes: from the snapshot that stands in a header to values.
+"""Serializers, as far as they can be read without their classes: from the snapshot that stands in a
+header to values.
 
-    snapshot     utf class, i32 version, what the class adds; an i32 2 in front of one that stands by itself
-    simple       nothing: String, Long, Int, Short, Byte, Boolean, Double, Float, byte[], VoidNamespace, TimeWindow, ...
-    composite    i32 911108, i32 version, what the outer one adds (Tuple and GenericArray: utf class),
-                 i32 1333245, i32 1, i32 n, n snapshots: Tuple, List, Map, Timer, Ttl (a time, and a value)
+    snapshot   utf class, i32 version, what the class adds; an i32 2 in front of one that stands by
+               itself
+    simple     nothing: String, Long, Int, Short, Byte, Boolean, Double, Float, byte[],
+               VoidNamespace, TimeWindow, ...
+    composite  i32 911108, i32 version, what the outer one adds (Tuple and GenericArray: utf class),
+               i32 1333245, i32 1, i32 n, n snapshots: Tuple, List, Map, Timer, Ttl (a time, and a
+               value)
 
 A serializer that is not known ends what can be read: snapshots have no length (`Unknown`).
 
     read_snapshot(data) -> Serializer          value(serializer, data) -> what stands there
 
-Strings are written as their length + 1 and then their UTF-16 units, each a varint of seven bits a byte, lowest first.
+Strings are written as their length + 1 and then their UTF-16 units, each a varint of seven bits a
+byte, lowest first.
 
-Flink: api/common/typeutils/{SimpleTypeSerializerSnapshot, CompositeTypeSerializerSnapshot, base/*}, types/StringValue.
+Flink: api/common/typeutils/{SimpleTypeSerializerSnapshot, CompositeTypeSerializerSnapshot, base/*},
+types/StringValue.
 """
 
 from __future__ import annotations
@@ -31,7 +37,9 @@ DEPTH_MAX: Final = 32
 
 
 class Unknown(Exception):
-    """A serializer of which nothing more can be read. `snapshot` is its snapshot's class, where that is known."""
+    """A serializer of which nothing more can be read. `snapshot` is its snapshot's class, where
+    that is known.
+    """
 
     def __init__(self, fact: str, snapshot: str | None = None) -> None:
         super().__init__(fact)
@@ -40,7 +48,9 @@ class Unknown(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Serializer:
-    """`name` is that of the snapshot's class, without its package and the word Snapshot; `type` what a tuple is of."""
+    """`name` is that of the snapshot's class, without its package and the word Snapshot; `type`
+    what a tuple is of.
+    """
 
     name: str
     version: int
@@ -49,8 +59,9 @@ class Serializer:
 
 
 def read_snapshot(data: Input, nested: bool = False, depth: int = 0) -> Serializer:
-    """Read a snapshot to its end. Raises Unknown where its class is not known here, and FormatError where Flink would
-    not read it."""
+    """Read a snapshot to its end. Raises Unknown where its class is not known here, and FormatError
+    where Flink would not read it.
+    """
     if depth > DEPTH_MAX:
         raise data.wrong("serializers inside of serializers without an end")
     if not nested:
@@ -88,7 +99,9 @@ def _read_proxy(data: Input) -> None:
 
 
 def _read_simple(data: Input, version: int, class_name: str) -> None:
-    """Since version 3 there is nothing behind it; version 2 had the name of the serializer's class there."""
+    """Since version 3 there is nothing behind it; version 2 had the name of the serializer's
+    class there.
+    """
     if version == _SIMPLE_WITH_CLASS:
         data.utf()
     elif version != _SIMPLE_VERSION:
@@ -96,7 +109,9 @@ def _read_simple(data: Input, version: int, class_name: str) -> None:
 
 
 def _check_version(data: Input, name: str, version: int, class_name: str) -> None:
-    """Refuse a class of Flink's, of which nothing else is read here, in a version that Flink does not read."""
+    """Refuse a class of Flink's, of which nothing else is read here, in a version that Flink
+    does not read.
+    """
     known = _VERSIONS.get(name)
     if known is not None and version not in known and _is_flinks(class_name):
         raise _refused(data, f"version {version}, of which Flink reads {known[0]}", class_name)
@@ -119,12 +134,18 @@ def _read_nested(data: Input, class_name: str, depth: int) -> tuple[Serializer, 
         raise _refused(data, f"not the number {_NESTED} in front of its serializers", class_name)
     version = data.i4()
     if version != _NESTED_VERSION:
-        raise _refused(data, f"serializers in version {version}, of which Flink reads {_NESTED_VERSION}", class_name)
+        raise _refused(
+            data,
+            f"serializers in version {version}, of which Flink reads {_NESTED_VERSION}",
+            class_name,
+        )
     return tuple(read_snapshot(data, True, depth + 1) for _ in range(data.items("serializers")))
 
 
 def _refused(data: Input, has: str, class_name: str) -> Exception:
-    """Return the error for a snapshot that Flink would not read; a class that is not Flink's may have its own rules."""
+    """Return the error for a snapshot that Flink would not read; a class that is not Flink's may
+    have its own rules.
+    """
     if not _is_flinks(class_name):
         return Unknown("a serializer that is not known here", class_name)
     return data.wrong(f"a snapshot of {snapshot_name(class_name)} has {has}")
@@ -135,17 +156,23 @@ def _is_flinks(class_name: str) -> bool:
 
 
 def _check_tuple(data: Input, class_name: str, arity: int, at: int) -> None:
-    """Refuse a class of Flink's tuples that is not there, or has another number of fields; a job may have its own."""
+    """Refuse a class of Flink's tuples that is not there, or has another number of fields; a job
+    may have its own.
+    """
     wanted = f"{_TUPLE}{arity}"
     if class_name == wanted:
         return
     alike = len(class_name) == len(wanted) and _letters_apart(class_name, wanted) <= _LETTERS_MAX
     if alike or wanted.startswith(class_name) or class_name.startswith(_TUPLE):
-        raise data.wrong(f"a tuple of {arity} fields has the class {class_name!r}, which would be {wanted}", at)
+        raise data.wrong(
+            f"a tuple of {arity} fields has the class {class_name!r}, which would be {wanted}", at
+        )
 
 
 def value(serializer: Serializer, data: Input) -> Any:
-    """What stands there, as something that JSON can tell; Unknown where that takes the job's own classes."""
+    """What stands there, as something that JSON can tell; Unknown where that takes the job's own
+    classes.
+    """
     read = _SIMPLE.get(serializer.name)
     if read is not None:
         return read(data)
@@ -157,7 +184,9 @@ def value(serializer: Serializer, data: Input) -> Any:
             return [value(inner, data) for _ in range(_items(inner, data))]
         case "MapSerializer":
             of_key, of_value = serializer.inner
-            return [[value(of_key, data), _or_null(of_value, data)] for _ in range(data.items("items"))]
+            return [
+                [value(of_key, data), _or_null(of_value, data)] for _ in range(data.items("items"))
+            ]
         case "TtlSerializer":
             of_time, of_value = serializer.inner
             last_access = value(of_time, data)
@@ -178,20 +207,32 @@ def takes_no_bytes(serializer: Serializer) -> bool:
 
 
 def snapshot_name(class_name: str) -> str:
-    """The name of a serializer, by that of its snapshot's class: without its package and the word Snapshot."""
+    """The name of a serializer, by that of its snapshot's class: without its package and the
+    word Snapshot.
+    """
     return class_name.rpartition(".")[2].rpartition("$")[2].removesuffix("Snapshot")
 
 
 def misspelt(class_name: str) -> str | None:
-    """Return the class of Flink's that this is but for a letter or two, or for its end: no job has another of nearly
-    the same name, and Flink finds none."""
+    """Return the class of Flink's that this is but for a letter or two, or for its end: no job has
+    another of nearly the same name, and Flink finds none.
+    """
     if class_name in _CLASSES:
         return None
-    longer = next((known for known in _CLASSES if len(class_name) >= _BEGUN_MIN and known.startswith(class_name)), None)
+    longer = next(
+        (
+            known
+            for known in _CLASSES
+            if len(class_name) >= _BEGUN_MIN and known.startswith(class_name)
+        ),
+        None,
+    )
     if longer is not None:
         return longer
     alike = (known for known in _CLASSES if len(known) == len(class_name))
-    return next((known for known in alike if _letters_apart(known, class_name) <= _LETTERS_MAX), None)
+    return next(
+        (known for known in alike if _letters_apart(known, class_name) <= _LETTERS_MAX), None
+    )
 
 
 def _letters_apart(one: str, other: str) -> int:
@@ -277,18 +318,24 @@ _FLINK: Final = "org.apache.flink."
 _TUPLE: Final = f"{_FLINK}api.java.tuple.Tuple"
 # The versions that Flink reads of serializers that are not decoded here, where it refuses others.
 _VERSIONS: Final[Mapping[str, tuple[int, ...]]] = {"PojoSerializer": (2,)}
-_CLASSES: Final = frozenset((
-    *(f"{_BASE}{name}Serializer${name}SerializerSnapshot"
-      for name in ("String", "Long", "Int", "Short", "Byte", "Boolean", "Double", "Float")),
-    f"{_BASE}array.BytePrimitiveArraySerializer$BytePrimitiveArraySerializerSnapshot",
-    *(f"{_BASE}{name}SerializerSnapshot" for name in ("List", "Map")),
-    *(f"{_RUNTIME}{name}SerializerSnapshot" for name in ("Pojo", "Tuple", "kryo.Kryo")),
-    f"{_RUNTIME}NullableSerializer$NullableSerializerSnapshot",
-    "org.apache.flink.runtime.state.VoidNamespaceSerializer$VoidNamespaceSerializerSnapshot",
-    "org.apache.flink.runtime.state.ttl.TtlStateFactory$TtlSerializerSnapshot",
-    "org.apache.flink.streaming.api.operators.TimerSerializerSnapshot",
-    "org.apache.flink.streaming.api.windowing.windows.TimeWindow$Serializer$TimeWindowSerializerSnapshot",
-    "org.apache.flink.table.dataview.NullSerializer$NullSerializerSnapshot",
-    *(f"{_TABLE}{name}Serializer${name}SerializerSnapshot"
-      for name in ("RowData", "StringData", "RawValueData", "External")),
-))  # fmt: skip
+_CLASSES: Final = frozenset(
+    (
+        *(
+            f"{_BASE}{name}Serializer${name}SerializerSnapshot"
+            for name in ("String", "Long", "Int", "Short", "Byte", "Boolean", "Double", "Float")
+        ),
+        f"{_BASE}array.BytePrimitiveArraySerializer$BytePrimitiveArraySerializerSnapshot",
+        *(f"{_BASE}{name}SerializerSnapshot" for name in ("List", "Map")),
+        *(f"{_RUNTIME}{name}SerializerSnapshot" for name in ("Pojo", "Tuple", "kryo.Kryo")),
+        f"{_RUNTIME}NullableSerializer$NullableSerializerSnapshot",
+        "org.apache.flink.runtime.state.VoidNamespaceSerializer$VoidNamespaceSerializerSnapshot",
+        "org.apache.flink.runtime.state.ttl.TtlStateFactory$TtlSerializerSnapshot",
+        "org.apache.flink.streaming.api.operators.TimerSerializerSnapshot",
+        "org.apache.flink.streaming.api.windowing.windows.TimeWindow$Serializer$TimeWindowSerializerSnapshot",
+        "org.apache.flink.table.dataview.NullSerializer$NullSerializerSnapshot",
+        *(
+            f"{_TABLE}{name}Serializer${name}SerializerSnapshot"
+            for name in ("RowData", "StringData", "RawValueData", "External")
+        ),
+    )
+)

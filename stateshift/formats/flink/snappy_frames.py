@@ -1,4 +1,5 @@
-"""Snappy's framing format, as Flink compresses state: chunks, each with its length and the checksum of what it holds.
+"""Snappy's framing format, as Flink compresses state: chunks, each with its length and the checksum
+of what it holds.
 
     chunk    u8 type, u24 length (little-endian), that many bytes
     ff       "sNaPpY": a stream begins
@@ -10,8 +11,8 @@
     streams(content, what)          each of these streams, still compressed
     chunks(content, what)           what chunks hold that lie inside a stream, without its beginning
 
-Flink does not look at the checksums (SnappyStreamCompressionDecorator); we do. github.com/google/snappy,
-framing_format.txt.
+Flink does not look at the checksums (SnappyStreamCompressionDecorator); we do.
+github.com/google/snappy, framing_format.txt.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What Flink requires of one state in a header: it reads options and serializers by name, and fails on a missing one.
+"""What Flink requires of one state in a header: it reads options and serializers by name, and fails
+on a missing one.
 
     kind              options                             serializers
     keyed             KEYED_STATE_TYPE                    NAMESPACE_SERIALIZER, VALUE_SERIALIZER
@@ -9,9 +10,9 @@
 
 The value of an option is the name of an enum constant. Options that are not required are ignored.
 
-Flink: runtime/state/Registered{KeyValue, Operator, Broadcast, PriorityQueue}StateBackendMetaInfo, state/v2/
-RegisteredKeyValueStateBackendMetaInfo, metainfo/StateMetaInfoSnapshot, StateDescriptor.Type, OperatorStateHandle.Mode;
-the same from 1.15 to 2.3.
+Flink: runtime/state/Registered{KeyValue, Operator, Broadcast, PriorityQueue}StateBackendMetaInfo,
+state/v2/ RegisteredKeyValueStateBackendMetaInfo, metainfo/StateMetaInfoSnapshot,
+StateDescriptor.Type, OperatorStateHandle.Mode; the same from 1.15 to 2.3.
 """
 
 from __future__ import annotations
@@ -61,8 +62,10 @@ def fault_of_options(kind: str, options: Mapping[str, str]) -> str | None:
 
 
 def fault_of_roles(kind: str, roles: Collection[str], complete: bool) -> str | None:
-    """Return why Flink cannot restore a state whose serializers have these roles; None where it can. The roles are
-    `complete` unless a serializer that is not known here stands in front of others."""
+    """Return why Flink cannot restore a state whose serializers have these roles; None where it
+    can. The roles are `complete` unless a serializer that is not known here stands in front of
+    others.
+    """
     foreign = next((role for role in roles if role not in ROLES), None)
     if foreign is not None:
         return f"has a serializer {foreign!r}, which Flink does not look for"

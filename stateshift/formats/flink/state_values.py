@@ -1,16 +1,20 @@
-"""Entries of keyed state by their serializers: what a key and a value say, and where each ends. Pure.
+"""Entries of keyed state by their serializers: what a key and a value say, and where each ends.
+Pure.
 
-    canonical   key      [timers: i64 time, its sign bit flipped] key, namespace, [MAP: the map's key]
-                value    LIST: elements with a comma in between; MAP: u1 null, value; else the value; of timers nothing
-    hashmap     for each state of a key group, [compressed: in a snappy stream of its own]
-                u16 state, i32 n, n * (namespace, key, value), or of timers n * (i64 time, key, namespace)
+    canonical  key      [timers: i64 time, its sign bit flipped] key, namespace, [MAP: the map's
+                        key]
+               value    LIST: elements with a comma in between; MAP: u1 null, value; else the value;
+                        of timers nothing
+    hashmap    for each state of a key group, [compressed: in a snappy stream of its own]
+               u16 state, i32 n, n * (namespace, key, value), or of timers n * (i64 time, key,
+               namespace)
 
     read_key(header, state, raw) -> {"key": ..., "window": ..., "map_key": ...}
     read_value(state, raw)       -> what stands there
     heap_entries(...)            -> HeapEntry(state, key, value) ...
 
-All raise Unknown where a serializer is not known, and FormatError where the bytes are not what it writes, or do not end
-where they should.
+All raise Unknown where a serializer is not known, and FormatError where the bytes are not what it
+writes, or do not end where they should.
 
 Flink: runtime/state/heap/{HeapSnapshotStrategy, CopyOnWriteStateMapSnapshot}, runtime/state/
 SerializedCompositeKeyBuilder, streaming/api/operators/TimerSerializer.
@@ -34,7 +38,13 @@ _COMMA: Final = 0x2C
 _GROUP_BYTES: Final = 4
 _FIXED: Final = frozenset(
     (
-        *("LongSerializer", "IntSerializer", "ShortSerializer", "ByteSerializer", "BooleanSerializer"),
+        *(
+            "LongSerializer",
+            "IntSerializer",
+            "ShortSerializer",
+            "ByteSerializer",
+            "BooleanSerializer",
+        ),
         *("DoubleSerializer", "FloatSerializer", "VoidNamespaceSerializer", "TimeWindowSerializer"),
     )
 )
@@ -42,7 +52,9 @@ _FIXED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class HeapEntry:
-    """One entry of the hashmap backend; `state` is its number in the header. `raw_key` is the key's own bytes."""
+    """One entry of the hashmap backend; `state` is its number in the header. `raw_key` is the
+    key's own bytes.
+    """
 
     state: int
     key: dict[str, Any]
@@ -52,8 +64,9 @@ class HeapEntry:
 
 @dataclass(frozen=True, slots=True)
 class Untold:
-    """Bytes of a key group that cannot be taken apart: those of a state whose serializers are not known, and in a file
-    that is not compressed those of all states behind it."""
+    """Bytes of a key group that cannot be taken apart: those of a state whose serializers are not
+    known, and in a file that is not compressed those of all states behind it.
+    """
 
     state: int
     size: int
@@ -71,7 +84,9 @@ def read_key(header: Header, state: StateInfo, raw: bytes) -> dict[str, Any]:
     data = Input(raw, "a key")
     found = dict(key_parts(header, state, data))
     if not data.at_end():
-        raise data.wrong(f"{data.end - data.at} bytes behind the end of a key of state {state.name!r}")
+        raise data.wrong(
+            f"{data.end - data.at} bytes behind the end of a key of state {state.name!r}"
+        )
     return found
 
 
@@ -97,7 +112,9 @@ def read_value(state: StateInfo, raw: bytes) -> Any:
     data = Input(raw, "a value")
     found = _canonical_value(state, data)
     if not data.at_end():
-        raise data.wrong(f"{data.end - data.at} bytes behind the end of a value of state {state.name!r}")
+        raise data.wrong(
+            f"{data.end - data.at} bytes behind the end of a value of state {state.name!r}"
+        )
     return found
 
 
@@ -144,13 +161,21 @@ def heap_entries(header: Header, section: bytes, group: int) -> Iterator[HeapEnt
                 break
             yield from _heap_state(header, number, data)
             if header.compressed and not data.at_end():
-                raise data.wrong(f"{data.end - data.at} bytes behind the end of state {state.name!r}")
+                raise data.wrong(
+                    f"{data.end - data.at} bytes behind the end of state {state.name!r}"
+                )
     if len(seen) != len(header.states):
-        raise FormatError(f"key group {group} holds {len(seen)} of {len(header.states)} states", None, len(section))
+        raise FormatError(
+            f"key group {group} holds {len(seen)} of {len(header.states)} states",
+            None,
+            len(section),
+        )
 
 
 def _parts(header: Header, content: bytes) -> Iterator[Input]:
-    """Yield what is read front to back: all states, or where each is compressed by itself, one state at a time."""
+    """Yield what is read front to back: all states, or where each is compressed by itself, one
+    state at a time.
+    """
     if not header.compressed:
         yield Input(content, "a key group")
         return
@@ -208,4 +233,6 @@ def _told(namespace: Serializer, found: Any) -> Iterator[tuple[str, Any]]:
 
 def _is_fixed(serializer: Serializer) -> bool:
     """Whether every value has the same size."""
-    return serializer.name in _FIXED or (serializer.name == "TupleSerializer" and all(map(_is_fixed, serializer.inner)))
+    return serializer.name in _FIXED or (
+        serializer.name == "TupleSerializer" and all(map(_is_fixed, serializer.inner))
+    )

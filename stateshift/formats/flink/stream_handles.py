@@ -1,18 +1,19 @@
 """Where the bytes of a piece of state lie, as `_metadata` says it.
 
-    tag   value                                              after the tag
-    0     None
-    1     Inline(name, content)                              utf name, i4 length, bytes
-    2     AbsoluteFile(path, size)                           i8 size, utf path
-    3     KeyGroupsStream(first, offsets, stream)            legacy: i4 first, i4 n, n * i8, stream handle
-    6     RelativeFile(path, size)                           utf path, i8 size     beside `_metadata`
-    15    Segment(path, start, size, scope, file_id)         i8, i8, i4 scope, utf path, utf id
-    16    EmptySegment()
+    tag  value                                       after the tag
+    0    None
+    1    Inline(name, content)                       utf name, i4 length, bytes
+    2    AbsoluteFile(path, size)                    i8 size, utf path
+    3    KeyGroupsStream(first, offsets, stream)     legacy: i4 first, i4 n, n * i8, stream handle
+    6    RelativeFile(path, size)                    utf path, i8 size     beside `_metadata`
+    15   Segment(path, start, size, scope, file_id)  i8, i8, i4 scope, utf path, utf id
+    16   EmptySegment()
 
-`name` of Inline is the path that the file would have had: an identity, never opened. `scope` is 0 for files of one
-checkpoint and 1 for shared ones.
+`name` of Inline is the path that the file would have had: an identity, never opened. `scope` is 0
+for files of one checkpoint and 1 for shared ones.
 
-Flink: checkpoint/metadata/MetadataV2V3SerializerBase (deserializeStreamStateHandle); 15 and 16 since 1.20.
+Flink: checkpoint/metadata/MetadataV2V3SerializerBase (deserializeStreamStateHandle); 15 and 16
+since 1.20.
 """
 
 from __future__ import annotations

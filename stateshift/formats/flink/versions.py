@@ -1,10 +1,15 @@
-"""`_metadata` in another version: what an older cluster can read, and what is lost on the way. Pure.
+"""`_metadata` in another version: what an older cluster can read, and what is lost on the way.
+Pure.
 
-    up      nothing is missing that a reader needs: names and uids stay empty, unless somebody gives them
-    down    V5+ to V4 loses names and uids, V4 to V3 the properties; merged channels are expanded below V6; references
-            to other checkpoints (V7) are dropped; file merging's handles (since 1.20, in V4) have no older form
+    up    nothing is missing that a reader needs: names and uids stay empty, unless somebody gives
+          them
+    down  V5+ to V4 loses names and uids, V4 to V3 the properties; merged channels are expanded
+          below V6; references
+          to other checkpoints (V7) are dropped; file merging's handles (since 1.20, in V4) have
+          no older form
 
-A file of V3 has no properties: it gets those of another that is written with it, else it cannot become V4.
+A file of V3 has no properties: it gets those of another that is written with it, else it cannot
+become V4.
 """
 
 from __future__ import annotations
@@ -13,7 +18,13 @@ from dataclasses import replace
 
 from stateshift.errors import Incompatible
 from stateshift.formats.flink.keyed_handles import Incremental, KeyGroups
-from stateshift.formats.flink.metadata import NAMES_FROM, PROPERTIES_FROM, Metadata, OperatorState, SubtaskState
+from stateshift.formats.flink.metadata import (
+    NAMES_FROM,
+    PROPERTIES_FROM,
+    Metadata,
+    OperatorState,
+    SubtaskState,
+)
 from stateshift.formats.flink.operator_handles import KINDS_FROM, ChannelHandle, expanded
 
 # The newest version of `_metadata` that a Flink reads, by its first two numbers.
@@ -31,8 +42,14 @@ READ_BY = {
 }
 PROMISED_FROM = 3  # Flink 1.11 to 1.15 write this version
 OLD_TAGS = (3, 5)  # handles of key groups and of RocksDB's files up to Flink 1.14
-WRITTEN_BY = {2: "Flink 1.3 to 1.10", 3: "Flink 1.11 to 1.15", 4: "Flink 1.16 to 1.20", 5: "Flink 2.0",
-              6: "Flink 2.1 to 2.3", 7: "a Flink newer than 2.3"}  # fmt: skip
+WRITTEN_BY = {
+    2: "Flink 1.3 to 1.10",
+    3: "Flink 1.11 to 1.15",
+    4: "Flink 1.16 to 1.20",
+    5: "Flink 2.0",
+    6: "Flink 2.1 to 2.3",
+    7: "a Flink newer than 2.3",
+}
 
 
 def flink_version(text: str | None) -> tuple[int, int] | None:
@@ -52,12 +69,18 @@ def newest_for(text: str | None) -> int | None:
 
 
 def is_before_promised(metadata: Metadata) -> bool:
-    """Whether a Flink before 1.15 wrote it: by its version, or by a handle that 1.15 has in another form."""
+    """Whether a Flink before 1.15 wrote it: by its version, or by a handle that 1.15 has in
+    another form.
+    """
     if metadata.version < PROMISED_FROM:
         return True
     subtasks = (subtask for operator in metadata.operators for subtask in operator.subtasks or ())
-    handles = (handle for subtask in subtasks for handle in (subtask.managed_keyed, subtask.raw_keyed))
-    return any(isinstance(handle, KeyGroups | Incremental) and handle.tag in OLD_TAGS for handle in handles)
+    handles = (
+        handle for subtask in subtasks for handle in (subtask.managed_keyed, subtask.raw_keyed)
+    )
+    return any(
+        isinstance(handle, KeyGroups | Incremental) and handle.tag in OLD_TAGS for handle in handles
+    )
 
 
 def converted(metadata: Metadata, version: int, properties: bytes = b"") -> Metadata:
@@ -67,7 +90,10 @@ def converted(metadata: Metadata, version: int, properties: bytes = b"") -> Meta
     held = metadata.properties or properties
     if version >= PROPERTIES_FROM and not held:
         raise Incompatible(
-            f"metadata of version {metadata.version} says nothing of what kind it is, which version {version} has to",
+            (
+                f"metadata of version {metadata.version} says nothing of what kind it is, "
+                f"which version {version} has to"
+            ),
             hint="leave it in its version: every newer Flink reads it",
         )
     operators = tuple(_operator(operator, version) for operator in metadata.operators)
@@ -81,7 +107,9 @@ def converted(metadata: Metadata, version: int, properties: bytes = b"") -> Meta
 
 def _operator(operator: OperatorState, version: int) -> OperatorState:
     named = version >= NAMES_FROM
-    subtasks = operator.subtasks and tuple(_subtask(subtask, version) for subtask in operator.subtasks)
+    subtasks = operator.subtasks and tuple(
+        _subtask(subtask, version) for subtask in operator.subtasks
+    )
     name, uid = (operator.name or "", operator.uid or "") if named else (None, None)
     return replace(operator, subtasks=subtasks, name=name, uid=uid)
 
@@ -90,7 +118,12 @@ def _subtask(subtask: SubtaskState, version: int) -> SubtaskState:
     inputs, outputs = subtask.inputs, subtask.outputs
     if version < KINDS_FROM:
         inputs, outputs = _expanded(inputs), _expanded(outputs)
-    return replace(subtask, inputs=inputs, outputs=outputs, reference=subtask.reference if version >= 7 else None)
+    return replace(
+        subtask,
+        inputs=inputs,
+        outputs=outputs,
+        reference=subtask.reference if version >= 7 else None,
+    )
 
 
 def _expanded(channels: tuple[ChannelHandle, ...]) -> tuple[ChannelHandle, ...]:

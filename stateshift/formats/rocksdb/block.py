@@ -1,11 +1,12 @@
 """A block of an SST: checked, decompressed, and its entries.
 
-    block      content | compression u8 | checksum u32LE          HANDLE = varint offset, varint size of the content
-    content    entries | restarts u32LE* | count u32LE
-    entry      shared varint | unshared varint | value size varint | rest of the key | value
+    block    content | compression u8 | checksum u32LE          HANDLE = varint offset, varint size of the content
+    content  entries | restarts u32LE* | count u32LE
+    entry    shared varint | unshared varint | value size varint | rest of the key | value
 
-The checksum covers the content as it is stored, and the compression byte behind it. A table is read through a function,
-so that one that lies in a storage need not be in memory: `File` holds it, with the table's size and kind of checksum.
+The checksum covers the content as it is stored, and the compression byte behind it. A table is read
+through a function, so that one that lies in a storage need not be in memory: `File` holds it, with
+the table's size and kind of checksum.
 
 Source: RocksDB, table/format.cc, block_based/block.cc, util/compression.h.
 """
@@ -29,10 +30,11 @@ Read = Callable[[int, int], bytes]  # offset, count -> so many bytes, or fewer w
 TRAILER = 5
 WHAT = "an SST"
 
-# How often its size the keys of a block may come to: of 16 entries only the first has its key whole.
+# How often its size the keys of a block may come to: of 16 entries only the first has its key
+# whole.
 _SHARING_MAX = 16
-# How often its stored size a block may hold: lz4 has one byte for 255, zstd three for 128 KiB, of which RocksDB's
-# blocks of some KiB never come near.
+# How often its stored size a block may hold: lz4 has one byte for 255, zstd three for 128 KiB, of
+# which RocksDB's blocks of some KiB never come near.
 _EXPANSION_MAX = {4: 255, 5: 255, 7: 4096}
 _U32 = struct.Struct("<I")
 
@@ -67,10 +69,16 @@ def checked(file: File, handle: Handle) -> tuple[bytes, int]:
     """A block's content as it is stored, and how it is compressed."""
     offset, size = handle
     if offset + size + TRAILER > file.size:
-        raise FormatError(f"{WHAT} ends before its block of {size} bytes at {offset} does", None, file.size)
+        raise FormatError(
+            f"{WHAT} ends before its block of {size} bytes at {offset} does", None, file.size
+        )
     raw = file.read(offset, size + TRAILER)
     if len(raw) < size + TRAILER:
-        raise FormatError(f"{WHAT} ends before its block of {size} bytes at {offset} does", None, offset + len(raw))
+        raise FormatError(
+            f"{WHAT} ends before its block of {size} bytes at {offset} does",
+            None,
+            offset + len(raw),
+        )
     content, compression = raw[:size], raw[size]
     expected = CHECKSUMS[file.check]
     if expected and expected(content, compression) != _U32.unpack_from(raw, size + 1)[0]:
@@ -88,14 +96,18 @@ def _decompressed(data: bytes, kind: int, offset: int) -> bytes:
     with placed(offset):
         raw, position = varint(data, 0, len(data))
     if raw > _EXPANSION_MAX[kind] * len(data) + 64:
-        raise FormatError(f"{WHAT}: a block of {len(data)} bytes claims to hold {raw}", None, offset)
+        raise FormatError(
+            f"{WHAT}: a block of {len(data)} bytes claims to hold {raw}", None, offset
+        )
     bounds.require_piece(raw, f"a block of {WHAT}", offset)
     try:
         if kind == 7:
             room = bytearray(raw)  # no more than was claimed: a frame may expand without end
             out = bytes(room[: cramjam.zstd.decompress_into(data[position:], room)])
         else:
-            out = bytes(cramjam.lz4.decompress_block(data[position:], output_len=raw)) if raw else b""
+            out = (
+                bytes(cramjam.lz4.decompress_block(data[position:], output_len=raw)) if raw else b""
+            )
     except (cramjam.DecompressionError, OSError) as error:
         raise FormatError(f"{WHAT} has a damaged block", None, offset) from error
     if len(out) != raw:
@@ -138,12 +150,15 @@ def handle_at(data: bytes, position: int, end: int) -> tuple[Handle, int]:
 
 @contextmanager
 def placed(offset: int) -> Iterator[None]:
-    """What is wrong inside of a block is said to be at the block's place: within, bytes are counted as they come out
-    of the compression."""
+    """What is wrong inside of a block is said to be at the block's place: within, bytes are counted
+    as they come out of the compression.
+    """
     try:
         yield
     except FormatError as error:
-        raise error if error.offset is not None else FormatError(error.fact, None, offset) from error
+        raise (
+            error if error.offset is not None else FormatError(error.fact, None, offset)
+        ) from error
 
 
 def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
@@ -170,7 +185,9 @@ def encode_varint(number: int) -> bytes:
 
 
 def _xxh3(data: bytes, last: int) -> int:
-    """XXH3 leaves the last byte out and mixes it in afterwards (format.cc, ModifyChecksumForLastByte)."""
+    """XXH3 leaves the last byte out and mixes it in afterwards (format.cc,
+    ModifyChecksumForLastByte).
+    """
     return (xxhash.xxh3_64_intdigest(data) ^ last * 0x6B9083D9) & 0xFFFFFFFF
 
 

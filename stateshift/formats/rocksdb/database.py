@@ -2,17 +2,20 @@
 
     CURRENT -> MANIFEST -> the tables of each column family, by their levels
 
-    open_database(files)          Database; its files are there, and what CURRENT and MANIFEST say fits them
-    database.entries(family)      (key, value) in the order of the keys
+    open_database(files)      Database; its files are there, and what CURRENT and MANIFEST say fits
+                              them
+    database.entries(family)  (key, value) in the order of the keys
 
-Of the writes to a key the newest counts, by its sequence; merges are joined to what was before them by a comma, as
-RocksDB's StringAppendTESTOperator does, with which Flink opens its databases. Range deletions reach into older tables.
-Tables of level 0 overlap, those of a deeper level do not: one of them at a time is open.
+Of the writes to a key the newest counts, by its sequence; merges are joined to what was before them
+by a comma, as RocksDB's StringAppendTESTOperator does, with which Flink opens its databases. Range
+deletions reach into older tables. Tables of level 0 overlap, those of a deeper level do not: one of
+them at a time is open.
 
-Each table is held against the MANIFEST as it is read to its end: size, smallest and largest key, sequences, and the
-number of entries that its properties claim.
+Each table is held against the MANIFEST as it is read to its end: size, smallest and largest key,
+sequences, and the number of entries that its properties claim.
 
-Source: RocksDB, db/version_set.cc, db/merge_helper.cc, utilities/merge_operators/string_append/stringappend2.cc.
+Source: RocksDB, db/version_set.cc, db/merge_helper.cc,
+utilities/merge_operators/string_append/stringappend2.cc.
 """
 
 from __future__ import annotations
@@ -25,7 +28,13 @@ from operator import attrgetter
 
 from stateshift.errors import FormatError
 from stateshift.formats.rocksdb.block import Read
-from stateshift.formats.rocksdb.manifest import Family, Manifest, TableFile, decode_current, decode_manifest
+from stateshift.formats.rocksdb.manifest import (
+    Family,
+    Manifest,
+    TableFile,
+    decode_current,
+    decode_manifest,
+)
 from stateshift.formats.rocksdb.sst import BEFORE_ALL, DELETES, MERGE, TableEntry, in_order
 from stateshift.formats.rocksdb.table import RangeDeletion, Table, open_table
 
@@ -47,7 +56,9 @@ class FileOf:
             raise FormatError(f"{name} has {self.size} bytes, more than RocksDB writes", None, 0)
         content = self.read(0, self.size)
         if len(content) < self.size:
-            raise FormatError(f"{name} has {len(content)} bytes instead of {self.size}", None, len(content))
+            raise FormatError(
+                f"{name} has {len(content)} bytes instead of {self.size}", None, len(content)
+            )
         return content
 
 
@@ -72,7 +83,9 @@ class Database:
                 self._opened(fact)
 
     def check_blocks(self) -> None:
-        """Check every block of every table against its checksum, without looking at what is in it."""
+        """Check every block of every table against its checksum, without looking at what is in
+        it.
+        """
         for family in self.manifest.families.values():
             for fact in family.tables.values():
                 table = self._opened(fact)
@@ -98,7 +111,9 @@ class Database:
         name = name_of(fact.number)
         file = self.files[name]
         if file.size != fact.size:
-            raise FormatError(f"{name} has {file.size} bytes, its MANIFEST says {fact.size}", None, file.size)
+            raise FormatError(
+                f"{name} has {file.size} bytes, its MANIFEST says {fact.size}", None, file.size
+            )
         with _named(name):
             return open_table(file.read, file.size)
 
@@ -108,15 +123,22 @@ class Database:
                 yield from self._checked(fact, table)
 
     def _checked(self, fact: TableFile, table: Table) -> Iterator[TableEntry]:
-        """The table's entries; at their end, that they are those which the MANIFEST and its properties tell of."""
+        """The table's entries; at their end, that they are those which the MANIFEST and its
+        properties tell of.
+        """
         count, last = 0, None
         newest = min(fact.last_sequence, self.manifest.last_sequence)
         for entry in in_order(table.blocks(), BEFORE_ALL):
             if last is None and not _begins(fact, table, entry.key):
                 raise FormatError("its first key is not the one that its MANIFEST names", None, 0)
             if not fact.first_sequence <= entry.sequence <= newest:
-                raise FormatError(f"a write has sequence {entry.sequence}, its MANIFEST says {fact.first_sequence} to "
-                                  f"{newest}", None, 0)  # fmt: skip
+                raise FormatError(
+                    f"a write has sequence {entry.sequence}, its MANIFEST says "
+                    f"{fact.first_sequence} to "
+                    f"{newest}",
+                    None,
+                    0,
+                )
             count, last = count + 1, entry
             yield entry
         if last is None and not table.deletions:
@@ -130,8 +152,9 @@ class Database:
 
 
 def open_database(files: Files) -> Database:
-    """The database of these files, by their names there; CURRENT, MANIFEST and all tables are held against each
-    other."""
+    """The database of these files, by their names there; CURRENT, MANIFEST and all tables are held
+    against each other.
+    """
     if CURRENT not in files:
         raise FormatError("a RocksDB without CURRENT", None, 0)
     name = decode_current(files[CURRENT].whole(CURRENT))
@@ -144,7 +167,9 @@ def open_database(files: Files) -> Database:
     if missing:
         raise FormatError(f"{name} names {name_of(min(missing))}, which is not there", None, 0)
     if foreign:
-        raise FormatError(f"{name} does not name {name_of(min(foreign))}, whose entries would be lost", None, 0)
+        raise FormatError(
+            f"{name} does not name {name_of(min(foreign))}, whose entries would be lost", None, 0
+        )
     database = Database(files, manifest)
     if len(database.families) < len(manifest.families):
         raise FormatError(f"{name} names two column families the same", None, 0)
@@ -168,12 +193,17 @@ def _check_levels(family: Family, name: str) -> None:
     for group in _levels(family.tables.values()):
         for one, other in pairwise(group):
             if one.largest >= other.smallest:
-                raise FormatError(f"{name}: tables {one.number} and {other.number} of level {one.level} overlap", None,
-                                  0)  # fmt: skip
+                raise FormatError(
+                    f"{name}: tables {one.number} and {other.number} of level {one.level} overlap",
+                    None,
+                    0,
+                )
 
 
 def _levels(tables: Iterable[TableFile]) -> list[list[TableFile]]:
-    """The tables that can be read behind each other: each of level 0 by itself, those of a deeper level together."""
+    """The tables that can be read behind each other: each of level 0 by itself, those of a
+    deeper level together.
+    """
     groups: list[list[TableFile]] = []
     deeper: dict[int, list[TableFile]] = {}
     for table in tables:
@@ -195,7 +225,9 @@ def _ends(fact: TableFile, table: Table, key: bytes) -> bool:
 
 
 def _resolved(writes: Iterable[TableEntry], deleted: int) -> bytes | None:
-    """What the writes to one key come to, newest first; those older than sequence `deleted` are deleted."""
+    """What the writes to one key come to, newest first; those older than sequence `deleted` are
+    deleted.
+    """
     operands: list[bytes] = []
     for entry in writes:
         if entry.sequence < deleted or entry.kind in DELETES:
@@ -233,4 +265,6 @@ class _named:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, FormatError):
-            raise type(error)(f"{self._name}: {error.fact}", None, error.offset, hint=error.hint) from error
+            raise type(error)(
+                f"{self._name}: {error.fact}", None, error.offset, hint=error.hint
+            ) from error

@@ -1,12 +1,14 @@
 """RocksDB's log format, in which a MANIFEST is written: records, cut where a block ends.
 
-    log     (crc32c u32LE, masked | size u16LE | type u8 | content)*      in blocks of 32768 bytes, which no record
-                                                                          crosses: 1 whole, 2 first, 3 middle, 4 last
+    log  (crc32c u32LE, masked | size u16LE | type u8 | content)*  in blocks of 32768 bytes, which
+    no record
+                                                                   crosses: 1 whole, 2 first,
+                                                                   3 middle, 4 last
 
 Less than a header's bytes at the end of a block are zeros. The checksum covers type and content.
 
-RocksDB itself takes a log whose last record is cut as one without it: a MANIFEST then lacks the newest tables, and
-nobody is told. Here it is refused.
+RocksDB itself takes a log whose last record is cut as one without it: a MANIFEST then lacks the
+newest tables, and nobody is told. Here it is refused.
 
 Source: RocksDB, db/log_format.h, db/log_reader.cc.
 """
@@ -33,7 +35,9 @@ def decode_log(content: bytes, what: str) -> Iterator[tuple[int, bytes]]:
     for offset, kind, piece in _fragments(content, what):
         begins = kind in (WHOLE, FIRST)
         if begins == bool(pieces):
-            fact = "a record begins inside of another" if begins else "a record without its beginning"
+            fact = (
+                "a record begins inside of another" if begins else "a record without its beginning"
+            )
             raise FormatError(f"{what}: {fact}", None, offset)
         if begins:
             start = offset
@@ -54,7 +58,12 @@ def encode_log(record: bytes) -> Iterator[bytes]:
     for number, piece in enumerate(pieces):
         first, last = number == 0, number == len(pieces) - 1
         kind = bytes((WHOLE if first and last else FIRST if first else LAST if last else MIDDLE,))
-        yield masked_crc32c(kind + piece).to_bytes(4, "little") + len(piece).to_bytes(2, "little") + kind + piece
+        yield (
+            masked_crc32c(kind + piece).to_bytes(4, "little")
+            + len(piece).to_bytes(2, "little")
+            + kind
+            + piece
+        )
 
 
 def _fragments(content: bytes, what: str) -> Iterator[tuple[int, int, bytes]]:
@@ -64,7 +73,9 @@ def _fragments(content: bytes, what: str) -> Iterator[tuple[int, int, bytes]]:
         left = BLOCK - position % BLOCK
         if left < HEADER:
             if content[position : position + left].strip(b"\0"):
-                raise FormatError(f"{what}: bytes behind the last record of a block", None, position)
+                raise FormatError(
+                    f"{what}: bytes behind the last record of a block", None, position
+                )
             position += left
             continue
         if position + HEADER > len(content):
@@ -76,8 +87,12 @@ def _fragments(content: bytes, what: str) -> Iterator[tuple[int, int, bytes]]:
         if HEADER + size > left:
             raise FormatError(f"{what}: a record crosses the end of its block", None, position)
         if end > len(content):
-            raise FormatError(f"{what} is truncated within a record of {size} bytes", None, len(content))
+            raise FormatError(
+                f"{what} is truncated within a record of {size} bytes", None, len(content)
+            )
         if checksum != masked_crc32c(content[position + 6 : end]):
-            raise FormatError(f"{what}: a record's checksum does not fit its content", None, position)
+            raise FormatError(
+                f"{what}: a record's checksum does not fit its content", None, position
+            )
         yield position, kind, content[position + HEADER : end]
         position = end

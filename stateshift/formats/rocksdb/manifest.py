@@ -1,20 +1,25 @@
-"""RocksDB's MANIFEST: which tables make up a database, as a log of edits. One edit is written, that names them all; any
-number is read.
+"""RocksDB's MANIFEST: which tables make up a database, as a log of edits. One edit is written, that
+names them all; any number is read.
 
     edit    FIELD*                numbers are varints, SIZED is a varint size and so many bytes
-    FIELD   1 SIZED comparator | 2 log number | 9 previous log | 10 oldest log | 3 next file | 4 last sequence
-            | 200 column family | 201 SIZED its name: it is created | 202 it is dropped | 203 largest family
-            | 5 level, SIZED key | 6 level, number: a table is gone | TABLE | 300 edits that follow in the same group
+    FIELD   1 SIZED comparator | 2 log number | 9 previous log | 10 oldest log | 3 next file | 4
+            last sequence
+            | 200 column family | 201 SIZED its name: it is created | 202 it is dropped | 203
+            largest family
+            | 5 level, SIZED key | 6 level, number: a table is gone | TABLE | 300 edits that follow
+            in the same group
             | 8193 and above: SIZED, ignored by who does not know it
-    TABLE   7, 100, 102 or 103 | level | number | [102: path] | size | SIZED smallest | SIZED largest
+    TABLE   7, 100, 102 or 103 | level | number | [102: path] | size | SIZED smallest | SIZED
+            largest
             | [not 7] smallest sequence | largest sequence | [103: OPTION* 1]
     OPTION  number | SIZED. From 64 to 127 it must be known by who reads it
 
 Keys have their sequence and type behind them.
 
-Source: RocksDB, db/version_edit.h and .cc (EncodeTo, DecodeFrom); NewFile4 without optional fields is what 6.20 to 9.8
-read. CURRENT names the MANIFEST. Column families of RocksDB's own Spark does not use: its are parts of the keys. Flink
-has one for each state. Blob files are refused: neither engine writes them.
+Source: RocksDB, db/version_edit.h and .cc (EncodeTo, DecodeFrom); NewFile4 without optional fields
+is what 6.20 to 9.8 read. CURRENT names the MANIFEST. Column families of RocksDB's own Spark does
+not use: its are parts of the keys. Flink has one for each state. Blob files are refused: neither
+engine writes them.
 """
 
 from __future__ import annotations
@@ -62,7 +67,9 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A table by its MANIFEST. Of two neighbours in a level, one may end with the key that the other begins with."""
+    """A table by its MANIFEST. Of two neighbours in a level, one may end with the key that the
+    other begins with.
+    """
 
     number: int
     level: int
@@ -115,7 +122,11 @@ def decode_manifest(content: bytes) -> Manifest:
             raise FormatError(f"{_WHAT}: a group of edits is not whole", None, offset)
         group = left
     if group:
-        raise FormatError(f"{_WHAT} is truncated: {group} edits of its last group are not there", None, len(content))
+        raise FormatError(
+            f"{_WHAT} is truncated: {group} edits of its last group are not there",
+            None,
+            len(content),
+        )
     return manifest
 
 
@@ -182,7 +193,9 @@ class _Edit:
         for level, number in gone:
             table = tables.pop(number, None)
             if table is None or table.level != level:
-                raise FormatError(f"{_WHAT}: table {number} is removed from level {level}, where it is not")
+                raise FormatError(
+                    f"{_WHAT}: table {number} is removed from level {level}, where it is not"
+                )
         for table in added:
             if table.number in tables:
                 raise FormatError(f"{_WHAT}: table {table.number} is added twice")
@@ -237,11 +250,18 @@ class _Edit:
 
 
 def encode_manifest(tables: Mapping[int, TableFacts]) -> bytes:
-    """A database of these tables, by their numbers. Their keys ascend from one to the next, as `encode_sst` made
-    them."""
+    """A database of these tables, by their numbers. Their keys ascend from one to the next, as
+    `encode_sst` made them.
+    """
     head = b"\x01" + _sized(_COMPARATOR) + b"\x02\x00" + b"\x09\x00"
-    head += b"\x03" + varint(max(tables, default=FIRST_TABLE) + 1) + b"\x04" + varint(_LAST_SEQUENCE)
-    return b"".join(encode_log(head + b"".join(_table(number, table) for number, table in sorted(tables.items()))))
+    head += (
+        b"\x03" + varint(max(tables, default=FIRST_TABLE) + 1) + b"\x04" + varint(_LAST_SEQUENCE)
+    )
+    return b"".join(
+        encode_log(
+            head + b"".join(_table(number, table) for number, table in sorted(tables.items()))
+        )
+    )
 
 
 def _table(number: int, table: TableFacts) -> bytes:

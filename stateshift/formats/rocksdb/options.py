@@ -1,10 +1,10 @@
 """RocksDB's OPTIONS file, as far as it says what a database has.
 
-    [Version] | [DBOptions] | [CFOptions "NAME"] | [TableOptions/BlockBasedTable "NAME"]      sections
-      key=value                                                                               their lines; # a comment
+    [Version] | [DBOptions] | [CFOptions "NAME"] | [TableOptions/BlockBasedTable "NAME"]  sections
+      key=value                                                                           their lines; # a comment
 
-In a name, a backslash stands before what would end it. The file has no checksum, and RocksDB opens a database without
-it: what it says can only be held against what the MANIFEST says.
+In a name, a backslash stands before what would end it. The file has no checksum, and RocksDB opens
+a database without it: what it says can only be held against what the MANIFEST says.
 
 Source: RocksDB, options/options_parser.cc.
 """

@@ -2,10 +2,11 @@
 
     user entry key | u64LE (sequence << 8 | type), type 1 put, 2 merge, 0 and 7 delete
 
-`block` draws a block, `table` the whole file. Entries come in the order of their keys, of one key the newest first.
+`block` draws a block, `table` the whole file. Entries come in the order of their keys, of one key
+the newest first.
 
-Source: RocksDB, db/dbformat.h. Spark writes no range deletions: a table with any is refused by `decode_sst`, since who
-reads one table by itself would miss what they delete in others.
+Source: RocksDB, db/dbformat.h. Spark writes no range deletions: a table with any is refused by
+`decode_sst`, since who reads one table by itself would miss what they delete in others.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def in_order(blocks: Iterable[DataBlock], last: TableEntry) -> Iterator[TableEnt
     for block in blocks:
         for entry in entries_of(block):
             if entry.key < last.key or (entry.key == last.key and entry.sequence >= last.sequence):
-                raise FormatError(f"{WHAT} holds entries that are not in their order", None, block.offset)
+                raise FormatError(
+                    f"{WHAT} holds entries that are not in their order", None, block.offset
+                )
             last = entry
             yield entry
 
@@ -55,7 +58,9 @@ def data_blocks(content: bytes) -> Iterator[DataBlock]:
     """The table's blocks of entries, each checked as it comes."""
     table = open_table(lambda offset, count: content[offset : offset + count], len(content))
     if table.deletions:
-        raise FormatError(f"{WHAT} has a rocksdb.range_del block, which is not read", None, table.index.offset)
+        raise FormatError(
+            f"{WHAT} has a rocksdb.range_del block, which is not read", None, table.index.offset
+        )
     yield from table.blocks()
 
 

@@ -1,14 +1,16 @@
 """The entries of an SST as blocks: `sst` for a million entries at once.
 
-    decode_sst_blocks(content) -> (Block, sequences) ...       keys ascending, of one key the newest first
+    decode_sst_blocks(content) -> (Block, sequences) ...  keys ascending, of one key the newest
+                                                          first
 
-A data block is cut into runs (one begins at each of its restarts, every 16 entries), and only within a run does an
-entry need the one before it. So the runs of many blocks are walked in lockstep: 16 steps, each of them a few numpy
-operations on all runs. Keys are put together in a matrix, a row for each run.
+A data block is cut into runs (one begins at each of its restarts, every 16 entries), and only
+within a run does an entry need the one before it. So the runs of many blocks are walked in
+lockstep: 16 steps, each of them a few numpy operations on all runs. Keys are put together in a
+matrix, a row for each run.
 
-What is not as RocksDB writes it (numbers of more than three bytes, very long keys, runs that do not end where the next
-one begins) is left to `sst`, for as many blocks as were taken together: it reads what can be read, and says what is
-wrong and where.
+What is not as RocksDB writes it (numbers of more than three bytes, very long keys, runs that do not
+end where the next one begins) is left to `sst`, for as many blocks as were taken together: it reads
+what can be read, and says what is wrong and where.
 """
 
 from __future__ import annotations
@@ -69,7 +71,9 @@ def _follow(decoded: Decoded, last: TableEntry) -> bool:
     ascends = pc.less(before, after).to_numpy(zero_copy_only=False)
     if ascends.all():
         return True
-    again = pc.equal(before, after).to_numpy(zero_copy_only=False) & (sequences[1:] < sequences[:-1])
+    again = pc.equal(before, after).to_numpy(zero_copy_only=False) & (
+        sequences[1:] < sequences[:-1]
+    )
     return bool((ascends | again).all())
 
 
@@ -101,7 +105,9 @@ def _decoded(blocks: list[DataBlock]) -> Decoded:
 def _one_by_one(entries: list[TableEntry]) -> Decoded:
     values = [None if entry.kind in DELETES else entry.value for entry in entries]
     merges = np.array([entry.kind == MERGE for entry in entries], bool)
-    block = Block(binary([entry.key for entry in entries]), binary(values), merges if merges.any() else None)
+    block = Block(
+        binary([entry.key for entry in entries]), binary(values), merges if merges.any() else None
+    )
     return block, np.array([entry.sequence for entry in entries], np.uint64)
 
 
@@ -115,7 +121,9 @@ class _Runs:
 
     @classmethod
     def of(cls, blocks: list[DataBlock]) -> _Runs | None:
-        """Every restart begins a run, which ends where the next begins; None where the restarts are not in order."""
+        """Every restart begins a run, which ends where the next begins; None where the restarts
+        are not in order.
+        """
         content = bytes(KEY_MAX) + b"".join(block.content for block in blocks)
         sizes = np.fromiter((len(block.content) for block in blocks), np.int64, len(blocks))
         if sizes.min() < 8:
@@ -140,7 +148,11 @@ class _Runs:
     def walked(self) -> _Entries | None:
         """Every entry, run by run. None where something is odd."""
         content = np.frombuffer(self.content, np.uint8)
-        here, at, known = np.arange(len(self.starts)), self.starts, np.zeros(len(self.starts), np.int64)
+        here, at, known = (
+            np.arange(len(self.starts)),
+            self.starts,
+            np.zeros(len(self.starts), np.int64),
+        )
         found: list[tuple[Ints, ...]] = []
         while len(here):
             numbers = _three_numbers(content, at) if len(found) < RUN_MAX else None
@@ -160,8 +172,10 @@ class _Runs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Entries:
-    """Entries in their order: the how manieth of its run each is, how many bytes of the key before it begins with, how
-    many it adds to them, where those stand, and the size of the value behind them."""
+    """Entries in their order: the how manieth of its run each is, how many bytes of the key before
+    it begins with, how many it adds to them, where those stand, and the size of the value behind
+    them.
+    """
 
     content: Content
     steps: Ints
@@ -186,26 +200,35 @@ class _Entries:
         merges = kinds == MERGE
         block = Block(
             cut(keys, starts, starts + sizes - 8),
-            cut(self.content, values, values + self.value_sizes, deleted if deleted.any() else None),
+            cut(
+                self.content, values, values + self.value_sizes, deleted if deleted.any() else None
+            ),
             merges if merges.any() else None,
         )
         return block, tails >> np.uint64(8)
 
     def _keys(self) -> Words:
-        """The whole keys as rows of a matrix of words, zeros behind them: what a key shares is in the row before it."""
-        rows = np.zeros((len(self.steps), -(-int((self.shared + self.fresh).max()) // 8)), np.uint64)
+        """The whole keys as rows of a matrix of words, zeros behind them: what a key shares is
+        in the row before it.
+        """
+        rows = np.zeros(
+            (len(self.steps), -(-int((self.shared + self.fresh).max()) // 8)), np.uint64
+        )
         for step in range(int(self.steps.max()) + 1):
             here = np.flatnonzero(self.steps == step)
             shared, whole = self.shared[here], (self.shared + self.fresh)[here]
             begins = self.places[here] - shared
             for word in range(rows.shape[1]):
                 start = 8 * word
-                rows[here, word] = self._word(rows[:, word], here, shared - start, whole - start, begins + start)
+                rows[here, word] = self._word(
+                    rows[:, word], here, shared - start, whole - start, begins + start
+                )
         return rows
 
     def _word(self, above: Words, here: Ints, shared: Ints, whole: Ints, places: Ints) -> Words:
-        """One word of the keys: how much of it they share, how much of it they have, and where what is new stands.
-        Where all of them share it, or none does, that takes fewer steps."""
+        """One word of the keys: how much of it they share, how much of it they have, and where what
+        is new stands. Where all of them share it, or none does, that takes fewer steps.
+        """
         if shared.min() >= 8:
             return above[here - 1]
         new = words(self.content, places)
@@ -225,7 +248,9 @@ def _first(count: Ints) -> Words:
 
 
 def _three_numbers(content: Content, at: Ints) -> tuple[Ints, Ints, Ints, Ints] | None:
-    """Three varints at each place, and where they end; None where one of them has more than three bytes."""
+    """Three varints at each place, and where they end; None where one of them has more than
+    three bytes.
+    """
     word = words(content, at)
     if not (word & np.uint64(0x808080)).any():
         one, two, three = (word >> np.uint64(8 * n) & np.uint64(0x7F) for n in range(3))

@@ -1,19 +1,22 @@
 """RocksDB's table files (SST, block-based), written without RocksDB; the layout is drawn in `sst`.
 
-    data block    record*  | restarts u32LE* | count u32LE          every RESTARTS records, counted in the block
-      record        00 shared | varint key size + 8 | varint value size | key | 01 00*7 | value
-    index         one entry per data block: its last key, without sequence | HANDLE. Every entry is a restart
-    properties    what RocksDB asks a table for when it opens it, and `sst_dump` shows
+    data block  record*  | restarts u32LE* | count u32LE          every RESTARTS records, counted in the block
+      record      00 shared | varint key size + 8 | varint value size | key | 01 00*7 | value
+    index       one entry per data block: its last key, without sequence | HANDLE. Every entry is a
+                restart
+    properties  what RocksDB asks a table for when it opens it, and `sst_dump` shows
 
-A table holds puts alone, each key once, all of sequence 0: the shape of a table at the bottom of the tree, where
-nothing older can follow. Version 5, blocks compressed by LZ4 and checked by CRC32C: what RocksDB 6.20 (Spark 3.3) reads
-and every later one, too. The same blocks give the same bytes: no time, no host, no session stands in them.
+A table holds puts alone, each key once, all of sequence 0: the shape of a table at the bottom of
+the tree, where nothing older can follow. Version 5, blocks compressed by LZ4 and checked by CRC32C:
+what RocksDB 6.20 (Spark 3.3) reads and every later one, too. The same blocks give the same bytes:
+no time, no host, no session stands in them.
 
-There is no filter block, since RocksDB's hash for it is its own; a key that is missing costs a look into one block,
-until RocksDB's next compaction writes the table anew.
+There is no filter block, since RocksDB's hash for it is its own; a key that is missing costs a look
+into one block, until RocksDB's next compaction writes the table anew.
 
-Profile (1 million records of 45 bytes, one core): the records' bytes are put together by Arrow, and no key shares its
-beginning with the one before, which LZ4 makes up for; what is left is work per block of BLOCK bytes, not per record.
+Profile (1 million records of 45 bytes, one core): the records' bytes are put together by Arrow, and
+no key shares its beginning with the one before, which LZ4 makes up for; what is left is work per
+block of BLOCK bytes, not per record.
 """
 
 from __future__ import annotations
@@ -45,7 +48,9 @@ _FLUSH = 1 << 20
 
 
 def encode_sst(blocks: Iterable[Block]) -> Generator[bytes, None, TableFacts]:
-    """The table of these puts, whose keys ascend over all blocks, in pieces; it returns what it has become."""
+    """The table of these puts, whose keys ascend over all blocks, in pieces; it returns what it
+    has become.
+    """
     table = _Table()
     for block in blocks:
         if len(block):
@@ -106,7 +111,9 @@ class _Table:
     def _data(self, content: memoryview, starts: Ints, key: bytes) -> None:
         restarts = (starts[:-1:RESTARTS] - starts[0]).astype("<u4")
         body = content[starts[0] : starts[-1]]
-        handle = self._block(b"".join((body, restarts, len(restarts).to_bytes(4, "little"))), compressed=True)
+        handle = self._block(
+            b"".join((body, restarts, len(restarts).to_bytes(4, "little"))), compressed=True
+        )
         self.index.append(b"\x00" + varint(len(key)) + key + handle)
         self.blocks += 1
 
@@ -114,7 +121,9 @@ class _Table:
         """Write a block; its handle."""
         kind = _NONE
         if compressed:
-            packed = varint(len(content)) + bytes(cramjam.lz4.compress_block(content, store_size=False))
+            packed = varint(len(content)) + bytes(
+                cramjam.lz4.compress_block(content, store_size=False)
+            )
             if len(packed) < len(content):
                 content, kind = packed, _LZ4
         handle = varint(self.size) + varint(len(content))
@@ -155,7 +164,12 @@ class _Table:
 
 def records_of(block: Block) -> Binary:
     """The records as they stand in data blocks."""
-    return joined(heads_of(lengths(block.keys) + len(_PUT), lengths(block.values)), block.keys, _PUT, block.values)
+    return joined(
+        heads_of(lengths(block.keys) + len(_PUT), lengths(block.values)),
+        block.keys,
+        _PUT,
+        block.values,
+    )
 
 
 def heads_of(keys: Ints, values: Ints) -> Binary:
@@ -170,8 +184,9 @@ def heads_of(keys: Ints, values: Ints) -> Binary:
 
 
 def _cuts(starts: Ints) -> Ints:
-    """The records with which data blocks begin, and the number of them all: a block ends behind the record that comes
-    to BLOCK bytes, or to another multiple of it."""
+    """The records with which data blocks begin, and the number of them all: a block ends behind the
+    record that comes to BLOCK bytes, or to another multiple of it.
+    """
     places = (starts[1:] - starts[0] - 1) // BLOCK
     return np.concatenate(([0], np.flatnonzero(np.diff(places)) + 1, [len(places)]))
 
@@ -182,7 +197,9 @@ def _entries(values: Mapping[bytes, bytes]) -> Iterator[bytes]:
 
 
 def _with_restarts(entries: list[bytes]) -> bytes:
-    """A block of entries that share nothing, each of them a restart; RocksDB wants one where there is no entry."""
+    """A block of entries that share nothing, each of them a restart; RocksDB wants one where
+    there is no entry.
+    """
     starts, position = [], 0
     for entry in entries:
         starts.append(position)

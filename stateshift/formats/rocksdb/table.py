@@ -2,14 +2,16 @@
 
     blocks ... | footer: checksum type u8 | metaindex HANDLE | index HANDLE | padding | u32LE version | magic u64LE
     metaindex  name -> HANDLE: properties, range deletions, filters
-    index      one entry per data block, the value a HANDLE. With `index.value.is.delta.encoded` there is no value size,
+    index      one entry per data block, the value a HANDLE. With `index.value.is.delta.encoded`
+               there is no value size,
                and where the key shares something the value is the zigzag difference of the size: the block follows the
                one before it directly. A partitioned index is an index of such blocks
 
-Source: RocksDB, table/format.cc (Footer, format versions 2 to 5), block_based/partitioned_index_iterator,
-table_properties.cc; Spark 3.2 to 4.3 and Flink 1.15 to 2.3 write version 5 through RocksDB 6.20 to 9.8 and ForSt.
-Checksums of all five kinds (none, CRC32C, XXH32, XXH64, XXH3) are verified, those of filters too. Tables with hashed
-indexes, dictionaries, or made outside of RocksDB are refused rather than misread.
+Source: RocksDB, table/format.cc (Footer, format versions 2 to 5),
+block_based/partitioned_index_iterator, table_properties.cc; Spark 3.2 to 4.3 and Flink 1.15 to 2.3
+write version 5 through RocksDB 6.20 to 9.8 and ForSt. Checksums of all five kinds (none, CRC32C,
+XXH32, XXH64, XXH3) are verified, those of filters too. Tables with hashed indexes, dictionaries, or
+made outside of RocksDB are refused rather than misread.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ class NotRead(UnknownVersion):
 
 
 class RangeDeletion(NamedTuple):
-    """Every write to a key from `start` up to but without `end` that is older than `sequence` is deleted."""
+    """Every write to a key from `start` up to but without `end` that is older than `sequence` is
+    deleted.
+    """
 
     start: bytes
     end: bytes
@@ -78,7 +82,9 @@ class Table:
         end = 0
         for handle in self._handles():
             if handle.offset < end:  # or a small index could name one block over and over
-                raise FormatError(f"{WHAT} has blocks that are not behind each other", None, handle.offset)
+                raise FormatError(
+                    f"{WHAT} has blocks that are not behind each other", None, handle.offset
+                )
             end = handle.offset + handle.size + TRAILER
             yield DataBlock(read_block(self.file, handle), handle.offset)
 
@@ -87,7 +93,9 @@ class Table:
         end = 0
         for handle in self._handles():
             if handle.offset < end:
-                raise FormatError(f"{WHAT} has blocks that are not behind each other", None, handle.offset)
+                raise FormatError(
+                    f"{WHAT} has blocks that are not behind each other", None, handle.offset
+                )
             end = handle.offset + handle.size + TRAILER
             checked(self.file, handle)
 
@@ -105,7 +113,9 @@ class Table:
         # Read before the first data block: the partitions lie behind all of those.
         for partition in list(_index(top, self.index, self.delta)):
             if partition.offset < end:
-                raise FormatError(f"{WHAT} has blocks that are not behind each other", None, partition.offset)
+                raise FormatError(
+                    f"{WHAT} has blocks that are not behind each other", None, partition.offset
+                )
             end = partition.offset + partition.size + TRAILER
             yield from _index(read_block(self.file, partition), partition, self.delta)
 
@@ -132,14 +142,20 @@ def _decode_footer(read: Read, size: int) -> tuple[int, Handle, Handle]:
     if version == NEWER:
         raise NotRead(f"{WHAT} of format version {version}, which is not read", None, size - 12)
     if not 2 <= version <= 5:
-        raise UnknownVersion(f"{WHAT} of format version {version}; known are 2 to 5", None, size - 12)
+        raise UnknownVersion(
+            f"{WHAT} of format version {version}; known are 2 to 5", None, size - 12
+        )
     if footer[0] not in CHECKSUMS:
         raise FormatError(f"{WHAT} has the unknown checksum type {footer[0]}", None, start)
     with placed(start):
         metaindex, position = handle_at(footer, 1, FOOTER - 12)
         index, position = handle_at(footer, position, FOOTER - 12)
     if any(footer[position : FOOTER - 12]):  # Footer::EncodeTo fills it with zeros
-        raise FormatError(f"{WHAT} has bytes in the padding of its footer that nobody wrote", None, start + position)
+        raise FormatError(
+            f"{WHAT} has bytes in the padding of its footer that nobody wrote",
+            None,
+            start + position,
+        )
     return footer[0], metaindex, index
 
 
@@ -170,7 +186,9 @@ def _with_metadata(table: Table, metaindex: Handle) -> Table:
 
 def _with_properties(table: Table, place: Handle) -> Table:
     properties = dict(block_entries(read_block(table.file, place), place.offset))
-    kind = int.from_bytes(properties.get(b"rocksdb.block.based.table.index.type", bytes(4)), "little")
+    kind = int.from_bytes(
+        properties.get(b"rocksdb.block.based.table.index.type", bytes(4)), "little"
+    )
     if kind not in (BINARY, PARTITIONED):
         raise NotRead(f"{WHAT} has an index of an unknown kind", None, place.offset)
     if b"rocksdb.external_sst_file.version" in properties:
@@ -195,7 +213,9 @@ def _check_partitions(table: Table, top: Handle) -> None:
     end = 0
     for partition in _index(read_block(table.file, top), top, table.delta):
         if partition.offset < end:
-            raise FormatError(f"{WHAT} has blocks that are not behind each other", None, partition.offset)
+            raise FormatError(
+                f"{WHAT} has blocks that are not behind each other", None, partition.offset
+            )
         end = partition.offset + partition.size + TRAILER
         checked(table.file, partition)
 

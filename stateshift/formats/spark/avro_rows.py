@@ -1,23 +1,31 @@
-"""Avro rows: the bytes of a row of transformWithState under `stateStore.encodingFormat=avro`, read by its columns.
+"""Avro rows: the bytes of a row of transformWithState under `stateStore.encodingFormat=avro`, read
+by its columns.
 
-    row       its columns, one behind the other
-    column    00 null, or 02 and the value; a void column is no byte at all
-    value     boolean: 00 or 01       byte short integer long date timestamp timestamp_ntz: zigzag varint
-              float double: little-endian       decimal(p, s): unscaled, big-endian, of as many bytes as p digits need
-              string binary: varint size | bytes       struct: its columns
-              array: (varint count | items)* | 00       map: (varint count | (varint size | key | value)*)* | 00
-                a count below zero is followed by the block's size in bytes; items and values that are structs, arrays
-                or maps are like columns, 00 or 02 and the value, others the bare value
+    row     its columns, one behind the other
+    column  00 null, or 02 and the value; a void column is no byte at all
+    value   boolean: 00 or 01       byte short integer long date timestamp timestamp_ntz: zigzag
+                                    varint
+            float double: little-endian       decimal(p, s): unscaled, big-endian, of as many bytes
+                                              as p digits need
+            string binary: varint size | bytes       struct: its columns
+            array: (varint count | items)* | 00       map: (varint count | (varint size | key |
+                                                      value)*)* | 00
+              a count below zero is followed by the block's size in bytes; items and values that are structs, arrays
+              or maps are like columns, 00 or 02 and the value, others the bare value
 
-    row_reader(columns)           content, offset -> the row that stands there, up to the end; as `unsafe_row` has it
-    row_reader(columns, wanted)   the same as a row of other columns: what Spark makes of a row that was written before
-                                  the schema became another: columns by name, new ones null, numbers widened
+    row_reader(columns)          content, offset -> the row that stands there, up to the end; as
+                                 `unsafe_row` has it
+    row_reader(columns, wanted)  the same as a row of other columns: what Spark makes of a row that
+                                 was written before
+                                 the schema became another: columns by name, new ones null, numbers
+                                 widened
 
-Source: Spark, SchemaConverters.toAvroTypeWithDefaults (which makes everything null-able but the items of arrays and the
-values of maps), AvroSerializer, AvroDeserializer; Avro 1.12, specification, "Binary encoding", "Schema resolution".
+Source: Spark, SchemaConverters.toAvroTypeWithDefaults (which makes everything null-able but the
+items of arrays and the values of maps), AvroSerializer, AvroDeserializer; Avro 1.12, specification,
+"Binary encoding", "Schema resolution".
 
-What Spark refuses to encode so (intervals, variants, maps whose keys are not strings) is refused here, and arrays of
-void, whose items take no byte: their count would be bounded by nothing.
+What Spark refuses to encode so (intervals, variants, maps whose keys are not strings) is refused
+here, and arrays of void, whose items take no byte: their count would be bounded by nothing.
 """
 
 from __future__ import annotations
@@ -27,14 +35,29 @@ from collections.abc import Callable
 from typing import Any
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.types import ArrayType, Atomic, DataType, DecimalType, MapType, StructType
+from stateshift.formats.spark.types import (
+    ArrayType,
+    Atomic,
+    DataType,
+    DecimalType,
+    MapType,
+    StructType,
+)
 from stateshift.formats.spark.unsafe_row import scaled
 
 # The value that begins at an offset, and where it ends.
 Reader = Callable[[bytes, int], tuple[Any, int]]
 Row = tuple[Any, ...]
 
-_BITS = {"byte": 8, "short": 16, "integer": 32, "date": 32, "long": 64, "timestamp": 64, "timestamp_ntz": 64}
+_BITS = {
+    "byte": 8,
+    "short": 16,
+    "integer": 32,
+    "date": 32,
+    "long": 64,
+    "timestamp": 64,
+    "timestamp_ntz": 64,
+}
 _FLOATS = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
 
 _WIDER = {
@@ -46,8 +69,12 @@ _WIDER = {
 }
 
 
-def row_reader(written: StructType, wanted: StructType | None = None) -> Callable[[bytes, int], Row]:
-    """FormatError where a type of the columns cannot be, or cannot become that of the wanted ones."""
+def row_reader(
+    written: StructType, wanted: StructType | None = None
+) -> Callable[[bytes, int], Row]:
+    """FormatError where a type of the columns cannot be, or cannot become that of the wanted
+    ones.
+    """
     try:
         read = _record(written, wanted or written)
     except RecursionError as error:
@@ -110,7 +137,9 @@ def _column(written: DataType, wanted: DataType) -> Reader:
         if branch == 2:
             return read(content, at + 1)
         if branch:
-            raise FormatError(f"a column begins with {branch:#04x}, which is neither null nor a value", None, at)
+            raise FormatError(
+                f"a column begins with {branch:#04x}, which is neither null nor a value", None, at
+            )
         return None, at + 1
 
     return column
@@ -121,7 +150,9 @@ def _value(written: DataType, wanted: DataType) -> Reader:
         case StructType(), StructType():
             return _record(written, wanted)
         case ArrayType(Atomic("void")), _:
-            raise FormatError("an array of void in Avro rows: nothing bounds how many items it claims")
+            raise FormatError(
+                "an array of void in Avro rows: nothing bounds how many items it claims"
+            )
         case ArrayType(one), ArrayType(other):
             return _blocks(_item(one, other))
         case MapType(Atomic("string"), one), MapType(Atomic("string"), other):
@@ -135,7 +166,9 @@ def _value(written: DataType, wanted: DataType) -> Reader:
         case Atomic("string" | "binary"), Atomic("string" | "binary"):
             return _text if wanted == Atomic("string") else _binary
     if written == wanted:
-        raise FormatError(f"Avro rows with a column of type {_named(written)}, which Spark does not write")
+        raise FormatError(
+            f"Avro rows with a column of type {_named(written)}, which Spark does not write"
+        )
     raise FormatError(f"a column was of type {_named(written)} and is of type {_named(wanted)} now")
 
 
@@ -162,7 +195,9 @@ def _boolean(content: bytes, at: int) -> tuple[bool, int]:
 
 
 def _long(content: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint: seven bits to the byte, the lowest first; of the number the lowest bit is its sign."""
+    """A zigzag varint: seven bits to the byte, the lowest first; of the number the lowest bit is
+    its sign.
+    """
     start, byte = at, content[at]
     number, shift = byte & 0x7F, 7
     while byte > 127:

@@ -1,5 +1,5 @@
-"""Single columns of a row written: a value as the slot of its type, a default as the spec gives it, and which types a
-value may move to without becoming another. Pure.
+"""Single columns of a row written: a value as the slot of its type, a default as the spec gives it,
+and which types a value may move to without becoming another. Pure.
 
     Slot    slot   its eight bytes; None where the value is null, empty where `part` holds it
             part   of variable size, behind all slots; `room` is what is kept free for it
@@ -20,8 +20,20 @@ from stateshift.errors import FormatError
 from stateshift.formats.spark.types import ArrayType, Atomic, DataType, DecimalType
 from stateshift.formats.spark.unsafe_row import unscaled
 
-_CODES = {"boolean": "<?", "byte": "<b", "short": "<h", "integer": "<i", "long": "<q", "float": "<f", "double": "<d",
-          "date": "<i", "timestamp": "<q", "timestamp_ntz": "<q", "year-month": "<i", "day-time": "<q"}  # fmt: skip
+_CODES = {
+    "boolean": "<?",
+    "byte": "<b",
+    "short": "<h",
+    "integer": "<i",
+    "long": "<q",
+    "float": "<f",
+    "double": "<d",
+    "date": "<i",
+    "timestamp": "<q",
+    "timestamp_ntz": "<q",
+    "year-month": "<i",
+    "day-time": "<q",
+}
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 _INTEGERS = ("byte", "short", "integer", "long")
 _COUNTED = (*_INTEGERS, "date", "timestamp", "timestamp_ntz", "year-month", "day-time")
@@ -65,17 +77,25 @@ def read_default(value: Any, kind: DataType) -> Any:
         case Atomic(name) if name in _COUNTED and _is_int(value):
             half = 1 << 8 * struct.calcsize(_CODES[name]) - 1
             return value if -half <= value < half else _refuse(value, name)
-        case Atomic("float" | "double") if isinstance(value, int | float) and not isinstance(value, bool):
+        case Atomic("float" | "double") if isinstance(value, int | float) and not isinstance(
+            value, bool
+        ):
             return float(value)
         case Atomic("float" | "double") if value in ("NaN", "Infinity", "-Infinity"):
-            return math.nan if value == "NaN" else math.copysign(math.inf, -1 if value[0] == "-" else 1)
+            return (
+                math.nan
+                if value == "NaN"
+                else math.copysign(math.inf, -1 if value[0] == "-" else 1)
+            )
         case Atomic("string") if isinstance(value, str):
             return value
         case Atomic("binary") if isinstance(value, str):
             return bytes.fromhex(value)
         case Atomic("date" | "timestamp" | "timestamp_ntz" as name) if isinstance(value, str):
             return _time(value, name)
-        case DecimalType(precision, scale) if isinstance(value, str | int | float) and not isinstance(value, bool):
+        case DecimalType(precision, scale) if isinstance(
+            value, str | int | float
+        ) and not isinstance(value, bool):
             return _decimal(str(value), precision, scale)
         case ArrayType() if value == []:
             return []
@@ -85,15 +105,21 @@ def read_default(value: Any, kind: DataType) -> Any:
 def widening(kind: DataType, into: DataType) -> Callable[[Any], Any] | None:
     """What makes a value of one type the same value of a wider one; None where none is."""
     match kind, into:
-        case Atomic(a), Atomic(b) if a in _INTEGERS and b in _INTEGERS and _INTEGERS.index(a) < _INTEGERS.index(b):
+        case Atomic(a), Atomic(b) if (
+            a in _INTEGERS and b in _INTEGERS and _INTEGERS.index(a) < _INTEGERS.index(b)
+        ):
             return int
         case Atomic(a), Atomic(b) if a in _EXACT.get(b, ()):
             return float
         case Atomic("date"), Atomic("timestamp_ntz"):
             return lambda days: days * 86_400_000_000
-        case Atomic(a), DecimalType(precision, scale) if a in _DIGITS and precision - scale >= _DIGITS[a]:
+        case Atomic(a), DecimalType(precision, scale) if (
+            a in _DIGITS and precision - scale >= _DIGITS[a]
+        ):
             return Decimal
-        case DecimalType(p, s), DecimalType(precision, scale) if s <= scale and p - s <= precision - scale:
+        case DecimalType(p, s), DecimalType(precision, scale) if (
+            s <= scale and p - s <= precision - scale
+        ):
             return None if (p, s) == (precision, scale) else lambda value: value
     return None
 
@@ -103,13 +129,17 @@ def _part(content: bytes) -> Slot:
 
 
 def _wide(number: int) -> Slot:
-    return Slot(b"", number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True), 16)
+    return Slot(
+        b"", number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True), 16
+    )
 
 
 def _time(text: str, name: str) -> int:
     found = datetime.datetime.fromisoformat(text)
     found = found.replace(tzinfo=datetime.UTC) if found.tzinfo is None else found
-    return (found - _EPOCH) // (datetime.timedelta(days=1) if name == "date" else datetime.timedelta(microseconds=1))
+    return (found - _EPOCH) // (
+        datetime.timedelta(days=1) if name == "date" else datetime.timedelta(microseconds=1)
+    )
 
 
 def _decimal(text: str, precision: int, scale: int) -> Decimal:

@@ -1,11 +1,14 @@
 """The commit log `commits/<batch>`: the batch is finished.
 
     v1\\n{"nextBatchWatermarkMs":1767225431000}
-    v2 (4.0, state store checkpoint format 2)   + "stateUniqueIds":{"<operator>":[[<uuid per store>] per partition]}
-    v3 (4.3, sink evolution)                    + "sinkMetadataMap":{<name>:{"sinkName":...,"commitOffset":...}}
+    v2 (4.0, state store checkpoint format 2)   + "stateUniqueIds":{"<operator>":[[<uuid per store>]
+                                                per partition]}
+    v3 (4.3, sink evolution)                    +
+                                                "sinkMetadataMap":{<name>:{"sinkName":...,"commitOffset":...}}
 
-Source: Spark, CommitLog and CommitMetadata. The second line may be missing in old logs, which means `{}`;
-an empty one stops Spark. Further lines, and blanks around the version, mean nothing to it (seen with 4.3.0).
+Source: Spark, CommitLog and CommitMetadata. The second line may be missing in old logs, which means
+`{}`; an empty one stops Spark. Further lines, and blanks around the version, mean nothing to it
+(seen with 4.3.0).
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ _WHAT = "a commit log entry"
 
 @dataclass(frozen=True, slots=True)
 class CommitEntry:
-    """One finished batch. `lines` is the text after the version line, as it was; the other fields are read from it.
+    """One finished batch. `lines` is the text after the version line, as it was; the other fields
+    are read from it.
 
     `state_ids` says per operator, partition and store which file of a version is the right one.
     """
@@ -76,20 +80,25 @@ def with_watermark(entry: CommitEntry, watermark_ms: int) -> CommitEntry:
 
 
 def with_state_ids(entry: CommitEntry, ids: Mapping[str, Any] | None) -> CommitEntry:
-    """The same batch with other state files; without any ids, as version 1, which every Spark reads."""
+    """The same batch with other state files; without any ids, as version 1, which every Spark
+    reads.
+    """
     plain = decode_object(entry.lines[0], _WHAT) if entry.lines and entry.lines[0].strip() else {}
     plain.pop("stateUniqueIds", None)
     if ids is None:
         version = 1 if entry.version == 2 else entry.version
         return CommitEntry(version, (encode_object(plain),), entry.watermark_ms, {}, entry.sinks)
     found = {operator: _state_ids(nested, 0) for operator, nested in ids.items()}
-    line = encode_object({**plain, "stateUniqueIds": {o: [list(s) for s in found[o]] for o in found}})
+    line = encode_object(
+        {**plain, "stateUniqueIds": {o: [list(s) for s in found[o]] for o in found}}
+    )
     return CommitEntry(max(entry.version, 2), (line,), entry.watermark_ms, found, entry.sinks)
 
 
 def _state_ids(nested: Any, start: int) -> tuple[tuple[str, ...], ...]:
     right = isinstance(nested, list) and all(
-        isinstance(stores, list) and all(isinstance(uuid, str) for uuid in stores) for stores in nested
+        isinstance(stores, list) and all(isinstance(uuid, str) for uuid in stores)
+        for stores in nested
     )
     if not right:
         raise FormatError(f"{_WHAT}: 'stateUniqueIds' is not lists of lists of ids", None, start)

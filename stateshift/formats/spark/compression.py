@@ -1,16 +1,18 @@
-"""The four framings Spark compresses state files with, told apart by their first bytes; streaming both ways.
+"""The four framings Spark compresses state files with, told apart by their first bytes; streaming
+both ways.
 
-    lz4      "LZ4Block" | token u8 | stored length i32LE | raw length i32LE | XXH32 i32LE | data   ... ended by a
-             block of raw length 0. token: 0x10 stored, 0x20 compressed, | log2(largest block) - 10.
-             XXH32 of the raw bytes, seed 0x9747B28C, & 0x0FFFFFFF. lz4-java, LZ4BlockOutputStream; the default.
-    zstd     frames as RFC 8878 has them, magic 28 B5 2F FD
-    snappy   82 "SNAPPY" 00 | version i32BE | compatible i32BE | (length i32BE | raw snappy)*   snappy-java,
-             SnappyOutputStream
-    lzf      ("ZV" | 0 | length u16BE | data) or ("ZV" | 1 | stored u16BE | raw u16BE | data)   ning compress, LZFChunk
+    lz4     "LZ4Block" | token u8 | stored length i32LE | raw length i32LE | XXH32 i32LE | data   ... ended by a
+            block of raw length 0. token: 0x10 stored, 0x20 compressed, | log2(largest block) - 10.
+            XXH32 of the raw bytes, seed 0x9747B28C, & 0x0FFFFFFF. lz4-java, LZ4BlockOutputStream; the default.
+    zstd    frames as RFC 8878 has them, magic 28 B5 2F FD
+    snappy  82 "SNAPPY" 00 | version i32BE | compatible i32BE | (length i32BE | raw snappy)*   snappy-java,
+            SnappyOutputStream
+    lzf     ("ZV" | 0 | length u16BE | data) or ("ZV" | 1 | stored u16BE | raw u16BE | data)   ning compress, LZFChunk
 
-Source of the choice: Spark, CompressionCodec; the name is in the offset log's conf, but the bytes decide.
-Streams of one kind may follow each other. Offsets in errors are those of the compressed bytes. A block that claims to
-be larger than its frame allows is refused before anything is allocated for it.
+Source of the choice: Spark, CompressionCodec; the name is in the offset log's conf, but the bytes
+decide. Streams of one kind may follow each other. Offsets in errors are those of the compressed
+bytes. A block that claims to be larger than its frame allows is refused before anything is
+allocated for it.
 """
 
 from __future__ import annotations
@@ -59,7 +61,9 @@ def decompress(chunks: Iterable[bytes]) -> Iterator[bytes]:
         truncated = beginning and any(magic.startswith(beginning) for magic in _MAGIC.values())
         if truncated or not beginning:
             raise FormatError("a compressed file ends early", None, len(beginning))
-        raise FormatError("not compressed by any codec of Spark's (lz4, zstd, snappy, lzf)", None, 0)
+        raise FormatError(
+            "not compressed by any codec of Spark's (lz4, zstd, snappy, lzf)", None, 0
+        )
     yield from _DECOMPRESS[codec](stream)
 
 

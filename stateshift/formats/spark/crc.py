@@ -1,12 +1,14 @@
 """The two kinds of checksum files beside others.
 
-    .<name>.crc   Hadoop's: "crc\\0" | i32BE bytes per chunk (512) | u32BE CRC32 per chunk: zlib's, not CRC32C
-    <name>.crc    Spark's (4.1+): {"algorithm":"CRC32C","value":<i32>,"mainFileSize":<long>,"timestampMs":...,
-                  "creator":{...}}, of the whole file as it is stored
+    .<name>.crc  Hadoop's: "crc\\0" | i32BE bytes per chunk (512) | u32BE CRC32 per chunk: zlib's,
+                 not CRC32C
+    <name>.crc   Spark's (4.1+):
+                 {"algorithm":"CRC32C","value":<i32>,"mainFileSize":<long>,"timestampMs":...,
+                 "creator":{...}}, of the whole file as it is stored
 
-Source: Hadoop, ChecksumFileSystem and ChecksumFs (only local disks have them; both sum with DataChecksum.Type.CRC32,
-seen in files of Spark 4.3); Spark, ChecksumCheckpointFileManager. A stale one makes an intact file unreadable: neither
-is ever copied beside changed bytes.
+Source: Hadoop, ChecksumFileSystem and ChecksumFs (only local disks have them; both sum with
+DataChecksum.Type.CRC32, seen in files of Spark 4.3); Spark, ChecksumCheckpointFileManager. A stale
+one makes an intact file unreadable: neither is ever copied beside changed bytes.
 """
 
 from __future__ import annotations
@@ -66,14 +68,18 @@ def encode_hadoop_crc(checksums: HadoopChecksums) -> bytes:
 def hadoop_checksums(content: bytes, bytes_per_chunk: int = 512) -> HadoopChecksums:
     """What the sidecar of a file with this content says."""
     starts = range(0, len(content), bytes_per_chunk)
-    return HadoopChecksums(bytes_per_chunk, tuple(crc32(content[start : start + bytes_per_chunk]) for start in starts))
+    return HadoopChecksums(
+        bytes_per_chunk, tuple(crc32(content[start : start + bytes_per_chunk]) for start in starts)
+    )
 
 
 def decode_spark_crc(content: bytes) -> SparkChecksum:
     text = decode_text(content, _SPARK)
     plain = decode_object(text, _SPARK)
     if plain.get("algorithm") != "CRC32C":
-        raise FormatError(f"{_SPARK} is of the algorithm {plain.get('algorithm')!r}, not CRC32C", None, 0)
+        raise FormatError(
+            f"{_SPARK} is of the algorithm {plain.get('algorithm')!r}, not CRC32C", None, 0
+        )
     if plain.get("value") is None or plain.get("mainFileSize") is None:
         raise FormatError(f"{_SPARK} holds no value or no size", None, 0)
     value, size = number_of(plain, "value", _SPARK, 0), number_of(plain, "mainFileSize", _SPARK, 0)

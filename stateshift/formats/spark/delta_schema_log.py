@@ -5,12 +5,13 @@
       {"tableId":…,"deltaCommitVersion":2,"dataSchemaJson":"{…}","partitionSchemaJson":"{…}",
        "sourceMetadataPath":"file:/checkpoint/sources/0","tableConfigurations":{…},"protocolJson":…}
 
-schemaTrackingLocation lies under the checkpoint, or is the checkpoint. sourceMetadataPath is the absolute path of the
-source's own folder, as Hadoop's Path prints it (nothing quoted), whether that folder is there or not. Delta refuses to
-start where it is another one ("The Delta source metadata path … is different from the one persisted").
+schemaTrackingLocation lies under the checkpoint, or is the checkpoint. sourceMetadataPath is the
+absolute path of the source's own folder, as Hadoop's Path prints it (nothing quoted), whether that
+folder is there or not. Delta refuses to start where it is another one ("The Delta source metadata
+path … is different from the one persisted").
 
-Source: Delta 4.0, DeltaSourceMetadataTrackingLog, PersistedMetadata. A rewrite replaces the path's text and nothing
-else.
+Source: Delta 4.0, DeltaSourceMetadataTrackingLog, PersistedMetadata. A rewrite replaces the path's
+text and nothing else.
 """
 
 from __future__ import annotations
@@ -20,20 +21,28 @@ from dataclasses import dataclass
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.source_log import replace_token
-from stateshift.formats.spark.text import after_version, decode_object, decode_text, decode_version, number_of
+from stateshift.formats.spark.text import (
+    after_version,
+    decode_object,
+    decode_text,
+    decode_version,
+    number_of,
+)
 from stateshift.formats.spark.uris import Relocation
 
 VERSIONS = (1,)
 
 _WHAT = "an entry of Delta's schema log"
-# Inside of the schemas, which are JSON in a string, the quotes are escaped: this finds the real key alone.
+# Inside of the schemas, which are JSON in a string, the quotes are escaped: this finds the real key
+# alone.
 _PATH = re.compile(r'(?<!\\)"sourceMetadataPath"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaLogEntry:
-    """One entry. `text` is the JSON as it was; the other fields are read from it. `source_path` is None where the entry
-    was written before Delta kept it."""
+    """One entry. `text` is the JSON as it was; the other fields are read from it. `source_path` is
+    None where the entry was written before Delta kept it.
+    """
 
     version: int
     text: str

@@ -1,6 +1,7 @@
 """lz4-java's LZ4BlockOutputStream framing; the layout is drawn in `compression`.
 
-Written with blocks of 32 KiB, as Spark does (`spark.io.compression.lz4.blockSize`); any block size is read.
+Written with blocks of 32 KiB, as Spark does (`spark.io.compression.lz4.blockSize`); any block size
+is read.
 """
 
 from __future__ import annotations
@@ -68,11 +69,16 @@ def _check_header(token: int, stored: int, raw: int, checksum: int, start: int) 
     if method not in (_STORED, _COMPRESSED):
         raise FormatError(f"an lz4 block has the unknown method {method:#x}", None, start + 8)
     if not 0 <= raw <= largest:
-        raise FormatError(f"an lz4 block claims {raw} bytes where {largest} are the most", None, start + 13)
-    # An incompressible block is stored; lz4's worst case is a 255th and 16 bytes more than the input.
+        raise FormatError(
+            f"an lz4 block claims {raw} bytes where {largest} are the most", None, start + 13
+        )
+    # An incompressible block is stored; lz4's worst case is a 255th and 16 bytes more than the
+    # input.
     fits = stored == raw if method == _STORED else 0 < stored <= raw + raw // 255 + 16
     if not fits and not (raw == stored == 0):
-        raise FormatError(f"an lz4 block of {raw} bytes claims to be stored in {stored}", None, start + 9)
+        raise FormatError(
+            f"an lz4 block of {raw} bytes claims to be stored in {stored}", None, start + 9
+        )
     if raw == 0 and (stored or checksum):
         raise FormatError("an lz4 end mark is not empty", None, start + 9)
 
@@ -85,7 +91,9 @@ def _decompressed(data: bytes, raw: int, start: int) -> bytes:
     except cramjam.DecompressionError as error:
         raise FormatError("an lz4 block is damaged", None, start) from error
     if len(content) != raw:
-        raise FormatError(f"an lz4 block claims {raw} bytes and holds {len(content)}", None, start + 13)
+        raise FormatError(
+            f"an lz4 block claims {raw} bytes and holds {len(content)}", None, start + 13
+        )
     return content
 
 

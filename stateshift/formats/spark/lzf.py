@@ -2,11 +2,12 @@
 
 A compressed chunk is a row of instructions on what has been written so far:
 
-    000LLLLL                       L + 1 literal bytes follow
-    LLLHHHHH loooooooo             copy L + 2 bytes from H * 256 + o + 1 back; L = 7 means that 7 + the next byte counts
+    000LLLLL            L + 1 literal bytes follow
+    LLLHHHHH loooooooo  copy L + 2 bytes from H * 256 + o + 1 back; L = 7 means that 7 + the next
+                        byte counts
 
-We write stored chunks only: LZF's compressor exists in no Python library that is kept, nobody chooses lzf for size,
-and what we write is replaced by Spark's own files within a few batches.
+We write stored chunks only: LZF's compressor exists in no Python library that is kept, nobody
+chooses lzf for size, and what we write is replaced by Spark's own files within a few batches.
 """
 
 from __future__ import annotations

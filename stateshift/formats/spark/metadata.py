@@ -2,12 +2,14 @@
 
     {"id":"3f9f2b1e-..."}          UTF-8 JSON, no version line, no newline at the end
 
-Spark takes the first JSON value and reads no further (Jackson): whatever follows is carried along. The id is what
-java.util.UUID.fromString takes: five hexadecimal numbers, of 36 characters at most; a short one is another UUID than it
-looks like (`1-1-1-1-1` is 00000001-0001-0001-0001-000000000001). Two ids in one object are none.
+Spark takes the first JSON value and reads no further (Jackson): whatever follows is carried along.
+The id is what java.util.UUID.fromString takes: five hexadecimal numbers, of 36 characters at most;
+a short one is another UUID than it looks like (`1-1-1-1-1` is
+00000001-0001-0001-0001-000000000001). Two ids in one object are none.
 
-Source: Spark, StreamMetadata (StreamMetadata.read/write), StreamExecution.id, the same from 2.1 to 4.3; seen with 4.3.0
-and Java 17. Idempotent sinks recognise a query by this id: a move keeps it, a fork needs another.
+Source: Spark, StreamMetadata (StreamMetadata.read/write), StreamExecution.id, the same from 2.1 to
+4.3; seen with 4.3.0 and Java 17. Idempotent sinks recognise a query by this id: a move keeps it, a
+fork needs another.
 """
 
 from __future__ import annotations
@@ -30,8 +32,10 @@ _DIGITS = (8, 4, 4, 4, 12)
 
 @dataclass(frozen=True, slots=True)
 class QueryMetadata:
-    """The id as Spark has it, and the text it stands in, kept so that it can be written back byte for byte. `written`
-    is the id as the text has it; `trailing` counts the bytes behind the JSON, unless they are blank."""
+    """The id as Spark has it, and the text it stands in, kept so that it can be written back byte
+    for byte. `written` is the id as the text has it; `trailing` counts the bytes behind the JSON,
+    unless they are blank.
+    """
 
     id: str
     text: str

@@ -15,9 +15,10 @@
     .<name>.<uuid>[.TIDn].tmp                         temporary
     _stateshift/...                                   ours
 
-Source: Spark, StreamingQueryCheckpointMetadata, StateStoreId.storeCheckpointLocation, RocksDBFileManager,
-ChecksumCheckpointFileManager; Hadoop, ChecksumFileSystem. The store directory is left out for the store "default".
-A checkpoint has tens of thousands of paths, so what a directory says is worked out once and remembered.
+Source: Spark, StreamingQueryCheckpointMetadata, StateStoreId.storeCheckpointLocation,
+RocksDBFileManager, ChecksumCheckpointFileManager; Hadoop, ChecksumFileSystem. The store directory
+is left out for the store "default". A checkpoint has tens of thousands of paths, so what a
+directory says is worked out once and remembered.
 """
 
 from __future__ import annotations
@@ -28,10 +29,22 @@ from typing import Literal, NamedTuple
 from stateshift.formats import marks
 
 Area = Literal[
-    "metadata", "offsets", "commits", "sources", "state", "state-metadata", "state-schema",
-    "delta-schema-log", "sidecar", "temporary", "ours", "other",
-]  # fmt: skip
-Kind = Literal["delta", "snapshot", "zip", "changelog", "sst", "log", "compact", "hadoop-crc", "checksum"]
+    "metadata",
+    "offsets",
+    "commits",
+    "sources",
+    "state",
+    "state-metadata",
+    "state-schema",
+    "delta-schema-log",
+    "sidecar",
+    "temporary",
+    "ours",
+    "other",
+]
+Kind = Literal[
+    "delta", "snapshot", "zip", "changelog", "sst", "log", "compact", "hadoop-crc", "checksum"
+]
 
 DEFAULT_STORE = "default"
 DELTA_SCHEMA_LOG = "_schema_log_"
@@ -74,7 +87,9 @@ def classify(path: str) -> CheckpointPath:
         stem, _, suffix = name.rpartition(".")
         kind = _STATE_FILES.get(suffix)
         if kind is not None and stem.isdecimal() and stem.isascii():
-            return CheckpointPath("state", place.operator, place.partition, place.store, kind, int(stem))
+            return CheckpointPath(
+                "state", place.operator, place.partition, place.store, kind, int(stem)
+            )
     return _classify(place, name, path)
 
 
@@ -100,7 +115,9 @@ def _classify(place: _Directory, name: str, path: str) -> CheckpointPath:
 
 
 def _sidecar(name: str, path: str) -> CheckpointPath:
-    """A sidecar is where and of the version that its file is: Spark's own travels with the bytes it describes."""
+    """A sidecar is where and of the version that its file is: Spark's own travels with the bytes
+    it describes.
+    """
     about = described(path)
     of = classify(about) if about else OTHER
     return of._replace(area="sidecar", kind="hadoop-crc" if name.startswith(".") else "checksum")
@@ -116,7 +133,9 @@ def _source(place: _Directory, name: str) -> CheckpointPath | None:
     number = _number(stem)
     if number is None or (dot and suffix != "compact"):
         return CheckpointPath("sources", place.operator)
-    return CheckpointPath("sources", place.operator, kind="compact" if dot else "log", version=number)
+    return CheckpointPath(
+        "sources", place.operator, kind="compact" if dot else "log", version=number
+    )
 
 
 def _state(place: _Directory, name: str) -> CheckpointPath | None:
@@ -141,13 +160,19 @@ def _operator_metadata(place: _Directory, name: str) -> CheckpointPath | None:
     if place.role == "metadata-v1":
         return CheckpointPath("state-metadata", place.operator) if name == "metadata" else None
     number = _number(name)
-    return None if number is None else CheckpointPath("state-metadata", place.operator, version=number)
+    return (
+        None if number is None else CheckpointPath("state-metadata", place.operator, version=number)
+    )
 
 
 def _schema(place: _Directory, name: str) -> CheckpointPath | None:
     if place.role == "schema":
         known = name == "schema"
-        return CheckpointPath("state-schema", place.operator, place.partition, place.store) if known else None
+        return (
+            CheckpointPath("state-schema", place.operator, place.partition, place.store)
+            if known
+            else None
+        )
     batch, _, uuid = name.partition("_")
     number = _number(batch)
     if number is None or not uuid:

@@ -1,12 +1,13 @@
-"""What Spark takes for a value of the settings in an offset log entry: a restart sets each in the session, which parses
-it by its type, and fails on another word.
+"""What Spark takes for a value of the settings in an offset log entry: a restart sets each in the
+session, which parses it by its type, and fails on another word.
 
     boolean    true or false, in any case, with blanks around it
     integer    digits with a sign, of 32 bits
     policy     min or max, in any case
 
-Source: Spark, OffsetSeqMetadata.setSessionConf and relevantSQLConfs, ConfigHelpers.toBoolean and toNumber; 3.2 to 4.3.
-Settings that are not listed here are not checked: Spark ignores those that it does not know.
+Source: Spark, OffsetSeqMetadata.setSessionConf and relevantSQLConfs, ConfigHelpers.toBoolean and
+toNumber; 3.2 to 4.3. Settings that are not listed here are not checked: Spark ignores those that it
+does not know.
 """
 
 from __future__ import annotations
@@ -18,23 +19,27 @@ _INT_MAX: Final = 1 << 31
 _SQL: Final = "spark.sql."
 _STREAMING: Final = f"{_SQL}streaming."
 
-BOOLEANS: Final = frozenset((
-    f"{_SQL}dropDuplicates.deterministicKeyOrder.enabled",
-    f"{_SQL}function.protobufExtensions.enabled",
-    f"{_SQL}optimizer.pruneFiltersCanPruneStreamingSubplan",
-    f"{_STREAMING}queryEvolution.enableSourceEvolution",
-    f"{_STREAMING}stateStore.rowChecksum.enabled",
-    f"{_STREAMING}statefulOperator.alwaysNullableOutput.enabled",
-    f"{_STREAMING}statefulOperator.useStrictDistribution",
-))  # fmt: skip
-INTEGERS: Final = frozenset((
-    f"{_SQL}shuffle.partitions",
-    f"{_STREAMING}aggregation.stateFormatVersion",
-    f"{_STREAMING}flatMapGroupsWithState.stateFormatVersion",
-    f"{_STREAMING}join.stateFormatVersion",
-    f"{_STREAMING}stateStore.rocksdb.formatVersion",
-    f"{_STREAMING}stateStore.rocksdb.mergeOperatorVersion",
-))  # fmt: skip
+BOOLEANS: Final = frozenset(
+    (
+        f"{_SQL}dropDuplicates.deterministicKeyOrder.enabled",
+        f"{_SQL}function.protobufExtensions.enabled",
+        f"{_SQL}optimizer.pruneFiltersCanPruneStreamingSubplan",
+        f"{_STREAMING}queryEvolution.enableSourceEvolution",
+        f"{_STREAMING}stateStore.rowChecksum.enabled",
+        f"{_STREAMING}statefulOperator.alwaysNullableOutput.enabled",
+        f"{_STREAMING}statefulOperator.useStrictDistribution",
+    )
+)
+INTEGERS: Final = frozenset(
+    (
+        f"{_SQL}shuffle.partitions",
+        f"{_STREAMING}aggregation.stateFormatVersion",
+        f"{_STREAMING}flatMapGroupsWithState.stateFormatVersion",
+        f"{_STREAMING}join.stateFormatVersion",
+        f"{_STREAMING}stateStore.rocksdb.formatVersion",
+        f"{_STREAMING}stateStore.rocksdb.mergeOperatorVersion",
+    )
+)
 POLICIES: Final = frozenset((f"{_STREAMING}multipleWatermarkPolicy",))
 
 

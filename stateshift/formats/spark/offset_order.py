@@ -1,17 +1,20 @@
 """Whether one source's offset lies behind another: the offsets of a job's batches only go forward.
 
-    {"logOffset":3}                                     file: the number of the last entry of its log
-    {"topic":{"0":123}}                                 Kafka, Event Hubs: every partition that both name
-    5                                                   rate, memory, socket: a count
-    {"offset":10,"timestamp":2000}                      rate-micro-batch: a count
-    {"reservoirId":…,"reservoirVersion":7,"index":2}    Delta: the version, then the index; of one table
-    {"snapshot_id":…,"position":4}                      Iceberg: the position, within one snapshot
+    {"logOffset":3}                                   file: the number of the last entry of its log
+    {"topic":{"0":123}}                               Kafka, Event Hubs: every partition that both
+                                                      name
+    5                                                 rate, memory, socket: a count
+    {"offset":10,"timestamp":2000}                    rate-micro-batch: a count
+    {"reservoirId":…,"reservoirVersion":7,"index":2}  Delta: the version, then the index; of one
+                                                      table
+    {"snapshot_id":…,"position":4}                    Iceberg: the position, within one snapshot
 
-Nothing is said of other shapes, of two shapes, or of what only one of the two names: a partition may vanish, a table
-may be another one. Negative offsets of Kafka (-2 earliest, -1 latest) stand for no position.
+Nothing is said of other shapes, of two shapes, or of what only one of the two names: a partition
+may vanish, a table may be another one. Negative offsets of Kafka (-2 earliest, -1 latest) stand for
+no position.
 
-Source: Spark, FileStreamSourceOffset, KafkaSourceOffset, LongOffset, RatePerMicroBatchStreamOffset; Delta,
-DeltaSourceOffset.validateOffsets; Iceberg, StreamingOffset.
+Source: Spark, FileStreamSourceOffset, KafkaSourceOffset, LongOffset, RatePerMicroBatchStreamOffset;
+Delta, DeltaSourceOffset.validateOffsets; Iceberg, StreamingOffset.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from typing import Any, TypeGuard
 
 
 def step_back(before: str, after: str) -> str | None:
-    """How `after` lies behind `before`, in words for a message; None where it does not, or nobody can know."""
+    """How `after` lies behind `before`, in words for a message; None where it does not, or
+    nobody can know.
+    """
     older, newer = _decoded(before), _decoded(after)
     if _is_count(older) and _is_count(newer):
         return _fell(older, newer)

@@ -1,17 +1,19 @@
 """The offset log `offsets/<batch>`: what a batch will read, written before it runs.
 
-    v1                                                                        UTF-8, \\n between lines, none at the end
-    {"batchWatermarkMs":0,"batchTimestampMs":1795179852328,"conf":{...}}      may be empty (Spark 2.0)
-    {"logOffset":3}                                                           one line a source, in plan order
-    -                                                                         a source without an offset yet
+    v1                                                                    UTF-8, \\n between lines, none at the end
+    {"batchWatermarkMs":0,"batchTimestampMs":1795179852328,"conf":{...}}  may be empty (Spark 2.0)
+    {"logOffset":3}                                                       one line a source, in plan order
+    -                                                                     a source without an offset yet
 
-    v2 (4.2 and later, source evolution)    the same, but a source's line is <id>:<offset>, split at the first colon
+    v2 (4.2 and later, source evolution)  the same, but a source's line is <id>:<offset>, split at
+                                          the first colon
 
-Source: Spark, OffsetSeqLog and OffsetSeqMetadata; `-` is OffsetSeqLog.SERIALIZED_VOID_OFFSET. `conf` overrides the
-session's on a restart, `spark.sql.shuffle.partitions` in it is the number of state partitions.
-Lines are kept as they are: what is not changed is written back byte for byte, but for a newline at the end. An empty
-line between or behind the others is one source more to Spark, which then does not start ("There are [2] sources in the
-checkpoint offsets and now there are [1] sources requested by the query").
+Source: Spark, OffsetSeqLog and OffsetSeqMetadata; `-` is OffsetSeqLog.SERIALIZED_VOID_OFFSET.
+`conf` overrides the session's on a restart, `spark.sql.shuffle.partitions` in it is the number of
+state partitions. Lines are kept as they are: what is not changed is written back byte for byte, but
+for a newline at the end. An empty line between or behind the others is one source more to Spark,
+which then does not start ("There are [2] sources in the checkpoint offsets and now there are [1]
+sources requested by the query").
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ _WHAT = "an offset log entry"
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """One source's offset. `source` is its position as a string, or in v2 its name; `offset` None is "none yet"."""
+    """One source's offset. `source` is its position as a string, or in v2 its name; `offset`
+    None is "none yet".
+    """
 
     source: str
     offset: str | None
@@ -93,9 +97,12 @@ def with_conf(entry: OffsetEntry, changes: Mapping[str, str]) -> OffsetEntry:
     return replace(entry, header=header, conf=conf)
 
 
-def with_sources(entry: OffsetEntry, names: Mapping[str, str], dropped: Collection[str]) -> OffsetEntry:
-    """The same batch with sources renamed (v1: other positions; a position that nobody takes has no offset yet) and
-    some left out."""
+def with_sources(
+    entry: OffsetEntry, names: Mapping[str, str], dropped: Collection[str]
+) -> OffsetEntry:
+    """The same batch with sources renamed (v1: other positions; a position that nobody takes has no
+    offset yet) and some left out.
+    """
     lines = {
         names.get(source.source, source.source): line
         for source, line in zip(entry.offsets, entry.lines, strict=True)
@@ -111,7 +118,9 @@ def with_sources(entry: OffsetEntry, names: Mapping[str, str], dropped: Collecti
 
 
 def united(entries: Sequence[OffsetEntry]) -> OffsetEntry:
-    """One batch that reads the sources of all of these, in their order, under the smallest watermark."""
+    """One batch that reads the sources of all of these, in their order, under the smallest
+    watermark.
+    """
     first = entries[0]
     if any(entry.version != first.version for entry in entries):
         raise FormatError(f"{_WHAT}s of different versions cannot be one")
@@ -122,21 +131,27 @@ def united(entries: Sequence[OffsetEntry]) -> OffsetEntry:
     lines = [line for entry in entries for line in entry.lines]
     if first.version >= 2:  # numbered by position where they have no names
         named = [(line.partition(":")[0], line.partition(":")[2]) for line in lines]
-        lines = [f"{n if name.isdecimal() else name}:{offset}" for n, (name, offset) in enumerate(named)]
+        lines = [
+            f"{n if name.isdecimal() else name}:{offset}" for n, (name, offset) in enumerate(named)
+        ]
     return replace(first, header=header, lines=tuple(lines), watermark_ms=watermark)
 
 
 def _decode_source(line: bytes, version: int, offset: int) -> str:
     text = decode_text(line, _WHAT, offset)
     if not text.strip():
-        raise FormatError(f"{_WHAT} has an empty line where a source's offset belongs", None, offset)
+        raise FormatError(
+            f"{_WHAT} has an empty line where a source's offset belongs", None, offset
+        )
     value = text
     if version >= 2:
         source, colon, value = text.partition(":")
         if not colon or not source:
             raise FormatError(f"{_WHAT} of version 2 has a source without an id", None, offset)
     if value[:1] == "{":  # other sources may write what they like: rate writes a bare number
-        decode_object(value, f"{_WHAT}, a source's offset", offset + len(line) - len(value.encode("utf-8")))
+        decode_object(
+            value, f"{_WHAT}, a source's offset", offset + len(line) - len(value.encode("utf-8"))
+        )
     elif not value:
         raise FormatError(f"{_WHAT} has a source without an offset", None, offset + len(line))
     return text

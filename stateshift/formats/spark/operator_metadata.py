@@ -1,13 +1,14 @@
 """What an operator says of itself, from Spark 4.0 on.
 
-    state/<op>/_metadata/metadata      v1\\n{"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"},
-                                            "stateStoreInfo":[{"storeName":"default","numColsPrefixKey":0,
-                                                               "numPartitions":5}]}
-    state/<op>/_metadata/v2/<batch>    v2\\n... each store + "stateSchemaFilePaths":["file:/..."], absolute;
-                                            and "operatorPropertiesJson":"<JSON in a string>"
+    state/<op>/_metadata/metadata    v1\\n{"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"},
+                                          "stateStoreInfo":[{"storeName":"default","numColsPrefixKey":0,
+                                                             "numPartitions":5}]}
+    state/<op>/_metadata/v2/<batch>  v2\\n... each store + "stateSchemaFilePaths":["file:/..."],
+                                     absolute;
+                                          and "operatorPropertiesJson":"<JSON in a string>"
 
-Source: Spark, OperatorStateMetadata (OperatorStateMetadataV1, V2). The newest v2 file not after a batch applies to it.
-`numPartitions` can be stale or too high: the offset log's conf is what counts.
+Source: Spark, OperatorStateMetadata (OperatorStateMetadataV1, V2). The newest v2 file not after a
+batch applies to it. `numPartitions` can be stale or too high: the offset log's conf is what counts.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from stateshift.formats.spark.uris import Relocation
 VERSIONS = (1, 2)
 
 _WHAT = "an operator's metadata"
-_PATHS = re.compile(r'"stateSchemaFilePaths?"\s*:\s*(\[[^\]"]*(?:"(?:[^"\\]|\\.)*"[^\]"]*)*\]|"(?:[^"\\]|\\.)*")')
+_PATHS = re.compile(
+    r'"stateSchemaFilePaths?"\s*:\s*(\[[^\]"]*(?:"(?:[^"\\]|\\.)*"[^\]"]*)*\]|"(?:[^"\\]|\\.)*")'
+)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
@@ -96,7 +99,9 @@ def _moved_paths(found: re.Match[str], relocation: Relocation) -> str:
         path = json.loads(token[0], strict=False)
         new = relocation.new(path)
         if new is None:
-            raise FormatError(f"{_WHAT} names the schema file {path}, which lies under no directory that moves")
+            raise FormatError(
+                f"{_WHAT} names the schema file {path}, which lies under no directory that moves"
+            )
         return encode_object(new)
 
     start = found.start(1) - found.start()
@@ -126,8 +131,14 @@ def _store(store: dict[str, Any], start: int) -> StoreInfo:
     name = store.get("storeName")
     paths = store.get("stateSchemaFilePaths") or store.get("stateSchemaFilePath") or []
     paths = [paths] if isinstance(paths, str) else paths  # previews of 4.0 wrote one
-    if not isinstance(name, str) or not isinstance(paths, list) or not all(isinstance(p, str) for p in paths):
-        raise FormatError(f"{_WHAT} holds a store without a name, or with other than paths", None, start)
+    if (
+        not isinstance(name, str)
+        or not isinstance(paths, list)
+        or not all(isinstance(p, str) for p in paths)
+    ):
+        raise FormatError(
+            f"{_WHAT} holds a store without a name, or with other than paths", None, start
+        )
     return StoreInfo(
         name,
         number_of(store, "numColsPrefixKey", _WHAT, start),

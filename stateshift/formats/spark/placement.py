@@ -1,10 +1,12 @@
 """Which partition a key belongs to: pmod(Murmur3_x86_32(columns, seed 42), partitions).
 
-Columns are folded from left to right, each hash being the seed of the next; a null leaves the seed as it is.
-Spark's hash of bytes is its own: the last one to three bytes are each mixed in as a whole, sign-extended word. A stock
-murmur3 agrees on whole words only, so the tail is widened first, and the length it was finished with is exchanged.
+Columns are folded from left to right, each hash being the seed of the next; a null leaves the seed
+as it is. Spark's hash of bytes is its own: the last one to three bytes are each mixed in as a
+whole, sign-extended word. A stock murmur3 agrees on whole words only, so the tail is widened first,
+and the length it was finished with is exchanged.
 
-Source: Spark, HashExpression (Murmur3Hash), Murmur3_x86_32.hashUnsafeBytes, HashPartitioning.partitionIdExpression.
+Source: Spark, HashExpression (Murmur3Hash), Murmur3_x86_32.hashUnsafeBytes,
+HashPartitioning.partitionIdExpression.
 """
 
 from __future__ import annotations
@@ -39,8 +41,10 @@ _INVERSE_2 = pow(0xC2B2AE35, -1, 1 << 32)
 
 
 def partition_of(values: Sequence[Any], types: Sequence[DataType], partitions: int) -> int:
-    """The partition of the key with these columns. An empty key is always in partition 0 where Spark has one only;
-    here it is placed by its seed like any other, since only the caller knows the operator."""
+    """The partition of the key with these columns. An empty key is always in partition 0 where
+    Spark has one only; here it is placed by its seed like any other, since only the caller knows
+    the operator.
+    """
     return signed_hash(values, types) % partitions
 
 
@@ -62,7 +66,10 @@ def _hash(value: Any, wanted: DataType, seed: int) -> int:
             number = unscaled(value, scale)
             if precision <= 18:
                 return _words(_LONG.pack(number), seed)
-            return _bytes(number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True), seed)
+            return _bytes(
+                number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True),
+                seed,
+            )
         case StructType(_, types):
             for item, inner in zip(value, types, strict=True):
                 seed = _hash(item, inner, seed)
@@ -91,12 +98,16 @@ def _hash_atomic(value: Any, name: str, seed: int) -> int:
             return _bytes(value, seed)
         case "calendar":
             months, days, microseconds = value
-            return _words(_INT.pack(months), _words(_INT.pack(days), _words(_LONG.pack(microseconds), seed)))
+            return _words(
+                _INT.pack(months), _words(_INT.pack(days), _words(_LONG.pack(microseconds), seed))
+            )
     raise FormatError(f"keys of type {name} have no placement")
 
 
 def _plain(value: float) -> float:
-    """-0.0 is hashed as 0.0, and what is not a number as the one that Java's doubleToLongBits makes of them all."""
+    """-0.0 is hashed as 0.0, and what is not a number as the one that Java's doubleToLongBits
+    makes of them all.
+    """
     return math.nan if value != value else value or 0.0
 
 

@@ -2,9 +2,10 @@
 
     hashes(columns, types) -> int32 array      what SQL's `hash(...)` gives for each row
 
-A column is mixed into the hashes of the ones before it by a few numpy operations; strings need some for each eight of
-their bytes, and the few that are long are hashed one by one. Types inside of which hashing loops (lists, maps) or that
-Arrow holds otherwise (decimals beyond 18 digits, calendar intervals) are left to `placement`: `fits` says which.
+A column is mixed into the hashes of the ones before it by a few numpy operations; strings need some
+for each eight of their bytes, and the few that are long are hashed one by one. Types inside of
+which hashing loops (lists, maps) or that Arrow holds otherwise (decimals beyond 18 digits, calendar
+intervals) are left to `placement`: `fits` says which.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ def fits(kind: DataType) -> bool:
     """Whether all of a type can be hashed this way."""
     match kind:
         case Atomic(name):
-            return name in _INTS or name in _LONGS or name in ("float", "double", "string", "binary", "void")
+            return (
+                name in _INTS
+                or name in _LONGS
+                or name in ("float", "double", "string", "binary", "void")
+            )
         case DecimalType(precision, _):
             return precision <= 18
         case StructType(_, types):
@@ -72,14 +77,20 @@ def _here(column: Any) -> Flags:
 
 
 def _numbers(column: Any, kind: DataType) -> Any:
-    """The column's numbers as Spark hashes them: of four bytes, or of eight; any number where it is null."""
+    """The column's numbers as Spark hashes them: of four bytes, or of eight; any number where it
+    is null.
+    """
     if isinstance(kind, DecimalType):  # 16 bytes, of which the lower 8 are the unscaled long
         _, content = column.buffers()
-        return np.frombuffer(content, "<i8")[2 * column.offset : 2 * (column.offset + len(column)) : 2].copy()
+        return np.frombuffer(content, "<i8")[
+            2 * column.offset : 2 * (column.offset + len(column)) : 2
+        ].copy()
     assert isinstance(kind, Atomic), "asked of numbers only"
     if kind.name in ("float", "double"):
         numbers = column.fill_null(0.0).to_numpy(zero_copy_only=False)
-        numbers = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers)  # all that are none are hashed alike
+        numbers = np.where(
+            np.isnan(numbers), numbers.dtype.type(np.nan), numbers
+        )  # all that are none are hashed alike
         return numbers + numbers.dtype.type(0)  # -0.0 is hashed as 0.0
     if kind.name == "boolean":
         return column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int32)
@@ -89,7 +100,9 @@ def _numbers(column: Any, kind: DataType) -> Any:
 
 
 def _bytes(found: Hashes, column: Any) -> Hashes:
-    """Spark's hash of bytes: whole words, then each byte of the rest as a word of its own, with its sign."""
+    """Spark's hash of bytes: whole words, then each byte of the rest as a word of its own, with
+    its sign.
+    """
     items = column.cast(pa.large_binary()) if column.type != pa.large_binary() else column
     texts = spans(items)
     sizes = np.minimum(texts.sizes, LONG + 1)

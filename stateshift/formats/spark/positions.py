@@ -9,12 +9,14 @@
     {"offset":10,"timestamp":2000}                                             rate-micro-batch
     5                                                                          rate, or memory or socket
 
-Source: Spark, KafkaSourceOffset; Delta, DeltaSourceOffset; Iceberg, StreamingOffset; Paimon, PaimonSourceOffset;
-azure-event-hubs-spark, EventHubsSourceOffset, JsonUtils. Old Event Hubs offsets, and the file under `sources/`, are
-Kafka's in every byte: only several topics, or a name that no event hub may have, tell that it is Kafka.
+Source: Spark, KafkaSourceOffset; Delta, DeltaSourceOffset; Iceberg, StreamingOffset; Paimon,
+PaimonSourceOffset; azure-event-hubs-spark, EventHubsSourceOffset, JsonUtils. Old Event Hubs
+offsets, and the file under `sources/`, are Kafka's in every byte: only several topics, or a name
+that no event hub may have, tell that it is Kafka.
 
-Delta's index: below 0 nothing of that version is read yet, but for -20 and -19, which stand before and behind a change
-of the table's schema (DeltaSourceOffset.METADATA_CHANGE_INDEX, POST_METADATA_CHANGE_INDEX).
+Delta's index: below 0 nothing of that version is read yet, but for -20 and -19, which stand before
+and behind a change of the table's schema (DeltaSourceOffset.METADATA_CHANGE_INDEX,
+POST_METADATA_CHANGE_INDEX).
 """
 
 from __future__ import annotations
@@ -28,20 +30,25 @@ KAFKA, EVENT_HUBS, EITHER = "kafka", "event-hubs", "kafka or event-hubs"
 NAMES_TOPICS = (KAFKA, EVENT_HUBS, EITHER)
 BEFORE_SCHEMA_CHANGE, BEHIND_SCHEMA_CHANGE = -20, -19
 
-# Event Hubs: letters, digits, periods, hyphens and underscores, with a letter or a digit at both ends.
+# Event Hubs: letters, digits, periods, hyphens and underscores, with a letter or a digit at both
+# ends.
 _HUB_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,254}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`kind` is the connector; `details` is what the offset says, in plain values with names of ours."""
+    """`kind` is the connector; `details` is what the offset says, in plain values with names of
+    ours.
+    """
 
     kind: str
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
 def position_of(offset: Any, has_log: bool) -> Position:
-    """Return what a source's offset says, as decoded JSON; `has_log`: there are files below `sources/` of it."""
+    """Return what a source's offset says, as decoded JSON; `has_log`: there are files below
+    `sources/` of it.
+    """
     if isinstance(offset, int) and not isinstance(offset, bool):
         return Position("rate" if has_log else "memory or socket", {"offset": offset})
     if not isinstance(offset, dict):
@@ -50,17 +57,22 @@ def position_of(offset: Any, has_log: bool) -> Position:
         if keys <= offset.keys():
             return read(offset)
     if offset.keys() == {"offset", "timestamp"}:
-        return Position("rate-micro-batch", {"offset": offset["offset"], "timestamp": offset["timestamp"]})
+        return Position(
+            "rate-micro-batch", {"offset": offset["offset"], "timestamp": offset["timestamp"]}
+        )
     if _is_topics(offset):
         return Position(_broker_of(offset), {"offsets": topics_of(offset)})
     return Position("unknown")
 
 
 def topics_of(offset: Mapping[str, Any]) -> dict[str, dict[int, int]]:
-    """Topic -> partition -> the next offset to read. -2 and -1 stand for the first and the last one there is, where a
-    job has not read any yet."""
+    """Topic -> partition -> the next offset to read. -2 and -1 stand for the first and the last one
+    there is, where a job has not read any yet.
+    """
     read = {
-        topic: {int(number): at for number, at in partitions.items() if isinstance(at, int) and at >= 0}
+        topic: {
+            int(number): at for number, at in partitions.items() if isinstance(at, int) and at >= 0
+        }
         for topic, partitions in offset.items()
     }
     return {topic: partitions for topic, partitions in read.items() if partitions}
@@ -122,7 +134,9 @@ def _broker_of(offset: Mapping[str, Any]) -> str:
 
 
 def _is_topics(offset: Mapping[str, Any]) -> bool:
-    return bool(offset) and all(isinstance(v, dict) and all(map(_is_number, v)) for v in offset.values())
+    return bool(offset) and all(
+        isinstance(v, dict) and all(map(_is_number, v)) for v in offset.values()
+    )
 
 
 def _is_number(word: str) -> bool:

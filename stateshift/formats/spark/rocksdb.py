@@ -1,16 +1,19 @@
-"""RocksDB as Spark stores it: `N.zip` says which tables make up version N, the tables lie beside it in `SSTs/`.
+"""RocksDB as Spark stores it: `N.zip` says which tables make up version N, the tables lie beside it
+in `SSTs/`.
 
-    N.zip        metadata | CURRENT | MANIFEST-* | OPTIONS-* [| 00000x.log ...]
-      metadata     v1\\n{"sstFiles":[{"localFileName":"000015.sst","dfsSstFileName":"000015-<uuid>.sst",
-                                     "sizeBytes":1329}],"numKeys":4[,"columnFamilyMapping":{name: id},
-                                     "columnFamilyTypeMap":{name: internal},"maxColumnFamilyId":0]}
+    N.zip       metadata | CURRENT | MANIFEST-* | OPTIONS-* [| 00000x.log ...]
+      metadata    v1\\n{"sstFiles":[{"localFileName":"000015.sst","dfsSstFileName":"000015-<uuid>.sst",
+                                    "sizeBytes":1329}],"numKeys":4[,"columnFamilyMapping":{name: id},
+                                    "columnFamilyTypeMap":{name: internal},"maxColumnFamilyId":0]}
 
-    000004.log   (crc32c u32LE, masked | size u16LE | type u8, 1 whole | sequence u64LE | count u32LE)*
+    000004.log  (crc32c u32LE, masked | size u16LE | type u8, 1 whole | sequence u64LE | count
+                u32LE)*
 
-Source: Spark, RocksDBFileManager (saveCheckpointToDfs, RocksDBCheckpointMetadata); RocksDB, db/log_format.h,
-WriteBatch. Nothing waits in a write-ahead log: from 3.5 on it is off and its file empty, 3.3 and 3.4 flush it with
-every version, and what is left are batches of no writes, from commits that changed nothing. A zip whose log holds any
-other is refused, for its writes would be missed.
+Source: Spark, RocksDBFileManager (saveCheckpointToDfs, RocksDBCheckpointMetadata); RocksDB,
+db/log_format.h, WriteBatch. Nothing waits in a write-ahead log: from 3.5 on it is off and its file
+empty, 3.3 and 3.4 flush it with every version, and what is left are batches of no writes, from
+commits that changed nothing. A zip whose log holds any other is refused, for its writes would be
+missed.
 """
 
 from __future__ import annotations
@@ -40,8 +43,8 @@ VERSIONS = (1, 2)
 METADATA = "metadata"
 MEMBER_BYTES_MAX = 64 * 1024 * 1024
 
-# How often its own size a member may hold: metadata lists names with random parts, which hardly compress; deflate
-# itself reaches 1,032.
+# How often its own size a member may hold: metadata lists names with random parts, which hardly
+# compress; deflate itself reaches 1,032.
 METADATA_RATIO_MAX, DEFLATE_RATIO_MAX = 200, 1032
 
 _NAME = re.compile(r"\w[\w.-]*", re.ASCII)
@@ -62,10 +65,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class RocksDBSnapshot:
-    """What a version consists of. `families` maps column family names to their ids, empty where none are used;
-    `text` is the JSON as it was, `format` the number in the line before it: 1, but 4.0 writes that of its state
-    checkpoint format, and refuses any other (RocksDBCheckpointMetadata.VERSION). 4.1 refuses 2 for the same content,
-    4.3 goes back to an older snapshot then, if the changelogs reach that far."""
+    """What a version consists of. `families` maps column family names to their ids, empty where
+    none are used; `text` is the JSON as it was, `format` the number in the line before it: 1, but
+    4.0 writes that of its state checkpoint format, and refuses any other
+    (RocksDBCheckpointMetadata.VERSION). 4.1 refuses 2 for the same content, 4.3 goes back to an
+    older snapshot then, if the changelogs reach that far.
+    """
 
     tables: tuple[Table, ...]
     keys: int
@@ -86,8 +91,9 @@ def decode_zip(content: bytes) -> RocksDBSnapshot:
 
 
 def check_zip(content: bytes) -> tuple[str, ...]:
-    """Read every file of the zip to its end: RocksDB is handed all of them. Return what its directory, which Spark
-    does not read, says wrongly of them."""
+    """Read every file of the zip to its end: RocksDB is handed all of them. Return what its
+    directory, which Spark does not read, says wrongly of them.
+    """
     return _files(content).doubts
 
 
@@ -99,7 +105,9 @@ def _files(content: bytes) -> ZipFiles:
 
 
 def _kept(name: str) -> int:
-    """Metadata is read, and a write-ahead log: what goes beyond the first block of one we have no file of."""
+    """Metadata is read, and a write-ahead log: what goes beyond the first block of one we have
+    no file of.
+    """
     if name == METADATA:
         return MEMBER_BYTES_MAX
     return _LOG_BLOCK + 1 if name.endswith(".log") else 0
@@ -110,8 +118,9 @@ def _ratio_max(name: str) -> int:
 
 
 def encode_zip(snapshot: RocksDBSnapshot, members: Mapping[str, bytes] = _NO_MEMBERS) -> bytes:
-    """A zip of the metadata and RocksDB's own files. The same content gives the same bytes: nothing is compressed, and
-    no time stands in it."""
+    """A zip of the metadata and RocksDB's own files. The same content gives the same bytes: nothing
+    is compressed, and no time stands in it.
+    """
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name, content in {METADATA: encode_snapshot_metadata(snapshot), **members}.items():
@@ -130,7 +139,11 @@ def decode_snapshot_metadata(content: bytes) -> RocksDBSnapshot:
     if plain.get("logFiles"):
         raise FormatError(f"{_WHAT} needs a write-ahead log, which Spark never writes", None, start)
     return RocksDBSnapshot(
-        _tables(plain, start), number_of(plain, "numKeys", _WHAT, start), _families(plain, start), text, version
+        _tables(plain, start),
+        number_of(plain, "numKeys", _WHAT, start),
+        _families(plain, start),
+        text,
+        version,
     )
 
 
@@ -196,7 +209,11 @@ def _tables(plain: dict[str, Any], start: int) -> tuple[Table, ...]:
 
 
 def _table(item: Any, start: int) -> Table:
-    names = (item.get("localFileName"), item.get("dfsSstFileName")) if isinstance(item, dict) else (None, None)
+    names = (
+        (item.get("localFileName"), item.get("dfsSstFileName"))
+        if isinstance(item, dict)
+        else (None, None)
+    )
     if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
         raise FormatError(f"{_WHAT} lists a table without a plain name", None, start)
     return Table(str(names[0]), str(names[1]), number_of(item, "sizeBytes", _WHAT, start))
@@ -205,7 +222,10 @@ def _table(item: Any, start: int) -> Table:
 def _families(plain: dict[str, Any], start: int) -> dict[str, int]:
     families = plain.get("columnFamilyMapping") or {}
     right = isinstance(families, dict) and all(
-        isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 15 and not half_pairs(name)
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and 0 <= value < 1 << 15
+        and not half_pairs(name)
         for name, value in families.items()
     )
     if not right or len(set(families.values())) != len(families):

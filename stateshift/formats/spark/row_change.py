@@ -1,21 +1,24 @@
-"""A row of one schema made a row of another: columns kept, added, dropped, widened, at any depth. Pure.
+"""A row of one schema made a row of another: columns kept, added, dropped, widened, at any depth.
+Pure.
 
     evolve(schema, change) -> Evolved       schema: StructType.json, as plain JSON
       change    add     [{"name": "last", "type": "long", "default": null, "after": "count"}, ...]
                 widen   {"total": "long"}
                 rename  {"total": "sum"}
                 drop    ["spare"]
-                nullable ["id"]          may be null from now on: no row changes; "*" is everything, at any depth
+                nullable ["id"]          may be null from now on: no row changes; "*" is everything,
+                                         at any depth
       Evolved   schema  the new StructType.json
                 apply   UnsafeRow -> UnsafeRow
 
     cut(schema, count)      a row -> the row of its first `count` columns, and that of the others
     glued(schema, count)    the inverse
 
-A column inside of a struct is written with dots (`groupState.count`); of several of one name, the second is `sum#2`, as
-everywhere. `after` left out means at the end, "" at the beginning. What is kept is copied slot by slot and never
-decoded, so its bytes stay what Spark wrote; parts of variable size follow in the order of the columns, as Spark writes
-them. Layout of rows: see `unsafe_row`. Source of what can be widened: Spark, TypeWideningMode and Cast.canUpCast.
+A column inside of a struct is written with dots (`groupState.count`); of several of one name, the
+second is `sum#2`, as everywhere. `after` left out means at the end, "" at the beginning. What is
+kept is copied slot by slot and never decoded, so its bytes stay what Spark wrote; parts of variable
+size follow in the order of the columns, as Spark writes them. Layout of rows: see `unsafe_row`.
+Source of what can be widened: Spark, TypeWideningMode and Cast.canUpCast.
 """
 
 from __future__ import annotations
@@ -29,7 +32,14 @@ from typing import Any
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.column_values import Slot, encode_value, read_default, widening
-from stateshift.formats.spark.types import WIDTHS, Atomic, DataType, DecimalType, StructType, decode_struct
+from stateshift.formats.spark.types import (
+    WIDTHS,
+    Atomic,
+    DataType,
+    DecimalType,
+    StructType,
+    decode_struct,
+)
 
 Row = Callable[[bytes], bytes]
 
@@ -76,7 +86,9 @@ def evolve(schema: Mapping[str, Any], change: Mapping[str, Any]) -> Evolved:
     unused = [name for kind in ("widen", "rename", "drop", "nullable") for name in left[kind]]
     unused += [one.get("after") or name for name, one in left["add"].items()]
     if unused:
-        raise Unfit(f"there is no column {unused[0]}; there are {', '.join(_paths(schema)) or 'none'}")
+        raise Unfit(
+            f"there is no column {unused[0]}; there are {', '.join(_paths(schema)) or 'none'}"
+        )
     return found
 
 
@@ -84,8 +96,14 @@ def _loose(plain: Any) -> Any:
     """A type, or a part of one, in which everything may be null; the keys of maps never may."""
     if not isinstance(plain, dict):
         return plain
-    changed: dict[str, Any] = {key: True for key in plain if key in ("nullable", "containsNull", "valueContainsNull")}
-    changed |= {key: _loose(plain[key]) for key in ("type", "elementType", "keyType", "valueType") if key in plain}
+    changed: dict[str, Any] = {
+        key: True for key in plain if key in ("nullable", "containsNull", "valueContainsNull")
+    }
+    changed |= {
+        key: _loose(plain[key])
+        for key in ("type", "elementType", "keyType", "valueType")
+        if key in plain
+    }
     if "fields" in plain:
         changed["fields"] = [_loose(field) for field in plain["fields"]]
     return {**plain, **changed}
@@ -93,7 +111,9 @@ def _loose(plain: Any) -> Any:
 
 def type_of(plain: Any) -> DataType:
     """A type by its name in Spark's JSON or in SQL, or as JSON."""
-    return decode_struct(json.dumps({"type": "struct", "fields": [{"name": "x", "type": spelled(plain)}]})).types[0]
+    return decode_struct(
+        json.dumps({"type": "struct", "fields": [{"name": "x", "type": spelled(plain)}]})
+    ).types[0]
 
 
 def spelled(plain: Any) -> Any:
@@ -128,7 +148,12 @@ def _evolved(schema: Mapping[str, Any], left: dict[str, dict[str, Any]]) -> Evol
 
 
 def _kept(
-    at: int, name: str, field: dict[str, Any], kind: DataType, left: dict[str, dict[str, Any]], count: int
+    at: int,
+    name: str,
+    field: dict[str, Any],
+    kind: DataType,
+    left: dict[str, dict[str, Any]],
+    count: int,
 ) -> _Column:
     """A column that stays: as it is, widened, or with changes inside of it."""
     slots = _bits(count)
@@ -143,7 +168,9 @@ def _kept(
         wanted = spelled(left["widen"].pop(name))
         convert = _widening(name, kind, wanted)
         new["type"] = wanted
-        return _Column(new, shown, lambda row, nulls: _widened(row, nulls, at, slots, kind, convert))
+        return _Column(
+            new, shown, lambda row, nulls: _widened(row, nulls, at, slots, kind, convert)
+        )
     inside = _inside(name, left)
     if any(inside.values()):
         if not isinstance(kind, StructType):
@@ -158,12 +185,16 @@ def _kept(
     return _Column(new, shown, lambda row, nulls: _copied_part(row, nulls, at, slots, wide))
 
 
-def _add(columns: list[_Column], name: str, one: dict[str, Any], names: list[str], left: dict[str, Any]) -> None:
+def _add(
+    columns: list[_Column], name: str, one: dict[str, Any], names: list[str], left: dict[str, Any]
+) -> None:
     outer, dot, _ = name.partition(".")
     if dot and outer in names:
         return  # of a struct that has been looked into: what is left of it is told as not there
     if dot:
-        raise Unfit(f"{name}: there is no struct {outer}; there are {', '.join(names) or 'no columns'}")
+        raise Unfit(
+            f"{name}: there is no struct {outer}; there are {', '.join(names) or 'no columns'}"
+        )
     wanted = spelled(one["type"])
     try:
         kind = type_of(wanted)
@@ -175,8 +206,9 @@ def _add(columns: list[_Column], name: str, one: dict[str, Any], names: list[str
     if after is not None and after not in places:
         return
     del left["add"][name]
-    # Nullable whatever the query says: Spark takes a stored column that may be null for one that may not, and refuses
-    # the other way round (StateSchemaCompatibilityChecker, equalsIgnoreNameAndCompatibleNullability).
+    # Nullable whatever the query says: Spark takes a stored column that may be null for one that
+    # may not, and refuses the other way round (StateSchemaCompatibilityChecker,
+    # equalsIgnoreNameAndCompatibleNullability).
     field = {"name": name, "type": wanted, "nullable": True, "metadata": {}}
     slot = encode_value(value, kind)
     column = _Column(field, name, lambda row, nulls: slot)
@@ -195,7 +227,9 @@ def _inside(name: str, left: dict[str, dict[str, Any]]) -> dict[str, dict[str, A
     return found
 
 
-def _give_back(name: str, inside: dict[str, dict[str, Any]], left: dict[str, dict[str, Any]]) -> None:
+def _give_back(
+    name: str, inside: dict[str, dict[str, Any]], left: dict[str, dict[str, Any]]
+) -> None:
     for kind, wanted in inside.items():
         left[kind] |= {f"{name}.{path}": value for path, value in wanted.items()}
 
@@ -203,7 +237,10 @@ def _give_back(name: str, inside: dict[str, dict[str, Any]], left: dict[str, dic
 def cut(schema: Mapping[str, Any], count: int) -> Callable[[bytes], tuple[bytes, bytes]]:
     """A row in two, behind its first columns."""
     every = _as_they_are(schema["fields"])
-    first, rest = (_row(len(every), [column.fill for column in part]) for part in (every[:count], every[count:]))
+    first, rest = (
+        _row(len(every), [column.fill for column in part])
+        for part in (every[:count], every[count:])
+    )
     return lambda row: (first(row), rest(row))
 
 
@@ -211,14 +248,17 @@ def glued(schema: Mapping[str, Any], count: int) -> Callable[[bytes, bytes], byt
     """Two rows as one."""
     fields = schema["fields"]
     first, rest = (
-        _slots(len(part), [column.fill for column in _as_they_are(part)]) for part in (fields[:count], fields[count:])
+        _slots(len(part), [column.fill for column in _as_they_are(part)])
+        for part in (fields[:count], fields[count:])
     )
     return lambda row, other: _written([*first(row), *rest(other)])
 
 
 def _as_they_are(fields: Sequence[dict[str, Any]]) -> list[_Column]:
     types = decode_struct(json.dumps({"type": "struct", "fields": list(fields)})).types
-    nothing: dict[str, dict[str, Any]] = {kind: {} for kind in ("add", "widen", "rename", "drop", "nullable")}
+    nothing: dict[str, dict[str, Any]] = {
+        kind: {} for kind in ("add", "widen", "rename", "drop", "nullable")
+    }
     return [
         _kept(at, field["name"], field, kind, nothing, len(fields))
         for at, (field, kind) in enumerate(zip(fields, types, strict=True))
@@ -230,7 +270,9 @@ def _row(count: int, fills: Sequence[Callable[[bytes, int], Slot]]) -> Row:
     return lambda row: _written(found(row))
 
 
-def _slots(count: int, fills: Sequence[Callable[[bytes, int], Slot]]) -> Callable[[bytes], list[Slot]]:
+def _slots(
+    count: int, fills: Sequence[Callable[[bytes, int], Slot]]
+) -> Callable[[bytes], list[Slot]]:
     """What is in a row of `count` fields, as `fills` take it."""
     bits = _bits(count)
     least = bits + 8 * count
@@ -280,7 +322,9 @@ def _changed(row: bytes, nulls: int, at: int, slots: int, apply: Row) -> Slot:
     return Slot(b"", part, len(part))
 
 
-def _widened(row: bytes, nulls: int, at: int, slots: int, kind: DataType, convert: Callable[[Any], Slot]) -> Slot:
+def _widened(
+    row: bytes, nulls: int, at: int, slots: int, kind: DataType, convert: Callable[[Any], Slot]
+) -> Slot:
     if nulls >> at & 1:
         return convert(None)
     place = slots + 8 * at
@@ -302,7 +346,15 @@ def _decimal(number: int, scale: int) -> Decimal:
     return Decimal((int(number < 0), tuple(int(digit) for digit in str(abs(number))), -scale))
 
 
-_CODES = {"byte": "<b", "short": "<h", "integer": "<i", "long": "<q", "float": "<f", "double": "<d", "date": "<i"}
+_CODES = {
+    "byte": "<b",
+    "short": "<h",
+    "integer": "<i",
+    "long": "<q",
+    "float": "<f",
+    "double": "<d",
+    "date": "<i",
+}
 
 
 def _widening(name: str, kind: DataType, wanted: Any) -> Callable[[Any], Slot]:
@@ -312,8 +364,10 @@ def _widening(name: str, kind: DataType, wanted: Any) -> Callable[[Any], Slot]:
         raise Unfit(f"{name}: {error.fact}") from error
     convert = widening(kind, into)
     if convert is None:
-        raise Unfit(f"{name} cannot be widened to {wanted if isinstance(wanted, str) else 'that type'}: "
-                    "a value might not fit, or would be another")  # fmt: skip
+        raise Unfit(
+            f"{name} cannot be widened to {wanted if isinstance(wanted, str) else 'that type'}: "
+            "a value might not fit, or would be another"
+        )
     return lambda value: encode_value(None if value is None else convert(value), into)
 
 
@@ -336,7 +390,9 @@ def _bits(count: int) -> int:
 
 def _paths(schema: Mapping[str, Any]) -> list[str]:
     found = []
-    for name, field in zip(_unique([f["name"] for f in schema["fields"]]), schema["fields"], strict=True):
+    for name, field in zip(
+        _unique([f["name"] for f in schema["fields"]]), schema["fields"], strict=True
+    ):
         kind = field["type"]
         inner = _paths(kind) if isinstance(kind, dict) and kind.get("type") == "struct" else []
         found += [name, *(f"{name}.{path}" for path in inner)]
@@ -344,5 +400,7 @@ def _paths(schema: Mapping[str, Any]) -> list[str]:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    return [name if names[:at].count(name) == 0 else f"{name}#{names[:at].count(name) + 1}"
-            for at, name in enumerate(names)]  # fmt: skip
+    return [
+        name if names[:at].count(name) == 0 else f"{name}#{names[:at].count(name) + 1}"
+        for at, name in enumerate(names)
+    ]

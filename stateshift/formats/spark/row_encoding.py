@@ -1,5 +1,6 @@
-"""State as HDFS-backed snapshots hold it, and row checksums put on, for whole blocks; the layouts are drawn in
-`state_files`."""
+"""State as HDFS-backed snapshots hold it, and row checksums put on, for whole blocks; the layouts
+are drawn in `state_files`.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +22,28 @@ def encode_snapshot(blocks: Iterable[Block], codec: str) -> Iterator[bytes]:
 def checked_rows(block: Block) -> Block:
     """With the checksums of HDFS-backed stores: i32LE crc32c(key, row) | row."""
     sums = (crc32c(value or b"", crc32c(key)) for key, value in block.records())
-    return Block(block.keys, joined(binary([one.to_bytes(4, "little") for one in sums]), block.values))
+    return Block(
+        block.keys, joined(binary([one.to_bytes(4, "little") for one in sums]), block.values)
+    )
 
 
 def checked_values(block: Block) -> Block:
-    """With those of RocksDB: i32LE crc32c(key, payload) | i32LE size | payload, the key with its family's id."""
+    """With those of RocksDB: i32LE crc32c(key, payload) | i32LE size | payload, the key with its
+    family's id.
+    """
     sizes = of_width(lengths(block.values).astype("<u4").view("u1").reshape(-1, 4))
     sums = (crc32c(value or b"", crc32c(key)) for key, value in block.records())
-    return Block(block.keys, joined(binary([one.to_bytes(4, "little") for one in sums]), sizes, block.values))
+    return Block(
+        block.keys, joined(binary([one.to_bytes(4, "little") for one in sums]), sizes, block.values)
+    )
 
 
 def _records(blocks: Iterable[Block]) -> Iterator[bytes]:
     for block in blocks:
         if len(block):
-            whole = joined(_size(lengths(block.keys)), block.keys, _size(lengths(block.values)), block.values)
+            whole = joined(
+                _size(lengths(block.keys)), block.keys, _size(lengths(block.values)), block.values
+            )
             starts, content = edges(whole)
             yield bytes(content[starts[0] : starts[-1]])
     yield _END

@@ -1,15 +1,18 @@
 """State schema files: which columns the keys and values of a store have. Not compressed.
 
-    v1   UTF "v1" | UTF key | UTF value
-    v2   UTF "v2" | CHUNKS key | CHUNKS value                                     3.1 to 4.3
-    v3   UTF "v3" | i32BE count | per column family:                              4.0+: transformWithState, joins 3, 4
-           UTF name | i16BE key id | CHUNKS key | i16BE value id | CHUNKS value | CHUNKS encoder | CHUNKS user key
+    v1  UTF "v1" | UTF key | UTF value
+    v2  UTF "v2" | CHUNKS key | CHUNKS value                                     3.1 to 4.3
+    v3  UTF "v3" | i32BE count | per column family:                              4.0+: transformWithState, joins 3, 4
+          UTF name | i16BE key id | CHUNKS key | i16BE value id | CHUNKS value | CHUNKS encoder |
+          CHUNKS user key
 
-    UTF = u16BE length | modified UTF-8.   CHUNKS = i32BE count | UTF*, each of at most 65,535 characters.
+    UTF = u16BE length | modified UTF-8.   CHUNKS = i32BE count | UTF*, each of at most 65,535
+                                           characters.
     key, value: StructType.json; encoder: the key encoder's; user key: of a map state, else `{    }`
     What follows Spark does not read: a job starts with a newline behind it (seen with 4.3.0).
 
-Source: Spark, StateSchemaCompatibilityChecker, SchemaWriter/SchemaReader V1 to V3; Java, DataOutput.writeUTF.
+Source: Spark, StateSchemaCompatibilityChecker, SchemaWriter/SchemaReader V1 to V3; Java,
+DataOutput.writeUTF.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ _WHAT = "a state schema file"
 
 @dataclass(frozen=True, slots=True)
 class StoreSchema:
-    """Key and value of one store (or column family), as StructType JSON. Only v3 has the other fields."""
+    """Key and value of one store (or column family), as StructType JSON. Only v3 has the other
+    fields.
+    """
 
     key: str
     value: str
@@ -80,7 +85,9 @@ def _decode_version(stream: Stream) -> int:
     digit = stream.take(4)[3:]
     if digit not in (b"1", b"2", b"3"):
         if digit.isdigit():
-            raise UnknownVersion(f"{_WHAT} has format version v{digit.decode()}; known are v1 to v3", None, 0)
+            raise UnknownVersion(
+                f"{_WHAT} has format version v{digit.decode()}; known are v1 to v3", None, 0
+            )
         raise FormatError(f"{_WHAT} does not begin with a version", None, 0)
     return int(digit)
 
@@ -89,7 +96,9 @@ def _decode_store(stream: Stream) -> StoreSchema:
     name = _decode_utf(stream)
     key_id, key = _decode_id(stream), _decode_chunks(stream)
     value_id, value = _decode_id(stream), _decode_chunks(stream)
-    return StoreSchema(key, value, name, key_id, value_id, _decode_chunks(stream), _decode_chunks(stream))
+    return StoreSchema(
+        key, value, name, key_id, value_id, _decode_chunks(stream), _decode_chunks(stream)
+    )
 
 
 def _encode_store(store: StoreSchema) -> bytes:
@@ -137,15 +146,21 @@ def _decode_utf(stream: Stream) -> str:
         text = content.replace(b"\xc0\x80", b"\x00").decode("utf-8", "surrogatepass")
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     except UnicodeDecodeError as error:
-        raise FormatError(f"{_WHAT} holds text that is not UTF-8", None, start + error.start) from error
+        raise FormatError(
+            f"{_WHAT} holds text that is not UTF-8", None, start + error.start
+        ) from error
 
 
 def _encode_utf(text: str) -> bytes:
-    """Modified UTF-8: NUL takes two bytes, and what is beyond the basic plane is two surrogates of three."""
+    """Modified UTF-8: NUL takes two bytes, and what is beyond the basic plane is two surrogates
+    of three.
+    """
     content = text.encode() if text.isascii() else b"".join(_modified(text))
     content = content.replace(b"\x00", b"\xc0\x80")
     if len(content) > _CHUNK:
-        raise FormatError(f"a text of {len(content)} bytes does not fit where {_CHUNK} are the most")
+        raise FormatError(
+            f"a text of {len(content)} bytes does not fit where {_CHUNK} are the most"
+        )
     return len(content).to_bytes(2, "big") + content
 
 
@@ -153,4 +168,8 @@ def _modified(text: str) -> Iterable[bytes]:
     for character in text:
         units = character.encode("utf-16-be", "surrogatepass")
         for start in range(0, len(units), 2):
-            yield (units[start : start + 2].decode("utf-16-be", "surrogatepass").encode("utf-8", "surrogatepass"))
+            yield (
+                units[start : start + 2]
+                .decode("utf-16-be", "surrogatepass")
+                .encode("utf-8", "surrogatepass")
+            )

@@ -50,7 +50,9 @@ def _read_header(stream: Stream) -> None:
         raise FormatError("a snappy stream does not begin with its magic", None, start)
     version, compatible = struct.unpack(">ii", stream.take(8))
     if compatible > 1 or version < 1:
-        raise UnknownVersion(f"a snappy stream of version {version} (for {compatible})", None, start + 8)
+        raise UnknownVersion(
+            f"a snappy stream of version {version} (for {compatible})", None, start + 8
+        )
 
 
 def _encode_block(raw: bytes) -> bytes:

@@ -1,4 +1,5 @@
-"""The logs of files read and written, which hold absolute paths, and what other sources keep beside them.
+"""The logs of files read and written, which hold absolute paths, and what other sources keep beside
+them.
 
     sources/<i>/<n>[.compact]                    the file source: v1, then one JSON object a line
       {"path":"file:///in/f.json","timestamp":1795179852328,"batchId":0}
@@ -6,9 +7,10 @@
       {"path":"file:///out/part-0.parquet","size":522,"isDir":false,"modificationTime":...,"action":"add"}
     sources/0/0                                  rate: v1, then the start in ms.  Kafka: 0x00, v1, {"topic":{"0":17}}
 
-Source: Spark, CompactibleFileStreamLog, FileStreamSourceLog, FileStreamSinkLog, RateStreamMicroBatchStream,
-KafkaSourceInitialOffsetWriter. A `.compact` holds everything so far and can be large: logs are read and rewritten
-line by line. A rewrite replaces the path's text and nothing else of its line.
+Source: Spark, CompactibleFileStreamLog, FileStreamSourceLog, FileStreamSinkLog,
+RateStreamMicroBatchStream, KafkaSourceInitialOffsetWriter. A `.compact` holds everything so far and
+can be large: logs are read and rewritten line by line. A rewrite replaces the path's text and
+nothing else of its line.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ _WHAT = "a log of files"
 # An entry as Spark writes it, in ASCII and with nothing to unescape: its folder, and its name.
 _NUMBER = rb"(?:0|[1-9]\d{0,18})"
 _PLAIN = re.compile(
-    rb'\{"path":"([!#-\[\]-~]+)/[!#-.0-\[\]-~]*","timestamp":%b,"batchId":(%b)\}' % (_NUMBER, _NUMBER)
+    rb'\{"path":"([!#-\[\]-~]+)/[!#-.0-\[\]-~]*","timestamp":%b,"batchId":(%b)\}'
+    % (_NUMBER, _NUMBER)
 )
 # Unescaped quotes end a JSON string, so this can only begin at a real key of a flat object.
 _PATH = re.compile(r'"path"\s*:\s*("(?:[^"\\]|\\.)*")')
@@ -55,7 +58,9 @@ class LogEntry(NamedTuple):
 
 
 class Census(NamedTuple):
-    """The entries of a log, counted: by folder, as the log spells it, and by the batch that read them."""
+    """The entries of a log, counted: by folder, as the log spells it, and by the batch that read
+    them.
+    """
 
     folders: Mapping[str, int]
     batches: Mapping[int, int]
@@ -69,8 +74,9 @@ def decode_source_log(chunks: Iterable[bytes]) -> Iterator[LogEntry]:
 
 
 def census_of(chunks: Iterable[bytes]) -> Census:
-    """How many entries lie in each folder, and how many are of each batch. A compaction may hold millions: what is
-    written as Spark writes it, with nothing to unescape, is not decoded further."""
+    """How many entries lie in each folder, and how many are of each batch. A compaction may hold
+    millions: what is written as Spark writes it, with nothing to unescape, is not decoded further.
+    """
     plain, folders, batches = Counter[bytes](), Counter[str](), Counter[bytes | int]()
     for offset, line in _lines(chunks):
         match = _PLAIN.fullmatch(line)
@@ -99,7 +105,9 @@ def encode_source_log(entries: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
 def rewrite_source_log(
     chunks: Iterable[bytes], relocation: Relocation, unmapped: WhenUnmapped = "refuse"
 ) -> Iterator[bytes]:
-    """The same log with its paths moved. A path under no prefix is refused, or kept where that is asked for."""
+    """The same log with its paths moved. A path under no prefix is refused, or kept where that
+    is asked for.
+    """
     ends_a_line = False
 
     def watched() -> Iterator[bytes]:
@@ -141,7 +149,8 @@ def decode_initial_offset(content: bytes) -> str:
     text = decode_text(rest, "an initial offset", offset)
     number = text.strip()
     if start == 0 and text != number and number.lstrip("+-").isdecimal():
-        # RateStreamMicroBatchStream hands everything behind the version line to Java's Long.parseLong.
+        # RateStreamMicroBatchStream hands everything behind the version line to Java's
+        # Long.parseLong.
         fact = "an initial offset has blanks beside its number, with which Spark does not start"
         raise FormatError(fact, None, offset + len(number))
     return text

@@ -2,13 +2,14 @@
 
     decode_delta_blocks, decode_snapshot_blocks, decode_changelog_blocks      chunks -> Block ...
 
-Every record says how long it is, so where one starts only its predecessor knows. Walking that chain is what Python is
-slow at, so many stretches of it are walked at once, in lockstep: at places far from each other, something that looks
-like a record is taken for one, and the chain is followed from all of them. A stretch counts only if the one before it
-ends exactly where it starts; the first one starts at a record. So a guess that was wrong costs time and nothing else.
+Every record says how long it is, so where one starts only its predecessor knows. Walking that chain
+is what Python is slow at, so many stretches of it are walked at once, in lockstep: at places far
+from each other, something that looks like a record is taken for one, and the chain is followed from
+all of them. A stretch counts only if the one before it ends exactly where it starts; the first one
+starts at a record. So a guess that was wrong costs time and nothing else.
 
-What a block holds was checked as `state_files` does it, which also reads whatever is not a plain record: the end, and
-everything that is wrong, with the same error at the same offset.
+What a block holds was checked as `state_files` does it, which also reads whatever is not a plain
+record: the end, and everything that is wrong, with the same error at the same offset.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from stateshift.formats.spark.state_files import (
 )
 from stateshift.formats.stream import Stream
 
-# So many decompressed bytes are decoded at once: enough for many stretches, and few for the processor's cache.
+# So many decompressed bytes are decoded at once: enough for many stretches, and few for the
+# processor's cache.
 PIECE = 8 * 1024 * 1024
 
 # Below so many bytes, one stretch is faster.
@@ -52,7 +54,9 @@ _INT = struct.Struct(">i")
 
 
 def decode_delta_blocks(chunks: Iterable[bytes]) -> Iterator[Block]:
-    """The changes of a compressed `N.delta`, in order; later ones of a key override earlier ones."""
+    """The changes of a compressed `N.delta`, in order; later ones of a key override earlier
+    ones.
+    """
     return _blocks(Stream(decompress(chunks), WHAT), DELTA)
 
 
@@ -76,7 +80,8 @@ def _blocks(stream: Stream, layout: Layout) -> Iterator[Block]:
             yield _block(content, starts, layout)
             stream.take(end)
             continue
-        # The end, something wrong, or a record that is longer than a piece; or little is left, and that is all of it.
+        # The end, something wrong, or a record that is longer than a piece; or little is left, and
+        # that is all of it.
         found = list(islice(records(stream, layout), 1 if len(content) > TINY else None))
         if found:
             yield _listed(found)
@@ -86,7 +91,10 @@ def _blocks(stream: Stream, layout: Layout) -> Iterator[Block]:
 
 def _listed(found: list[Record]) -> Block:
     merges = np.array([record.merge for record in found], bool)
-    keys, values = binary([record.key for record in found]), binary([record.value for record in found])
+    keys, values = (
+        binary([record.key for record in found]),
+        binary([record.value for record in found]),
+    )
     return Block(keys, values, merges if merges.any() else None)
 
 
@@ -164,7 +172,9 @@ class _Chain:
         return end if end <= len(content) else None
 
     def _begins(self, sample: Ints, position: int) -> Ints:
-        """Where stretches begin: here, and wherever else something looks as the records of the sample do."""
+        """Where stretches begin: here, and wherever else something looks as the records of the
+        sample do.
+        """
         steps = np.diff(sample)
         window = 2 * int(steps.max())
         apart = max(8 * window, len(self.content) // _LANES)
@@ -212,8 +222,9 @@ class _Chain:
         return ends, right & (ends <= len(self.content))
 
     def _followed(self, begins: Ints) -> tuple[Ints, Ints, Ints]:
-        """Every stretch followed up to the next one's beginning: (stretch, place) of the records, and where it
-        stopped."""
+        """Every stretch followed up to the next one's beginning: (stretch, place) of the records,
+        and where it stopped.
+        """
         limits = np.append(begins[1:], len(self.content))
         stops, here, at = begins.copy(), np.arange(len(begins)), begins
         lanes, places = [], []

@@ -4,15 +4,17 @@
         (i32BE key length | key | i32BE value length | value)*  i32BE -1        value length -1: the key is deleted
     RocksDB N.changelog v2 (column families)
         UTF "v2" | (type u8 | i32BE key length | key | i32BE value length | value)* | 00
-                                                      type: 01 put, 10 delete (value length -1), 11 merge
+                                                      type: 01 put, 10 delete (value length -1), 11
+                                                      merge
     v3, v4 (checkpoint format 2)  UTF "v3" | UTF lineage JSON | records as v1;   UTF "v4" | UTF lineage | as v2
 
-All of it compressed (see `compression`). A UTF is u16BE length and bytes. v1 has no header: only an exact v2, v3 or v4
-is one, since a key's length could look like it.
-Source: Spark, HDFSBackedStateStoreProvider (writeUpdateToDeltaFile, readSnapshotFile), StateStoreChangelogWriter /
+All of it compressed (see `compression`). A UTF is u16BE length and bytes. v1 has no header: only an
+exact v2, v3 or v4 is one, since a key's length could look like it. Source: Spark,
+HDFSBackedStateStoreProvider (writeUpdateToDeltaFile, readSnapshotFile), StateStoreChangelogWriter /
 -Reader V1 to V4, StateStoreRow's checksums (4.3, `rowChecksum`).
 
-Offsets in the errors of records are those of the decompressed bytes. Nothing may follow the end mark.
+Offsets in the errors of records are those of the decompressed bytes. Nothing may follow the end
+mark.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How records follow each other: `typed` where each begins with its type, `deletes` where there may be some."""
+    """How records follow each other: `typed` where each begins with its type, `deletes` where
+    there may be some.
+    """
 
     typed: bool
     deletes: bool = True
@@ -57,7 +61,9 @@ DELTA, SNAPSHOT = Layout(typed=False), Layout(typed=False, deletes=False)
 
 @dataclass(frozen=True, slots=True)
 class Changelog:
-    """What stands before a changelog's records. `lineage` is (version, unique id), newest first as Spark wrote it."""
+    """What stands before a changelog's records. `lineage` is (version, unique id), newest first
+    as Spark wrote it.
+    """
 
     version: int
     lineage: tuple[tuple[int, str], ...] = ()
@@ -72,7 +78,9 @@ class Changelog:
 
 
 def decode_delta(chunks: Iterable[bytes]) -> Iterator[Record]:
-    """The changes of a compressed `N.delta`, in order; later ones of a key override earlier ones."""
+    """The changes of a compressed `N.delta`, in order; later ones of a key override earlier
+    ones.
+    """
     return records(Stream(decompress(chunks), WHAT), DELTA)
 
 
@@ -93,7 +101,9 @@ def decode_changelog(chunks: Iterable[bytes]) -> tuple[Changelog, Iterator[Recor
     return header, records(stream, header.layout)
 
 
-def encode_changelog(changelog: Changelog, records: Iterable[Record], codec: str = "lz4") -> Iterator[bytes]:
+def encode_changelog(
+    changelog: Changelog, records: Iterable[Record], codec: str = "lz4"
+) -> Iterator[bytes]:
     """An `N.changelog` with this header and exactly these records."""
     body = _encode_typed(records) if changelog.column_families else _encode_plain(records)
     return compress(_gathered(_encode_header(changelog, body)), codec)
@@ -178,7 +188,8 @@ def _check_end(stream: Stream, right: bool, start: int) -> None:
 def decode_header(stream: Stream) -> Changelog:
     """What stands before a changelog's records."""
     beginning = stream.peek(4)
-    # 00 02 'v' digit: a v1 key of 0x000276xx bytes, some 160 KB, would look the same only with these digits.
+    # 00 02 'v' digit: a v1 key of 0x000276xx bytes, some 160 KB, would look the same only with
+    # these digits.
     if beginning[:3] != b"\x00\x02v" or not beginning[3:].isdigit():
         return Changelog(1)
     version = int(beginning[3:])
@@ -204,7 +215,9 @@ def _encode_header(changelog: Changelog, body: Iterable[bytes]) -> Iterator[byte
     if changelog.version > 1:
         yield b"\x00\x02v%d" % changelog.version
     if changelog.version >= 3:
-        lineage: list[dict[str, Any]] = [{"version": v, "checkpointUniqueId": u} for v, u in changelog.lineage]
+        lineage: list[dict[str, Any]] = [
+            {"version": v, "checkpointUniqueId": u} for v, u in changelog.lineage
+        ]
         text = json.dumps(lineage, separators=(",", ":")).encode()
         yield len(text).to_bytes(2, "big") + text
     yield from body

@@ -2,11 +2,12 @@
 
     v1\\n<json>[\\n<json>...]        no newline at the end
 
-Spark writes them so, and reads lines as Java does (scala.io.Source.getLines, BufferedReader.readLine): \\n, \\r\\n and
-\\r each end a line, and behind the last of them no empty line follows. An editor's newline at the end changes nothing.
+Spark writes them so, and reads lines as Java does (scala.io.Source.getLines,
+BufferedReader.readLine): \\n, \\r\\n and \\r each end a line, and behind the last of them no empty
+line follows. An editor's newline at the end changes nothing.
 
-Source: Spark, HDFSMetadataLog, OffsetSeqLog, CommitLog, CompactibleFileStreamLog (`validateVersion`). Every error
-carries the offset of the byte that is wrong.
+Source: Spark, HDFSMetadataLog, OffsetSeqLog, CommitLog, CompactibleFileStreamLog
+(`validateVersion`). Every error carries the offset of the byte that is wrong.
 """
 
 from __future__ import annotations
@@ -51,8 +52,9 @@ def after_version(content: bytes) -> tuple[bytes, bytes, int]:
 
 
 def decode_version(line: bytes, known: Iterable[int], what: str) -> int:
-    """`v1` -> 1, and `v01` or `v+1`, which Java's Integer.parseInt takes too. A version that is not among the `known`
-    is refused by name."""
+    """`v1` -> 1, and `v01` or `v+1`, which Java's Integer.parseInt takes too. A version that is not
+    among the `known` is refused by name.
+    """
     number = _VERSION.fullmatch(line)
     if number is None:
         raise FormatError(f"{what} does not begin with a version line", None, 0)
@@ -83,8 +85,9 @@ def decode_object(text: str, what: str, offset: int = 0) -> dict[str, Any]:
 
 
 def encode_object(plain: dict[str, Any] | str) -> str:
-    """An object (or a string alone) as Spark (json4s, Jackson) writes it: no blanks, nothing escaped that need not be.
-    Half a surrogate pair, which UTF-8 cannot hold, stays an escape."""
+    """An object (or a string alone) as Spark (json4s, Jackson) writes it: no blanks, nothing
+    escaped that need not be. Half a surrogate pair, which UTF-8 cannot hold, stays an escape.
+    """
     text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
     return _HALF_PAIR.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

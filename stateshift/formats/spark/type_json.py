@@ -1,4 +1,5 @@
-"""Whether Spark can parse the types of a state schema: the grammar of StructType.fromString, rule by rule.
+"""Whether Spark can parse the types of a state schema: the grammar of StructType.fromString, rule
+by rule.
 
     "long"   "decimal(10,2)"   "varchar(5)"   "interval day to second"   "time(6)"   "geometry(OGC:CRS84)"
     {"type":"struct","fields":[FIELD...]}
@@ -8,13 +9,14 @@
     {"type":"udt","pyClass":TEXT,"serializedClass":TEXT,"sqlType":TYPE}           a class of Python's
     FIELD   {"name":TEXT,"type":TYPE[,"nullable":BOOL[,"metadata":OBJECT]]}
 
-Exactly these fields, each once, whatever their order; what follows the JSON is not read. A collation stands in its
-field's metadata, `"__COLLATIONS":{"<path>":"icu.UNICODE_CI"}`, and its path has to lead to a string.
+Exactly these fields, each once, whatever their order; what follows the JSON is not read. A
+collation stands in its field's metadata, `"__COLLATIONS":{"<path>":"icu.UNICODE_CI"}`, and its path
+has to lead to a string.
 
-Wider than `types`, which decodes rows: a type may be Spark's and have no rows that we read. The union of what 3.3 to
-4.3 take: time and geometry since 4.1, variant and collations since 4.0.
-Source: Spark, DataType.parseDataType, nameToType, parseStructField, Metadata.fromJObject, KeyStateEncoderSpec.fromJson;
-each rule asked of Spark 4.3.0.
+Wider than `types`, which decodes rows: a type may be Spark's and have no rows that we read. The
+union of what 3.3 to 4.3 take: time and geometry since 4.1, variant and collations since 4.0.
+Source: Spark, DataType.parseDataType, nameToType, parseStructField, Metadata.fromJObject,
+KeyStateEncoderSpec.fromJson; each rule asked of Spark 4.3.0.
 """
 
 from __future__ import annotations
@@ -27,10 +29,30 @@ from typing import Any
 from stateshift.errors import FormatError
 from stateshift.formats.spark.schema import SchemaFile
 
-_NAMES = frozenset((
-    "void", "null", "boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary", "date",
-    "timestamp", "timestamp_ltz", "timestamp_ntz", "interval", "variant", "decimal", "geometry", "geography",
-))  # fmt: skip
+_NAMES = frozenset(
+    (
+        "void",
+        "null",
+        "boolean",
+        "byte",
+        "short",
+        "integer",
+        "long",
+        "float",
+        "double",
+        "string",
+        "binary",
+        "date",
+        "timestamp",
+        "timestamp_ltz",
+        "timestamp_ntz",
+        "interval",
+        "variant",
+        "decimal",
+        "geometry",
+        "geography",
+    )
+)
 _DAYS = ("day", "hour", "minute", "second")
 _INTERVALS = {f"interval {unit}" for unit in (*_DAYS, "year", "month", "year to month")} | {
     f"interval {first} to {last}" for at, first in enumerate(_DAYS) for last in _DAYS[at + 1 :]
@@ -181,13 +203,19 @@ def _check_udt(plain: _Object) -> None:
     of_python = plain.exactly("pyClass", "serializedClass", "sqlType", "type")
     if of_python is None:
         raise _unparsable(plain)
-    if not isinstance(of_python["pyClass"], str) or not isinstance(of_python["serializedClass"], str):
+    if not isinstance(of_python["pyClass"], str) or not isinstance(
+        of_python["serializedClass"], str
+    ):
         raise _unparsable(plain)
     _check_type(of_python["sqlType"], "", {})
 
 
 def _check_name(name: str) -> None:
-    decimal, text, collated = _DECIMAL.fullmatch(name), _TEXT.fullmatch(name), _COLLATED.fullmatch(name)
+    decimal, text, collated = (
+        _DECIMAL.fullmatch(name),
+        _TEXT.fullmatch(name),
+        _COLLATED.fullmatch(name),
+    )
     if decimal is not None:
         known = _is_decimal(decimal[1], decimal[2])
     elif text is not None:
@@ -197,7 +225,9 @@ def _check_name(name: str) -> None:
     else:
         known = name in _NAMES or name in _INTERVALS or _PARAMETRIC.fullmatch(name) is not None
     if not known:
-        raise FormatError(f"{_WHAT} holds the type {name[:80]!r}, which no Spark up to 4.3 can parse", None, 0)
+        raise FormatError(
+            f"{_WHAT} holds the type {name[:80]!r}, which no Spark up to 4.3 can parse", None, 0
+        )
 
 
 def _is_decimal(precision: str, scale: str) -> bool:
@@ -215,7 +245,9 @@ def _collations(metadata: _Object) -> Mapping[str, Any]:
 def _check_collation(text: Any) -> None:
     provider, dot, name = text.partition(".") if isinstance(text, str) else ("", "", "")
     if not dot or provider not in _PROVIDERS or _COLLATION.fullmatch(name) is None:
-        raise FormatError(f"{_WHAT} names the collation {str(text)[:80]!r}, which no Spark up to 4.3 has", None, 0)
+        raise FormatError(
+            f"{_WHAT} names the collation {str(text)[:80]!r}, which no Spark up to 4.3 has", None, 0
+        )
 
 
 def _check_metadata(plain: _Object) -> None:
@@ -226,7 +258,9 @@ def _check_metadata(plain: _Object) -> None:
         elif isinstance(value, list) and value:
             kinds = {type(item) for item in value}
             if len(kinds) > 1 or kinds & {list, type(None)}:
-                raise FormatError(f"{_WHAT} has metadata {name[:80]!r} that no Spark can parse", None, 0)
+                raise FormatError(
+                    f"{_WHAT} has metadata {name[:80]!r} that no Spark can parse", None, 0
+                )
             for item in value:
                 if isinstance(item, _Object):
                     _check_metadata(item)
@@ -236,7 +270,9 @@ def _check_encoder(text: str) -> None:
     plain = _decoded(text)
     kind = plain.get("keyStateEncoderType") if isinstance(plain, _Object) else None
     if not isinstance(kind, str) or kind not in _ENCODERS:
-        raise FormatError(f"{_WHAT} names no key encoder that a Spark up to 4.3 has: {text[:80]!r}", None, 0)
+        raise FormatError(
+            f"{_WHAT} names no key encoder that a Spark up to 4.3 has: {text[:80]!r}", None, 0
+        )
     wanted = _ENCODERS[kind]
     value = plain.get(wanted) if wanted else None
     whole = isinstance(value, int) if wanted == "numColsPrefixKey" else isinstance(value, list)
@@ -246,4 +282,6 @@ def _check_encoder(text: str) -> None:
 
 def _unparsable(plain: Any) -> FormatError:
     shown = json.dumps(plain, default=lambda value: dict(value.fields))[:80]
-    return FormatError(f"{_WHAT} holds {shown}, which no Spark up to 4.3 can parse as a type", None, 0)
+    return FormatError(
+        f"{_WHAT} holds {shown}, which no Spark up to 4.3 can parse as a type", None, 0
+    )

@@ -3,7 +3,8 @@
     "long"   "decimal(10,2)"   "interval day to second"   {"type":"struct","fields":[...]}
     {"type":"array","elementType":...}   {"type":"map","keyType":...,"valueType":...}   {"type":"udt","sqlType":...}
 
-Source: Spark, DataType.fromJson. Field names may repeat: a struct's fields are told apart by position.
+Source: Spark, DataType.fromJson. Field names may repeat: a struct's fields are told apart by
+position.
 """
 
 from __future__ import annotations
@@ -51,9 +52,19 @@ DataType = Atomic | DecimalType | ArrayType | MapType | StructType
 
 # Bytes that a value of the type takes in an array; in a row each has a slot of eight.
 WIDTHS = {
-    "boolean": 1, "byte": 1, "short": 2, "integer": 4, "long": 8, "float": 4, "double": 8, "date": 4,
-    "timestamp": 8, "timestamp_ntz": 8, "year-month": 4, "day-time": 8,
-}  # fmt: skip
+    "boolean": 1,
+    "byte": 1,
+    "short": 2,
+    "integer": 4,
+    "long": 8,
+    "float": 4,
+    "double": 8,
+    "date": 4,
+    "timestamp": 8,
+    "timestamp_ntz": 8,
+    "year-month": 4,
+    "day-time": 8,
+}
 VARIABLE = ("string", "binary", "calendar", "variant")
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(-?\d{1,2})\s*\)")
@@ -107,7 +118,10 @@ def _struct(plain: dict[str, Any]) -> StructType:
     fields = plain["fields"]
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
         raise FormatError(f"{_WHAT} holds a struct whose fields are no list", None, 0)
-    return StructType(tuple(str(field["name"]) for field in fields), tuple(_type(field["type"]) for field in fields))
+    return StructType(
+        tuple(str(field["name"]) for field in fields),
+        tuple(_type(field["type"]) for field in fields),
+    )
 
 
 _NESTED: dict[str, Callable[[dict[str, Any]], DataType]] = {

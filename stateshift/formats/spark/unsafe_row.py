@@ -1,22 +1,26 @@
 """UnsafeRow: the bytes of a row, read by its schema. Little-endian throughout.
 
-    row     null bits, ceil(n/64) words | n slots of 8 bytes | variable part, each item padded to 8
-    array   i64 n | null bits, ceil(n/64) words | n elements of the type's width, padded to 8 | variable part
-    map     i64 bytes of the key array | key array | value array
+    row    null bits, ceil(n/64) words | n slots of 8 bytes | variable part, each item padded to 8
+    array  i64 n | null bits, ceil(n/64) words | n elements of the type's width, padded to 8 |
+           variable part
+    map    i64 bytes of the key array | key array | value array
 
-    in a slot   numbers, dates (days), timestamps (microseconds), intervals; a decimal of at most 18 digits, unscaled
-    variable    the slot is offset << 32 | size, counted from the start of the row (array) the slot is in:
-                string, binary, struct, array, map, a longer decimal (two's complement, big-endian),
-                calendar interval (i32 months, i32 days, i64 microseconds), variant (i32 size of the value | value |
-                metadata)
+    in a slot  numbers, dates (days), timestamps (microseconds), intervals; a decimal of at most 18
+               digits, unscaled
+    variable   the slot is offset << 32 | size, counted from the start of the row (array) the slot
+               is in:
+               string, binary, struct, array, map, a longer decimal (two's complement, big-endian),
+               calendar interval (i32 months, i32 days, i64 microseconds), variant (i32 size of the value | value |
+               metadata)
 
 Source: Spark, UnsafeRow, UnsafeArrayData, UnsafeMapData, UnsafeWriter.
 
     decode_row(content, struct) -> tuple, by position
 
-Values are plain: int for dates, times and intervals, float, bool, str (what is not UTF-8 kept as surrogates), bytes,
-Decimal, tuples for structs and arrays, tuples of pairs for maps, None. Work is bounded by the row's size times the
-schema's depth: the variable parts of one container may not add up to more than the container.
+Values are plain: int for dates, times and intervals, float, bool, str (what is not UTF-8 kept as
+surrogates), bytes, Decimal, tuples for structs and arrays, tuples of pairs for maps, None. Work is
+bounded by the row's size times the schema's depth: the variable parts of one container may not add
+up to more than the container.
 """
 
 from __future__ import annotations
@@ -36,8 +40,20 @@ from stateshift.formats.spark.types import (
     StructType,
 )
 
-_CODES = {"boolean": "?", "byte": "b", "short": "h", "integer": "i", "long": "q", "float": "f", "double": "d",
-          "date": "i", "timestamp": "q", "timestamp_ntz": "q", "year-month": "i", "day-time": "q"}  # fmt: skip
+_CODES = {
+    "boolean": "?",
+    "byte": "b",
+    "short": "h",
+    "integer": "i",
+    "long": "q",
+    "float": "f",
+    "double": "d",
+    "date": "i",
+    "timestamp": "q",
+    "timestamp_ntz": "q",
+    "year-month": "i",
+    "day-time": "q",
+}
 _READERS = {name: struct.Struct(f"<{code}") for name, code in _CODES.items()}
 _LONG = struct.Struct("<q")
 _PLACE = struct.Struct("<II")
@@ -50,7 +66,9 @@ def decode_row(content: bytes, schema: StructType) -> tuple[Any, ...]:
 
 
 def unscaled(value: Decimal, scale: int) -> int:
-    """The integer that a decimal of this scale is stored as; exact, whatever the decimal context says."""
+    """The integer that a decimal of this scale is stored as; exact, whatever the decimal context
+    says.
+    """
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int) or exponent + scale < 0:
         raise FormatError(f"{value} is no decimal of scale {scale}")
@@ -64,7 +82,9 @@ def scaled(number: int, scale: int) -> Decimal:
 
 
 class _Container:
-    """A row or an array in `content[base:end]`: hands out variable parts, and no more of them than there is room."""
+    """A row or an array in `content[base:end]`: hands out variable parts, and no more of them
+    than there is room.
+    """
 
     __slots__ = ("_left", "base", "content", "end")
 
@@ -91,7 +111,8 @@ def _struct(content: bytes, base: int, end: int, schema: StructType) -> tuple[An
     row = _Container(content, base, end)
     slots = base + bits
     return tuple(
-        None if nulls >> i & 1 else _value(row, slots + 8 * i, wanted) for i, wanted in enumerate(schema.types)
+        None if nulls >> i & 1 else _value(row, slots + 8 * i, wanted)
+        for i, wanted in enumerate(schema.types)
     )
 
 
@@ -108,7 +129,9 @@ def _array(content: bytes, base: int, end: int, element: DataType) -> tuple[Any,
     nulls = int.from_bytes(content[base + 8 : base + 8 + bits], "little")
     array = _Container(content, base, end)
     first = base + 8 + bits
-    return tuple(None if nulls >> i & 1 else _value(array, first + width * i, element) for i in range(count))
+    return tuple(
+        None if nulls >> i & 1 else _value(array, first + width * i, element) for i in range(count)
+    )
 
 
 def _map(content: bytes, base: int, end: int, wanted: MapType) -> tuple[tuple[Any, Any], ...]:
@@ -165,8 +188,9 @@ def _compound(content: bytes, start: int, end: int, name: str) -> tuple[Any, ...
 
 
 def _wide_decimal(content: bytes, start: int, end: int, precision: int, scale: int) -> Decimal:
-    """One that does not fit a long. Spark does not read what has more digits than its type (Decimal.set); a shorter
-    one it takes as it is."""
+    """One that does not fit a long. Spark does not read what has more digits than its type
+    (Decimal.set); a shorter one it takes as it is.
+    """
     number = int.from_bytes(content[start:end], "big", signed=True) if end - start <= 16 else 10**38
     if abs(number) >= 10**precision:
         raise FormatError(f"a decimal has more than {precision} digits", None, start)

@@ -1,17 +1,19 @@
-"""Absolute locations as Hadoop writes them into files, and how one prefix is put in another's place.
+"""Absolute locations as Hadoop writes them into files, and how one prefix is put in another's
+place.
 
     encode_location("/data/a b")            file:///data/a%20b
     encode_location("hdfs://nn/a%b")        hdfs://nn/a%25b
     plain_location("/data/a b")             file:///data/a b
     Relocation({"file:///data": "s3a://b/data"}).new("file:/data/x")   s3a://b/data/x
 
-Logs of sources and sinks hold quoted places. Operators' metadata holds plain ones, as Hadoop's Path.toString has them:
-what is quoted there is taken as it stands, for another directory (seen with a blank in Spark 4.3.0).
+Logs of sources and sinks hold quoted places. Operators' metadata holds plain ones, as Hadoop's
+Path.toString has them: what is quoted there is taken as it stands, for another directory (seen with
+a blank in Spark 4.3.0).
 
-Source: Spark, SparkPath.urlEncoded and SinkFileStatus, StateSchemaProvider; Hadoop, Path.toUri; java.net.URI (the
-multi-argument constructors quote what RFC 2396 does not allow in a path and leave other unicode as it is). `file:/x`
-and `file:///x` are one place; which of the two a file uses depends on who wrote it, and what is rewritten keeps its
-form.
+Source: Spark, SparkPath.urlEncoded and SinkFileStatus, StateSchemaProvider; Hadoop, Path.toUri;
+java.net.URI (the multi-argument constructors quote what RFC 2396 does not allow in a path and leave
+other unicode as it is). `file:/x` and `file:///x` are one place; which of the two a file uses
+depends on who wrote it, and what is rewritten keeps its form.
 """
 
 from __future__ import annotations
@@ -20,11 +22,15 @@ import unicodedata
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.!~*'():@&=+$,;/")
+_LEGAL = frozenset(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.!~*'():@&=+$,;/"
+)
 
 
 def encode_location(location: str) -> str:
-    """A location as a person writes it (nothing quoted), as Hadoop writes it. A path alone is on the local disk."""
+    """A location as a person writes it (nothing quoted), as Hadoop writes it. A path alone is on
+    the local disk.
+    """
     scheme, colon, rest = location.partition("://")
     if not colon:
         if location.startswith("file:"):
@@ -47,7 +53,9 @@ def decode_location(uri: str) -> str:
 
 
 def quote(path: str) -> str:
-    """As java.net.URI quotes a path: %XX per UTF-8 byte for what is not legal, control characters and blanks."""
+    """As java.net.URI quotes a path: %XX per UTF-8 byte for what is not legal, control
+    characters and blanks.
+    """
     return "".join(c if c in _LEGAL or _kept(c) else _percent(c) for c in path)
 
 
@@ -59,7 +67,9 @@ def canonical(uri: str) -> str:
 
 
 class Relocation:
-    """Old prefix -> new prefix, both encoded; the longest prefix that fits wins, and only whole names fit."""
+    """Old prefix -> new prefix, both encoded; the longest prefix that fits wins, and only whole
+    names fit.
+    """
 
     def __init__(self, prefixes: Mapping[str, str]) -> None:
         pairs = [(canonical(old), canonical(new)) for old, new in prefixes.items()]
@@ -72,7 +82,11 @@ class Relocation:
             if place == old or place.startswith(old + "/"):
                 moved = new + place[len(old) :] + uri[len(uri.rstrip("/")) :]
                 one_slash = uri.startswith("file:/") and not uri.startswith("file://")
-                return moved.replace("file://", "file:", 1) if one_slash and moved.startswith("file:///") else moved
+                return (
+                    moved.replace("file://", "file:", 1)
+                    if one_slash and moved.startswith("file:///")
+                    else moved
+                )
         return None
 
 

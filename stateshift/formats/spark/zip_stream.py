@@ -1,30 +1,38 @@
-"""Zips, read as Java's ZipInputStream reads them: front to back, by the headers that stand before the files.
+"""Zips, read as Java's ZipInputStream reads them: front to back, by the headers that stand before
+the files.
 
-    file        "PK" 03 04 | version u16 | flags u16 | method u16 | time u32 | crc u32 | stored size u32 | size u32
+    file        "PK" 03 04 | version u16 | flags u16 | method u16 | time u32 | crc u32 | stored size
+                u32 | size u32
                 | name length u16 | extra length u16 | name | extra | data [| descriptor]
     descriptor  ["PK" 07 08 |] crc u32 | stored size u32 | size u32      flag 8; the sizes are u64 beyond 4 GiB
-    directory   "PK" 01 02 | made by u16 | version u16 | flags u16 | method u16 | time u32 | crc u32 | stored size u32
-                | size u32 | name length u16 | extra length u16 | comment length u16 | disk u16 | attributes u16, u32
+    directory   "PK" 01 02 | made by u16 | version u16 | flags u16 | method u16 | time u32 | crc u32
+                | stored size u32
+                | size u32 | name length u16 | extra length u16 | comment length u16 | disk u16 |
+                attributes u16, u32
                 | where the file stands u32 | name | extra | comment     one a file, behind all files
-    end         "PK" 05 06 | disk u16 | disk u16 | files here u16 | files u16 | directory's size u32 | place u32
+    end         "PK" 05 06 | disk u16 | disk u16 | files here u16 | files u16 | directory's size u32
+                | place u32
                 | comment length u16 | comment
 
-All of it little-endian. Spark unzips a snapshot with ZipInputStream, which never looks at the directory: what decides
-whether it can is the first line above, and what `inflate` says. Its rules, in its order (OpenJDK, ZipInputStream:
-readLOC, read, readEnd):
+All of it little-endian. Spark unzips a snapshot with ZipInputStream, which never looks at the
+directory: what decides whether it can is the first line above, and what `inflate` says. Its rules,
+in its order (OpenJDK, ZipInputStream: readLOC, read, readEnd):
 
-    no header's signature, or fewer than 30 bytes     no more files: that is all there is
-    the name is not UTF-8                             refused
-    flag 1, encrypted                                 refused
-    flag 8 on a file that is not deflated             refused
-    a method that is neither 0 nor 8                  refused
-    method 0                                          `size` bytes; CRC-32 checked unless there are none
-    method 8                                          up to deflate's own end; size, stored size and CRC-32 checked
-    zip64's extra field                               counts where a size in the header is 0xFFFFFFFF
+    no header's signature, or fewer than 30 bytes  no more files: that is all there is
+    the name is not UTF-8                          refused
+    flag 1, encrypted                              refused
+    flag 8 on a file that is not deflated          refused
+    a method that is neither 0 nor 8               refused
+    method 0                                       `size` bytes; CRC-32 checked unless there are
+                                                   none
+    method 8                                       up to deflate's own end; size, stored size and
+                                                   CRC-32 checked
+    zip64's extra field                            counts where a size in the header is 0xFFFFFFFF
 
-A header whose signature is damaged is no error to Java: the files from there on are missing. So the directory says how
-many there are, and what they are called. A zip is refused where it says otherwise, or is cut off: then nobody can tell
-whether a file is missing. Whatever else the directory says wrongly, Java does not notice: `doubts` names it.
+A header whose signature is damaged is no error to Java: the files from there on are missing. So the
+directory says how many there are, and what they are called. A zip is refused where it says
+otherwise, or is cut off: then nobody can tell whether a file is missing. Whatever else the
+directory says wrongly, Java does not notice: `doubts` names it.
 """
 
 from __future__ import annotations
@@ -118,7 +126,9 @@ Ratio = Callable[[str], int]
 
 
 def read_zip(content: bytes, kept: Kept, ratio_max: Ratio) -> ZipFiles:
-    """The files that Java finds in a zip, each read to its end; refused where Java refuses it, or finds fewer."""
+    """The files that Java finds in a zip, each read to its end; refused where Java refuses it,
+    or finds fewer.
+    """
     members: list[Member] = []
     position = 0
     while (header := _header(content, position)) is not None:
@@ -189,13 +199,24 @@ def _member(content: bytes, header: _Header, kept: int, ratio_max: int) -> tuple
         fact = f"{_WHAT}: {header.shown} in it has {data.size} bytes, not the {size} it claims"
         raise FormatError(fact, None, header.offset)
     if header.method == DEFLATED and stored != data.end - header.data:
-        fact = f"{_WHAT}: {header.shown} in it takes {data.end - header.data} bytes, not the {stored} it claims"
+        fact = (
+            f"{_WHAT}: {header.shown} in it takes {data.end - header.data} bytes, not the "
+            f"{stored} it claims"
+        )
         raise FormatError(fact, None, header.offset)
     if crc != data.crc and not unchecked:
-        raise FormatError(f"{_WHAT}: {header.shown} in it does not have its checksum", None, header.offset)
+        raise FormatError(
+            f"{_WHAT}: {header.shown} in it does not have its checksum", None, header.offset
+        )
     found = Member(
-        header.name, header.offset, header.method, data.crc, data.end - header.data, data.size, data.content
-    )  # fmt: skip
+        header.name,
+        header.offset,
+        header.method,
+        data.crc,
+        data.end - header.data,
+        data.size,
+        data.content,
+    )
     return found, end
 
 
@@ -220,7 +241,9 @@ def _inflated(content: bytes, header: _Header, kept: int, ratio_max: int) -> _Da
         try:
             piece = inflater.decompress(waiting, _PIECE)
         except zlib.error as error:
-            raise FormatError(f"{_WHAT}: {header.shown} in it is damaged", None, header.offset) from error
+            raise FormatError(
+                f"{_WHAT}: {header.shown} in it is damaged", None, header.offset
+            ) from error
         if not piece and not waiting and not inflater.eof:
             raise FormatError(f"{_WHAT} ends inside of {header.shown}", None, len(content))
         waiting = inflater.unconsumed_tail
@@ -241,8 +264,12 @@ def _said(content: bytes, header: _Header, data: _Data) -> tuple[int, int, int, 
         return header.crc, header.stored, header.size, data.end
     large = max(data.size, data.end - header.data) > _FOUR_GIB
     fields = struct.Struct("<LQQ" if large else "<LLL")
-    if data.end + 4 + fields.size > len(content):  # Java reads the longer form, and puts back what is too much
-        raise FormatError(f"{_WHAT} ends inside of the descriptor of {header.shown}", None, len(content))
+    if data.end + 4 + fields.size > len(
+        content
+    ):  # Java reads the longer form, and puts back what is too much
+        raise FormatError(
+            f"{_WHAT} ends inside of the descriptor of {header.shown}", None, len(content)
+        )
     start = data.end
     if content[start : start + 4] == _DESCRIPTOR:
         start += 4
@@ -254,33 +281,47 @@ def _said(content: bytes, header: _Header, data: _Data) -> tuple[int, int, int, 
 
 
 def _doubts(content: bytes, members: list[Member], end: int) -> tuple[str, ...]:
-    """What the directory says wrongly of the files before it; refused where it leaves open which files there are."""
+    """What the directory says wrongly of the files before it; refused where it leaves open which
+    files there are.
+    """
     listed = list(_directory(content, end))
     names = [member.name.encode("utf-8") for member in members]
     told = [one.name for one in listed]
     counted = _counted(content, end)
     if counted is None:
-        raise FormatError(f"{_WHAT} ends early: the end of its directory is cut off", None, len(content))
+        raise FormatError(
+            f"{_WHAT} ends early: the end of its directory is cut off", None, len(content)
+        )
     if told == names:
-        doubts = [doubt for member, one in zip(members, listed, strict=True) for doubt in _differs(member, one)]
+        doubts = [
+            doubt
+            for member, one in zip(members, listed, strict=True)
+            for doubt in _differs(member, one)
+        ]
         if counted != (len(members), end):
             doubts.append("the end of its directory is damaged")
         return tuple(doubts)
     if told == names[: len(told)] and counted == (len(members), end):
         return (f"its directory is damaged behind {len(told)} of {len(members)} files",)
-    different = next((n for n, (one, other) in enumerate(zip(told, names, strict=False)) if one != other), None)
+    different = next(
+        (n for n, (one, other) in enumerate(zip(told, names, strict=False)) if one != other), None
+    )
     if different is not None:
         member, name = members[different], told[different].decode("utf-8", "replace")
         fact = f"{_WHAT} calls a file {member.name[:80]!r}, and {name[:80]!r} in its directory"
         raise FormatError(fact, None, member.offset)
     if counted[0] != len(members):
-        fact = f"{_WHAT} lists {counted[0]} files, and {len(members)} can be read one behind the other"
+        fact = (
+            f"{_WHAT} lists {counted[0]} files, and {len(members)} can be read one behind the other"
+        )
         raise FormatError(fact, None, end)
     raise FormatError(f"{_WHAT} has a damaged directory", None, end)
 
 
 def _differs(member: Member, listed: _Listed) -> Iterator[str]:
-    """What of a file the directory has otherwise. Beyond 4 GiB the values stand elsewhere, and are not compared."""
+    """What of a file the directory has otherwise. Beyond 4 GiB the values stand elsewhere, and
+    are not compared.
+    """
     pairs = {
         "checksum": (member.crc, listed.crc),
         "size": (member.size, listed.size),
@@ -303,7 +344,9 @@ def _directory(content: bytes, start: int) -> Iterator[_Listed]:
 
 
 def _counted(content: bytes, directory: int) -> tuple[int, int] | None:
-    """How many files there are and where the directory begins, as the end of the zip says; None without one."""
+    """How many files there are and where the directory begins, as the end of the zip says; None
+    without one.
+    """
     start = content.rfind(_END, directory)
     if start < 0 or len(content) - start < _TAIL.size:
         return None

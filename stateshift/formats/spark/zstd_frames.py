@@ -4,8 +4,8 @@
     blocks: u24LE = last | type << 1 | size << 3, then `size` bytes (1 for type 1, which repeats one byte)
     [checksum u32LE]
 
-The frame's structure is followed here, which is what gives truncations their offset; the content goes through Arrow's
-streaming decompressor, which holds a window and no more.
+The frame's structure is followed here, which is what gives truncations their offset; the content
+goes through Arrow's streaming decompressor, which holds a window and no more.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ MAGIC = b"\x28\xb5\x2f\xfd"
 
 _PIECE = 256 * 1024
 _LEVEL = 1  # spark.io.compression.zstd.level
-# A frame can say 128 KiB in four bytes, and so on for ever: what goes beyond so much in all, and so often its own size,
-# is no state. Real state is a few hundred times as long as its zstd at most, for its keys differ.
+# A frame can say 128 KiB in four bytes, and so on for ever: what goes beyond so much in all, and so
+# often its own size, is no state. Real state is a few hundred times as long as its zstd at most,
+# for its keys differ.
 _EXPANDED_MAX, _EXPANSION_MAX = 256 * 1024 * 1024, 4096
 _WINDOW_MAX = 1 << 27  # what zstd itself accepts without being told to
 
@@ -33,14 +34,22 @@ def decompress(stream: Stream) -> Iterator[bytes]:
 
     start = stream.offset
     source = _Source(_frames(stream))
-    with contextlib.closing(pyarrow.CompressedInputStream(pyarrow.PythonFile(source, mode="r"), "zstd")) as raw:
+    with contextlib.closing(
+        pyarrow.CompressedInputStream(pyarrow.PythonFile(source, mode="r"), "zstd")
+    ) as raw:
         try:
             produced = 0
-            room = bytearray(_PIECE)  # `read` would leak what it was about to return whenever it raises (pyarrow 26)
+            room = bytearray(
+                _PIECE
+            )  # `read` would leak what it was about to return whenever it raises (pyarrow 26)
             while count := raw.readinto(room):
                 produced += count
                 if produced > _EXPANDED_MAX + _EXPANSION_MAX * (stream.offset - start):
-                    raise FormatError(f"a zstd stream goes on beyond {produced} bytes from next to none", None, start)
+                    raise FormatError(
+                        f"a zstd stream goes on beyond {produced} bytes from next to none",
+                        None,
+                        start,
+                    )
                 yield bytes(room[:count])
         except OSError as error:
             raise FormatError(f"a zstd frame is damaged: {error}", None, start) from error
@@ -70,7 +79,9 @@ def _frames(stream: Stream) -> Iterator[bytes]:
             number = int.from_bytes(head, "little")
             last, kind, size = bool(number & 1), number >> 1 & 3, number >> 3
             if kind == 3 or (kind == 2 and size > 128 * 1024):
-                raise FormatError("a zstd frame holds a block of a reserved kind or size", None, start)
+                raise FormatError(
+                    "a zstd frame holds a block of a reserved kind or size", None, start
+                )
             yield head + stream.take(1 if kind == 1 else size)
         yield stream.take(trailer)
 

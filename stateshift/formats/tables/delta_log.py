@@ -8,9 +8,9 @@
     _delta_log/<version>.checkpoint.<part, 10 digits>.<parts>.parquet     the same in parts
     _delta_log/<version>.checkpoint.<uuid>.json|parquet                   the same, without the files (V2)
 
-Source: Delta, PROTOCOL.md; DeltaSink.addBatch writes the query's id and the batch as `txn`, and skips a batch that is
-not newer than the last one. RESTORE keeps these actions. A function of foreachBatch does the same with the options
-txnAppId and txnVersion.
+Source: Delta, PROTOCOL.md; DeltaSink.addBatch writes the query's id and the batch as `txn`, and
+skips a batch that is not newer than the last one. RESTORE keeps these actions. A function of
+foreachBatch does the same with the options txnAppId and txnVersion.
 """
 
 from __future__ import annotations
@@ -44,14 +44,18 @@ class Transaction(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """What one commit says of streaming jobs. `restores`: it takes the table back to what an older version held."""
+    """What one commit says of streaming jobs. `restores`: it takes the table back to what an
+    older version held.
+    """
 
     transactions: tuple[Transaction, ...]
     restores: bool
 
 
 class CheckpointName(NamedTuple):
-    """A checkpoint's file. Of several parts, `part` counts from 1; without parts both numbers are 1."""
+    """A checkpoint's file. Of several parts, `part` counts from 1; without parts both numbers
+    are 1.
+    """
 
     version: int
     part: int
@@ -67,7 +71,9 @@ def commit_version(name: str) -> int | None:
 
 
 def staged_version(path: str) -> int | None:
-    """Return the version of a commit that is not published yet (coordinated commits); None where it is none."""
+    """Return the version of a commit that is not published yet (coordinated commits); None where
+    it is none.
+    """
     match = _STAGED.fullmatch(path)
     return int(match[1]) if match else None
 
@@ -92,13 +98,19 @@ def newest_checkpoint(names: Iterable[str]) -> tuple[CheckpointName, ...]:
         if found is not None:
             alone = found.name if found.parts == 1 else ""
             by_form.setdefault((found.version, found.parts, found.is_json, alone), []).append(found)
-    whole = [files for (_, parts, _, _), files in by_form.items() if len({file.part for file in files}) == parts]
+    whole = [
+        files
+        for (_, parts, _, _), files in by_form.items()
+        if len({file.part for file in files}) == parts
+    ]
     newest = max(whole, key=lambda files: files[0].version, default=[])
     return tuple(sorted(newest))
 
 
 def decode_transactions(chunks: Iterable[bytes]) -> Iterator[Transaction]:
-    """Yield the `txn` actions of a commit, or of a checkpoint in JSON. Other lines are not decoded."""
+    """Yield the `txn` actions of a commit, or of a checkpoint in JSON. Other lines are not
+    decoded.
+    """
     for offset, action in _actions(chunks, "txn"):
         if action.get("txn") is not None:
             yield transaction_of(action["txn"], offset)
@@ -118,7 +130,9 @@ def decode_commit(chunks: Iterable[bytes]) -> Commit:
 
 
 def _actions(chunks: Iterable[bytes], *names: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the lines that may hold an action of these names, each with its offset; no others are decoded."""
+    """Yield the lines that may hold an action of these names, each with its offset; no others
+    are decoded.
+    """
     wanted = [f'"{name}"'.encode() for name in names]
     for offset, line in lines(_bounded(chunks)):
         if any(name in line for name in wanted):
@@ -141,6 +155,8 @@ def _bounded(chunks: Iterable[bytes]) -> Iterator[bytes]:
         last_newline = chunk.rfind(b"\n")
         length = length + len(chunk) if last_newline < 0 else len(chunk) - last_newline - 1
         if length > LINE_BYTES_MAX:
-            raise FormatError(f"{_WHAT}: a line is longer than {LINE_BYTES_MAX:,} bytes", None, total)
+            raise FormatError(
+                f"{_WHAT}: a line is longer than {LINE_BYTES_MAX:,} bytes", None, total
+            )
         total += len(chunk)
         yield chunk

@@ -1,14 +1,17 @@
-"""The metadata of an Iceberg table, as far as it tells which batches of a streaming job are in the table.
+"""The metadata of an Iceberg table, as far as it tells which batches of a streaming job are in the
+table.
 
     metadata/version-hint.text           <n>            tables of a Hadoop catalog
     metadata/v<n>[.gz].metadata.json                    their metadata
-    metadata/<n, 5 digits>-<uuid>[.gz].metadata.json    that of other catalogs, which alone know the newest one
+    metadata/<n, 5 digits>-<uuid>[.gz].metadata.json    that of other catalogs, which alone know the
+                                                        newest one
       {"format-version":2,"table-uuid":...,"current-snapshot-id":...,
        "snapshots":[{"snapshot-id":...,"parent-snapshot-id":...,"summary":{"operation":"append",
                      "spark.sql.streaming.queryId":"...","spark.sql.streaming.epochId":"5"}}]}
 
-Source: Iceberg, TableMetadataParser, HadoopTableOperations; SparkWrite.findLastCommittedEpochId goes from the current
-snapshot to its parents, and takes the first one of the query. What was rolled back is not found there.
+Source: Iceberg, TableMetadataParser, HadoopTableOperations; SparkWrite.findLastCommittedEpochId
+goes from the current snapshot to its parents, and takes the first one of the query. What was rolled
+back is not found there.
 """
 
 from __future__ import annotations
@@ -112,5 +115,7 @@ def _plain(content: bytes) -> bytes:
     except zlib.error as error:
         raise FormatError(f"{_WHAT} is not gzip: {error}", None, 0) from error
     if not inflating.eof:
-        raise FormatError(f"{_WHAT} is truncated, or larger than {METADATA_BYTES_MAX:,} bytes", None, len(content))
+        raise FormatError(
+            f"{_WHAT} is truncated, or larger than {METADATA_BYTES_MAX:,} bytes", None, len(content)
+        )
     return plain

@@ -1,1 +1,3 @@
-"""HDFS: one storage (`storage`) over two ways to call it, HTTP (`web`) and Hadoop's own RPC (`native`)."""
+"""HDFS: one storage (`storage`) over two ways to call it, HTTP (`web`) and Hadoop's own RPC
+(`native`).
+"""

@@ -1,7 +1,8 @@
-"""What an HDFS file system is asked, whichever way it is reached: over HTTP (`web`) or natively (`native`).
+"""What an HDFS file system is asked, whichever way it is reached: over HTTP (`web`) or natively
+(`native`).
 
-Paths are whole, from the root of the file system. Every call raises the StorageErrors of this package; one that may
-pass is transient, and nothing here is tried twice but on the next NameNode.
+Paths are whole, from the root of the file system. Every call raises the StorageErrors of this
+package; one that may pass is transient, and nothing here is tried twice but on the next NameNode.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class Status:
 
 @dataclass(frozen=True)
 class Quota:
-    """Bytes count as often as they are kept, names are files and directories; None: there is no such quota."""
+    """Bytes count as often as they are kept, names are files and directories; None: there is no
+    such quota.
+    """
 
     bytes_left: int | None
     names_left: int | None
@@ -53,16 +56,21 @@ class HdfsCalls(Protocol):
         ...
 
     def create(self, path: str, chunks: Iterator[bytes]) -> int:
-        """Write a file, replacing the one that is there, and make the directories above it. Half of it may be there
-        afterwards if it fails."""
+        """Write a file, replacing the one that is there, and make the directories above it. Half of
+        it may be there afterwards if it fails.
+        """
         ...
 
     def rename(self, path: str, target: str, replace: bool) -> None:
-        """Atomic. AlreadyThere where the target is and is not to be replaced; a directory never is."""
+        """Atomic. AlreadyThere where the target is and is not to be replaced; a directory never
+        is.
+        """
         ...
 
     def delete(self, path: str) -> None:
-        """Remove a file or an empty directory; one that is not there is fine, one that is not empty is an error."""
+        """Remove a file or an empty directory; one that is not there is fine, one that is not
+        empty is an error.
+        """
         ...
 
     def make_directory(self, path: str) -> None:
@@ -72,8 +80,9 @@ class HdfsCalls(Protocol):
     def set_modified(self, path: str, modified: float) -> None: ...
 
     def may_write(self, directory: str) -> bool | None:
-        """Whether who asks may add names to a directory; MissingFile where it is not there, None where this way of
-        asking does not tell."""
+        """Whether who asks may add names to a directory; MissingFile where it is not there, None
+        where this way of asking does not tell.
+        """
         ...
 
     def quota(self, directory: str) -> Quota | None:

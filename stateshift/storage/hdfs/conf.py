@@ -1,13 +1,17 @@
-"""What Hadoop's own configuration says of HDFS file systems: which NameNodes a name stands for, and where they answer.
+"""What Hadoop's own configuration says of HDFS file systems: which NameNodes a name stands for, and
+where they answer.
 
-    hdfs://shop/p        `shop` is in dfs.nameservices: the NameNodes of dfs.ha.namenodes.shop, each with its
-                         dfs.namenode.http-address.shop.nn1 (https-address where dfs.http.policy says so)
-    hdfs://host:8020/p   the NameNode with that rpc-address; where none is configured, `host` at the port that Hadoop
-                         gives NameNodes for HTTP unless it is told another
-    hdfs:///p            whatever fs.defaultFS names
+    hdfs://shop/p       `shop` is in dfs.nameservices: the NameNodes of dfs.ha.namenodes.shop, each
+                        with its
+                        dfs.namenode.http-address.shop.nn1 (https-address where dfs.http.policy
+                        says so)
+    hdfs://host:8020/p  the NameNode with that rpc-address; where none is configured, `host` at the
+                        port that Hadoop
+                        gives NameNodes for HTTP unless it is told another
+    hdfs:///p           whatever fs.defaultFS names
 
-Names and defaults are those of Hadoop 3.4 (hdfs-default.xml; HdfsClientConfigKeys, DFSUtilClient). Pure but for
-`read_conf`.
+Names and defaults are those of Hadoop 3.4 (hdfs-default.xml; HdfsClientConfigKeys, DFSUtilClient).
+Pure but for `read_conf`.
 """
 
 from __future__ import annotations
@@ -32,7 +36,9 @@ _NESTED_MAX: Final = 20
 
 @dataclass(frozen=True)
 class HadoopConf:
-    """Properties by name; `place` is the directory they were read from, None where there is none."""
+    """Properties by name; `place` is the directory they were read from, None where there is
+    none.
+    """
 
     properties: Mapping[str, str]
     place: str | None = None
@@ -62,7 +68,9 @@ class HadoopConf:
         return self.get("hadoop.security.authentication").lower() == "kerberos"
 
     def web_urls(self, authority: str) -> tuple[str, ...]:
-        """Where the NameNodes of a file system answer over HTTP; the authority is a nameservice or host:port."""
+        """Where the NameNodes of a file system answer over HTTP; the authority is a nameservice
+        or host:port.
+        """
         over_tls = self.get("dfs.http.policy").upper() == "HTTPS_ONLY"
         nodes = self._nodes(authority)
         if nodes or authority in self.names("dfs.nameservices"):
@@ -74,7 +82,9 @@ class HadoopConf:
     def rpc_addresses(self, authority: str) -> tuple[str, ...]:
         """host:port of the NameNodes of a file system, for Hadoop's own RPC."""
         if authority in self.names("dfs.nameservices"):
-            return tuple(address for node in self._nodes(authority) if (address := self._rpc_address(*node)))
+            return tuple(
+                address for node in self._nodes(authority) if (address := self._rpc_address(*node))
+            )
         return (authority if re.search(r":\d+$", authority) else f"{authority}:{RPC_PORT}",)
 
     def _nodes(self, authority: str) -> Sequence[tuple[str, str]]:
@@ -98,13 +108,19 @@ class HadoopConf:
         host = self._rpc_address(service, node).rpartition(":")[0]
         if not told:
             return f"{host}:{port}" if host else ""
-        # The address to listen on may name every interface: then it is the host of the RPC address that answers.
-        return told.replace("0.0.0.0:", f"{host}:", 1) if told.startswith("0.0.0.0:") and host else told
+        # The address to listen on may name every interface: then it is the host of the RPC address
+        # that answers.
+        return (
+            told.replace("0.0.0.0:", f"{host}:", 1)
+            if told.startswith("0.0.0.0:") and host
+            else told
+        )
 
 
 def read_conf(environment: Mapping[str, str]) -> HadoopConf:
-    """The configuration that the environment names: HADOOP_CONF_DIR, else the one of HADOOP_HOME; empty where neither
-    is there."""
+    """The configuration that the environment names: HADOOP_CONF_DIR, else the one of HADOOP_HOME;
+    empty where neither is there.
+    """
     place = environment.get("HADOOP_CONF_DIR") or environment.get("YARN_CONF_DIR")
     if not place and environment.get("HADOOP_HOME"):
         place = str(Path(environment["HADOOP_HOME"], "etc", "hadoop"))
@@ -114,17 +130,25 @@ def read_conf(environment: Mapping[str, str]) -> HadoopConf:
     for name in FILES:
         file = Path(place, name)
         if file.is_file():
-            found |= decode_conf(file.read_text(encoding="utf-8", errors="replace"), str(file), environment)
+            found |= decode_conf(
+                file.read_text(encoding="utf-8", errors="replace"), str(file), environment
+            )
     return HadoopConf(found, place)
 
 
-def decode_conf(text: str, path: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The properties of one of Hadoop's XML files. `${env.NAME}` becomes what the environment holds."""
+def decode_conf(
+    text: str, path: str, environment: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The properties of one of Hadoop's XML files. `${env.NAME}` becomes what the environment
+    holds.
+    """
     try:
         top = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
         fact = f"{path} is not a configuration of Hadoop's: {error}"
-        raise StorageError(fact, location=path, hint="mend it, or set HADOOP_CONF_DIR to another directory") from error
+        raise StorageError(
+            fact, location=path, hint="mend it, or set HADOOP_CONF_DIR to another directory"
+        ) from error
     found = {}
     for each in top.iter("property"):
         name, value = each.findtext("name", "").strip(), each.findtext("value", "")

@@ -1,7 +1,9 @@
-"""What HDFS says went wrong, in our words: by the class of Hadoop's exception, which both ways of reaching it tell.
+"""What HDFS says went wrong, in our words: by the class of Hadoop's exception, which both ways of
+reaching it tell.
 
-    {"RemoteException": {"exception": "SafeModeException", "javaClassName": "...", "message": "..."}}   over HTTP
-    RPC error: org.apache.hadoop.hdfs.server.namenode.SafeModeException: ...                              natively
+{"RemoteException": {"exception": "SafeModeException", "javaClassName": "...", "message": "..."}}
+over HTTP
+RPC error: org.apache.hadoop.hdfs.server.namenode.SafeModeException: ...                             natively
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from stateshift.storage import failures
 from stateshift.storage.locations import redact
 
 RESUME: Final = "stateshift resume WORKDIR"
-UNREACHED: Final = "is that host and port right, and its server up? Nameservices are found through HADOOP_CONF_DIR"
+UNREACHED: Final = (
+    "is that host and port right, and its server up? Nameservices are found through HADOOP_CONF_DIR"
+)
 _REPORT: Final = "hdfs dfsadmin -report"
 _ACTIVE: Final = "no NameNode is active: hdfs haadmin -getAllServiceState"
 _QUOTA: Final = "hdfs dfs -count -q {path}; make room, then stateshift resume WORKDIR"
@@ -42,21 +46,42 @@ _PASSING: Final[dict[str, str]] = {
 
 # exception -> what happened, and what to do about it
 _LASTING: Final[dict[str, tuple[str, str]]] = {
-    "AccessControlException": ("no permission on", "hdfs dfs -ls -d {path}; hdfs dfs -getfacl {path}"),
+    "AccessControlException": (
+        "no permission on",
+        "hdfs dfs -ls -d {path}; hdfs dfs -getfacl {path}",
+    ),
     "SecurityException": ("the NameNode does not know who asks, at", _KNOWN_BY),
     "AuthenticationException": ("the NameNode does not know who asks, at", _KNOWN_BY),
-    "AuthorizationException": ("not allowed, at", "for a proxy user: hadoop.proxyuser.* of the NameNode"),
-    "InvalidToken": ("the delegation token is no longer valid, at", "fetch another one, and put it where it was read"),
+    "AuthorizationException": (
+        "not allowed, at",
+        "for a proxy user: hadoop.proxyuser.* of the NameNode",
+    ),
+    "InvalidToken": (
+        "the delegation token is no longer valid, at",
+        "fetch another one, and put it where it was read",
+    ),
     "DSQuotaExceededException": ("the space quota is used up at", _QUOTA),
     "NSQuotaExceededException": ("the quota of names is used up at", _QUOTA),
     "QuotaByStorageTypeExceededException": ("the space quota is used up at", _QUOTA),
     "PathComponentTooLongException": ("a name is too long for", f"{_LIMITS}max-component-length"),
-    "MaxDirectoryItemsExceededException": ("too many files in one directory at", f"{_LIMITS}max-directory-items"),
-    "ParentNotDirectoryException": ("a file stands where a directory is needed, at", "hdfs dfs -ls -d {path}"),
-    "PathIsNotEmptyDirectoryException": ("a directory that is not empty is not removed:", "hdfs dfs -ls {path}"),
+    "MaxDirectoryItemsExceededException": (
+        "too many files in one directory at",
+        f"{_LIMITS}max-directory-items",
+    ),
+    "ParentNotDirectoryException": (
+        "a file stands where a directory is needed, at",
+        "hdfs dfs -ls -d {path}",
+    ),
+    "PathIsNotEmptyDirectoryException": (
+        "a directory that is not empty is not removed:",
+        "hdfs dfs -ls {path}",
+    ),
     "InvalidPathException": ("HDFS takes no such name:", "names without `:` and `//`"),
     "SnapshotAccessControlException": ("a snapshot is not written to:", "name another location"),
-    "UnresolvedPathException": ("a symbolic link, which HDFS leaves to its client:", "name the place it leads to"),
+    "UnresolvedPathException": (
+        "a symbolic link, which HDFS leaves to its client:",
+        "name the place it leads to",
+    ),
 }
 
 # What a NameNode says that is not the one to ask.
@@ -70,11 +95,17 @@ def telling(location: str, path: str) -> Iterator[None]:
 
     try:
         yield
-    except (requests.exceptions.SSLError, requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
+    except (
+        requests.exceptions.SSLError,
+        requests.exceptions.InvalidURL,
+        requests.exceptions.InvalidSchema,
+    ) as error:
         raise StorageError(
             f"{_place(location, path)}: {_short(error)}",
             location=_place(location, path),
-            hint="check the host, the port and, with https, `verify` of the client in ~/.hdfscli.cfg",
+            hint=(
+                "check the host, the port and, with https, `verify` of the client in ~/.hdfscli.cfg"
+            ),
         ) from error
     except requests.exceptions.RequestException as error:
         raise TransientStorageError(
@@ -90,7 +121,9 @@ def from_answer(answer: Any, location: str, path: str) -> StorageError:
     if kind:
         return from_exception(kind, message, location, path)
     if answer.status_code in (401, 403, 407):
-        return from_exception("SecurityException", message or f"HTTP {answer.status_code}", location, path)
+        return from_exception(
+            "SecurityException", message or f"HTTP {answer.status_code}", location, path
+        )
     if answer.status_code in (408, 425, 429) or answer.status_code >= 500:
         place = _place(location, path)
         return TransientStorageError(
@@ -100,28 +133,38 @@ def from_answer(answer: Any, location: str, path: str) -> StorageError:
 
 
 def from_exception(kind: str, message: str, location: str, path: str) -> StorageError:
-    """The StorageError that one of Hadoop's exceptions stands for, by the last name of its class."""
+    """The StorageError that one of Hadoop's exceptions stands for, by the last name of its
+    class.
+    """
     place, told = _place(location, path), f"{kind}: {_line(message)}"
     pasted = failures.pasted(place)
     if kind == "FileNotFoundException":
         hint = f"stateshift inspect {failures.pasted(redact(location))}"
         return MissingFile(f"{place} is not there", location=place, hint=hint)
     if kind == "FileAlreadyExistsException":
-        return AlreadyThere(f"{place} is there already", location=place, hint=f"stateshift inspect {pasted}")
-    if "is not a directory)" in message:  # AccessControlException: what is below a file can't be asked for
+        return AlreadyThere(
+            f"{place} is there already", location=place, hint=f"stateshift inspect {pasted}"
+        )
+    if (
+        "is not a directory)" in message
+    ):  # AccessControlException: what is below a file can't be asked for
         fact = f"a file stands where a directory is needed, above {place}"
         return MissingFile(fact, location=place, hint=f"hdfs dfs -ls -d {pasted}")
     if "must both be" in message:  # a rename of a file over a directory
         fact = f"a directory stands where a file is needed, at {place}"
         return StorageError(fact, location=place, hint=f"hdfs dfs -ls {pasted}")
     if kind in _PASSING:
-        return TransientStorageError(f"{place}: {told}", location=place, hint=_PASSING[kind].format(path=pasted))
+        return TransientStorageError(
+            f"{place}: {told}", location=place, hint=_PASSING[kind].format(path=pasted)
+        )
     if "could only be written to" in message or "could only be replicated to" in message:
         hint = "hdfs dfsadmin -report: no DataNode takes it: they are down, or full"
         return TransientStorageError(f"{place}: {told}", location=place, hint=hint)
     fact, hint = _LASTING.get(kind, ("", ""))
     if fact:
-        return StorageError(f"{fact} {place} ({told})", location=place, hint=hint.format(path=pasted))
+        return StorageError(
+            f"{fact} {place} ({told})", location=place, hint=hint.format(path=pasted)
+        )
     return StorageError(f"{place}: {told}", location=place, hint=f"hdfs dfs -ls {pasted}")
 
 
@@ -133,7 +176,10 @@ def exception_of(answer: Any) -> str:
 def not_hdfs(answer: Any, location: str, path: str) -> StorageError:
     place, kind = _place(location, path), answer.headers.get("Content-Type", "no content type")
     return StorageError(
-        f"{place}: {_host(answer)} does not answer as WebHDFS does (HTTP {answer.status_code}, {kind})",
+        (
+            f"{place}: {_host(answer)} does not answer as WebHDFS does (HTTP "
+            f"{answer.status_code}, {kind})"
+        ),
         location=place,
         hint="give the NameNode's HTTP address: hdfs getconf -confKey dfs.namenode.http-address",
     )
@@ -145,7 +191,9 @@ def none_active(wrong: Sequence[StorageError], location: str, path: str) -> Stor
         return wrong[0]
     place = _place(location, path)
     said = "; ".join(dict.fromkeys(error.fact.removeprefix(f"{place}: ") for error in wrong))
-    return TransientStorageError(f"{place}: no NameNode is active ({said})", location=place, hint=wrong[0].hint)
+    return TransientStorageError(
+        f"{place}: no NameNode is active ({said})", location=place, hint=wrong[0].hint
+    )
 
 
 def cut_short(location: str, path: str, came: int, told: int) -> StorageError:
@@ -172,11 +220,13 @@ def _line(text: str) -> str:
 
 
 def _short(error: Exception) -> str:
-    """Of urllib3's errors inside of each other, the innermost: the rest repeats the URL, which may hold a token."""
+    """Of urllib3's errors inside of each other, the innermost: the rest repeats the URL, which
+    may hold a token.
+    """
     inner: BaseException = error
-    while (nested := getattr(inner, "reason", None) or (inner.args[0] if inner.args else None)) and isinstance(
-        nested, BaseException
-    ):
+    while (
+        nested := getattr(inner, "reason", None) or (inner.args[0] if inner.args else None)
+    ) and isinstance(nested, BaseException):
         inner = nested
     text = str(inner).rpartition(": ")[2] if ">: " in str(inner) else str(inner)
     return _line(f"{type(error).__name__}: {text}")

@@ -1,9 +1,10 @@
-"""HDFS over Hadoop's own RPC and data transfer, with `hdfs-native`: a client in Rust, without a JVM.
+"""HDFS over Hadoop's own RPC and data transfer, with `hdfs-native`: a client in Rust, without a
+JVM.
 
-It finds nameservices, asks their NameNodes and fails over by itself, from the same configuration files; but for what
-they say otherwise, it gives up after a few seconds, as `Retrying` tries again and can be interrupted: its own patience
-is Hadoop's, some minutes for each call. Its errors are Python's own where it knows one, else RuntimeErrors that name
-Hadoop's exception in their text.
+It finds nameservices, asks their NameNodes and fails over by itself, from the same configuration
+files; but for what they say otherwise, it gives up after a few seconds, as `Retrying` tries again
+and can be interrupted: its own patience is Hadoop's, some minutes for each call. Its errors are
+Python's own where it knows one, else RuntimeErrors that name Hadoop's exception in their text.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from stateshift.storage.hdfs.conf import HadoopConf
 
 T = TypeVar("T")
 
-# As its RuntimeErrors tell an answer of the NameNode's; what follows the first line is the server's stack.
+# As its RuntimeErrors tell an answer of the NameNode's; what follows the first line is the server's
+# stack.
 _ANSWER: Final = re.compile(r'RPCError\("(?:[\w]+\.)*(?:\w+\$)?(\w+)", "(.*?)(?:\\n|"\)$|$)')
 
 SMALL: Final = 256 * 1024  # bytes
@@ -37,19 +39,27 @@ _PATIENCE: Final = {
 class NativeCalls:
     """`web` opens the way over HTTP, for the questions that the client does not have."""
 
-    def __init__(self, client: Any, location: str, web: Callable[[], HdfsCalls] | None = None) -> None:
+    def __init__(
+        self, client: Any, location: str, web: Callable[[], HdfsCalls] | None = None
+    ) -> None:
         self._client = client
         self._location = location
         self._web = web
         self._told: HdfsCalls | None = None
 
     @classmethod
-    def connect(cls, authority: str, conf: HadoopConf, location: str, web: Callable[[], HdfsCalls]) -> NativeCalls:
+    def connect(
+        cls, authority: str, conf: HadoopConf, location: str, web: Callable[[], HdfsCalls]
+    ) -> NativeCalls:
         import hdfs_native
 
         patience = {key: value for key, value in _PATIENCE.items() if not conf.get(key)}
         with _telling(location, ""):
-            return cls(hdfs_native.Client(f"hdfs://{authority}", patience, config_dir=conf.place), location, web)
+            return cls(
+                hdfs_native.Client(f"hdfs://{authority}", patience, config_dir=conf.place),
+                location,
+                web,
+            )
 
     def status(self, path: str) -> Status | None:
         try:
@@ -85,8 +95,8 @@ class NativeCalls:
         from hdfs_native import WriteOptions
 
         size = 0
-        # Not by the client's own file object: Python closes that when it is collected, which completes the half of a
-        # file, and waits without end for an HDFS that is gone.
+        # Not by the client's own file object: Python closes that when it is collected, which
+        # completes the half of a file, and waits without end for an HDFS that is gone.
         with _telling(self._location, path):
             file = self._client.inner.create(path, WriteOptions(overwrite=True, create_parent=True))
         for chunk in chunks:
@@ -133,7 +143,9 @@ class NativeCalls:
         return self._over_http(lambda web: web.remaining())
 
     def _over_http(self, ask: Callable[[HdfsCalls], T | None]) -> T | None:
-        """The NameNode's answer where it also answers over HTTP; who has not answered once is not asked again."""
+        """The NameNode's answer where it also answers over HTTP; who has not answered once is
+        not asked again.
+        """
         if self._web is None:
             return None
         try:
@@ -151,14 +163,23 @@ def _pieces(file: Any, offset: int, wanted: int) -> Iterator[bytes]:
     """A small file, as most of a checkpoint are, in one call; of a large one as it comes."""
     if not wanted:
         return iter(())
-    return iter((file.read_range(offset, wanted),) if wanted <= SMALL else file.read_range_stream(offset, wanted))
+    return iter(
+        (file.read_range(offset, wanted),)
+        if wanted <= SMALL
+        else file.read_range_stream(offset, wanted)
+    )
 
 
 def _status(told: Any, path: str) -> Status:
     return Status(
-        path.rstrip("/").rpartition("/")[2], not told.isdir, told.length, told.modification_time / 1000,
-        told.owner, told.group, told.permission,
-    )  # fmt: skip
+        path.rstrip("/").rpartition("/")[2],
+        not told.isdir,
+        told.length,
+        told.modification_time / 1000,
+        told.owner,
+        told.group,
+        told.permission,
+    )
 
 
 @contextlib.contextmanager
@@ -181,7 +202,8 @@ def _failure(error: Exception, location: str, path: str) -> StorageError:
     if answer:
         return failures.from_exception(answer[1], answer[2], location, path)
     place, text = locations.redact(location), locations.redact(str(error)) or type(error).__name__
-    # A block that no DataNode gives or takes: of a file that was removed while it was read, the NameNode then says so.
+    # A block that no DataNode gives or takes: of a file that was removed while it was read, the
+    # NameNode then says so.
     passing = "connection" in text.lower() or text.startswith("DataTransferError")
     if isinstance(error, OSError) or passing:
         return TransientStorageError(f"{place}: {text}", location=place, hint=failures.UNREACHED)

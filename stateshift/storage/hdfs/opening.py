@@ -1,15 +1,18 @@
 """From a location on HDFS to its calls: whose client, which NameNodes, over HTTP or natively.
 
-    hdfs://AUTHORITY/path       natively where `hdfs-native` is installed (the extra `hdfs`), else over HTTP
-    webhdfs://host:port/path    over HTTP, at that address; swebhdfs:// with TLS
+    hdfs://AUTHORITY/path     natively where `hdfs-native` is installed (the extra `hdfs`), else
+                              over HTTP
+    webhdfs://host:port/path  over HTTP, at that address; swebhdfs:// with TLS
 
-The authority is, in this order: an alias in ~/.hdfscli.cfg (or HDFSCLI_CONFIG), always over HTTP, with whatever client
-and credentials it names; a nameservice, or the RPC address of a NameNode, of the configuration in HADOOP_CONF_DIR; a
-host. `STATESHIFT_HDFS=web` or `=native` decides where both would do.
+The authority is, in this order: an alias in ~/.hdfscli.cfg (or HDFSCLI_CONFIG), always over HTTP,
+with whatever client and credentials it names; a nameservice, or the RPC address of a NameNode, of
+the configuration in HADOOP_CONF_DIR; a host. `STATESHIFT_HDFS=web` or `=native` decides where both
+would do.
 
-Who asks: USER@ in the authority, else HADOOP_USER_NAME, else whoever is logged in; HADOOP_PROXY_USER is acted for.
-Where the configuration says Kerberos, so do we. A delegation token comes from STATESHIFT_HDFS_TOKEN, or from an alias.
-With either of the last two, or with USER@, it goes over HTTP: the native client asks as HADOOP_USER_NAME or as us.
+Who asks: USER@ in the authority, else HADOOP_USER_NAME, else whoever is logged in;
+HADOOP_PROXY_USER is acted for. Where the configuration says Kerberos, so do we. A delegation token
+comes from STATESHIFT_HDFS_TOKEN, or from an alias. With either of the last two, or with USER@, it
+goes over HTTP: the native client asks as HADOOP_USER_NAME or as us.
 """
 
 from __future__ import annotations
@@ -54,26 +57,38 @@ def calls_for(location: str, environment: Mapping[str, str]) -> HdfsCalls:
     return _over_http(authority, user, conf, location, environment)
 
 
-def _over_http(authority: str, user: str, conf: HadoopConf, location: str, environment: Mapping[str, str]) -> HdfsCalls:
+def _over_http(
+    authority: str, user: str, conf: HadoopConf, location: str, environment: Mapping[str, str]
+) -> HdfsCalls:
     urls = ";".join(_found(conf.web_urls(authority), authority, conf, location))
     return _web(_web_client(urls, user, conf.secure, environment), location)
 
 
 def _web(client: Any, location: str) -> HdfsCalls:
-    from stateshift.storage.hdfs.web import WebCalls  # and with it requests, which the native client does not need
+    from stateshift.storage.hdfs.web import (
+        WebCalls,
+    )  # and with it requests, which the native client does not need
 
     return WebCalls(client, location)
 
 
 def _native(
-    addresses: Sequence[str], authority: str, conf: HadoopConf, location: str, web: Callable[[], HdfsCalls]
+    addresses: Sequence[str],
+    authority: str,
+    conf: HadoopConf,
+    location: str,
+    web: Callable[[], HdfsCalls],
 ) -> HdfsCalls:
-    """One NameNode by its address, several by the name that the client, too, looks up in the configuration."""
+    """One NameNode by its address, several by the name that the client, too, looks up in the
+    configuration.
+    """
     from stateshift.storage.hdfs.native import NativeCalls
 
     for address in addresses:
         _resolve(address, location)
-    return NativeCalls.connect(authority if len(addresses) > 1 else addresses[0], conf, location, web)
+    return NativeCalls.connect(
+        authority if len(addresses) > 1 else addresses[0], conf, location, web
+    )
 
 
 def _resolve(address: str, location: str) -> None:
@@ -84,13 +99,17 @@ def _resolve(address: str, location: str) -> None:
     except OSError as error:
         place = locations.redact(location)
         hint = "check the host; nameservices are found through HADOOP_CONF_DIR"
-        raise TransientStorageError(f"{place}: {host} is no known host ({error})", location=place, hint=hint) from error
+        raise TransientStorageError(
+            f"{place}: {host} is no known host ({error})", location=place, hint=hint
+        ) from error
 
 
 def _found(nodes: Sequence[str], authority: str, conf: HadoopConf, location: str) -> Sequence[str]:
     if nodes and authority:
         return nodes
-    where = f"the configuration in {conf.place}" if conf.place else "HADOOP_CONF_DIR, which is not set,"
+    where = (
+        f"the configuration in {conf.place}" if conf.place else "HADOOP_CONF_DIR, which is not set,"
+    )
     place = locations.redact(location)
     raise StorageError(
         f"{place}: {where} does not say where its NameNodes are",
@@ -102,8 +121,14 @@ def _found(nodes: Sequence[str], authority: str, conf: HadoopConf, location: str
 def _natively(environment: Mapping[str, str]) -> bool:
     wanted = environment.get("STATESHIFT_HDFS", "")
     if wanted not in ("", "web", "native"):
-        raise StorageError(f"STATESHIFT_HDFS is {wanted!r}", hint="web, native, or nothing: whichever is there")
-    if wanted == "web" or environment.get("STATESHIFT_HDFS_TOKEN") or environment.get("HADOOP_PROXY_USER"):
+        raise StorageError(
+            f"STATESHIFT_HDFS is {wanted!r}", hint="web, native, or nothing: whichever is there"
+        )
+    if (
+        wanted == "web"
+        or environment.get("STATESHIFT_HDFS_TOKEN")
+        or environment.get("HADOOP_PROXY_USER")
+    ):
         return False
     try:
         import hdfs_native  # noqa: F401
@@ -116,7 +141,9 @@ def _natively(environment: Mapping[str, str]) -> bool:
 
 
 def _of_alias(authority: str, environment: Mapping[str, str]) -> Any:
-    """The client that the `hdfs` package's own configuration has for this name; None where it has none."""
+    """The client that the `hdfs` package's own configuration has for this name; None where it
+    has none.
+    """
     path = environment.get("HDFSCLI_CONFIG") or os.path.expanduser("~/.hdfscli.cfg")
     if not authority or not os.path.exists(path):
         return None

@@ -1,9 +1,13 @@
-"""What HDFS says of a place before anything is written there: permission, and room by its DataNodes and by quotas.
+"""What HDFS says of a place before anything is written there: permission, and room by its DataNodes
+and by quotas.
 
-    may_write   the nearest directory that is there is asked (CHECKACCESS knows of groups, access lists and superusers)
-    narrowest   min(what the DataNodes have left, the space quota of each directory above), names likewise
+    may_write  the nearest directory that is there is asked (CHECKACCESS knows of groups, access
+               lists and superusers)
+    narrowest  min(what the DataNodes have left, the space quota of each directory above), names
+               likewise
 
-Both count a byte as often as it is kept. A directory whose quota we may not ask for is taken to have none.
+Both count a byte as often as it is kept. A directory whose quota we may not ask for is taken to
+have none.
 """
 
 from __future__ import annotations
@@ -38,7 +42,9 @@ def narrowest(calls: HdfsCalls, directory: str, location: str) -> Room:
     bytes_free, limit = min(found, default=(None, ""))
     files_free, files_limit = min(names, default=(None, ""))
     copies = remaining.copies if remaining is not None else 1
-    return Room(bytes_free, files_free, copies, f"hdfs {locations.authority(location)}", limit, files_limit)
+    return Room(
+        bytes_free, files_free, copies, f"hdfs {locations.authority(location)}", limit, files_limit
+    )
 
 
 def _upwards(directory: str) -> Iterator[str]:

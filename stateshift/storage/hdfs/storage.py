@@ -1,12 +1,14 @@
 """A location on HDFS, by whichever way its calls go.
 
-    write    a temporary file in the same directory, renamed over the final one: HDFS replaces in one operation
-    create   the same, but the rename refuses what is there: exclusive, and whole from the moment it is seen
-    move     a rename that refuses what is there
-    list     directory by directory, several at once: each is a call to the NameNode
+    write   a temporary file in the same directory, renamed over the final one: HDFS replaces in one
+            operation
+    create  the same, but the rename refuses what is there: exclusive, and whole from the moment it
+            is seen
+    move    a rename that refuses what is there
+    list    directory by directory, several at once: each is a call to the NameNode
 
-HDFS keeps a block on as many machines as its replication says before it acknowledges the file; it is `durable` against
-the loss of one of them, and that is what `sync` promises here.
+HDFS keeps a block on as many machines as its replication says before it acknowledges the file; it
+is `durable` against the loss of one of them, and that is what `sync` promises here.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ from stateshift.storage.temporaries import Writing, is_temporary, unique_tempora
 from stateshift.survey import FileInfo, Owned, Room
 
 LISTINGS_AT_ONCE = 8
-# A file that is closed waits for its DataNode's report: the client asks the NameNode at once, mostly too early, and
-# again after 400 ms (Hadoop: dfs.client.block.write.locateFollowingBlock.initial.delay.ms) or 500 ms (hdfs-native). So
-# many at once are what decides how many small files a second are written, until a core is busy: hundreds.
+# A file that is closed waits for its DataNode's report: the client asks the NameNode at once,
+# mostly too early, and again after 400 ms (Hadoop:
+# dfs.client.block.write.locateFollowingBlock.initial.delay.ms) or 500 ms (hdfs-native). So many at
+# once are what decides how many small files a second are written, until a core is busy: hundreds.
 FILES_AT_ONCE = 256
 
 
@@ -44,7 +47,9 @@ class HdfsStorage:
 
     @property
     def traits(self) -> Traits:
-        return Traits(renames=True, keeps_times=True, renames_once=True, owners=True, at_once=FILES_AT_ONCE)
+        return Traits(
+            renames=True, keeps_times=True, renames_once=True, owners=True, at_once=FILES_AT_ONCE
+        )
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         start = len(self._full("").rstrip("/")) + 1
@@ -57,10 +62,14 @@ class HdfsStorage:
         return _info(path, status) if status is not None and status.is_file else None
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
-        content = b"".join(self._calls.open(self._full(path), 0, None if size_max is None else size_max + 1))
+        content = b"".join(
+            self._calls.open(self._full(path), 0, None if size_max is None else size_max + 1)
+        )
         if size_max is not None and len(content) > size_max:
             found = self.stat(path)
-            raise failures.too_large(self._location, path, found.size if found else len(content), size_max)
+            raise failures.too_large(
+                self._location, path, found.size if found else len(content), size_max
+            )
         return content
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
@@ -102,21 +111,34 @@ class HdfsStorage:
         found = self._calls.status(full)
         if found is not None and not found.is_file:
             raise StorageError(
-                f"a directory stands where a file is needed, at {locations.join(self._location, path)}",
+                (
+                    "a directory stands where a file is needed, at "
+                    f"{locations.join(self._location, path)}"
+                ),
                 location=locations.join(self._location, path),
                 hint=f"stateshift inspect {failures.pasted(locations.join(self._location, path))}",
             )
         self._calls.delete(full)
 
     def prune(self, under: str = "") -> None:
-        """The deepest directories first, each only when it was seen to be empty; HDFS refuses to remove one that has
-        got a file since."""
+        """The deepest directories first, each only when it was seen to be empty; HDFS refuses to
+        remove one that has got a file since.
+        """
         top = self._full(under)
         found = dict(_below(self._calls, top))
-        leftovers = [path for path, one in found.items() if is_temporary(one.name) and path not in self._writing]
+        leftovers = [
+            path
+            for path, one in found.items()
+            if is_temporary(one.name) and path not in self._writing
+        ]
         for path in leftovers:
             self._remove_quietly(path)
-        full = {above for path, one in found.items() if one.is_file and path not in leftovers for above in _above(path)}
+        full = {
+            above
+            for path, one in found.items()
+            if one.is_file and path not in leftovers
+            for above in _above(path)
+        }
         directories = [path for path, one in found.items() if not one.is_file and path not in full]
         for path in sorted(directories, key=len, reverse=True):
             self._remove_quietly(path)
@@ -125,10 +147,14 @@ class HdfsStorage:
             self._remove_quietly(top)
 
     def sync(self) -> None:
-        """Nothing to do: what HDFS acknowledged is on as many machines as it was asked to keep it on."""
+        """Nothing to do: what HDFS acknowledged is on as many machines as it was asked to keep
+        it on.
+        """
 
     def room(self) -> Room:
-        """The narrowest of what the DataNodes have left and of the quotas of every directory above."""
+        """The narrowest of what the DataNodes have left and of the quotas of every directory
+        above.
+        """
         return narrowest(self._calls, self._root or "/", self._location)
 
     def writable(self, under: str = "") -> bool | None:
@@ -160,14 +186,19 @@ class HdfsStorage:
 
 
 def _info(path: str, status: Status) -> FileInfo:
-    """Hadoop's own RPC client does not tell the inode: then the NameNode's time, in milliseconds, is the stamp."""
+    """Hadoop's own RPC client does not tell the inode: then the NameNode's time, in
+    milliseconds, is the stamp.
+    """
     inode = "" if status.id is None else f"{status.id:x}"
-    return FileInfo(path, status.size, status.modified, f"{inode}.{round(status.modified * 1000):x}")
+    return FileInfo(
+        path, status.size, status.modified, f"{inode}.{round(status.modified * 1000):x}"
+    )
 
 
 def _below(calls: HdfsCalls, top: str) -> Iterator[tuple[str, Status]]:
-    """Everything below a directory with its whole path, directories too. A directory that vanished is left out; one
-    that cannot be listed is an error."""
+    """Everything below a directory with its whole path, directories too. A directory that vanished
+    is left out; one that cannot be listed is an error.
+    """
     with ThreadPoolExecutor(LISTINGS_AT_ONCE, thread_name_prefix="listing") as pool:
         waiting: deque[str] = deque([top])
         running: dict[Future[list[Status]], str] = {}

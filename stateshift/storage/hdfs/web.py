@@ -1,15 +1,18 @@
 """HDFS over HTTP: WebHDFS, and HttpFS in its place, with the clients of the `hdfs` package.
 
-That package brings what differs between sites: users, delegation tokens, Kerberos, proxy users, TLS settings, alias
-files. Its calls are not used: they expand `#LATEST` in names, and their rename refuses to replace.
+That package brings what differs between sites: users, delegation tokens, Kerberos, proxy users, TLS
+settings, alias files. Its calls are not used: they expand `#LATEST` in names, and their rename
+refuses to replace.
 
-    read     GET  NameNode  op=OPEN    -> 307 to a DataNode -> the bytes; their number is in the header
-    write    PUT  NameNode  op=CREATE  -> 307 to a DataNode -> PUT the bytes there, in chunks -> 201
-    rename   PUT  NameNode  op=RENAME&renameoptions=OVERWRITE | NONE   (rename2: one operation, errors told; without the
-             option it is the old rename, which answers false, and moves *into* a directory that is there)
+    read    GET  NameNode  op=OPEN    -> 307 to a DataNode -> the bytes; their number is in the
+                                      header
+    write   PUT  NameNode  op=CREATE  -> 307 to a DataNode -> PUT the bytes there, in chunks -> 201
+    rename  PUT  NameNode  op=RENAME&renameoptions=OVERWRITE | NONE   (rename2: one operation, errors told; without the
+            option it is the old rename, which answers false, and moves *into* a directory that is
+            there)
 
-A NameNode that does not answer, or is the spare one: the next is asked, and whoever answered is asked first from then
-on.
+A NameNode that does not answer, or is the spare one: the next is asked, and whoever answered is
+asked first from then on.
 """
 
 from __future__ import annotations
@@ -34,7 +37,9 @@ ROOTS_OWN: Final = 2**63 - 1
 
 
 class WebCalls:
-    """The calls of one file system. `client` is one of the `hdfs` package; `location` is what errors name."""
+    """The calls of one file system. `client` is one of the `hdfs` package; `location` is what
+    errors name.
+    """
 
     def __init__(self, client: Any, location: str) -> None:
         self._client = client
@@ -55,7 +60,9 @@ class WebCalls:
     def children(self, path: str) -> Iterator[Status]:
         asked: dict[str, Any] = {}
         while True:
-            listing = self._json(self._call("GET", path, "LISTSTATUS_BATCH", **asked), path)["DirectoryListing"]
+            listing = self._json(self._call("GET", path, "LISTSTATUS_BATCH", **asked), path)[
+                "DirectoryListing"
+            ]
             found = listing["partialListing"]["FileStatuses"]["FileStatus"]
             # A file lists itself, without a name.
             yield from (_status(each, each["pathSuffix"]) for each in found if each["pathSuffix"])
@@ -66,7 +73,9 @@ class WebCalls:
     def open(self, path: str, offset: int, length: int | None) -> Iterator[bytes]:
         if offset and (found := self.status(path)) is not None and offset >= found.size:
             return  # which HDFS takes for an error
-        asked: dict[str, Any] = {"offset": offset} if length is None else {"offset": offset, "length": length}
+        asked: dict[str, Any] = (
+            {"offset": offset} if length is None else {"offset": offset, "length": length}
+        )
         answer = self._call("GET", path, "OPEN", **asked)
         if answer.status_code == 307:
             answer = self._data("GET", answer, path, stream=True)
@@ -81,7 +90,9 @@ class WebCalls:
 
     def create(self, path: str, chunks: Iterator[bytes]) -> int:
         sent = _Counted(chunks)
-        self._data("PUT", self._call("PUT", path, "CREATE", overwrite="true"), path, data=iter(sent))
+        self._data(
+            "PUT", self._call("PUT", path, "CREATE", overwrite="true"), path, data=iter(sent)
+        )
         return sent.size
 
     def rename(self, path: str, target: str, replace: bool) -> None:
@@ -102,16 +113,27 @@ class WebCalls:
             self._call("PUT", path, "SETPERMISSION", permission=f"{mode:o}")
         named = {"owner": owner, "group": group}
         if owner is not None or group is not None:
-            self._call("PUT", path, "SETOWNER", **{key: name for key, name in named.items() if name is not None})
+            self._call(
+                "PUT",
+                path,
+                "SETOWNER",
+                **{key: name for key, name in named.items() if name is not None},
+            )
 
     def checksum(self, path: str) -> str | None:
-        """Of the checksums that the DataNodes keep of each block. The number of them in a block is part of it, and zero
-        in a file of one block, so that there the size of blocks does not matter."""
+        """Of the checksums that the DataNodes keep of each block. The number of them in a block is
+        part of it, and zero in a file of one block, so that there the size of blocks does not
+        matter.
+        """
         answer = self._call("GET", path, "GETFILECHECKSUM")
         if answer.status_code == 307:
             answer = self._data("GET", answer, path)
         told = self._json(answer, path).get("FileChecksum")
-        return f"{told['algorithm']}:{told['bytes']}" if isinstance(told, dict) and told.get("bytes") else None
+        return (
+            f"{told['algorithm']}:{told['bytes']}"
+            if isinstance(told, dict) and told.get("bytes")
+            else None
+        )
 
     def may_write(self, directory: str) -> bool | None:
         try:
@@ -142,7 +164,9 @@ class WebCalls:
         return Remaining(int(status["remaining"]), int((defaults or {}).get("replication", 1)))
 
     def _asked(self, path: str, op: str, word: str) -> dict[str, Any] | None:
-        """What is told under this word; None where the question is not known there, or not answered to us."""
+        """What is told under this word; None where the question is not known there, or not
+        answered to us.
+        """
         try:
             told = self._json(self._call("GET", path, op), path).get(word)
         except TransientStorageError:
@@ -151,8 +175,12 @@ class WebCalls:
             return None
         return told if isinstance(told, dict) else None
 
-    def _call(self, method: str, path: str, op: str, *, told: str | None = None, **asked: Any) -> Any:
-        """The answer of the NameNode that is active. Errors tell the path, or the one that is to be told."""
+    def _call(
+        self, method: str, path: str, op: str, *, told: str | None = None, **asked: Any
+    ) -> Any:
+        """The answer of the NameNode that is active. Errors tell the path, or the one that is to
+        be told.
+        """
         told = told or path
         wrong: list[StorageError] = []
         for _ in self._urls:
@@ -176,11 +204,15 @@ class WebCalls:
         reads = asked["op"] == "OPEN"  # HttpFS sends the bytes itself
         with failures.telling(self._location, path):
             place = url + PREFIX + quote(path)
-            return self._client._request(method, place, params=asked, stream=reads, allow_redirects=False)
+            return self._client._request(
+                method, place, params=asked, stream=reads, allow_redirects=False
+            )
 
     def _data(self, method: str, sent_on: Any, path: str, **options: Any) -> Any:
-        """The answer of the DataNode that we were sent on to. Of the place only the path is not taken over: it comes
-        through Java's URI.toASCIIString, which takes an e with an accent behind it for another letter (NFC)."""
+        """The answer of the DataNode that we were sent on to. Of the place only the path is not
+        taken over: it comes through Java's URI.toASCIIString, which takes an e with an accent
+        behind it for another letter (NFC).
+        """
         place, found, query = sent_on.headers.get("Location", "").partition("?")
         host, prefix, _ = place.partition(PREFIX)
         if not (found and prefix):
@@ -221,13 +253,21 @@ class _Counted:
 
 def _status(told: Any, name: str) -> Status:
     return Status(
-        name, told["type"] == "FILE", int(told["length"]), told["modificationTime"] / 1000,
-        told["owner"], told["group"], int(told["permission"], 8), told.get("fileId"),
-    )  # fmt: skip
+        name,
+        told["type"] == "FILE",
+        int(told["length"]),
+        told["modificationTime"] / 1000,
+        told["owner"],
+        told["group"],
+        int(told["permission"], 8),
+        told.get("fileId"),
+    )
 
 
 def _left(limit: Any, used: Any) -> int | None:
-    """Of a quota, which is below zero where there is none; the root has one of names that nobody set."""
+    """Of a quota, which is below zero where there is none; the root has one of names that nobody
+    set.
+    """
     if not isinstance(limit, int) or not isinstance(used, int) or not 0 <= limit < ROOTS_OWN:
         return None
     return max(0, limit - used)

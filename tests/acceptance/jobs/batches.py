@@ -1,9 +1,11 @@
-"""A job whose sink knows batches by their number, and which can die between its sink and its commit.
+"""A job whose sink knows batches by their number, and which can die between its sink and its
+commit.
 
     batches.py --input FOLDER --output FOLDER --checkpoint FOLDER [--die-in BATCH]
 
-file source (JSON) -> count and sum per key -> one file per batch, replaced if the batch runs again. With --die-in, the
-process is gone right after the sink has written that batch: planned, put out, not committed.
+file source (JSON) -> count and sum per key -> one file per batch, replaced if the batch runs again.
+With --die-in, the process is gone right after the sink has written that batch: planned, put out,
+not committed.
 """
 
 from __future__ import annotations
@@ -32,7 +34,11 @@ def main() -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    records = spark.readStream.schema("key STRING, value LONG").option("maxFilesPerTrigger", 2).json(options.input)
+    records = (
+        spark.readStream.schema("key STRING, value LONG")
+        .option("maxFilesPerTrigger", 2)
+        .json(options.input)
+    )
     totals = records.groupBy("key").agg(f.count("*").alias("count"), f.sum("value").alias("sum"))
 
     def keep(batch: DataFrame, number: int) -> None:

@@ -1,9 +1,11 @@
-"""A job that reads files, remembers what it has seen, counts, and writes files: everything that names places.
+"""A job that reads files, remembers what it has seen, counts, and writes files: everything that
+names places.
 
     files.py --input FOLDER --output FOLDER --checkpoint FOLDER
 
-file source (JSON) -> dropDuplicates(id) -> parquet file sink. One input file a batch, logs compacted every third batch.
-Reads what is there, then prints one line of JSON: how many rows it read, and what a reader of the output sees.
+file source (JSON) -> dropDuplicates(id) -> parquet file sink. One input file a batch, logs
+compacted every third batch. Reads what is there, then prints one line of JSON: how many rows it
+read, and what a reader of the output sees.
 """
 
 from __future__ import annotations
@@ -29,7 +31,11 @@ def main() -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")
-    records = spark.readStream.schema("id STRING, value LONG").option("maxFilesPerTrigger", 1).json(options.input)
+    records = (
+        spark.readStream.schema("id STRING, value LONG")
+        .option("maxFilesPerTrigger", 1)
+        .json(options.input)
+    )
     query = (
         records.dropDuplicates(["id"])
         .writeStream.format("parquet")

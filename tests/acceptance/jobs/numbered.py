@@ -1,18 +1,23 @@
-"""A job over windows of 10 seconds, whose sink recognises a batch by its number and then skips the batch's plan.
+"""A job over windows of 10 seconds, whose sink recognises a batch by its number and then skips the
+batch's plan.
 
-    numbered.py --input FOLDER --output FOLDER --checkpoint FOLDER --sink SINK --provider PROVIDER [--wait-in BATCH]
+    numbered.py --input FOLDER --output FOLDER --checkpoint FOLDER --sink SINK --provider PROVIDER
+    [--wait-in BATCH]
 
-    sink        file                Spark's own (JSON)
-                foreach-batch       one file a batch; a batch whose file is there is skipped
-                delta               Delta's own
-                delta-batches       foreachBatch with txnAppId and txnVersion, so that Delta skips the batch
-                iceberg             Iceberg's own, into the table db.rows of a catalog at OUTPUT; what is in the table
-                                    in the end is written to a file `rows.json` beside OUTPUT
-    provider    hdfs, rocksdb (a snapshot each version), changelog (RocksDB with changelogs)
+    sink      file                Spark's own (JSON)
+              foreach-batch       one file a batch; a batch whose file is there is skipped
+              delta               Delta's own
+              delta-batches       foreachBatch with txnAppId and txnVersion, so that Delta skips the
+                                  batch
+              iceberg             Iceberg's own, into the table db.rows of a catalog at OUTPUT; what
+                                  is in the table
+                                  in the end is written to a file `rows.json` beside OUTPUT
+    provider  hdfs, rocksdb (a snapshot each version), changelog (RocksDB with changelogs)
 
-It reads one input file a batch, all there are, and ends. With --restore, the sink's table goes back to that version
-(Delta) or snapshot (Iceberg) first. With --wait-in, foreachBatch waits for ever once its sink has
-that batch, and says so in a file `waits` beside the output: whoever started the job kills it then.
+It reads one input file a batch, all there are, and ends. With --restore, the sink's table goes back
+to that version (Delta) or snapshot (Iceberg) first. With --wait-in, foreachBatch waits for ever
+once its sink has that batch, and says so in a file `waits` beside the output: whoever started the
+job kills it then.
 """
 
 from __future__ import annotations
@@ -48,9 +53,10 @@ def main() -> None:
     if options.restore:
         restore(spark, options)
     records = (
-        spark.readStream.schema("key STRING, value LONG, at TIMESTAMP").option("maxFilesPerTrigger", 1)
+        spark.readStream.schema("key STRING, value LONG, at TIMESTAMP")
+        .option("maxFilesPerTrigger", 1)
         .json(options.input)
-    )  # fmt: skip
+    )
     sums = records.withWatermark("at", "5 seconds").groupBy(f.window("at", "10 seconds"), "key")
     rows = sums.agg(f.count("*").alias("count"), f.sum("value").alias("sum")).select(
         f.col("window.start").cast("long").alias("start"), "key", "count", "sum"

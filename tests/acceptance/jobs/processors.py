@@ -1,5 +1,7 @@
-"""The stateful processors of shapes.py (transformWithState, Spark 4.0 and later): a value, a list and a map state, with
-timers or with a time to live. A module of its own, so that Python workers find it."""
+"""The stateful processors of shapes.py (transformWithState, Spark 4.0 and later): a value, a list
+and a map state, with timers or with a time to live. A module of its own, so that Python workers
+find it.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,10 @@ from pyspark.sql.streaming import StatefulProcessor
 
 
 class Counting(StatefulProcessor):
-    """Counts a word's rows, lists their ids, and keeps the largest amount by the id's rest; the list is begun anew and
-    an item taken out of the map now and then, so that there are deletes. Everything it keeps shows in what it puts
-    out."""
+    """Counts a word's rows, lists their ids, and keeps the largest amount by the id's rest; the
+    list is begun anew and an item taken out of the map now and then, so that there are deletes.
+    Everything it keeps shows in what it puts out.
+    """
 
     ttl_ms: int | None = None
 
@@ -39,9 +42,21 @@ class Counting(StatefulProcessor):
         yield self.row(key, n, brief)
 
     def row(self, key: Any, n: int, brief: int) -> Any:
-        listed = sum((at + 1) * item[0] for at, item in enumerate(self.listed.get())) if self.listed.exists() else 0
-        largest = sum(amount[0] for _, amount in self.largest.iterator()) if self.largest.exists() else 0
-        told = {"word": [key[0]], "n": [n], "listed": [listed], "largest": [largest], "brief": [brief]}
+        listed = (
+            sum((at + 1) * item[0] for at, item in enumerate(self.listed.get()))
+            if self.listed.exists()
+            else 0
+        )
+        largest = (
+            sum(amount[0] for _, amount in self.largest.iterator()) if self.largest.exists() else 0
+        )
+        told = {
+            "word": [key[0]],
+            "n": [n],
+            "listed": [listed],
+            "largest": [largest],
+            "brief": [brief],
+        }
         return pandas.DataFrame(told)
 
     def remember(self, times: Any) -> int:
@@ -59,14 +74,18 @@ class Timed(Counting):
         self.handle.registerTimer(times.getCurrentWatermarkInMs() + 40_000)
         return len(list(self.handle.listTimers()))
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
+    def handleExpiredTimer(
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> Iterator[Any]:
         n = self.count.get()[0] if self.count.exists() else 0
         yield self.row(key, -n, expiredTimerInfo.getExpiryTimeInMs())
         self.listed.clear()
 
 
 class Expiring(Counting):
-    """With a time to live that nothing sees the end of, but one value, which has always expired a batch later."""
+    """With a time to live that nothing sees the end of, but one value, which has always expired
+    a batch later.
+    """
 
     ttl_ms = 30 * 24 * 3_600_000
 

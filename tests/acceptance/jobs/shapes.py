@@ -1,12 +1,14 @@
 """Many small queries in one Spark: each reads what is there, and ends.
 
-    shapes.py ORDERS.json RESULTS     [{"name", "query", "inputs": [...], "checkpoint", "output", "conf": {...},
-                                        "words": [...]}, ...]
+    shapes.py ORDERS.json RESULTS  [{"name", "query", "inputs": [...], "checkpoint", "output",
+                                   "conf": {...},
+                                     "words": [...]}, ...]
 
-file sources (JSON), one file of each a batch, of some words only where they are given -> a query with state -> one file
-per batch that put out anything, replaced if the batch runs again.
-Appends a line of JSON to RESULTS whenever a query has ended: its name, and what went wrong (null where nothing did).
-A few queries run at once: most of a small batch is waiting. In Python that Spark 3.5's environment has, too.
+file sources (JSON), one file of each a batch, of some words only where they are given -> a query
+with state -> one file per batch that put out anything, replaced if the batch runs again. Appends a
+line of JSON to RESULTS whenever a query has ended: its name, and what went wrong (null where
+nothing did). A few queries run at once: most of a small batch is waiting. In Python that Spark
+3.5's environment has, too.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")])
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]
+)
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -32,7 +36,9 @@ AT_ONCE = int(os.environ.get("STATESHIFT_QUERIES_AT_ONCE", "3"))
 def windowed(events: DataFrame) -> DataFrame:
     events = events.withWatermark("at", "5 seconds")
     counted = events.groupBy(f.window("at", "10 seconds"), "word")
-    counted = counted.agg(f.count("*").alias("n"), f.sum("amount").alias("total"), f.max("id").alias("last"))
+    counted = counted.agg(
+        f.count("*").alias("n"), f.sum("amount").alias("total"), f.max("id").alias("last")
+    )
     return counted.select("window.start", "word", "n", "total", "last")
 
 
@@ -60,7 +66,9 @@ def unique(events: DataFrame) -> DataFrame:
 
 
 def distinct(events: DataFrame) -> DataFrame:
-    return events.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["word"]).select("word")
+    return (
+        events.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["word"]).select("word")
+    )
 
 
 def first(events: DataFrame) -> DataFrame:
@@ -85,12 +93,18 @@ def totals(events: DataFrame) -> DataFrame:
 
 
 def counted(events: DataFrame) -> DataFrame:
-    """A query, and below what became of it: an aggregate more in the middle and one at the end, and a wider column."""
+    """A query, and below what became of it: an aggregate more in the middle and one at the end,
+    and a wider column.
+    """
     return _counted(events, f.count("*").alias("n"), f.max(f.col("id").cast("int")).alias("last"))
 
 
 def counted_more(events: DataFrame) -> DataFrame:
-    more = f.min("amount").alias("least"), f.max("id").alias("last"), f.max("word").alias("word_again")
+    more = (
+        f.min("amount").alias("least"),
+        f.max("id").alias("last"),
+        f.max("word").alias("word_again"),
+    )
     return _counted(events, f.count("*").alias("n"), *more)
 
 
@@ -134,7 +148,9 @@ def _singled(events: DataFrame, kind: str) -> DataFrame:
 def in_pandas(events: DataFrame) -> DataFrame:
     output, state = "word STRING, n LONG, total LONG", "n LONG, total LONG"
     marked = events.withWatermark("at", "5 seconds").groupBy("word")
-    return marked.applyInPandasWithState(counted_in_pandas, output, state, "update", "EventTimeTimeout")
+    return marked.applyInPandasWithState(
+        counted_in_pandas, output, state, "update", "EventTimeTimeout"
+    )
 
 
 def counted_in_pandas(key: tuple[Any, ...], frames: Iterator[Any], state: Any) -> Iterator[Any]:
@@ -164,30 +180,55 @@ def _transformed(events: DataFrame, processor: str, clock: str) -> DataFrame:
     import processors  # needs Spark 4.0
 
     output = "word STRING, n LONG, listed LONG, largest LONG, brief LONG"
-    return events.groupBy("word").transformWithStateInPandas(getattr(processors, processor)(), output, "Update", clock)
+    return events.groupBy("word").transformWithStateInPandas(
+        getattr(processors, processor)(), output, "Update", clock
+    )
 
 
 QUERIES = {
-    "counted": counted, "counted-more": counted_more, "paired": paired, "paired-more": paired_more,
-    "singled": singled, "singled-wider": singled_wider,
-    "window": windowed, "join": joined, "inner": matched, "session": sessions, "unique": unique, "distinct": distinct,
-    "first": first, "limited": limited, "chained": chained, "totals": totals, "pandas": in_pandas, "timed": timed,
+    "counted": counted,
+    "counted-more": counted_more,
+    "paired": paired,
+    "paired-more": paired_more,
+    "singled": singled,
+    "singled-wider": singled_wider,
+    "window": windowed,
+    "join": joined,
+    "inner": matched,
+    "session": sessions,
+    "unique": unique,
+    "distinct": distinct,
+    "first": first,
+    "limited": limited,
+    "chained": chained,
+    "totals": totals,
+    "pandas": in_pandas,
+    "timed": timed,
     "expiring": expiring,
-}  # fmt: skip
+}
 MODES = {"totals": "update", "pandas": "update", "timed": "update", "expiring": "update"}
 
 
 def main() -> None:
     orders = json.loads(Path(sys.argv[1]).read_text())
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.sql.shuffle.partitions", "3")
-    # No batches without input: a query ends in the same batch with the same watermark whatever the machine's mood.
+    builder = builder.config("spark.sql.session.timeZone", "UTC").config(
+        "spark.sql.shuffle.partitions", "3"
+    )
+    # No batches without input: a query ends in the same batch with the same watermark whatever the
+    # machine's mood.
     builder = builder.config("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-    builder = builder.config("spark.sql.codegen.wholeStage", "false")  # compiling takes longer than these run
+    builder = builder.config(
+        "spark.sql.codegen.wholeStage", "false"
+    )  # compiling takes longer than these run
     builder = builder.config("spark.locality.wait", "0").config("spark.default.parallelism", "2")
-    builder = builder.config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    builder = builder.config(
+        "spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    )
     builder = builder.config("spark.python.daemon.module", "warm")
-    builder = builder.config("spark.python.authenticate.socketTimeout", "120s")  # on a machine that is busy
+    builder = builder.config(
+        "spark.python.authenticate.socketTimeout", "120s"
+    )  # on a machine that is busy
     spark = builder.config("spark.driver.host", "localhost").getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     running: list[tuple[dict[str, Any], Any]] = []
@@ -208,7 +249,12 @@ def told(results: Any, order: dict[str, Any], query: Any) -> bool:
     if not isinstance(query, str) and query.isActive:
         return False
     failure = query if isinstance(query, str) else query.exception()
-    results.write(json.dumps({"name": order["name"], "wrong": None if failure is None else str(failure)[:4000]}) + "\n")
+    results.write(
+        json.dumps(
+            {"name": order["name"], "wrong": None if failure is None else str(failure)[:4000]}
+        )
+        + "\n"
+    )
     return True
 
 
@@ -230,7 +276,9 @@ def start(spark: SparkSession, order: dict[str, Any]) -> Any:
         events = reduce(DataFrame.union, [reader.json(place) for place in order["inputs"]])
         if order["words"]:
             events = events.filter(f.col("word").isin(order["words"]))
-        writer = QUERIES[order["query"]](events).writeStream.option("checkpointLocation", order["checkpoint"])
+        writer = QUERIES[order["query"]](events).writeStream.option(
+            "checkpointLocation", order["checkpoint"]
+        )
         writer = writer.outputMode(MODES.get(order["query"], "append"))
         return writer.trigger(availableNow=True).foreachBatch(keep).start()
     except Exception as error:  # told to the scenario, which names the one that failed

@@ -1,10 +1,12 @@
-"""A job over a Delta table with column mapping, whose schema Delta tracks below the checkpoint. One step after another:
+"""A job over a Delta table with column mapping, whose schema Delta tracks below the checkpoint. One
+step after another:
 
-    create                 the table
-    append:N               six more rows
-    rename                 its second column gets another name
-    run:CHECKPOINT         the job reads all there is, and ends; prints `run` and what Delta said if it did not
-    rows                   prints what the sink holds, as JSON
+    create          the table
+    append:N        six more rows
+    rename          its second column gets another name
+    run:CHECKPOINT  the job reads all there is, and ends; prints `run` and what Delta said if it did
+                    not
+    rows            prints what the sink holds, as JSON
 
 Every step prints one line.
 """
@@ -17,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 ROWS = 6
-MAPPING = "'delta.columnMapping.mode'='name','delta.minReaderVersion'='2','delta.minWriterVersion'='5'"
+MAPPING = (
+    "'delta.columnMapping.mode'='name','delta.minReaderVersion'='2','delta.minWriterVersion'='5'"
+)
 
 
 def main() -> None:
@@ -38,8 +42,12 @@ def session(jars: str) -> Any:
 
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars)
     builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-    builder = builder.config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-    builder = builder.config("spark.sql.shuffle.partitions", "2").config("spark.ui.enabled", "false")
+    builder = builder.config(
+        "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    )
+    builder = builder.config("spark.sql.shuffle.partitions", "2").config(
+        "spark.ui.enabled", "false"
+    )
     builder = builder.config("spark.databricks.delta.snapshotPartitions", "1")
     # What Delta asks of whoever lets a stream go on behind a renamed column.
     builder = builder.config("spark.databricks.delta.streaming.allowSourceColumnRename", "always")
@@ -50,7 +58,9 @@ def session(jars: str) -> Any:
 
 def create(spark: Any, folder: Path, argument: str) -> str:
     columns = "(id BIGINT, word STRING)"
-    spark.sql(f"CREATE TABLE delta.`{folder}/source` {columns} USING delta TBLPROPERTIES ({MAPPING})")
+    spark.sql(
+        f"CREATE TABLE delta.`{folder}/source` {columns} USING delta TBLPROPERTIES ({MAPPING})"
+    )
     return "created"
 
 
@@ -68,7 +78,9 @@ def rename(spark: Any, folder: Path, argument: str) -> str:
 
 
 def run(spark: Any, folder: Path, checkpoint: str) -> str:
-    stream = spark.readStream.format("delta").option("schemaTrackingLocation", f"{checkpoint}/tracking")
+    stream = spark.readStream.format("delta").option(
+        "schemaTrackingLocation", f"{checkpoint}/tracking"
+    )
     stream = stream.load(f"{folder}/source")
     counts = stream.groupBy(stream.columns[1]).count().toDF("word", "n")
     writer = counts.writeStream.outputMode("complete").option("checkpointLocation", checkpoint)
@@ -80,7 +92,9 @@ def run(spark: Any, folder: Path, checkpoint: str) -> str:
 
 
 def rows(spark: Any, folder: Path, argument: str) -> list[list[Any]]:
-    return sorted([row.word, row.n] for row in spark.read.format("delta").load(f"{folder}/sink").collect())
+    return sorted(
+        [row.word, row.n] for row in spark.read.format("delta").load(f"{folder}/sink").collect()
+    )
 
 
 STEPS = {"create": create, "append": append, "rename": rename, "run": run, "rows": rows}

@@ -1,5 +1,6 @@
-"""Spark's daemon of Python workers, which has imported what they need before it forks them: a worker a task and batch
-would do so again and again."""
+"""Spark's daemon of Python workers, which has imported what they need before it forks them: a
+worker a task and batch would do so again and again.
+"""
 
 import contextlib
 

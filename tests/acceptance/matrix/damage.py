@@ -1,8 +1,9 @@
-"""Damaged checkpoints: what is done to which file, from a fixed seed. Pure: the files of a checkpoint in, others out.
+"""Damaged checkpoints: what is done to which file, from a fixed seed. Pure: the files of a
+checkpoint in, others out.
 
-    Files     path -> bytes, with the hidden sidecars of a local disk
-    Damage    a base, an action, the role of the file it is done to
-    role      which of the files: `paths_of` finds those a restart of the last batch reads
+Files     path -> bytes, with the hidden sidecars of a local disk
+Damage    a base, an action, the role of the file it is done to
+role      which of the files: `paths_of` finds those a restart of the last batch reads
 """
 
 from __future__ import annotations
@@ -21,10 +22,19 @@ from tests.acceptance.matrix.kinds import NEWEST, Base
 Files = Mapping[str, bytes]
 
 BASES = (
-    "window-2.hdfs", "join-2.hdfs", "unique.hdfs", "pandas.hdfs", "window-2.hdfs-checksums", "window-2.rocksdb",
-    "window-2.rocksdb-changelog", "window-2.rocksdb-changelog-format2", "join-4.rocksdb-changelog",
-    "session.rocksdb", "timed.rocksdb-changelog", "chained.rocksdb-changelog",
-)  # fmt: skip
+    "window-2.hdfs",
+    "join-2.hdfs",
+    "unique.hdfs",
+    "pandas.hdfs",
+    "window-2.hdfs-checksums",
+    "window-2.rocksdb",
+    "window-2.rocksdb-changelog",
+    "window-2.rocksdb-changelog-format2",
+    "join-4.rocksdb-changelog",
+    "session.rocksdb",
+    "timed.rocksdb-changelog",
+    "chained.rocksdb-changelog",
+)
 EACH = 10  # of every base
 LAST = 2  # the last batch; its state is version 3
 
@@ -41,7 +51,8 @@ class Damage:
 
 
 _STATE = r"state/\d+/\d+/(?:[^/_][^/]*/)?"
-# The role of a file, by its path. "Newest" is the version of the last batch; "first" the one of the first.
+# The role of a file, by its path. "Newest" is the version of the last batch; "first" the one of the
+# first.
 ROLES: Mapping[str, str] = {
     "newest changes": _STATE + r"3(?:_[^/.]*)?\.(?:delta|changelog)",
     "first changes": _STATE + r"1(?:_[^/.]*)?\.(?:delta|changelog)",
@@ -66,7 +77,9 @@ Action = Callable[[dict[str, bytes], str, random.Random], None]
 def _flip(files: dict[str, bytes], path: str, chance: random.Random) -> None:
     """Where the rows are: in the first half of a file, in the first block of a table."""
     content = bytearray(files[path])
-    content[chance.randrange(40 if path.endswith(".sst") else (len(content) + 1) // 2)] ^= 1 << chance.randrange(8)
+    content[chance.randrange(40 if path.endswith(".sst") else (len(content) + 1) // 2)] ^= (
+        1 << chance.randrange(8)
+    )
     files[path] = bytes(content)
 
 
@@ -109,7 +122,9 @@ def _swap(files: dict[str, bytes], path: str, chance: random.Random) -> None:
 def _older(files: dict[str, bytes], path: str, chance: random.Random) -> None:
     """The content of the version before, as if the write had been lost."""
     folder, _, name = path.rpartition("/")
-    before = re.compile(re.escape(folder) + r"/2(?:_[^/.]*)?\." + re.escape(name.rpartition(".")[2]))
+    before = re.compile(
+        re.escape(folder) + r"/2(?:_[^/.]*)?\." + re.escape(name.rpartition(".")[2])
+    )
     found = next(other for other in sorted(files) if before.fullmatch(other))
     files[path] = files[found]
 
@@ -162,7 +177,14 @@ WHAT: Mapping[str, tuple[str, ...]] = {
     "older snapshot": ("gone", "flip a bit"),
     "table": _STATEFUL[:-1],
     "Spark's checksum": ("flip a bit", "gone", "emptied"),
-    "last offsets": ("cut short", "emptied", "gone", "garbage at the end", "stale .crc of Hadoop", "another digit"),
+    "last offsets": (
+        "cut short",
+        "emptied",
+        "gone",
+        "garbage at the end",
+        "stale .crc of Hadoop",
+        "another digit",
+    ),
     "offsets before": ("cut short", "gone"),
     "old offsets": ("gone", "cut short"),
     "last commit": ("cut short", "emptied", "gone", "garbage at the end", "another digit"),
@@ -172,7 +194,8 @@ WHAT: Mapping[str, tuple[str, ...]] = {
     "operator's metadata": ("gone", "cut short", "emptied"),
     "source log": ("gone", "cut short", "emptied"),
 }
-# Whether what lies beside a damaged file goes with it, as on a store that has no such sidecars, is drawn as well.
+# Whether what lies beside a damaged file goes with it, as on a store that has no such sidecars, is
+# drawn as well.
 WITHOUT = " (no .crc)"
 
 
@@ -182,17 +205,27 @@ def sidecar(path: str) -> str:
 
 
 def every() -> list[Damage]:
-    """What is done to each base: EACH of all that could be, drawn from a fixed seed, so that each base has others."""
+    """What is done to each base: EACH of all that could be, drawn from a fixed seed, so that
+    each base has others.
+    """
     found = []
     for name in BASES:
         kind, provider = name.split(".")
         base = Base(NEWEST, kind, provider)
         chance = random.Random(f"stateshift {name}")
-        fitting = [Damage(base, action, role) for role, actions in WHAT.items() if _may_have(base, role)
-                   for action in actions]  # fmt: skip
+        fitting = [
+            Damage(base, action, role)
+            for role, actions in WHAT.items()
+            if _may_have(base, role)
+            for action in actions
+        ]
         if kind == "unique":  # whose later changes are all empty
             fitting.remove(Damage(base, "that of the version before", "newest changes"))
-        state = [one for one in fitting if one.role in ("newest changes", "first changes", "snapshot", "table")]
+        state = [
+            one
+            for one in fitting
+            if one.role in ("newest changes", "first changes", "snapshot", "table")
+        ]
         rest = [one for one in fitting if one not in state and one.action != "another digit"]
         found += chance.sample(state, EACH * 6 // 10) + chance.sample(rest, EACH - EACH * 6 // 10)
     return list(dict.fromkeys([_with_or_without(damage) for damage in found] + _always()))
@@ -200,14 +233,19 @@ def every() -> list[Damage]:
 
 def _always() -> list[Damage]:
     """What must not be left to chance."""
-    window, format_2 = Base(NEWEST, "window-2", "hdfs"), Base(NEWEST, "window-2", "rocksdb-changelog-format2")
+    window, format_2 = (
+        Base(NEWEST, "window-2", "hdfs"),
+        Base(NEWEST, "window-2", "rocksdb-changelog-format2"),
+    )
     return [
         Damage(window, "another digit", "last offsets"),
         Damage(window, "flip a bit behind the last record", "newest changes"),
         Damage(window, "another digit", "last commit"),
         Damage(window, "stale .crc of Hadoop", "last offsets"),
         Damage(window, "swapped with another shard's", "first changes"),
-        Damage(Base(NEWEST, "session", "rocksdb"), "flip a bit in the properties" + WITHOUT, "table"),
+        Damage(
+            Base(NEWEST, "session", "rocksdb"), "flip a bit in the properties" + WITHOUT, "table"
+        ),
         Damage(format_2, "flip a bit", "Spark's checksum"),
         Damage(format_2, "gone", "Spark's checksum"),
     ]
@@ -215,7 +253,10 @@ def _always() -> list[Damage]:
 
 def _with_or_without(damage: Damage) -> Damage:
     chance = random.Random(damage.name)
-    if damage.action in ("stale .crc of Hadoop", "swapped with another shard's") or chance.random() < 0.5:
+    if (
+        damage.action in ("stale .crc of Hadoop", "swapped with another shard's")
+        or chance.random() < 0.5
+    ):
         return damage
     return Damage(damage.base, damage.action + WITHOUT, damage.role)
 
@@ -223,9 +264,13 @@ def _with_or_without(damage: Damage) -> Damage:
 def _may_have(base: Base, role: str) -> bool:
     changes = base.provider != "rocksdb"
     return {
-        "newest changes": changes, "first changes": changes, "snapshot": not changes, "older snapshot": not changes,
-        "table": not changes, "Spark's checksum": "format2" in base.provider,
-    }.get(role, True)  # fmt: skip
+        "newest changes": changes,
+        "first changes": changes,
+        "snapshot": not changes,
+        "older snapshot": not changes,
+        "table": not changes,
+        "Spark's checksum": "format2" in base.provider,
+    }.get(role, True)
 
 
 def damaged(files: Files, damage: Damage) -> tuple[dict[str, bytes], str]:
@@ -243,7 +288,9 @@ def damaged(files: Files, damage: Damage) -> tuple[dict[str, bytes], str]:
 
 
 def paths_of(files: Files, role: str) -> list[str]:
-    """The files of that role; of state those that hold something, so that there is something to damage."""
+    """The files of that role; of state those that hold something, so that there is something to
+    damage.
+    """
     pattern = re.compile(ROLES[role])
     found = sorted(path for path in files if pattern.fullmatch(path))
     if role == "table":
@@ -266,21 +313,32 @@ def _elsewhere(files: Files, path: str) -> str:
     """The like of the file in another shard."""
     operator, shard = re.match(r"(state/\d+/)(\d+)/", path).groups()  # type: ignore[union-attr]
     shape = re.escape(path[len(operator) + len(shard) :])
-    shape = re.sub(r"_[0-9a-f\\-]{36,}", lambda m: r"_[^/.]*", shape) if "_" in path.rpartition("/")[2] else shape
+    shape = (
+        re.sub(r"_[0-9a-f\\-]{36,}", lambda m: r"_[^/.]*", shape)
+        if "_" in path.rpartition("/")[2]
+        else shape
+    )
     if "/SSTs/" in path:
         shape = r"/SSTs/[^/]+\.sst"
     pattern = re.compile(re.escape(operator) + r"(\d+)" + shape)
-    found = [(p, match) for p in sorted(files) if (match := pattern.fullmatch(p)) and match[1] != shard]
+    found = [
+        (p, match) for p in sorted(files) if (match := pattern.fullmatch(p)) and match[1] != shard
+    ]
     return next(p for p, _ in found if not p.endswith(".sst") or _named(files, p))
 
 
 def copied(files: Files, old: str, new: str) -> dict[str, bytes]:
-    """The files of a copy that lies elsewhere. Operator metadata names its schemas by absolute paths; and a Spark stops
-    a query when another of the same id is started."""
+    """The files of a copy that lies elsewhere. Operator metadata names its schemas by absolute
+    paths; and a Spark stops a query when another of the same id is started.
+    """
     after = dict(files)
     for path, content in files.items():
         if "/_metadata/v2/" in path:
-            _put(after, path, content.replace(json.dumps(old)[1:-1].encode(), json.dumps(new)[1:-1].encode()))
+            _put(
+                after,
+                path,
+                content.replace(json.dumps(old)[1:-1].encode(), json.dumps(new)[1:-1].encode()),
+            )
     _put(after, "metadata", json.dumps({"id": str(uuid.uuid5(uuid.NAMESPACE_URL, new))}).encode())
     return after
 

@@ -1,7 +1,8 @@
 """Damaged checkpoints, judged by us and by a real Spark.
 
     ours     what `stateshift verify --deep` says: works, or refused (and of what)
-    Spark's  works: it restarts and puts out what the untouched one does; fails; or wrong: it puts out something else
+    Spark's  works: it restarts and puts out what the untouched one does; fails; or wrong: it puts
+             out something else
 
 The two agree where both say that it works, or where we refuse and Spark does anything but work.
 """
@@ -19,9 +20,18 @@ from tests.acceptance.matrix.ground import Ground, Order, later, quietly, rows_o
 from tests.acceptance.matrix.outcomes import Outcome
 
 # Where the two differ, and why: an action on a role.
-_TAIL = "Spark stops at the last record; nothing of Spark's ends so, and what else is wrong with it nobody can tell"
-_STALE = "a checksum that does not fit does not say which of the two is damaged, and Spark does not look at it"
-_OLDER = "what another version left is a file of the same kind: without a checksum beside it, nothing tells"
+_TAIL = (
+    "Spark stops at the last record; nothing of Spark's ends so, and what else is wrong "
+    "with it nobody can tell"
+)
+_STALE = (
+    "a checksum that does not fit does not say which of the two is damaged, and Spark "
+    "does not look at it"
+)
+_OLDER = (
+    "what another version left is a file of the same kind: without a checksum beside it, "
+    "nothing tells"
+)
 _PROPERTIES = "RocksDB does without a table's properties; they are part of what we read it by"
 EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("twice in one file", "newest changes"): _TAIL,
@@ -36,7 +46,9 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
 
 
 def outcome(damage: Damage, path: str, ours: str, sparks: str) -> Outcome:
-    """`passed` where both say the same, or differ for a reason that is known. Told: path, ours, Spark's, the reason."""
+    """`passed` where both say the same, or differ for a reason that is known. Told: path, ours,
+    Spark's, the reason.
+    """
     agree = (ours == "works") == (sparks == "works")
     reason = "" if agree else exception_to(damage) or ""
     told = json.dumps([path, ours, sparks, reason], ensure_ascii=False)
@@ -71,8 +83,12 @@ def our_verdict(order: Order) -> str:
     if code == 0:
         return "works"
     said = json.loads(out or err)
-    refused = [finding["message"] for finding in said.get("findings", ()) if finding["level"] == "refuse"]
-    return "refused: " + (refused[0] if refused else str(said.get("error", said))).replace(str(order.checkpoint), "…")
+    refused = [
+        finding["message"] for finding in said.get("findings", ()) if finding["level"] == "refuse"
+    ]
+    return "refused: " + (refused[0] if refused else str(said.get("error", said))).replace(
+        str(order.checkpoint), "…"
+    )
 
 
 def sparks_verdict(ground: Ground, damage: Damage, order: Order, failure: str | None) -> str:
@@ -83,7 +99,10 @@ def sparks_verdict(ground: Ground, damage: Damage, order: Order, failure: str | 
     expected, found = ground.expected(damage.base, first - 1), rows_of(order.output)
     if found == expected:
         return "works"
-    return f"wrong: {sum((expected - found).values())} rows lost, {sum((found - expected).values())} others instead"
+    return (
+        f"wrong: {sum((expected - found).values())} rows lost, "
+        f"{sum((found - expected).values())} others instead"
+    )
 
 
 def cause_of(failure: str) -> str:

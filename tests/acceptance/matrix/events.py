@@ -1,10 +1,12 @@
-"""The input of all jobs of the matrix: events of words with an even number in one folder, with an odd one in the other.
+"""The input of all jobs of the matrix: events of words with an even number in one folder, with an
+odd one in the other.
 
     number  0 1 2          each word of the first eight several times, half a minute a file
             3              all twelve words, and at its end an event a day later
             4              one more of that day: now everything before has passed
 
-Files of one number end at the same time in both, so that watermarks are the same whichever of the two a job reads.
+Files of one number end at the same time in both, so that watermarks are the same whichever of the
+two a job reads.
 """
 
 from __future__ import annotations
@@ -21,10 +23,14 @@ WORDS_BEFORE, WORDS_AFTER = 4, 6  # of each parity
 
 
 def feed(folder: Path, first: int, last: int) -> None:
-    """Files of both inputs. The last two are a day later, so that all that waits for its end has it."""
+    """Files of both inputs. The last two are a day later, so that all that waits for its end has
+    it.
+    """
     for number in range(first, last):
         for parity, name in enumerate(PARITIES):
-            write_records(folder / "input" / name / f"{number:03}.json", list(_events(number, parity)))
+            write_records(
+                folder / "input" / name / f"{number:03}.json", list(_events(number, parity))
+            )
 
 
 def unfeed(folder: Path) -> None:
@@ -42,7 +48,11 @@ def _events(number: int, parity: int) -> Iterable[dict[str, Any]]:
     if number < ALL - 1:
         words = WORDS_BEFORE if number < BEFORE else WORDS_AFTER
         for j in range(12):
-            yield _event(number * 24 + 2 * j + parity, number * 30 + j * 2.5, 2 * ((j // 2 + number) % words) + parity)
+            yield _event(
+                number * 24 + 2 * j + parity,
+                number * 30 + j * 2.5,
+                2 * ((j // 2 + number) % words) + parity,
+            )
     if number >= BEFORE:
         yield _event(1000 * number + parity, 86_400 + 60 * number, parity)
 

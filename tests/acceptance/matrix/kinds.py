@@ -5,7 +5,8 @@
     Base      one of each: a job that is run, changed and carried on
     Cell      a base and a change of it
 
-What Spark itself does not have is told with the reason (`missing`); everything else is a cell of the table.
+What Spark itself does not have is told with the reason (`missing`); everything else is a cell of
+the table.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ NEWEST = VERSIONS[-1]
 PREFIX = "spark.sql.streaming."
 STATE = f"{PREFIX}stateStore."
 PARTITIONS = "spark.sql.shuffle.partitions"
-_ROCKSDB = {f"{STATE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
+_ROCKSDB = {
+    f"{STATE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+}
 _CHANGELOG = {**_ROCKSDB, f"{STATE}rocksdb.changelogCheckpointing.enabled": "true"}
 _FORMAT_2 = {f"{STATE}checkpointFormatVersion": "2"}
 _CHECKED = {f"{STATE}rowChecksum.enabled": "true"}
-# Snapshots are written by maintenance, at times of its own: what a base looks like must not depend on them.
+# Snapshots are written by maintenance, at times of its own: what a base looks like must not depend
+# on them.
 _STILL = {f"{STATE}maintenanceInterval": "1h"}
 _AGGREGATION, _JOIN = f"{PREFIX}aggregation.stateFormatVersion", f"{PREFIX}join.stateFormatVersion"
 
@@ -46,7 +50,9 @@ class Provider:
 
 @dataclass(frozen=True)
 class Kind:
-    """`families`: its state is in column families, which only RocksDB has. `keyed`: by the word, among others."""
+    """`families`: its state is in column families, which only RocksDB has. `keyed`: by the word,
+    among others.
+    """
 
     name: str
     query: str
@@ -59,7 +65,9 @@ class Kind:
 
 @dataclass(frozen=True)
 class Change:
-    """What is asked of the command line. `after` is the query that goes on, where it is another one."""
+    """What is asked of the command line. `after` is the query that goes on, where it is another
+    one.
+    """
 
     name: str
     command: tuple[str, ...]
@@ -79,7 +87,9 @@ class Base:
 
     @property
     def name(self) -> str:
-        return f"{self.kind}.{self.provider}" + (f".{self.partitions}" if self.partitions != 3 else "")
+        return f"{self.kind}.{self.provider}" + (
+            f".{self.partitions}" if self.partitions != 3 else ""
+        )
 
     @property
     def conf(self) -> dict[str, str]:
@@ -110,7 +120,12 @@ PROVIDERS = {
         Provider("rocksdb-format2", {**_ROCKSDB, **_FORMAT_2}, "4.3.0"),
         Provider("rocksdb-changelog-format2", {**_CHANGELOG, **_FORMAT_2}, "4.3.0"),
         Provider("hdfs-checksums", _CHECKED, "4.3.0", ("window-2", "join-2")),
-        Provider("rocksdb-checksums", {**_CHANGELOG, **_CHECKED}, "4.3.0", ("window-2", "join-3", "join-4")),
+        Provider(
+            "rocksdb-checksums",
+            {**_CHANGELOG, **_CHECKED},
+            "4.3.0",
+            ("window-2", "join-3", "join-4"),
+        ),
     )
 }
 
@@ -170,7 +185,11 @@ CHANGES = {
         Change("merge", ("merge",)),
         Change("rewind", ("rewind", "--batch", "1", "--waive", "repeated-batches"), batch=1),
         Change("renumber", ("rewind", "--batch", "1", "--renumber"), batch=1, numbered=2),
-        Change("rename and drop operators", ("rename", "--operator", "1=0", "--drop-operator", "0"), after="distinct"),
+        Change(
+            "rename and drop operators",
+            ("rename", "--operator", "1=0", "--drop-operator", "0"),
+            after="distinct",
+        ),
         Change("fork", ("fork",)),
         Change("convert checkpoint format", ("convert", "--checkpoint-format", "v1")),
         Change("convert codec", ("convert", "--codec", "zstd")),
@@ -185,27 +204,51 @@ WIDE = {"repartition 200 to 17": 200, "repartition 7 to 64": 7}
 _WIDE_BASES = [
     (kind, provider)
     for provider in ("hdfs", "rocksdb-changelog")
-    for kind in ("window-2", "join-2" if provider == "hdfs" else "join-4", "unique", "session", "pandas", "timed")
+    for kind in (
+        "window-2",
+        "join-2" if provider == "hdfs" else "join-4",
+        "unique",
+        "session",
+        "pandas",
+        "timed",
+    )
 ]
 
 
 def missing(version: str, kind: Kind, provider: Provider) -> str | None:
     """Why Spark does not have the two together; None where it does."""
     if _older(version, kind.since):
-        what = "state format 3 and 4 of joins" if kind.name.startswith("join") else "transformWithState"
+        what = (
+            "state format 3 and 4 of joins"
+            if kind.name.startswith("join")
+            else "transformWithState"
+        )
         return f"{what} came after Spark {version}"
     if _older(version, provider.since):
         what = "checkpoint format 2" if provider.format_2 else "row checksums"
         return f"{what} came after Spark {version}"
     if kind.families and not provider.rocksdb:
-        return "the state of this operator needs column families, which HDFS-backed state does not have"
+        return (
+            "the state of this operator needs column families, which HDFS-backed state does "
+            "not have"
+        )
     return REFUSED.get((version, kind.name, provider.name))
 
 
 # What Spark was seen to refuse when it was tried: version, kind, provider -> in which words.
 REFUSED: dict[tuple[str, str, str], str] = {
-    ("4.3.0", "join-1", provider): "Spark 4.3.0 starts no join of state format 1 (Unsupported schema writer version: 1)"
-    for provider in ("hdfs", "rocksdb", "rocksdb-changelog", "rocksdb-format2", "rocksdb-changelog-format2")
+    (
+        "4.3.0",
+        "join-1",
+        provider,
+    ): "Spark 4.3.0 starts no join of state format 1 (Unsupported schema writer version: 1)"
+    for provider in (
+        "hdfs",
+        "rocksdb",
+        "rocksdb-changelog",
+        "rocksdb-format2",
+        "rocksdb-changelog-format2",
+    )
 }
 
 
@@ -225,7 +268,10 @@ def every_cell() -> Iterator[Cell]:
             yield from (Cell(base, change) for change in listed if _has(base, change))
     for kind, provider in _WIDE_BASES:
         if missing(NEWEST, KINDS[kind], PROVIDERS[provider]) is None:
-            yield from (Cell(Base(NEWEST, kind, provider, before), change) for change, before in WIDE.items())
+            yield from (
+                Cell(Base(NEWEST, kind, provider, before), change)
+                for change, before in WIDE.items()
+            )
 
 
 def command(cell: Cell) -> tuple[str, ...]:

@@ -1,4 +1,6 @@
-"""What came of a combination, and how it is kept: a file of JSON lines that a killed process leaves readable."""
+"""What came of a combination, and how it is kept: a file of JSON lines that a killed process
+leaves readable.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class Outcome:
 
 
 class Lines:
-    """A file of JSON lines, one for each name; the last one counts. A line that was cut short does not."""
+    """A file of JSON lines, one for each name; the last one counts. A line that was cut short
+    does not.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -1,19 +1,23 @@
 """The whole matrix on real Sparks, as far as it has not been run yet.
 
-    python -m tests.acceptance.matrix.running SPARKS [--state DIRECTORY] [--restart] [--version V] [--only TEXT]
+    python -m tests.acceptance.matrix.running SPARKS [--state DIRECTORY] [--restart] [--version V]
+    [--only TEXT]
                                               [--minutes N] [--pages DIRECTORY]
 
-SPARKS has an environment for each version (scripts/sparks makes them). Everything is kept below the state directory
-(.matrix, or STATESHIFT_MATRIX), so that a run that was interrupted or killed goes on where it was:
+SPARKS has an environment for each version (scripts/sparks makes them). Everything is kept below the
+state directory (.matrix, or STATESHIFT_MATRIX), so that a run that was interrupted or killed goes
+on where it was:
 
-    <version>-<jobs>/       what a Spark of the version made of the jobs as they are: the bases, and what carried on
-        input, <base>/...   see `ground`
-        ran                 which orders have ended, and how: a line of JSON each
-        evidence            what Spark made of a changed checkpoint, by the digest of its bytes
-    outcomes                what became of each cell with the code as it is: a line of JSON each
+    <version>-<jobs>/      what a Spark of the version made of the jobs as they are: the bases, and
+                           what carried on
+        input, <base>/...  see `ground`
+        ran                which orders have ended, and how: a line of JSON each
+        evidence           what Spark made of a changed checkpoint, by the digest of its bytes
+    outcomes               what became of each cell with the code as it is: a line of JSON each
 
-An outcome counts for the code that it was found with (a digest of the package and of this). When the code changes,
-every cell is changed anew, which takes a moment; Spark is asked again only where other bytes come out.
+An outcome counts for the code that it was found with (a digest of the package and of this). When
+the code changes, every cell is changed anew, which takes a moment; Spark is asked again only where
+other bytes come out.
 """
 
 from __future__ import annotations
@@ -51,7 +55,8 @@ from tests.acceptance.support import JOBS, ROOT
 # So many queries a Spark: what it holds of them in memory, it keeps.
 QUERIES_MAX = 30
 
-# Ten seconds is all that Spark gives a worker of transformWithState to start in, whatever the machine is busy with.
+# Ten seconds is all that Spark gives a worker of transformWithState to start in, whatever the
+# machine is busy with.
 BUSY = "Python worker failed to connect back"
 RETRIES_MAX = 3
 
@@ -60,14 +65,20 @@ class Version:
     """What one version of Spark has done so far."""
 
     def __init__(self, version: str, state: Path, python: Path) -> None:
-        made_by = [JOBS / "shapes.py", JOBS / "processors.py", Path(__file__).with_name("events.py")]
+        made_by = [
+            JOBS / "shapes.py",
+            JOBS / "processors.py",
+            Path(__file__).with_name("events.py"),
+        ]
         jobs = _digest(made_by)[:12]
         self.folder, self.python = state / f"{version}-{jobs}", str(python)
         self.ground = Ground(self.folder)
         self.ran, self.evidence = Lines(self.folder / "ran"), Lines(self.folder / "evidence")
 
     def prepare(self, wanted: Iterable[tuple[Base, str]]) -> None:
-        """Run what is wanted of the bases and has not run yet: as they begin, then the untouched ones further."""
+        """Run what is wanted of the bases and has not run yet: as they begin, then the untouched
+        ones further.
+        """
         wanted = list(dict.fromkeys(wanted))
         firsts = [self.ground.first_run(base, part) for base, part in wanted if part != "untouched"]
         firsts = [order for order in firsts if not self._ran(order)]
@@ -75,7 +86,9 @@ class Version:
             unfeed(self.folder)
             feed(self.folder, 0, BEFORE)
         self._run(firsts, _afresh)
-        rests = [base for base, part in wanted if part == "untouched" and not self.failure(base, "whole")]
+        rests = [
+            base for base, part in wanted if part == "untouched" and not self.failure(base, "whole")
+        ]
         rests = [base for base in rests if not self._ran(self.ground.untouched(base))]
         for base in rests:
             self.ground.carry_on_untouched(base)
@@ -83,7 +96,11 @@ class Version:
         self._run([self.ground.untouched(base) for base in rests])
 
     def failure(self, base: Base, part: str) -> str | None:
-        order = self.ground.untouched(base) if part == "untouched" else self.ground.first_run(base, part)
+        order = (
+            self.ground.untouched(base)
+            if part == "untouched"
+            else self.ground.first_run(base, part)
+        )
         told: str | None = self.ran.held.get(order.name, [None, "it did not run"])[1]
         return told
 
@@ -91,7 +108,9 @@ class Version:
         asked, wrong = self.ran.held.get(order.name, [None, None])
         return bool(asked == json.dumps(order.plain())) and BUSY not in (wrong or "")
 
-    def _run(self, orders: Sequence[Order], before: Callable[[Order], None] = lambda order: None) -> None:
+    def _run(
+        self, orders: Sequence[Order], before: Callable[[Order], None] = lambda order: None
+    ) -> None:
         asked = {order.name: json.dumps(order.plain()) for order in orders}
         for name, wrong in self.spark(orders, before).items() if orders else ():
             self.ran.add(name, [asked[name], wrong])
@@ -99,8 +118,10 @@ class Version:
     def spark(
         self, orders: Sequence[Order], before: Callable[[Order], None] = lambda order: None
     ) -> dict[str, str | None]:
-        """Run them all. Where Spark dies, those that had not ended are run one by one, to see which it dies of; where
-        it was only too busy to start a Python worker in time, they go on. `before` is done to each, each time."""
+        """Run them all. Where Spark dies, those that had not ended are run one by one, to see which
+        it dies of; where it was only too busy to start a Python worker in time, they go on.
+        `before` is done to each, each time.
+        """
         told = self._started(orders, before)
         for _ in range(RETRIES_MAX):
             again = [order for order in orders if BUSY in (told.get(order.name) or "")]
@@ -110,7 +131,9 @@ class Version:
                 told |= {order.name: "Spark died of it", **self._started([order], before)}
         return told
 
-    def _started(self, orders: Sequence[Order], before: Callable[[Order], None]) -> dict[str, str | None]:
+    def _started(
+        self, orders: Sequence[Order], before: Callable[[Order], None]
+    ) -> dict[str, str | None]:
         for order in orders:
             before(order)
         return run_spark(self.python, self.folder / "spark", orders)
@@ -122,7 +145,9 @@ class Version:
         self.prepare([needed for cell in cells for needed in needs(cell)])
         asked: dict[Cell, tuple[str, list[Order]]] = {}
         for cell in cells:
-            failures = [failure for base, part in needs(cell) if (failure := self.failure(base, part))]
+            failures = [
+                failure for base, part in needs(cell) if (failure := self.failure(base, part))
+            ]
             if failures:
                 yield Outcome(cell.name, "failed", f"the base did not run: {failures[0]}")
                 continue
@@ -138,7 +163,12 @@ class Version:
 
     def _judged(self, asked: Mapping[Cell, tuple[str, Sequence[Order]]]) -> Iterator[Outcome]:
         """Spark's word for each, by running what it has not been asked yet."""
-        new = [order for cell, (digest, orders) in asked.items() if not self._known(cell, digest) for order in orders]
+        new = [
+            order
+            for cell, (digest, orders) in asked.items()
+            if not self._known(cell, digest)
+            for order in orders
+        ]
         told = self.spark(new) if new else {}
         for cell, (digest, orders) in asked.items():
             if not self._known(cell, digest):
@@ -152,15 +182,23 @@ class Version:
     # -- damaged checkpoints
 
     def verdicts(self, damages: Sequence[Damage]) -> Iterator[Outcome]:
-        """Ours and Spark's, of each: passed where they agree, or are known to differ for a reason."""
+        """Ours and Spark's, of each: passed where they agree, or are known to differ for a
+        reason.
+        """
         self.prepare([(one.base, part) for one in damages for part in ("whole", "untouched")])
-        unfit = {one: failure for one in damages if (failure := self.failure(one.base, "untouched"))}
-        yield from (Outcome(one.name, "failed", damaging.not_run(failure)) for one, failure in unfit.items())
+        unfit = {
+            one: failure for one in damages if (failure := self.failure(one.base, "untouched"))
+        }
+        yield from (
+            Outcome(one.name, "failed", damaging.not_run(failure)) for one, failure in unfit.items()
+        )
         damages = [one for one in damages if one not in unfit]
         made = {one: damaging.prepared(self.ground, one) for one in damages}
         ours = {one: damaging.our_verdict(order) for one, (order, _) in made.items()}
         digests = {one: digest_of([order]) for one, (order, _) in made.items()}
-        new = [one for one in damages if self.evidence.held.get(one.name, [None])[0] != digests[one]]
+        new = [
+            one for one in damages if self.evidence.held.get(one.name, [None])[0] != digests[one]
+        ]
         told = self.spark([made[one][0] for one in new]) if new else {}
         for one in new:
             order = made[one][0]
@@ -181,7 +219,11 @@ def _afresh(order: Order) -> None:
 def needs(cell: Cell) -> list[tuple[Base, str]]:
     """The runs that a cell is made from, and measured by."""
     parts = ["even", "odd"] if cell.change == "merge" else ["whole"]
-    return [*((cell.base, part) for part in parts), (like(cell.base), "whole"), (like(cell.base), "untouched")]
+    return [
+        *((cell.base, part) for part in parts),
+        (like(cell.base), "whole"),
+        (like(cell.base), "untouched"),
+    ]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -195,12 +237,18 @@ def run(arguments: argparse.Namespace) -> int:
     found = Outcomes(arguments.state)
     cells = [cell for cell in every_cell() if fits(cell.name, cell.base.version, arguments)]
     damages = [one for one in every_damage() if fits(one.name, one.base.version, arguments)]
-    runners = {v: Version(v, arguments.state, arguments.sparks / v / "bin" / "python") for v in VERSIONS}
-    for some in chunks([one for one in in_order([*damages, *cells]) if one.name not in found.known()]):
+    runners = {
+        v: Version(v, arguments.state, arguments.sparks / v / "bin" / "python") for v in VERSIONS
+    }
+    for some in chunks(
+        [one for one in in_order([*damages, *cells]) if one.name not in found.known()]
+    ):
         if time.monotonic() > until:
             break
         runner = runners[some[0].base.version]
-        for outcome in runner.outcomes(some) if isinstance(some[0], Cell) else runner.verdicts(some):
+        for outcome in (
+            runner.outcomes(some) if isinstance(some[0], Cell) else runner.verdicts(some)
+        ):
             found.add(outcome)
             print(f"{outcome.result:8} {outcome.cell} {outcome.told[:200]}", flush=True)
         write_pages(arguments.pages, found.known())
@@ -221,15 +269,20 @@ class Outcomes:
         self.code, self.lines = code_digest(), Lines(state / "outcomes")
 
     def known(self) -> dict[str, Outcome]:
-        return {name: Outcome(*told) for name, (code, *told) in self.lines.held.items() if code == self.code}
+        return {
+            name: Outcome(*told)
+            for name, (code, *told) in self.lines.held.items()
+            if code == self.code
+        }
 
     def add(self, outcome: Outcome) -> None:
         self.lines.add(outcome.cell, [self.code, outcome.cell, outcome.result, outcome.told])
 
 
 def in_order(wanted: Iterable[Cell | Damage]) -> list[Any]:
-    """Damages, and then change by change, so that a run that is cut short has shown something of everything; of each
-    the newest version first."""
+    """Damages, and then change by change, so that a run that is cut short has shown something of
+    everything; of each the newest version first.
+    """
 
     def place(one: Cell | Damage) -> tuple[int, int]:
         change = list(CHANGES).index(one.change) if isinstance(one, Cell) else -1
@@ -264,14 +317,22 @@ def _digest(paths: Iterable[Path]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sparks", type=Path)
-    parser.add_argument("--state", type=Path, default=Path(os.environ.get("STATESHIFT_MATRIX") or ROOT / ".matrix"))
+    parser.add_argument(
+        "--state", type=Path, default=Path(os.environ.get("STATESHIFT_MATRIX") or ROOT / ".matrix")
+    )
     parser.add_argument("--restart", action="store_true", help="forget everything first")
     parser.add_argument("--version", default="", choices=["", *VERSIONS])
-    parser.add_argument("--only", action="append", default=[], help="cells whose names hold this; all of several")
+    parser.add_argument(
+        "--only", action="append", default=[], help="cells whose names hold this; all of several"
+    )
     parser.add_argument("--minutes", type=float, default=1e6, help="begin nothing after so many")
-    parser.add_argument("--pages", type=Path, default=ROOT / "tests", help="where matrix.md and damage.md go")
+    parser.add_argument(
+        "--pages", type=Path, default=ROOT / "tests", help="where matrix.md and damage.md go"
+    )
     return run(parser.parse_args())
 
 

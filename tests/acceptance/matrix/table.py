@@ -1,7 +1,7 @@
 """The matrix as a page: kind x provider x change in rows, Spark's versions in columns. Pure.
 
-A cell of the page is `passed`, `FAILED`, `refused` (with a number, under which the reason stands below), `not run`, or
-`-` where Spark itself does not have it; why not is told below, too.
+A cell of the page is `passed`, `FAILED`, `refused` (with a number, under which the reason stands
+below), `not run`, or `-` where Spark itself does not have it; why not is told below, too.
 """
 
 from __future__ import annotations
@@ -52,17 +52,35 @@ def written(cells: Sequence[Cell], outcomes: Mapping[str, Told]) -> str:
     notes: dict[str, int] = {}
     rows = {(c.base.kind, c.base.provider, c.change, c.base.partitions) for c in cells}
     ordered = sorted(
-        rows, key=lambda row: (*(list(d).index(v) for d, v in zip((KINDS, PROVIDERS, CHANGES), row, strict=False)),)
+        rows,
+        key=lambda row: (
+            *(list(d).index(v) for d, v in zip((KINDS, PROVIDERS, CHANGES), row, strict=False)),
+        ),
     )
     there = {cell.name for cell in cells}
-    lines = ["| kind | provider | change | " + " | ".join(f"Spark {v}" for v in VERSIONS) + " |", "|---" * 5 + "|"]
+    lines = [
+        "| kind | provider | change | " + " | ".join(f"Spark {v}" for v in VERSIONS) + " |",
+        "|---" * 5 + "|",
+    ]
     for kind, provider, change, partitions in ordered:
         told = [
             _told(Cell(Base(version, kind, provider, partitions), change), there, outcomes, notes)
             for version in VERSIONS
         ]
         lines.append(f"| {kind} | {provider} | {change} | {' | '.join(told)} |")
-    return "\n".join([HEAD + _counts(cells, outcomes), *_kinds(), "", *lines, "", *_notes(notes), "", *_missing(), ""])
+    return "\n".join(
+        [
+            HEAD + _counts(cells, outcomes),
+            *_kinds(),
+            "",
+            *lines,
+            "",
+            *_notes(notes),
+            "",
+            *_missing(),
+            "",
+        ]
+    )
 
 
 DAMAGE_HEAD = """# Damaged checkpoints, judged by us and by a real Spark
@@ -80,21 +98,42 @@ def damaged(damages: Sequence[Damage], outcomes: Mapping[str, Told]) -> str:
     told = [outcomes[one.name].result if one.name in outcomes else "not run" for one in damages]
     reasons = [json.loads(outcomes[one.name].told)[3] for one in damages if one.name in outcomes]
     different = sum(map(bool, reasons))
-    counts = f"{len(damages)} damaged checkpoints: {told.count('passed') - different} judged alike, {different} "
-    counts += f"otherwise for a known reason, {told.count('failed')} FAILED, {told.count('not run')} not run.\n"
+    counts = (
+        f"{len(damages)} damaged checkpoints: {told.count('passed') - different} judged "
+        f"alike, {different} "
+    )
+    counts += (
+        f"otherwise for a known reason, {told.count('failed')} FAILED, "
+        f"{told.count('not run')} not run.\n"
+    )
     lines = ["| checkpoint | file | damage | ours | Spark's | |", "|---" * 6 + "|"]
     for one in damages:
         outcome = outcomes.get(one.name)
-        path, ours, sparks, reason = json.loads(outcome.told) if outcome else (one.role, "not run", "not run", "")
-        verdict = "not run" if outcome is None else reason or ("alike" if outcome.result == "passed" else "FAILED")
-        cells = [f"{one.base.kind} in {one.base.provider}", f"{path} ({one.role})", one.action, ours, sparks, verdict]
+        path, ours, sparks, reason = (
+            json.loads(outcome.told) if outcome else (one.role, "not run", "not run", "")
+        )
+        verdict = (
+            "not run"
+            if outcome is None
+            else reason or ("alike" if outcome.result == "passed" else "FAILED")
+        )
+        cells = [
+            f"{one.base.kind} in {one.base.provider}",
+            f"{path} ({one.role})",
+            one.action,
+            ours,
+            sparks,
+            verdict,
+        ]
         lines.append(f"| {' | '.join(_plain(cell) for cell in cells)} |")
     return "\n".join([DAMAGE_HEAD.format(version=NEWEST) + counts, *lines, ""])
 
 
 def _plain(text: str) -> str:
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uuid>", " ".join(text.split()))
-    text = re.sub(r"(?<![\w.…])(?:file:/*)?/(?:[\w.+-]+/)+", "…/", text)  # where it lay is nobody's business
+    text = re.sub(
+        r"(?<![\w.…])(?:file:/*)?/(?:[\w.+-]+/)+", "…/", text
+    )  # where it lay is nobody's business
     return text[:160].replace("|", "\\|")
 
 
@@ -115,16 +154,26 @@ def _told(cell: Cell, there: set[str], outcomes: Mapping[str, Told], notes: dict
 
 def _counts(cells: Sequence[Cell], outcomes: Mapping[str, Told]) -> str:
     told = [outcomes[cell.name].result if cell.name in outcomes else "not run" for cell in cells]
-    counts = ", ".join(f"{told.count(word)} {word}" for word in ("passed", "refused", "failed", "not run"))
+    counts = ", ".join(
+        f"{told.count(word)} {word}" for word in ("passed", "refused", "failed", "not run")
+    )
     return f"{len(cells)} combinations: {counts}.\n"
 
 
 def _kinds() -> list[str]:
-    return ["| kind | is |", "|---|---|", *(f"| {name} | {title} |" for name, title in TITLES.items())]
+    return [
+        "| kind | is |",
+        "|---|---|",
+        *(f"| {name} | {title} |" for name, title in TITLES.items()),
+    ]
 
 
 def _notes(notes: Mapping[str, int]) -> list[str]:
-    return ["## Why", "", *(f"{number}. {reason}" for reason, number in notes.items())] if notes else []
+    return (
+        ["## Why", "", *(f"{number}. {reason}" for reason, number in notes.items())]
+        if notes
+        else []
+    )
 
 
 def _missing() -> list[str]:
@@ -133,9 +182,19 @@ def _missing() -> list[str]:
     for base in every_base():
         reason = missing(base.version, KINDS[base.kind], PROVIDERS[base.provider])
         if reason is not None:
-            found.setdefault(reason, {}).setdefault((base.version, base.provider), []).append(base.kind)
-    lines = ["## What Spark itself does not have", "", "| version | provider | kinds | why |", "|---" * 4 + "|"]
+            found.setdefault(reason, {}).setdefault((base.version, base.provider), []).append(
+                base.kind
+            )
+    lines = [
+        "## What Spark itself does not have",
+        "",
+        "| version | provider | kinds | why |",
+        "|---" * 4 + "|",
+    ]
     for reason, bases in found.items():
-        lines += [f"| {v} | {provider} | {', '.join(kinds)} | {reason} |" for (v, provider), kinds in bases.items()]
+        lines += [
+            f"| {v} | {provider} | {', '.join(kinds)} | {reason} |"
+            for (v, provider), kinds in bases.items()
+        ]
     wide = ", ".join(WIDE)
     return [*lines, "", f"The changes {wide} are run on Spark {VERSIONS[-1]} only."]

@@ -1,5 +1,7 @@
-"""The savepoints and checkpoints that real Flinks wrote, put where they were when they were written: checkpoints name
-their files by full paths. On a disk in memory, so that a test may damage them."""
+"""The savepoints and checkpoints that real Flinks wrote, put where they were when they were
+written: checkpoints name their files by full paths. On a disk in memory, so that a test may damage
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from stateshift.survey import Finding, Survey
 from tests.support.checkpoints import put
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden"
-NAMES = tuple(sorted(str(place.parent.relative_to(FOLDER)) for place in FOLDER.glob("flink-*/*/told.json")))
+NAMES = tuple(
+    sorted(str(place.parent.relative_to(FOLDER)) for place in FOLDER.glob("flink-*/*/told.json"))
+)
 
 
 def told(name: str) -> Any:
@@ -24,7 +28,9 @@ def told(name: str) -> Any:
 
 
 def write(disk: MemoryDisk, name: str, location: str | None = None) -> str:
-    """Put everything there; the image's location. With `location`, somewhere else than where it was written."""
+    """Put everything there; the image's location. With `location`, somewhere else than where it
+    was written.
+    """
     written: dict[str, str] = told(name)["written_at"]
     for was, folder in written.items():
         there = f"{location}/{folder}" if location else f"file://{was}"
@@ -33,7 +39,9 @@ def write(disk: MemoryDisk, name: str, location: str | None = None) -> str:
             if file.is_file():
                 put(disk.open(there), str(file.relative_to(top)), file.read_bytes())
     image: str = told(name)["image"]
-    was, folder = next((w, f) for w, f in written.items() if image == f or image.startswith(f"{f}/"))
+    was, folder = next(
+        (w, f) for w, f in written.items() if image == f or image.startswith(f"{f}/")
+    )
     inside = image.removeprefix(folder)
     return f"{location}/{image}" if location else f"file://{was}{inside}"
 

@@ -1,5 +1,6 @@
-"""The same state compares equal whichever backend wrote it: canonical, hashmap, RocksDB, ForSt, held against each other
-and against what the job itself said it held."""
+"""The same state compares equal whichever backend wrote it: canonical, hashmap, RocksDB, ForSt,
+held against each other and against what the job itself said it held.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +53,17 @@ def having(prefix: str) -> list[str]:
     return [name for name in golden.NAMES if name.split("/")[1].startswith(prefix)]
 
 
-@pytest.mark.parametrize("name", [
-    *having("count-native"), *having("count-forst"), *having("count-merging"), *having("count-checkpoint-rocksdb"),
-    *having("count-inline"), *having("count-changelog-canonical"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        *having("count-native"),
+        *having("count-forst"),
+        *having("count-merging"),
+        *having("count-checkpoint-rocksdb"),
+        *having("count-inline"),
+        *having("count-changelog-canonical"),
+    ],
+)
 def test_a_count_is_the_same_in_every_backend(name: str) -> None:
     canonical = name.split("/")[0] + "/count-canonical-hashmap"
     assert keyed(name) == keyed(canonical)
@@ -63,12 +71,25 @@ def test_a_count_is_the_same_in_every_backend(name: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("case", ["native-incremental", "checkpoint-incremental", "native-hashmap",
-                                  "checkpoint-hashmap", "compressed-native"])  # fmt: skip
+@pytest.mark.parametrize(
+    "case",
+    [
+        "native-incremental",
+        "checkpoint-incremental",
+        "native-hashmap",
+        "checkpoint-hashmap",
+        "compressed-native",
+    ],
+)
 def test_every_kind_of_state_is_the_same_in_every_backend(version: str, case: str) -> None:
-    """Values, lists that were merged, maps, timers, windows and sessions. TTL holds when it was written."""
+    """Values, lists that were merged, maps, timers, windows and sessions. TTL holds when it was
+    written.
+    """
     canonical = {}
-    for name in ("canonical-rocksdb", "canonical-hashmap"):  # maps have null values in the former alone
+    for name in (
+        "canonical-rocksdb",
+        "canonical-hashmap",
+    ):  # maps have null values in the former alone
         for operator, entries in keyed(f"flink-{version}/kinds-{name}").items():
             canonical.setdefault(operator, []).append(entries)
     ttl = golden_id(f"flink-{version}/kinds-canonical-rocksdb", "ttl")
@@ -86,10 +107,14 @@ def golden_id(name: str, uid: str) -> str:
     return flink_operator_id(uid)
 
 
-@pytest.mark.parametrize("name", [
-    name for name in (*having("count-native"), *having("count-forst"), *having("count-checkpoint"))
-    if "orders-count" in golden.told(name).get("held", {})
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in (*having("count-native"), *having("count-forst"), *having("count-checkpoint"))
+        if "orders-count" in golden.told(name).get("held", {})
+    ],
+)
 def test_native_state_is_shown_as_what_the_job_held(name: str) -> None:
     disk = MemoryDisk()
     location = golden.write(disk, name)
@@ -98,14 +123,24 @@ def test_native_state_is_shown_as_what_the_job_held(name: str) -> None:
     assert {str(entry.key["key"]): entry.value for entry in shown} == wanted
 
 
-@pytest.mark.parametrize("name", [*having("kinds-native-incremental"), *having("kinds-checkpoint-incremental")])
+@pytest.mark.parametrize(
+    "name", [*having("kinds-native-incremental"), *having("kinds-checkpoint-incremental")]
+)
 def test_lists_and_maps_of_rocksdb_are_shown_as_what_the_job_held(name: str) -> None:
     disk = MemoryDisk()
     location = golden.write(disk, name)
     held = golden.told(name)["held"]["collections"]
-    shown = [e for e in look.entries(location, disk.open, limit=1000) if e.store in ("recent", "words", "sum")]
+    shown = [
+        e
+        for e in look.entries(location, disk.open, limit=1000)
+        if e.store in ("recent", "words", "sum")
+    ]
     lists = {(e.store, str(e.key["key"])): e.value for e in shown}
-    wanted = {(state, key): value for state in ("recent", "words", "sum") for key, value in held[state].items()}
+    wanted = {
+        (state, key): value
+        for state in ("recent", "words", "sum")
+        for key, value in held[state].items()
+    }
     assert {place: as_told(value) for place, value in lists.items()} == wanted
 
 
@@ -121,7 +156,9 @@ def compared(one: str, other: str) -> Differences:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("case", ["count-native-incremental", "count-native-hashmap"])
-def test_diff_of_one_state_in_two_backends_finds_its_keyed_entries_equal(version: str, case: str) -> None:
+def test_diff_of_one_state_in_two_backends_finds_its_keyed_entries_equal(
+    version: str, case: str
+) -> None:
     found = compared(f"flink-{version}/count-canonical-hashmap", f"flink-{version}/{case}")
     (count,) = (store for store in found.stores if store.store == "count")
     assert (count.same, count.equal) == (10, True) and not found.incomparable
@@ -129,7 +166,9 @@ def test_diff_of_one_state_in_two_backends_finds_its_keyed_entries_equal(version
 
 def test_a_changelog_cannot_be_compared_with_another_format_and_is_not_called_different() -> None:
     found = compared("flink-2.3.0/count-canonical-hashmap", "flink-2.3.0/count-changelog-hashmap")
-    assert [(store, "changelog" in why) for _, store, why in found.incomparable] == [("keyed", True)]
+    assert [(store, "changelog" in why) for _, store, why in found.incomparable] == [
+        ("keyed", True)
+    ]
     assert "count" not in {store.store for store in found.stores}
 
 
@@ -146,7 +185,9 @@ def test_broadcast_state_counts_once_however_many_subtasks_have_a_copy() -> None
     metadata = decode_metadata(disk.open("mem://b/image").read(path, 1 << 20))
     rules = next(operator for operator in metadata.operators if operator.uid == "rules")
     assert rules.subtasks and rules.parallelism == 2
-    wider = replace(rules, parallelism=3, subtasks=(*rules.subtasks, copy_of_broadcast(rules.subtasks[0], 2)))
+    wider = replace(
+        rules, parallelism=3, subtasks=(*rules.subtasks, copy_of_broadcast(rules.subtasks[0], 2))
+    )
     operators = tuple(wider if operator is rules else operator for operator in metadata.operators)
     put(disk.open("mem://b/image"), path, encode_metadata(replace(metadata, operators=operators)))
     found = look.diff(a, b, disk.open)
@@ -155,7 +196,9 @@ def test_broadcast_state_counts_once_however_many_subtasks_have_a_copy() -> None
 
 
 def copy_of_broadcast(subtask: SubtaskState, index: int) -> SubtaskState:
-    assert subtask.managed_operator and all(state.mode == BROADCAST for state in subtask.managed_operator.states)
+    assert subtask.managed_operator and all(
+        state.mode == BROADCAST for state in subtask.managed_operator.states
+    )
     return replace(subtask, index=index, managed_keyed=None)
 
 
@@ -164,10 +207,16 @@ def test_keys_outside_of_a_handles_groups_are_not_entries() -> None:
     name, disk = "flink-2.3.0/count-native-rocksdb", MemoryDisk()
     storage, survey = golden.looked_at(disk, golden.write(disk, name))
     streams = Streams(storage.chunks, places_of(survey.images[0]))
-    handle = next(s.managed_keyed for o in metadata_of(survey.images[0]).operators for s in o.subtasks or ()
-                  if isinstance(s.managed_keyed, Incremental))  # fmt: skip
+    handle = next(
+        s.managed_keyed
+        for o in metadata_of(survey.images[0]).operators
+        for s in o.subtasks or ()
+        if isinstance(s.managed_keyed, Incremental)
+    )
     every = {entry.group for entry in keyed_entries(handle, 1, streams)}
-    less = {entry.group for entry in keyed_entries(replace(handle, first=min(every) + 1), 1, streams)}
+    less = {
+        entry.group for entry in keyed_entries(replace(handle, first=min(every) + 1), 1, streams)
+    }
     assert less and less == every - {min(every)}
 
 
@@ -175,19 +224,26 @@ PAIR = golden.FOLDER / "flink-2.3.0" / "pair-rocksdb"
 
 
 def test_a_canonical_and_a_native_savepoint_of_one_job_are_equal() -> None:
-    """Taken of one waiting job, behind each other; made by tests/servers/test_flink_backends.py, which takes them
-    anew. Values, lists, maps, timers, windows, TTL, broadcast and operator state."""
+    """Taken of one waiting job, behind each other; made by tests/servers/test_flink_backends.py,
+    which takes them anew. Values, lists, maps, timers, windows, TTL, broadcast and operator state.
+    """
     found = look.diff(str(PAIR / "canonical"), str(PAIR / "native"))
     assert found.equal and not found.incomparable
     assert sum(store.same for store in found.stores) == 209
-    assert {"_timer_state/event_user-timers", "rules", "digits", "window-contents"} <= {s.store for s in found.stores}
+    assert {"_timer_state/event_user-timers", "rules", "digits", "window-contents"} <= {
+        s.store for s in found.stores
+    }
 
 
 def test_exports_of_a_canonical_and_a_native_savepoint_have_the_same_rows(tmp_path: Path) -> None:
     rows = []
     for kind in ("canonical", "native"):
         to = str(tmp_path / f"{kind}.jsonl")
-        look.save(look.export(str(PAIR / kind), to, look.Wanted(), look.open_patiently), to, look.open_patiently)
+        look.save(
+            look.export(str(PAIR / kind), to, look.Wanted(), look.open_patiently),
+            to,
+            look.open_patiently,
+        )
         rows.append(sorted(Path(to).read_text("utf-8").splitlines()))
     assert len(rows[0]) > 200
     assert rows[0] == rows[1]

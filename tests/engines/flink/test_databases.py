@@ -1,4 +1,6 @@
-"""A damaged RocksDB or ForSt is refused by a deep look, whatever was done to it; a whole one is not."""
+"""A damaged RocksDB or ForSt is refused by a deep look, whatever was done to it; a whole one is
+not.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,18 @@ from tests.support.ground import Ground
 pytestmark = pytest.mark.row("W-10")
 
 NATIVE = tuple(
-    name for name in golden.NAMES
-    if name.split("/")[1] in ("count-native-incremental", "count-checkpoint-incremental", "count-forst-native",
-                              "count-forst-checkpoint", "count-merging-incremental", "kinds-native-incremental")
-)  # fmt: skip
+    name
+    for name in golden.NAMES
+    if name.split("/")[1]
+    in (
+        "count-native-incremental",
+        "count-checkpoint-incremental",
+        "count-forst-native",
+        "count-forst-checkpoint",
+        "count-merging-incremental",
+        "kinds-native-incremental",
+    )
+)
 
 
 class Place:
@@ -55,7 +65,11 @@ class Place:
         found: dict[StreamHandle, str] = {}
         for _, handle in self.handles():
             for name, stream in (*handle.shared, *handle.private):
-                if stream is not None and list(files_of(stream)) and (name.startswith(starts) or name.endswith(starts)):
+                if (
+                    stream is not None
+                    and list(files_of(stream))
+                    and (name.startswith(starts) or name.endswith(starts))
+                ):
                     found.setdefault(stream, name)
         return sorted(((name, stream) for stream, name in found.items()), key=repr)
 
@@ -72,10 +86,14 @@ class Place:
         put(self.storage, path, whole[:start] + content + whole[start + len(content) :])
 
     def refusals(self) -> list[Finding]:
-        return [finding for finding in everything(self.storage, self.image) if finding.level == "refuse"]
+        return [
+            finding for finding in everything(self.storage, self.image) if finding.level == "refuse"
+        ]
 
     def warnings(self) -> list[Finding]:
-        return [finding for finding in everything(self.storage, self.image) if finding.level == "warn"]
+        return [
+            finding for finding in everything(self.storage, self.image) if finding.level == "warn"
+        ]
 
 
 def flipped(content: bytes, bit: int) -> bytes:
@@ -137,7 +155,9 @@ def test_two_tables_exchanged_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in NATIVE if "incremental" in name])
 def test_a_database_in_the_place_of_another_is_refused(name: str) -> None:
-    """Every file of one subtask under the handle of another: whole, but of keys that nobody looks for there."""
+    """Every file of one subtask under the handle of another: whole, but of keys that nobody
+    looks for there.
+    """
     place = Place(name)
     operators = metadata_of(place.image).operators
     for operator in operators:
@@ -158,8 +178,11 @@ def test_a_database_in_the_place_of_another_is_refused(name: str) -> None:
 def test_keys_in_groups_that_are_not_their_own_are_refused() -> None:
     """As where only the max parallelism was changed."""
     place = Place("flink-2.3.0/count-native-incremental")
-    operator = next(o for o in metadata_of(place.image).operators
-                    if any(s.managed_keyed for s in o.subtasks or ()))  # fmt: skip
+    operator = next(
+        o
+        for o in metadata_of(place.image).operators
+        if any(s.managed_keyed for s in o.subtasks or ())
+    )
     found = list(checked_databases(replace(operator, max_parallelism=64), place.streams))
     assert found and all("other key groups" in one.message for one in found)
 
@@ -174,9 +197,10 @@ def test_tables_and_manifest_have_to_name_the_same(change: str) -> None:
                 continue
             named = handle.shared or handle.private
             changed = {
-                "missing": named[1:], "foreign": (*named, ("999999.sst", named[0][1])),
+                "missing": named[1:],
+                "foreign": (*named, ("999999.sst", named[0][1])),
                 "renamed": (("999999.sst", named[0][1]), *named[1:]),
-            }[change]  # fmt: skip
+            }[change]
             crossed = replace(handle, shared=changed)
             damaged = replace(operator, subtasks=(replace(subtask, managed_keyed=crossed),))
             (found,) = checked_databases(damaged, place.streams)
@@ -185,11 +209,19 @@ def test_tables_and_manifest_have_to_name_the_same(change: str) -> None:
 
 def test_states_have_to_be_the_column_families() -> None:
     place = Place("flink-2.3.0/kinds-native-incremental")
-    having = [o for o in metadata_of(place.image).operators if any(s.managed_keyed for s in o.subtasks or ())]
+    having = [
+        o
+        for o in metadata_of(place.image).operators
+        if any(s.managed_keyed for s in o.subtasks or ())
+    ]
     one, two = having[:2]
     own, foreign = (o.subtasks[0] for o in (one, two) if o.subtasks)
-    assert isinstance(own.managed_keyed, Incremental) and isinstance(foreign.managed_keyed, Incremental)
-    crossed = replace(own, managed_keyed=replace(own.managed_keyed, meta=foreign.managed_keyed.meta))
+    assert isinstance(own.managed_keyed, Incremental) and isinstance(
+        foreign.managed_keyed, Incremental
+    )
+    crossed = replace(
+        own, managed_keyed=replace(own.managed_keyed, meta=foreign.managed_keyed.meta)
+    )
     (found,) = checked_databases(replace(one, subtasks=(crossed,)), place.streams)
     assert found.level == "refuse" and "column family" in found.message
 
@@ -222,7 +254,9 @@ def test_a_warning_does_not_keep_an_image_from_restarting() -> None:
 
 @pytest.mark.parametrize("kind", [".sst", "MANIFEST-", "CURRENT"])
 def test_a_run_does_not_publish_a_damaged_database(tmp_path: Path, kind: str) -> None:
-    """Nothing but the files' bytes is compared where they are copied as they are: checksums are looked at besides."""
+    """Nothing but the files' bytes is compared where they are copied as they are: checksums are
+    looked at besides.
+    """
     ground = Ground(tmp_path)
     source = golden.write(ground.disk, "flink-2.3.0/count-native-incremental")
     storage, survey = golden.looked_at(ground.disk, source)
@@ -231,7 +265,11 @@ def test_a_run_does_not_publish_a_damaged_database(tmp_path: Path, kind: str) ->
     place.disk, place.storage, place.image = ground.disk, storage, survey.images[0]
     content = place.content(stream)
     place.put(stream, flipped(content, 8 * (len(content) // 2)))
-    plain = {"name": "orders", "existing_savepoint_paths": [source], "new_savepoint_path": "file:///there/savepoint"}
+    plain = {
+        "name": "orders",
+        "existing_savepoint_paths": [source],
+        "new_savepoint_path": "file:///there/savepoint",
+    }
     spec = parse_spec(json.dumps({"version": 1, "engine": "flink", "jobs": [plain]}))
     with pytest.raises(StateshiftError, match=name if kind != "CURRENT" else "CURRENT"):
         ground.apply(spec)
@@ -246,10 +284,14 @@ def test_tables_of_a_kind_that_is_not_read_are_named_with_their_size_and_do_not_
     place = Place("flink-2.3.0/count-native-incremental")
     monkeypatch.setattr(table, "NEWER", 5)
     assert place.refusals() == []
-    assert place.warnings() and all("bytes" in f.message and ".sst" in f.message for f in place.warnings())
+    assert place.warnings() and all(
+        "bytes" in f.message and ".sst" in f.message for f in place.warnings()
+    )
 
 
-@pytest.mark.parametrize("name", ["x.sst", "9" * 5000 + ".sst", "٣.sst", ".sst", "-1.sst", "../000014.sst"])
+@pytest.mark.parametrize(
+    "name", ["x.sst", "9" * 5000 + ".sst", "٣.sst", ".sst", "-1.sst", "../000014.sst"]
+)
 def test_a_name_that_no_table_has_is_refused(name: str) -> None:
     place = Place("flink-2.3.0/count-native-incremental")
     for operator in metadata_of(place.image).operators:

@@ -1,4 +1,6 @@
-"""State walked to its end: what a real Flink wrote passes, and what no Flink could read is refused, with its place."""
+"""State walked to its end: what a real Flink wrote passes, and what no Flink could read is
+refused, with its place.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +29,30 @@ from tests.cli.support import Outside
 from tests.engines.flink import golden
 from tests.support.checkpoints import put
 
-OLDEST_AND_NEWEST = [name for name in golden.NAMES if name.startswith(("flink-1.15.4", "flink-2.3.0"))]
-HEAP = [name for name in OLDEST_AND_NEWEST if name.endswith(("native-hashmap", "checkpoint-hashmap"))]
+OLDEST_AND_NEWEST = [
+    name for name in golden.NAMES if name.startswith(("flink-1.15.4", "flink-2.3.0"))
+]
+HEAP = [
+    name for name in OLDEST_AND_NEWEST if name.endswith(("native-hashmap", "checkpoint-hashmap"))
+]
 COMPRESSED = [name for name in OLDEST_AND_NEWEST if "kinds-compressed" in name]
 
 
 def state_files(disk: MemoryDisk, location: str) -> Iterator[tuple[str, KeyGroups, Header]]:
-    """Yield each file of key groups that lies beside `_metadata`, with its handle and its header."""
+    """Yield each file of key groups that lies beside `_metadata`, with its handle and its
+    header.
+    """
     storage, survey = golden.looked_at(disk, location)
     image = survey.images[0]
     streams = Streams(storage.chunks, places_of(image))
     for operator in metadata_of(image).operators:
         for subtask in operator.subtasks or ():
             handle = subtask.managed_keyed
-            if isinstance(handle, KeyGroups) and isinstance(handle.stream, RelativeFile) and any(handle.offsets):
+            if (
+                isinstance(handle, KeyGroups)
+                and isinstance(handle.stream, RelativeFile)
+                and any(handle.offsets)
+            ):
                 header = header_of(handle, streams)
                 assert header is not None
                 yield handle.stream.path, handle, header
@@ -51,7 +63,9 @@ def deep(disk: MemoryDisk, location: str) -> look.Judgement:
 
 
 def refused(disk: MemoryDisk, location: str, name: str, content: bytes) -> str:
-    """Return what is said of the image with that file changed, which has to be refused with its path."""
+    """Return what is said of the image with that file changed, which has to be refused with its
+    path.
+    """
     put(disk.open(location), name, content)
     judged = deep(disk, location)
     damages = [finding for finding in judged.findings if finding.level == "refuse"]
@@ -74,7 +88,9 @@ def test_what_a_real_flink_wrote_is_walked_to_its_end_and_nothing_is_wrong(name:
 
 
 @pytest.mark.parametrize("name", HEAP)
-def test_a_count_of_the_hashmap_backend_that_is_not_that_of_its_entries_is_refused(name: str) -> None:
+def test_a_count_of_the_hashmap_backend_that_is_not_that_of_its_entries_is_refused(
+    name: str,
+) -> None:
     disk = MemoryDisk()
     location = golden.write(disk, name)
     for path, handle, header in list(state_files(disk, location))[:6]:
@@ -98,14 +114,19 @@ def test_a_key_group_of_the_hashmap_backend_with_another_number_or_a_state_that_
     path, handle, _ = next(state_files(disk, location))
     content = disk.open(location).read(path)
     second = handle.offsets[1]
-    assert "says that it is" in refused(disk, location, path, number_at(content, second, handle.first + 2))
+    assert "says that it is" in refused(
+        disk, location, path, number_at(content, second, handle.first + 2)
+    )
     assert "state 99" in refused(disk, location, path, number_at(content, second + 4, 99, 2))
 
 
 @pytest.mark.parametrize("name", COMPRESSED)
-def test_a_flipped_bit_of_a_compressed_key_group_is_noticed_unless_it_changes_nothing(name: str) -> None:
-    """The chunks have checksums, which Flink does not look at; we do. A copy from another place in snappy's window may
-    give the same bytes."""
+def test_a_flipped_bit_of_a_compressed_key_group_is_noticed_unless_it_changes_nothing(
+    name: str,
+) -> None:
+    """The chunks have checksums, which Flink does not look at; we do. A copy from another place in
+    snappy's window may give the same bytes.
+    """
     disk = MemoryDisk()
     location = golden.write(disk, name)
     path, handle, _ = next(one for one in state_files(disk, location) if one[2].compressed)
@@ -116,7 +137,11 @@ def test_a_flipped_bit_of_a_compressed_key_group_is_noticed_unless_it_changes_no
     noticed = 0
     for _ in range(15):
         place = chance.randrange(first, len(content))
-        changed = content[:place] + bytes((content[place] ^ 1 << chance.randrange(8),)) + content[place + 1 :]
+        changed = (
+            content[:place]
+            + bytes((content[place] ^ 1 << chance.randrange(8),))
+            + content[place + 1 :]
+        )
         put(disk.open(location), path, changed)
         if deep(disk, location).restartable:
             assert _held(changed[first:]) == held
@@ -140,7 +165,9 @@ def _of_stream(stream: bytes) -> bytes:
         return decompressed(stream[:-4], "a stream")
 
 
-@pytest.mark.parametrize("name", ["flink-2.3.0/kinds-native-hashmap", "flink-1.15.4/kinds-canonical-rocksdb"])
+@pytest.mark.parametrize(
+    "name", ["flink-2.3.0/kinds-native-hashmap", "flink-1.15.4/kinds-canonical-rocksdb"]
+)
 def test_a_file_of_state_that_was_exchanged_for_another_of_its_size_is_refused(name: str) -> None:
     disk = MemoryDisk()
     location = golden.write(disk, name)
@@ -155,7 +182,11 @@ def test_key_groups_beyond_the_operator_s_are_refused() -> None:
     location = golden.write(disk, "flink-2.3.0/count-canonical-hashmap")
     metadata = decode_metadata(disk.open(location).read("_metadata"))
     operators = [replace(one, max_parallelism=one.parallelism) for one in metadata.operators]
-    put(disk.open(location), "_metadata", encode_metadata(replace(metadata, operators=tuple(operators))))
+    put(
+        disk.open(location),
+        "_metadata",
+        encode_metadata(replace(metadata, operators=tuple(operators))),
+    )
     judged = deep(disk, location)
     assert not judged.restartable
     assert any("that the operator has" in finding.message for finding in judged.findings)
@@ -166,13 +197,17 @@ def test_key_groups_that_lie_elsewhere_in_their_file_are_refused() -> None:
         handle = subtask.managed_keyed
         if not isinstance(handle, KeyGroups):
             return subtask
-        return replace(subtask, managed_keyed=replace(handle, offsets=Longs.of(reversed(tuple(handle.offsets)))))
+        return replace(
+            subtask,
+            managed_keyed=replace(handle, offsets=Longs.of(reversed(tuple(handle.offsets)))),
+        )
 
     disk = MemoryDisk()
     location = golden.write(disk, "flink-2.3.0/kinds-native-hashmap")
     metadata = decode_metadata(disk.open(location).read("_metadata"))
     operators = tuple(
-        replace(one, subtasks=one.subtasks and tuple(map(exchanged, one.subtasks))) for one in metadata.operators
+        replace(one, subtasks=one.subtasks and tuple(map(exchanged, one.subtasks)))
+        for one in metadata.operators
     )
     put(disk.open(location), "_metadata", encode_metadata(replace(metadata, operators=operators)))
     assert not deep(disk, location).restartable
@@ -183,7 +218,9 @@ def test_an_element_of_operator_state_that_does_not_end_where_the_next_begins_is
     location = golden.write(disk, "flink-2.3.0/kinds-canonical-hashmap")
     storage, survey = golden.looked_at(disk, location)
     operator = next(o for o in metadata_of(survey.images[0]).operators if o.uid == "shares")
-    handle = next(s.managed_operator for s in operator.subtasks or () if s.managed_operator is not None)
+    handle = next(
+        s.managed_operator for s in operator.subtasks or () if s.managed_operator is not None
+    )
     assert isinstance(handle.stream, RelativeFile)
     union = next(state for state in handle.states if state.name == "union")
     content = storage.read(handle.stream.path)
@@ -192,7 +229,9 @@ def test_an_element_of_operator_state_that_does_not_end_where_the_next_begins_is
     assert "union" in refused(disk, location, handle.stream.path, changed)
 
 
-@pytest.mark.parametrize("name", ["flink-2.3.0/kinds-native-hashmap", "flink-1.18.1/sql-canonical-hashmap"])
+@pytest.mark.parametrize(
+    "name", ["flink-2.3.0/kinds-native-hashmap", "flink-1.18.1/sql-canonical-hashmap"]
+)
 def test_what_a_flipped_bit_could_change_unseen_is_said_once_with_its_size(name: str) -> None:
     outside = Outside()
     location = golden.write(outside.disk, name)
@@ -202,7 +241,11 @@ def test_what_a_flipped_bit_could_change_unseen_is_said_once_with_its_size(name:
     document = outside.run("verify", location, "--deep", "--json").document
     (note,) = [finding for finding in document["findings"] if "checksum" in finding["message"]]
     assert note["level"] == "note"
-    held = sum(len(content) for path, content in outside.disk.snapshot().items() if path.startswith(location))
+    held = sum(
+        len(content)
+        for path, content in outside.disk.snapshot().items()
+        if path.startswith(location)
+    )
     assert note["message"].startswith(f"{held:,} bytes have no checksum")
     assert json.dumps(document).count("have no checksum") == 1
 
@@ -211,5 +254,7 @@ def test_compressed_state_counts_as_checked() -> None:
     disk = MemoryDisk()
     location = golden.write(disk, "flink-2.3.0/kinds-compressed-native")
     (note,) = [f.message for f in deep(disk, location).findings if "checksum" in f.message]
-    held = sum(len(c) for path, c in disk.snapshot().items() if path.startswith(locations.normal(location)))
+    held = sum(
+        len(c) for path, c in disk.snapshot().items() if path.startswith(locations.normal(location))
+    )
     assert int(note.partition(" ")[0].replace(",", "")) < held

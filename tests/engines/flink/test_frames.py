@@ -1,4 +1,6 @@
-"""Changelog files and channel state have no checksums: what breaks a frame is refused, whatever it was."""
+"""Changelog files and channel state have no checksums: what breaks a frame is refused, whatever
+it was.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ from stateshift.survey import Finding
 from tests.engines.flink import golden
 from tests.engines.flink.test_databases import Place
 
-FILES = [name for name in golden.NAMES if name.split("/")[1] in ("count-changelog-hashmap", "count-changelog-rocksdb")]
+FILES = [
+    name
+    for name in golden.NAMES
+    if name.split("/")[1] in ("count-changelog-hashmap", "count-changelog-rocksdb")
+]
 UNALIGNED = [name for name in golden.NAMES if name.split("/")[1].startswith("count-unaligned")]
 
 
@@ -29,8 +35,11 @@ def subtasks(place: Place) -> Iterator[tuple[OperatorState, SubtaskState]]:
 
 
 def found(place: Place) -> list[Finding]:
-    return [finding for operator in metadata_of(place.image).operators
-            for finding in checked_frames(operator, place.streams)]  # fmt: skip
+    return [
+        finding
+        for operator in metadata_of(place.image).operators
+        for finding in checked_frames(operator, place.streams)
+    ]
 
 
 def parts(place: Place) -> list[tuple[int, StreamHandle]]:
@@ -88,9 +97,13 @@ def test_a_compressed_changelog_is_read_as_an_uncompressed_one() -> None:
         for delta in handle.deltas:
             assert isinstance(delta, FileDelta)
             for damaged in (False, True):
-                squeezed = replace(delta, parts=tuple(compressed(place, part, damaged) for part in delta.parts))
+                squeezed = replace(
+                    delta, parts=tuple(compressed(place, part, damaged) for part in delta.parts)
+                )
                 changed = replace(subtask, managed_keyed=replace(handle, deltas=(squeezed,)))
-                refusals = list(checked_frames(replace(operator, subtasks=(changed,)), place.streams))
+                refusals = list(
+                    checked_frames(replace(operator, subtasks=(changed,)), place.streams)
+                )
                 assert bool(refusals) == damaged
 
 
@@ -115,7 +128,9 @@ def test_channel_state_is_whole_and_its_buffers_are_as_long_as_its_handles_say(n
                 assert channel.stream is not None
                 content = place.content(channel.stream)
                 for at in (3, *(offset + 3 for offset in channel.part.offsets)):
-                    place.put(channel.stream, content[:at] + bytes((content[at] ^ 1,)) + content[at + 1 :])
+                    place.put(
+                        channel.stream, content[:at] + bytes((content[at] ^ 1,)) + content[at + 1 :]
+                    )
                     assert found(place), f"byte {at}"
                     broken += 1
                 place.put(channel.stream, content)

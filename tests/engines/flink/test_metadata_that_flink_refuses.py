@@ -1,7 +1,8 @@
-"""Changed letters in `_metadata` that still make text: Flink has no such class, and so cannot read the file.
+"""Changed letters in `_metadata` that still make text: Flink has no such class, and so cannot read
+the file.
 
-Seen with Flink 2.3.0, which answered each with ClassNotFoundException, and a max parallelism above 32,768 with
-"Setting max parallelism is not in valid bounds".
+Seen with Flink 2.3.0, which answered each with ClassNotFoundException, and a max parallelism above
+32,768 with "Setting max parallelism is not in valid bounds".
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ def test_a_class_or_a_constant_that_flink_does_not_have_is_refused(old: bytes, n
 
 def test_a_max_parallelism_that_flink_does_not_take_is_refused() -> None:
     metadata = decode_metadata(whole())
-    operators = [replace(one, max_parallelism=1 << 20) if not one.subtasks else one for one in metadata.operators]
+    operators = [
+        replace(one, max_parallelism=1 << 20) if not one.subtasks else one
+        for one in metadata.operators
+    ]
     larger = replace(metadata, operators=tuple(operators))
     if larger == metadata:
         first, *rest = metadata.operators
@@ -61,7 +65,10 @@ def test_a_max_parallelism_that_flink_does_not_take_is_refused() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (b"base.LongSerializer$LongSerializerSnapshot", b"base.LongSerializer$LongSerializerSnapshod"),
+        (
+            b"base.LongSerializer$LongSerializerSnapshot",
+            b"base.LongSerializer$LongSerializerSnapshod",
+        ),
         (b"org.apache.flink.runtime.state.Void", b"org.apache.fmink.runtime.state.Void"),
         (b"TimerSerializerSnapshot", b"TimerSerIalizerSnapshot"),
     ],

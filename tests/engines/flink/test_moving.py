@@ -1,4 +1,6 @@
-"""Real images moved, merged, split and renamed on a disk in memory: what the target holds, read as Flink reads it."""
+"""Real images moved, merged, split and renamed on a disk in memory: what the target holds, read
+as Flink reads it.
+"""
 
 from __future__ import annotations
 
@@ -44,29 +46,43 @@ def ground(tmp_path: Path) -> Ground:
 
 
 def spec_of(*sources: str, **job: Any) -> Spec:
-    plain = {"name": "orders", "existing_savepoint_paths": list(sources), "new_savepoint_path": TARGET, **job}
+    plain = {
+        "name": "orders",
+        "existing_savepoint_paths": list(sources),
+        "new_savepoint_path": TARGET,
+        **job,
+    }
     return parse_spec(json.dumps({"version": 1, "engine": "flink", "jobs": [plain]}))
 
 
 def entries(
     disk: MemoryDisk, location: str, whole: bool = False, once: bool = False
 ) -> dict[str, list[tuple[str, bytes, bytes]]]:
-    """By operator, in an order that says nothing. `once`: broadcast state, of which each subtask has a copy."""
+    """By operator, in an order that says nothing. `once`: broadcast state, of which each subtask
+    has a copy.
+    """
     storage, survey = golden.looked_at(disk, location)
     image = survey.images[0]
     streams = Streams(storage.chunks, places_of(image))
     operators = metadata_of(image).operators
-    return {o.id.hex(): sorted(of_operator(o, streams, whole, set() if once else None)) for o in operators}
+    return {
+        o.id.hex(): sorted(of_operator(o, streams, whole, set() if once else None))
+        for o in operators
+    }
 
 
 @pytest.mark.row("IF-6", "IF-8", "IF-9", "IF-10", "IF-11", "IF-12")
 @pytest.mark.parametrize("name", golden.NAMES)
-def test_any_image_becomes_one_folder_that_holds_the_same_and_can_lie_anywhere(ground: Ground, name: str) -> None:
+def test_any_image_becomes_one_folder_that_holds_the_same_and_can_lie_anywhere(
+    ground: Ground, name: str
+) -> None:
     source = golden.write(ground.disk, name)
     before = ground.disk.snapshot()
     wanted = entries(ground.disk, source)
     assert ground.apply(spec_of(source)).state == "finished"
-    assert {path: content for path, content in ground.disk.snapshot().items() if path in before} == before
+    assert {
+        path: content for path, content in ground.disk.snapshot().items() if path in before
+    } == before
     held = ground.held(TARGET)
     for place in list(ground.disk.snapshot()):
         ground.remove(place if "://" in place else f"file://{place}")
@@ -79,20 +95,31 @@ def test_any_image_becomes_one_folder_that_holds_the_same_and_can_lie_anywhere(g
     assert golden.damages(storage, survey) == []
 
 
-@pytest.mark.parametrize("case", ["count-canonical-rocksdb", "count-native-hashmap", "kinds-compressed"])
-def test_key_groups_copied_as_they_are_differ_if_one_byte_of_their_file_does(ground: Ground, case: str) -> None:
+@pytest.mark.parametrize(
+    "case", ["count-canonical-rocksdb", "count-native-hashmap", "kinds-compressed"]
+)
+def test_key_groups_copied_as_they_are_differ_if_one_byte_of_their_file_does(
+    ground: Ground, case: str
+) -> None:
     source = golden.write(ground.disk, f"flink-2.3.0/{case}")
     ground.apply(spec_of(source))
     wanted = entries(ground.disk, source, whole=True)
     assert entries(ground.disk, TARGET, whole=True) == wanted
-    own = [o for o in metadata_of(golden.looked_at(ground.disk, TARGET)[1].images[0]).operators if o.subtasks]
+    own = [
+        o
+        for o in metadata_of(golden.looked_at(ground.disk, TARGET)[1].images[0]).operators
+        if o.subtasks
+    ]
     handles = [(o.id.hex(), s.managed_keyed) for o in own for s in o.subtasks or ()]
     files = [(id_, h.stream) for id_, h in handles if isinstance(h, KeyGroups)]
     for id_, stream in files:
         assert isinstance(stream, RelativeFile)
         held = ground.held(TARGET)[stream.path]
         for place in (0, stream.size // 2, stream.size - 1):
-            ground.put(f"{TARGET}/{stream.path}", held[:place] + bytes((held[place] ^ 1,)) + held[place + 1 :])
+            ground.put(
+                f"{TARGET}/{stream.path}",
+                held[:place] + bytes((held[place] ^ 1,)) + held[place + 1 :],
+            )
             assert entries(ground.disk, TARGET, whole=True)[id_] != wanted[id_]
         ground.put(f"{TARGET}/{stream.path}", held)
     assert files and entries(ground.disk, TARGET, whole=True) == wanted
@@ -106,10 +133,17 @@ def test_only_operators_that_are_dealt_anew_are_compared_entry_by_entry(
 ) -> None:
     source = golden.write(ground.disk, f"flink-2.3.0/{ONE}")
     transform = [{"kind": "rescale", **change}] if change else []
-    steps = [s for p in ground.propose(spec_of(source, transform=transform)).plans[0].phases for s in p.steps]
+    steps = [
+        s
+        for p in ground.propose(spec_of(source, transform=transform)).plans[0].phases
+        for s in p.steps
+    ]
     (compare,) = [step for step in steps if isinstance(step, CompareImages)]
     counted = flink_operator_id("orders-count")
-    assert [counted in json.loads(side.settings[SETTING])["whole"] for side in compare.sides] == [whole, whole]
+    assert [counted in json.loads(side.settings[SETTING])["whole"] for side in compare.sides] == [
+        whole,
+        whole,
+    ]
 
 
 @pytest.mark.row("IF-7")
@@ -135,7 +169,11 @@ def halves(ground: Ground, case: str) -> tuple[str, str]:
                 if is_canonical(handle, streams):
                     assert isinstance(handle, KeyGroups)
                     cut = halved(handle, streams, operator.max_parallelism, half)
-                    handle = replace(handle, offsets=Longs.of(cut[0]), stream=Inline("", cut[1]) if cut[1] else None)
+                    handle = replace(
+                        handle,
+                        offsets=Longs.of(cut[0]),
+                        stream=Inline("", cut[1]) if cut[1] else None,
+                    )
                 subtask = replace(subtask, managed_keyed=handle)
                 subtasks.append(subtask)
             coordinator = operator.coordinator if not half else None
@@ -144,7 +182,9 @@ def halves(ground: Ground, case: str) -> tuple[str, str]:
         for path, content in ground.held(source).items():
             if path != "_metadata":
                 ground.put(f"{place}/{path}", content)
-        ground.put(f"{place}/_metadata", encode_metadata(replace(image, operators=tuple(operators))))
+        ground.put(
+            f"{place}/_metadata", encode_metadata(replace(image, operators=tuple(operators)))
+        )
         places.append(place)
     return places[0], places[1]
 
@@ -152,11 +192,15 @@ def halves(ground: Ground, case: str) -> tuple[str, str]:
 def in_both(ground: Ground, places: tuple[str, str]) -> list[str]:
     """Operators that have state in both images."""
     one, other = (golden.looked_at(ground.disk, place)[1].images[0].operators for place in places)
-    return sorted({operator.id for operator in one if operator.stores} & {o.id for o in other if o.stores})
+    return sorted(
+        {operator.id for operator in one if operator.stores} & {o.id for o in other if o.stores}
+    )
 
 
 def halved(handle: KeyGroups, streams: Streams, most: int, half: int) -> tuple[list[int], bytes]:
-    found = {group: (header, content) for header, group, content in canonical_sections(handle, streams)}
+    found = {
+        group: (header, content) for header, group, content in canonical_sections(handle, streams)
+    }
     if not found or handle.stream is None:
         return list(handle.offsets), b""
     header = next(iter(found.values()))[0]
@@ -166,8 +210,10 @@ def halved(handle: KeyGroups, streams: Streams, most: int, half: int) -> tuple[l
     for group in range(handle.first, handle.first + handle.count):
         kept = [
             (state, key, raw)
-            for state, key, raw in (keyed_entries(found[group][1], prefix_bytes(most), group) if group in found else ())
-            if hash_of(header, state, key[prefix_bytes(most):]) % 2 == half
+            for state, key, raw in (
+                keyed_entries(found[group][1], prefix_bytes(most), group) if group in found else ()
+            )
+            if hash_of(header, state, key[prefix_bytes(most) :]) % 2 == half
         ]
         offsets.append(len(content) if kept else 0)
         content += encode_section(kept)
@@ -175,7 +221,9 @@ def halved(handle: KeyGroups, streams: Streams, most: int, half: int) -> tuple[l
 
 
 @pytest.mark.row("IF-7", "IF-12")
-@pytest.mark.parametrize("change", [{}, {"parallelism": 3}, {"parallelism": 1, "max_parallelism": 200}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{}, {"parallelism": 3}, {"parallelism": 1, "max_parallelism": 200}], ids=str
+)
 @pytest.mark.parametrize("case", CANONICAL)
 def test_an_operator_of_two_images_becomes_one_where_their_keys_differ(
     ground: Ground, case: str, change: dict[str, int]
@@ -188,7 +236,9 @@ def test_an_operator_of_two_images_becomes_one_where_their_keys_differ(
     operators = in_both(ground, places)
     rescale = [{"kind": "rescale", **change}] if change else []
     ground.apply(spec_of(*places, transform=[{"kind": "union", "operators": operators}, *rescale]))
-    assert {own: set(found) for own, found in entries(ground.disk, TARGET, once=True).items()} == wanted
+    assert {
+        own: set(found) for own, found in entries(ground.disk, TARGET, once=True).items()
+    } == wanted
     assert_owned(ground.disk, TARGET, change.get("parallelism"))
     storage, survey = golden.looked_at(ground.disk, TARGET)
     assert golden.damages(storage, survey) == []
@@ -197,12 +247,17 @@ def test_an_operator_of_two_images_becomes_one_where_their_keys_differ(
     assert ground.held(TARGET) == {} and ground.disk.snapshot() != before
 
 
-@pytest.mark.parametrize(("case", "why"), [
-    ("kinds-compressed-rocksdb", "operator state is compressed"),
-    ("count-native-hashmap", "hashmap backend's own format"),
-    ("count-native-rocksdb", "files of RocksDB"),
-])  # fmt: skip
-def test_what_cannot_become_one_is_refused_before_anything_is(ground: Ground, case: str, why: str) -> None:
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        ("kinds-compressed-rocksdb", "operator state is compressed"),
+        ("count-native-hashmap", "hashmap backend's own format"),
+        ("count-native-rocksdb", "files of RocksDB"),
+    ],
+)
+def test_what_cannot_become_one_is_refused_before_anything_is(
+    ground: Ground, case: str, why: str
+) -> None:
     places = halves(ground, case)
     operators = in_both(ground, places)
     with pytest.raises(PlanError, match=why):
@@ -214,8 +269,10 @@ def test_a_key_that_is_in_two_images_is_named_and_nothing_is_published(ground: G
     one, other = golden.write(ground.disk, case), golden.write(ground.disk, case, "file:///other")
     changes: list[Any] = [{"kind": "drop", "of": other, "operators": ["orders-source"]}]
     changes.append({"kind": "union", "operators": ["orders-count"]})
-    assert any("1 operators with state are left behind" in finding.message
-               for finding in ground.propose(spec_of(one, other, transform=changes)).plans[0].findings)  # fmt: skip
+    assert any(
+        "1 operators with state are left behind" in finding.message
+        for finding in ground.propose(spec_of(one, other, transform=changes)).plans[0].findings
+    )
     with pytest.raises(Incompatible, match=r"key 'key-[0-9].* is in two images"):
         ground.apply(spec_of(one, other, transform=changes))
     assert "_metadata" not in ground.held(TARGET)
@@ -225,8 +282,10 @@ def test_a_key_that_is_in_two_images_is_named_and_nothing_is_published(ground: G
 
 def test_keys_of_other_types_do_not_become_one(ground: Ground) -> None:
     one, other = (golden.write(ground.disk, f"flink-2.3.0/{case}") for case in (ONE, OTHER))
-    changes = [{"kind": "rename", "of": other, "operators": {"payments-count": "orders-count"}},
-               {"kind": "union", "operators": ["orders-count"]}]  # fmt: skip
+    changes = [
+        {"kind": "rename", "of": other, "operators": {"payments-count": "orders-count"}},
+        {"kind": "union", "operators": ["orders-count"]},
+    ]
     with pytest.raises(Incompatible, match="the images have keys of other types"):
         ground.apply(spec_of(one, other, transform=changes))
 
@@ -235,7 +294,13 @@ def test_a_rename_of_one_image_leaves_the_other_s_operators_alone(ground: Ground
     case = f"flink-2.3.0/{ONE}"
     one, other = golden.write(ground.disk, case), golden.write(ground.disk, case, "file:///other")
     parts = ("source", "count", "lines")
-    changes = [{"kind": "rename", "of": other, "operators": {f"orders-{part}": f"south-{part}" for part in parts}}]
+    changes = [
+        {
+            "kind": "rename",
+            "of": other,
+            "operators": {f"orders-{part}": f"south-{part}" for part in parts},
+        }
+    ]
     ground.apply(spec_of(one, other, transform=changes))
     held = entries(ground.disk, TARGET)
     before = entries(ground.disk, one)
@@ -244,14 +309,31 @@ def test_a_rename_of_one_image_leaves_the_other_s_operators_alone(ground: Ground
         assert held[ids[0]] == held[ids[1]] == before[ids[0]]
 
 
-@pytest.mark.parametrize(("changes", "fact"), [
-    ([{"kind": "rename", "of": "file:///nowhere", "operators": {"orders-count": "x"}}], "which is none of the images"),
-    ([{"kind": "union", "operators": ["orders-cuont"]}], "no operator has the uid or id 'orders-cuont'"),
-    ([{"kind": "union", "operators": ["orders-count", "payments-count"]}], "in one image only"),
-    ([{"kind": "rename", "operators": {"orders-count": "payments-count"}}], "comes from two images"),
-    ([{"kind": "rename", "operators": {"orders-count": "x" * 65_536}}], "longer than Flink can write a uid"),
-])  # fmt: skip
-def test_a_union_or_rename_that_means_nothing_is_refused(ground: Ground, changes: Any, fact: str) -> None:
+@pytest.mark.parametrize(
+    ("changes", "fact"),
+    [
+        (
+            [{"kind": "rename", "of": "file:///nowhere", "operators": {"orders-count": "x"}}],
+            "which is none of the images",
+        ),
+        (
+            [{"kind": "union", "operators": ["orders-cuont"]}],
+            "no operator has the uid or id 'orders-cuont'",
+        ),
+        ([{"kind": "union", "operators": ["orders-count", "payments-count"]}], "in one image only"),
+        (
+            [{"kind": "rename", "operators": {"orders-count": "payments-count"}}],
+            "comes from two images",
+        ),
+        (
+            [{"kind": "rename", "operators": {"orders-count": "x" * 65_536}}],
+            "longer than Flink can write a uid",
+        ),
+    ],
+)
+def test_a_union_or_rename_that_means_nothing_is_refused(
+    ground: Ground, changes: Any, fact: str
+) -> None:
     one, other = (golden.write(ground.disk, f"flink-2.3.0/{case}") for case in (ONE, OTHER))
     with pytest.raises(PlanError, match=fact):
         ground.apply(spec_of(one, other, transform=changes))
@@ -279,7 +361,9 @@ def test_what_is_dropped_is_left_behind_with_its_files(ground: Ground) -> None:
 @pytest.mark.row("IF-15")
 def test_a_renamed_operator_has_the_id_of_its_new_uid_and_the_same_state(ground: Ground) -> None:
     source = golden.write(ground.disk, f"flink-2.3.0/{ONE}")
-    ground.apply(spec_of(source, transform=[{"kind": "rename", "operators": {"orders-count": "counted"}}]))
+    ground.apply(
+        spec_of(source, transform=[{"kind": "rename", "operators": {"orders-count": "counted"}}])
+    )
     old, new = entries(ground.disk, source), entries(ground.disk, TARGET)
     assert new.pop(flink_operator_id("counted")) == old.pop(flink_operator_id("orders-count"))
     assert new == old
@@ -292,7 +376,9 @@ def test_a_renamed_operator_has_the_id_of_its_new_uid_and_the_same_state(ground:
 @pytest.mark.row("IF-18")
 @pytest.mark.parametrize(("flink", "version"), [("1.20", 4), ("2.0.1", 5), ("2.3", 6)])
 @pytest.mark.parametrize("case", [ONE, "count-unaligned-merging"])
-def test_metadata_is_written_for_an_older_flink(ground: Ground, flink: str, version: int, case: str) -> None:
+def test_metadata_is_written_for_an_older_flink(
+    ground: Ground, flink: str, version: int, case: str
+) -> None:
     source = golden.write(ground.disk, f"flink-2.3.0/{case}")
     wanted = entries(ground.disk, source)
     ground.apply(spec_of(source, transform=[{"kind": "convert", "flink": flink}]))
@@ -302,7 +388,9 @@ def test_metadata_is_written_for_an_older_flink(ground: Ground, flink: str, vers
 
 @pytest.mark.parametrize("case", [*CANONICAL, "count-native-hashmap", "kinds-compressed"])
 @pytest.mark.parametrize("parallelism", [1, 3, 5])
-def test_key_groups_are_cut_and_joined_for_another_parallelism(ground: Ground, case: str, parallelism: int) -> None:
+def test_key_groups_are_cut_and_joined_for_another_parallelism(
+    ground: Ground, case: str, parallelism: int
+) -> None:
     source = golden.write(ground.disk, f"flink-2.3.0/{case}")
     wanted = entries(ground.disk, source, once=True)
     ground.apply(spec_of(source, transform=[{"kind": "rescale", "parallelism": parallelism}]))
@@ -313,7 +401,9 @@ def test_key_groups_are_cut_and_joined_for_another_parallelism(ground: Ground, c
 @pytest.mark.row("IF-15")
 @pytest.mark.parametrize("case", [*CANONICAL, "kinds-compressed-rocksdb"])
 @pytest.mark.parametrize("groups", [4, 32, 128, 129, 300])
-def test_keys_are_dealt_into_another_number_of_groups(ground: Ground, case: str, groups: int) -> None:
+def test_keys_are_dealt_into_another_number_of_groups(
+    ground: Ground, case: str, groups: int
+) -> None:
     source = golden.write(ground.disk, f"flink-2.3.0/{case}")
     wanted = entries(ground.disk, source)
     ground.apply(spec_of(source, transform=[{"kind": "rescale", "max_parallelism": groups}]))
@@ -325,7 +415,9 @@ def test_keys_are_dealt_into_another_number_of_groups(ground: Ground, case: str,
 
 
 def assert_owned(disk: MemoryDisk, location: str, parallelism: int | None) -> None:
-    """Every subtask has its own key groups and no others; operators without state of another kind are as many."""
+    """Every subtask has its own key groups and no others; operators without state of another
+    kind are as many.
+    """
     for operator in metadata_of(golden.looked_at(disk, location)[1].images[0]).operators:
         keyed = [s for s in operator.subtasks or () if isinstance(s.managed_keyed, KeyGroups)]
         for subtask in keyed:
@@ -335,19 +427,26 @@ def assert_owned(disk: MemoryDisk, location: str, parallelism: int | None) -> No
             assert range(handle.first, handle.first + handle.count) == groups
         if keyed and parallelism is not None:
             assert operator.parallelism == parallelism
-        handles = [handle for s in operator.subtasks or () if (handle := s.managed_operator) is not None]
-        broadcast = [[state.name for state in handle.states if state.mode == BROADCAST] for handle in handles]
+        handles = [
+            handle for s in operator.subtasks or () if (handle := s.managed_operator) is not None
+        ]
+        broadcast = [
+            [state.name for state in handle.states if state.mode == BROADCAST] for handle in handles
+        ]
         if keyed and any(broadcast):
             assert len(broadcast) == operator.parallelism and len(set(map(tuple, broadcast))) == 1
 
 
-@pytest.mark.parametrize(("case", "change", "why"), [
-    ("count-native-rocksdb", {"parallelism": 3}, "files of RocksDB"),
-    ("count-native-hashmap", {"max_parallelism": 32}, "hashmap backend's own format"),
-    ("count-changelog-memory", {"parallelism": 1}, "a changelog"),
-    ("count-canonical-hashmap", {"parallelism": 9}, "more than 8 key groups"),
-    ("sql-canonical-hashmap", {"max_parallelism": 32}, r"rows of Flink SQL \(RowData\)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("case", "change", "why"),
+    [
+        ("count-native-rocksdb", {"parallelism": 3}, "files of RocksDB"),
+        ("count-native-hashmap", {"max_parallelism": 32}, "hashmap backend's own format"),
+        ("count-changelog-memory", {"parallelism": 1}, "a changelog"),
+        ("count-canonical-hashmap", {"parallelism": 9}, "more than 8 key groups"),
+        ("sql-canonical-hashmap", {"max_parallelism": 32}, r"rows of Flink SQL \(RowData\)"),
+    ],
+)
 def test_state_that_cannot_be_dealt_out_is_refused_with_the_reason(
     ground: Ground, case: str, change: dict[str, int], why: str
 ) -> None:
@@ -360,7 +459,9 @@ def test_state_that_cannot_be_dealt_out_is_refused_with_the_reason(
 
 @pytest.mark.parametrize("case", ["count-native-rocksdb", "count-canonical-hashmap"])
 def test_files_that_lie_elsewhere_are_found_and_brought_together(ground: Ground, case: str) -> None:
-    """As FLINK-39964 leaves a checkpoint: its metadata has beside itself what lies in the savepoint it came from."""
+    """As FLINK-39964 leaves a checkpoint: its metadata has beside itself what lies in the
+    savepoint it came from.
+    """
     source = golden.write(ground.disk, f"flink-2.3.0/{case}")
     wanted = entries(ground.disk, source)
     held = ground.disk.snapshot(source)
@@ -380,7 +481,9 @@ def test_files_that_are_nowhere_are_refused(ground: Ground) -> None:
     path = next(path for path in ground.disk.snapshot(source) if path != "_metadata")
     ground.remove(f"{source}/{path}")
     with pytest.raises(PlanError, match=f"{path} is missing"):
-        ground.apply(spec_of(source, transform=[{"kind": "repair", "files": ["file:///tmp/nothing"]}]))
+        ground.apply(
+            spec_of(source, transform=[{"kind": "repair", "files": ["file:///tmp/nothing"]}])
+        )
 
 
 def test_a_rolled_back_move_leaves_nothing(ground: Ground) -> None:
@@ -391,15 +494,26 @@ def test_a_rolled_back_move_leaves_nothing(ground: Ground) -> None:
     assert ground.disk.snapshot() == before
 
 
-@pytest.mark.parametrize(("job", "fact"), [
-    ({"operators": ["orders-cuont"]}, "no operator has the uid or id 'orders-cuont': did you mean 'orders-count'"),
-    ({"transform": [{"kind": "drop", "operators": ["nobody"]}]}, "no operator has the uid or id 'nobody'"),
-    ({"transform": [{"kind": "compact"}]}, "cannot be changed by 'compact'"),
-    ({"transform": [{"kind": "convert", "flink": "new"}]}, "'new' is no version of Flink"),
-    ({"transform": [{"kind": "convert", "flink": "1.15"}]}, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("job", "fact"),
+    [
+        (
+            {"operators": ["orders-cuont"]},
+            "no operator has the uid or id 'orders-cuont': did you mean 'orders-count'",
+        ),
+        (
+            {"transform": [{"kind": "drop", "operators": ["nobody"]}]},
+            "no operator has the uid or id 'nobody'",
+        ),
+        ({"transform": [{"kind": "compact"}]}, "cannot be changed by 'compact'"),
+        ({"transform": [{"kind": "convert", "flink": "new"}]}, "'new' is no version of Flink"),
+        ({"transform": [{"kind": "convert", "flink": "1.15"}]}, None),
+    ],
+)
 @pytest.mark.row("IF-5")
-def test_what_cannot_be_done_is_refused_before_anything_is(ground: Ground, job: Any, fact: str | None) -> None:
+def test_what_cannot_be_done_is_refused_before_anything_is(
+    ground: Ground, job: Any, fact: str | None
+) -> None:
     source = golden.write(ground.disk, f"flink-2.3.0/{ONE}")
     before = ground.disk.snapshot()
     if fact is None:
@@ -416,13 +530,18 @@ def test_two_savepoints_with_one_operator_are_refused(ground: Ground) -> None:
         ground.apply(spec_of(one, other))
 
 
-def test_operators_with_several_numbers_of_key_groups_are_told_and_can_be_given_one(ground: Ground) -> None:
-    """As Flink leaves them after a restore that took its max parallelism from the savepoint: a job that sets it then
-    is refused."""
+def test_operators_with_several_numbers_of_key_groups_are_told_and_can_be_given_one(
+    ground: Ground,
+) -> None:
+    """As Flink leaves them after a restore that took its max parallelism from the savepoint: a job
+    that sets it then is refused.
+    """
     source = golden.write(ground.disk, f"flink-2.3.0/{ONE}")
     image = decode_metadata(ground.held(source)["_metadata"])
-    others = tuple(o if any(s.managed_keyed for s in o.subtasks or ()) else replace(o, max_parallelism=128)
-                   for o in image.operators)  # fmt: skip
+    others = tuple(
+        o if any(s.managed_keyed for s in o.subtasks or ()) else replace(o, max_parallelism=128)
+        for o in image.operators
+    )
     ground.put(f"{source}/_metadata", encode_metadata(replace(image, operators=others)))
     found = ground.propose(spec_of(source)).plans[0].findings
     assert any("have 8 key groups, others 128" in finding.message for finding in found)
@@ -430,7 +549,9 @@ def test_operators_with_several_numbers_of_key_groups_are_told_and_can_be_given_
     found = ground.propose(spec_of(source, transform=change)).plans[0].findings
     assert not any("key groups, others" in finding.message for finding in found)
     ground.apply(spec_of(source, transform=change))
-    assert {o.max_parallelism for o in decode_metadata(ground.held(TARGET)["_metadata"]).operators} == {8}
+    assert {
+        o.max_parallelism for o in decode_metadata(ground.held(TARGET)["_metadata"]).operators
+    } == {8}
 
 
 def test_a_drained_savepoint_is_moved_with_a_warning(ground: Ground) -> None:
@@ -447,8 +568,14 @@ def test_a_place_that_is_taken_is_refused(ground: Ground) -> None:
 KILLED = {
     "merge": ([ONE, OTHER], {}),
     "gather": (["count-merging-incremental"], {}),
-    "rescale": ([TWO], {"transform": [{"kind": "rescale", "parallelism": 3, "max_parallelism": 300}]}),
-    "union": ([], {"transform": [{"kind": "union", "operators": ["orders-source", "orders-count"]}]}),
+    "rescale": (
+        [TWO],
+        {"transform": [{"kind": "rescale", "parallelism": 3, "max_parallelism": 300}]},
+    ),
+    "union": (
+        [],
+        {"transform": [{"kind": "union", "operators": ["orders-source", "orders-count"]}]},
+    ),
 }
 
 
@@ -461,7 +588,9 @@ def test_a_run_killed_before_and_after_any_effect_goes_on_or_is_taken_back(
 
     def begun(folder: str) -> tuple[Ground, Spec]:
         ground = Ground(tmp_path / folder)
-        places = [golden.write(ground.disk, f"flink-2.3.0/{case}") for case in cases] or halves(ground, ONE)
+        places = [golden.write(ground.disk, f"flink-2.3.0/{case}") for case in cases] or halves(
+            ground, ONE
+        )
         return ground, spec_of(*places, **job)
 
     unharmed, spec = begun("unharmed")
@@ -490,6 +619,10 @@ def test_a_sound_image_is_never_visible_before_all_of_it_is_there(ground: Ground
     counted = Effects()
     ground.wrap = lambda storage: Faulty(storage, counted)
     ground.apply(spec_of(source))
-    written = [m.path for m in counted.seen if m.location == TARGET and m.kind in ("write", "create", "move")]
+    written = [
+        m.path
+        for m in counted.seen
+        if m.location == TARGET and m.kind in ("write", "create", "move")
+    ]
     assert written[-1] == "_metadata"
     assert written.count("_metadata") <= 3  # before, inside and after its one creation

@@ -1,4 +1,6 @@
-"""What is said of a Flink image, held against what Flink's own loader says of it; and what is said of damaged ones."""
+"""What is said of a Flink image, held against what Flink's own loader says of it; and what is
+said of damaged ones.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def test_an_image_is_described_as_flink_s_own_loader_describes_it(name: str) -> 
     assert golden.damages(storage, survey) == []
 
 
-@pytest.mark.parametrize("name", [name for name in golden.NAMES if "held" in golden.told(name) and "count-" in name])
+@pytest.mark.parametrize(
+    "name", [name for name in golden.NAMES if "held" in golden.told(name) and "count-" in name]
+)
 def test_the_states_of_an_operator_are_named(name: str) -> None:
     disk = MemoryDisk()
     _, survey = golden.looked_at(disk, golden.write(disk, name))
@@ -55,21 +59,31 @@ def test_the_states_of_an_operator_are_named(name: str) -> None:
 
 
 @pytest.mark.row("IF-16")
-@pytest.mark.parametrize(("case", "backend"), [
-    ("count-canonical-hashmap", "canonical"), ("count-native-hashmap", "hashmap"),
-    ("count-native-rocksdb", "rocksdb"), ("count-checkpoint-incremental", "rocksdb"),
-    ("count-changelog-memory", "changelog"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("case", "backend"),
+    [
+        ("count-canonical-hashmap", "canonical"),
+        ("count-native-hashmap", "hashmap"),
+        ("count-native-rocksdb", "rocksdb"),
+        ("count-checkpoint-incremental", "rocksdb"),
+        ("count-changelog-memory", "changelog"),
+    ],
+)
 def test_the_backends_are_told_apart(case: str, backend: str) -> None:
     disk = MemoryDisk()
     _, survey = golden.looked_at(disk, golden.write(disk, f"flink-2.3.0/{case}"))
     assert backend in {operator.provider for operator in survey.images[0].operators}
 
 
-@pytest.mark.parametrize(("case", "kind"), [
-    ("count-canonical-hashmap", "savepoint"), ("count-native-incremental", "savepoint"),
-    ("count-checkpoint-incremental", "checkpoint"), ("count-unaligned", "checkpoint"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    [
+        ("count-canonical-hashmap", "savepoint"),
+        ("count-native-incremental", "savepoint"),
+        ("count-checkpoint-incremental", "checkpoint"),
+        ("count-unaligned", "checkpoint"),
+    ],
+)
 def test_savepoints_and_checkpoints_are_told_apart(case: str, kind: str) -> None:
     disk = MemoryDisk()
     _, survey = golden.looked_at(disk, golden.write(disk, f"flink-2.3.0/{case}"))
@@ -120,8 +134,12 @@ def test_of_several_savepoints_in_a_folder_none_is_chosen() -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "longer", "shorter"])
-@pytest.mark.parametrize("case", ["count-canonical-hashmap", "count-native-rocksdb", "count-checkpoint-incremental"])
-def test_a_file_that_is_missing_or_of_another_size_is_told_with_its_operator(case: str, damage: str) -> None:
+@pytest.mark.parametrize(
+    "case", ["count-canonical-hashmap", "count-native-rocksdb", "count-checkpoint-incremental"]
+)
+def test_a_file_that_is_missing_or_of_another_size_is_told_with_its_operator(
+    case: str, damage: str
+) -> None:
     disk = MemoryDisk()
     location = golden.write(disk, f"flink-2.3.0/{case}")
     storage, survey = golden.looked_at(disk, location)
@@ -141,7 +159,9 @@ def test_a_file_that_is_missing_or_of_another_size_is_told_with_its_operator(cas
 
 def test_a_key_that_says_it_belongs_to_another_group_is_found_by_reading_it() -> None:
     disk = MemoryDisk()
-    storage, survey = golden.looked_at(disk, golden.write(disk, "flink-2.3.0/count-canonical-hashmap"))
+    storage, survey = golden.looked_at(
+        disk, golden.write(disk, "flink-2.3.0/count-canonical-hashmap")
+    )
     (image,) = survey.images
     handles = [s.managed_keyed for o in metadata_of(image).operators for s in o.subtasks or ()]
     handle = next(handle for handle in handles if isinstance(handle, KeyGroups))
@@ -162,7 +182,9 @@ def test_a_max_parallelism_that_was_only_written_down_is_found_by_hashing_the_ke
     disk = MemoryDisk()
     storage = disk.open(golden.write(disk, "flink-2.3.0/count-canonical-hashmap"))
     image = decode_metadata(storage.read("_metadata"))
-    edited = replace(image, operators=tuple(replace(o, max_parallelism=32) for o in image.operators))
+    edited = replace(
+        image, operators=tuple(replace(o, max_parallelism=32) for o in image.operators)
+    )
     storage.write("_metadata", lambda: iter((encode_metadata(edited),)))
     storage, survey = golden.looked_at(disk, storage.location)
     (found,) = golden.damages(storage, survey)

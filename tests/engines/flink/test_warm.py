@@ -1,5 +1,7 @@
-"""Jobs of Flink that are brought over while they run: on a disk and a cluster in memory, with checkpoints that come and
-go in between, and kills at every effect. The real thing is in tests/servers/test_flink_warm.py."""
+"""Jobs of Flink that are brought over while they run: on a disk and a cluster in memory, with
+checkpoints that come and go in between, and kills at every effect. The real thing is in
+tests/servers/test_flink_warm.py.
+"""
 
 from __future__ import annotations
 
@@ -32,19 +34,29 @@ SAVEPOINTS = "file:///taken"
 
 def spec_of(on_failure: str = "stop", **more: Any) -> Spec:
     job = {
-        "name": "orders", "job_ids": ["orders-id"], "source_cluster": "old", "target_cluster": "old", "mode": "warm",
-        "target_directory": SAVEPOINTS, "new_savepoint_path": TARGET, "submit": {"command": "go"},
-        "source_submit": {"command": "back"}, **more,
-    }  # fmt: skip
+        "name": "orders",
+        "job_ids": ["orders-id"],
+        "source_cluster": "old",
+        "target_cluster": "old",
+        "mode": "warm",
+        "target_directory": SAVEPOINTS,
+        "new_savepoint_path": TARGET,
+        "submit": {"command": "go"},
+        "source_submit": {"command": "back"},
+        **more,
+    }
     beside = {"clusters": CLUSTERS, "on_failure": on_failure}
     return parse_spec(json.dumps({"version": 1, "engine": "flink", "jobs": [job], **beside}))
 
 
 class Stage:
-    """A job that completes a checkpoint now and then while somebody looks; what it is taken for in the end is held
-    against its last one."""
+    """A job that completes a checkpoint now and then while somebody looks; what it is taken for in
+    the end is held against its last one.
+    """
 
-    def __init__(self, folder: Path, seed: int = 1, mood: float = 0.0, image: str | None = None) -> None:
+    def __init__(
+        self, folder: Path, seed: int = 1, mood: float = 0.0, image: str | None = None
+    ) -> None:
         self.ground, self.random, self.mood = Ground(folder), random.Random(seed), mood
         self.job = LivingFlinkJob(self.ground.disk, self.random, *([image] if image else []))
         self.flink = MemoryFlink(lambda location: None)
@@ -71,7 +83,9 @@ class Stage:
         return self.ground.workdir()
 
     def arrived(self) -> None:
-        """What is there is the job's last checkpoint, operator for operator and file for file, and no more."""
+        """What is there is the job's last checkpoint, operator for operator and file for file,
+        and no more.
+        """
         wanted = golden.looked_at(self.ground.disk, self.job.location)[1]
         found = golden.looked_at(self.ground.disk, TARGET)[1]
         assert found.images[0].epoch == wanted.images[0].epoch == self.job.number
@@ -101,7 +115,9 @@ class Watched:
 
 
 @pytest.mark.row("T-1", "T-5", "IF-2")
-def test_all_but_the_last_checkpoint_s_own_files_is_brought_before_the_job_ends(tmp_path: Path) -> None:
+def test_all_but_the_last_checkpoint_s_own_files_is_brought_before_the_job_ends(
+    tmp_path: Path,
+) -> None:
     stage = Stage(tmp_path)
     report = stage.apply()
     assert report.state == "finished"
@@ -125,7 +141,9 @@ def test_the_plan_says_what_there_is_to_bring(tmp_path: Path) -> None:
 
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_checkpoints_come_and_go_meanwhile_the_last_one_arrives(tmp_path: Path, seed: int) -> None:
+def test_whatever_checkpoints_come_and_go_meanwhile_the_last_one_arrives(
+    tmp_path: Path, seed: int
+) -> None:
     stage = Stage(tmp_path, seed, mood=0.02)
     assert stage.apply(rounds=3).state == "finished"
     stage.arrived()
@@ -133,7 +151,9 @@ def test_whatever_checkpoints_come_and_go_meanwhile_the_last_one_arrives(tmp_pat
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_taken_back_nothing_is_left_and_the_job_is_started_from_its_last_checkpoint(tmp_path: Path, seed: int) -> None:
+def test_taken_back_nothing_is_left_and_the_job_is_started_from_its_last_checkpoint(
+    tmp_path: Path, seed: int
+) -> None:
     stage = Stage(tmp_path, seed, mood=0.02)
     stage.apply(rounds=2)
     stage.ground.rollback(discard_progress=True)
@@ -190,17 +210,25 @@ def test_of_a_checkpoint_that_goes_while_it_is_looked_at_nothing_is_brought(tmp_
     assert warm.files == 0 and any("is missing" in finding.message for finding in move.refusals)
 
 
-def test_a_checkpoint_that_is_gone_by_the_time_it_is_looked_at_is_asked_for_again(tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_gone_by_the_time_it_is_looked_at_is_asked_for_again(
+    tmp_path: Path,
+) -> None:
     stage = Stage(tmp_path)
     answers = [stage.job.location, stage.job.complete()]
-    stage.flink.latest_checkpoint = lambda job_id: answers.pop(0) if len(answers) > 1 else answers[0]  # type: ignore[method-assign]
+    stage.flink.latest_checkpoint = lambda job_id: (
+        answers.pop(0) if len(answers) > 1 else answers[0]
+    )  # type: ignore[method-assign]
     warm, _, move = stage.ground.propose(spec_of()).plans
     assert warm.files == 15 and move.epoch == stage.job.number == 8
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_a_checkpoint_that_is_completed_while_the_job_is_cancelled_is_its_image(tmp_path: Path, listed: bool) -> None:
-    """The cluster's list of them is some seconds old. One that was written and never listed was not completed."""
+def test_a_checkpoint_that_is_completed_while_the_job_is_cancelled_is_its_image(
+    tmp_path: Path, listed: bool
+) -> None:
+    """The cluster's list of them is some seconds old. One that was written and never listed was
+    not completed.
+    """
     stage = Stage(tmp_path)
 
     def complete() -> str:
@@ -208,15 +236,22 @@ def test_a_checkpoint_that_is_completed_while_the_job_is_cancelled_is_its_image(
         if listed:
             answers.extend([first, first, stage.job.complete()])
         else:
-            put(stage.ground.disk.open(stage.job.folder), f"chk-{stage.job.number + 2}/_metadata", b"half")
+            put(
+                stage.ground.disk.open(stage.job.folder),
+                f"chk-{stage.job.number + 2}/_metadata",
+                b"half",
+            )
             answers.append(first)
         stage.job.running = False
         return first
 
     answers = list[str]()
     stage.flink.complete = complete
-    usual, stage.flink.latest_checkpoint = stage.flink.latest_checkpoint, lambda job_id: (  # type: ignore[method-assign]
-        usual(job_id) if not answers else answers.pop(0) if len(answers) > 1 else answers[0]
+    usual, stage.flink.latest_checkpoint = (
+        stage.flink.latest_checkpoint,
+        lambda job_id: (  # type: ignore[method-assign]
+            usual(job_id) if not answers else answers.pop(0) if len(answers) > 1 else answers[0]
+        ),
     )
     assert stage.apply().state == "finished"
     stage.arrived()
@@ -224,7 +259,9 @@ def test_a_checkpoint_that_is_completed_while_the_job_is_cancelled_is_its_image(
 
 @pytest.mark.parametrize("told", ["before it went", "never"])
 @pytest.mark.parametrize("later", ["none", "whole", "half"])
-def test_a_cluster_that_goes_with_its_job_leaves_its_last_checkpoint(tmp_path: Path, told: str, later: str) -> None:
+def test_a_cluster_that_goes_with_its_job_leaves_its_last_checkpoint(
+    tmp_path: Path, told: str, later: str
+) -> None:
     """It lies beside the one that was known before, and what is no whole one was not completed."""
     stage = Stage(tmp_path)
 
@@ -243,7 +280,11 @@ def test_a_cluster_that_goes_with_its_job_leaves_its_last_checkpoint(tmp_path: P
             stage.job.complete()
         elif later == "half":
             place = stage.ground.disk.open(stage.job.folder)
-            put(place, f"chk-{stage.job.number + 1}/_metadata", place.read(f"chk-{stage.job.number}/_metadata")[:900])
+            put(
+                place,
+                f"chk-{stage.job.number + 1}/_metadata",
+                place.read(f"chk-{stage.job.number}/_metadata")[:900],
+            )
         stage.job.running = False
         error = gone()
         if told == "never":
@@ -314,11 +355,18 @@ def test_a_job_whose_checkpoints_go_with_it_is_not_ended(tmp_path: Path) -> None
     assert stage.ground.held(TARGET) == {} and stage.flink.submissions == []
 
 
-@pytest.mark.parametrize(("image", "words", "way"), [
-    ("flink-2.3.0/count-checkpoint-rocksdb", "are written anew each time", "incremental"),
-    ("flink-2.3.0/kinds-checkpoint-hashmap", "are written anew each time", "incremental"),
-    ("flink-2.3.0/count-merging-incremental", "are parts of files that still grow", "file-merging"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("image", "words", "way"),
+    [
+        ("flink-2.3.0/count-checkpoint-rocksdb", "are written anew each time", "incremental"),
+        ("flink-2.3.0/kinds-checkpoint-hashmap", "are written anew each time", "incremental"),
+        (
+            "flink-2.3.0/count-merging-incremental",
+            "are parts of files that still grow",
+            "file-merging",
+        ),
+    ],
+)
 def test_checkpoints_of_which_nothing_lasts_are_refused_with_the_way_out(
     tmp_path: Path, image: str, words: str, way: str
 ) -> None:
@@ -328,12 +376,15 @@ def test_checkpoints_of_which_nothing_lasts_are_refused_with_the_way_out(
     assert way in (refused.value.hint or "")
 
 
-@pytest.mark.parametrize(("more", "words"), [
-    ({"job_ids": ["a" * 32, "b" * 32]}, "2 jobs at once"),
-    ({"cancel_job": True}, "'cancel_job' with a warm move"),
-    ({"stop": {"drain": True}}, "'drain' with a warm move"),
-    ({"submit": {"command": "go", "prepare": True}}, "a job of Flink that is prepared"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"job_ids": ["a" * 32, "b" * 32]}, "2 jobs at once"),
+        ({"cancel_job": True}, "'cancel_job' with a warm move"),
+        ({"stop": {"drain": True}}, "'drain' with a warm move"),
+        ({"submit": {"command": "go", "prepare": True}}, "a job of Flink that is prepared"),
+    ],
+)
 def test_what_makes_no_sense_is_refused_by_the_spec(more: dict[str, Any], words: str) -> None:
     with pytest.raises(SpecError, match=words):
         spec_of(**more)
@@ -393,6 +444,10 @@ def test_a_warm_report_counts_all_that_was_compared_whole_and_says_what_came_aft
     assert copied and job.rounds
     said = f"brought with the job stopped: {copied} file"
     assert said in plain_text(render_run.report(report, "run")) and said in render_html.page(report)
-    written_last = sum(phase.files for phase in job.phases if phase.name in ("transform", "publish"))
+    written_last = sum(
+        phase.files for phase in job.phases if phase.name in ("transform", "publish")
+    )
     assert job.files_compared == job.files - written_last, "by rounds, or with the job stopped"
-    assert job.entries is None and f"{job.files_compared} files compared whole" in render_html.page(report)
+    assert job.entries is None and f"{job.files_compared} files compared whole" in render_html.page(
+        report
+    )

@@ -1,4 +1,6 @@
-"""The checkpoints that real Sparks wrote, put on a disk in memory so that a test may damage them."""
+"""The checkpoints that real Sparks wrote, put on a disk in memory so that a test may damage
+them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from stateshift.storage.protocol import Storage
 from tests.support.checkpoints import put
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden"
-NAMES = tuple(sorted(str(place.parent.relative_to(FOLDER)) for place in FOLDER.glob("spark-*/*/checkpoint")))
+NAMES = tuple(
+    sorted(str(place.parent.relative_to(FOLDER)) for place in FOLDER.glob("spark-*/*/checkpoint"))
+)
 
 
 def golden(name: str, keep: Callable[[str], bool] = lambda path: True) -> Storage:

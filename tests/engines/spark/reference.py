@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from stateshift.engines.spark.entries.row_checksums import without_delete_checksum, without_value_checksums
+from stateshift.engines.spark.entries.row_checksums import (
+    without_delete_checksum,
+    without_value_checksums,
+)
 from stateshift.engines.spark.entries.settings import ROW_CHECKSUM, delimiter
 from stateshift.errors import FormatError
 from stateshift.formats.rocksdb.sst import DELETES, MERGE, TableEntry, decode_sst
@@ -42,7 +45,9 @@ def _hdfs(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterato
         if snapshot:
             state.clear()
         try:
-            _apply_rows(state, (decode_snapshot if snapshot else decode_delta)(read(path)), checksums)
+            _apply_rows(
+                state, (decode_snapshot if snapshot else decode_delta)(read(path)), checksums
+            )
         except FormatError as error:
             raise error.at(path) from error
     for key, value in state.items():
@@ -76,16 +81,22 @@ def _rocksdb(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iter
     yield from _named(state, shard, snapshot, between if checksums else None, typed)
 
 
-def _tables(read: Read, snapshot: RocksDBSnapshot, tables: Mapping[str, str], between: bytes) -> dict[bytes, bytes]:
+def _tables(
+    read: Read, snapshot: RocksDBSnapshot, tables: Mapping[str, str], between: bytes
+) -> dict[bytes, bytes]:
     """What a version's tables hold together."""
     writes: dict[bytes, list[TableEntry]] = {}
     for table in snapshot.tables:
         path = tables.get(table.stored)
         if path is None:
-            raise FormatError(f"the version needs the table {table.stored}, which is not among its files")
+            raise FormatError(
+                f"the version needs the table {table.stored}, which is not among its files"
+            )
         content = b"".join(read(path))
         if len(content) != table.size:
-            raise FormatError(f"an SST of {table.size} bytes is {len(content)} long", path, len(content))
+            raise FormatError(
+                f"an SST of {table.size} bytes is {len(content)} long", path, len(content)
+            )
         try:
             for entry in decode_sst(content):
                 writes.setdefault(entry.key, []).append(entry)
@@ -110,7 +121,9 @@ def _fold(writes: list[TableEntry], between: bytes) -> bytes | None:
     return value
 
 
-def _apply_changes(state: dict[bytes, bytes], records: Iterable[Record], between: bytes, checksums: bool) -> None:
+def _apply_changes(
+    state: dict[bytes, bytes], records: Iterable[Record], between: bytes, checksums: bool
+) -> None:
     for key, value, merge in records:
         if value is None:
             state.pop(without_delete_checksum(key) if checksums else key, None)
@@ -121,11 +134,19 @@ def _apply_changes(state: dict[bytes, bytes], records: Iterable[Record], between
 
 
 def _named(
-    state: Mapping[bytes, bytes], shard: ShardFiles, snapshot: RocksDBSnapshot, checked: bytes | None, typed: bool
+    state: Mapping[bytes, bytes],
+    shard: ShardFiles,
+    snapshot: RocksDBSnapshot,
+    checked: bytes | None,
+    typed: bool,
 ) -> Iterator[Entry]:
-    """Column families by name, values without checksums; `checked` is the delimiter where they have some."""
+    """Column families by name, values without checksums; `checked` is the delimiter where they
+    have some.
+    """
     if typed and not snapshot.families:
-        raise FormatError("a changelog has column families, and no snapshot before it names them", shard.files[0])
+        raise FormatError(
+            "a changelog has column families, and no snapshot before it names them", shard.files[0]
+        )
     stores = {number: f"{shard.store}/{name}" for name, number in snapshot.families.items()}
     for key, value in state.items():
         bare = value if checked is None else without_value_checksums(key, value, checked)
@@ -134,5 +155,7 @@ def _named(
             continue
         store = stores.get(int.from_bytes(key[:2], "little")) if len(key) >= 2 else None
         if store is None:
-            raise FormatError(f"a key of the column family {key[:2].hex()}, which has no name", shard.files[0])
+            raise FormatError(
+                f"a key of the column family {key[:2].hex()}, which has no name", shard.files[0]
+            )
         yield Entry(shard.operator, store, key[2:], bare)

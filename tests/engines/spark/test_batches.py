@@ -1,4 +1,6 @@
-"""The logs of batches: a hole where Spark looks, and what goes backwards, is refused with the batches that would do."""
+"""The logs of batches: a hole where Spark looks, and what goes backwards, is refused with the
+batches that would do.
+"""
 
 from __future__ import annotations
 
@@ -76,19 +78,26 @@ def test_a_hole_that_no_start_reads_only_closes_the_way_back(missing: int) -> No
 
 
 @pytest.mark.parametrize("missing", [3, 4])
-def test_every_hole_at_the_newest_two_is_refused_whether_or_not_they_are_committed(missing: int) -> None:
+def test_every_hole_at_the_newest_two_is_refused_whether_or_not_they_are_committed(
+    missing: int,
+) -> None:
     image = image_of(without(Checkpoint(batches=5).files(), f"offsets/{missing}"))
     assert f"offsets/{missing} is missing" in refused(image)
     assert 4 not in image.epochs
 
 
-def test_batches_between_the_last_commit_and_the_newest_plan_need_the_state_that_spark_loads() -> None:
+def test_batches_between_the_last_commit_and_the_newest_plan_need_the_state_that_spark_loads() -> (
+    None
+):
     files = without(Checkpoint(batches=5).files(), "commits/3", "commits/4")
     image = image_of(files)
     assert refused(image) == ""
     assert "commit 3 missing" in "\n".join(f.message for f in image.findings)
     image = image_of(without(files, "state/0/1/4.delta", "state/0/1/5.delta"))
-    assert "Spark runs batch 4 alone, from state version 4, which state/0/1 does not have" in refused(image)
+    assert (
+        "Spark runs batch 4 alone, from state version 4, which state/0/1 does not have"
+        in refused(image)
+    )
     assert image.epochs == (0, 1, 2)
 
 
@@ -121,7 +130,9 @@ def test_the_last_two_offset_logs_exchanged_are_refused_in_every_real_checkpoint
 
 def test_a_batch_without_input_that_changes_its_place_is_warned_of_by_its_clock() -> None:
     files = Checkpoint(batches=3).files()
-    files["offsets/2"] = files["offsets/1"].replace(b'"batchTimestampMs":1001', b'"batchTimestampMs":1002')
+    files["offsets/2"] = files["offsets/1"].replace(
+        b'"batchTimestampMs":1001', b'"batchTimestampMs":1002'
+    )
     image = image_of(exchanged(files, "offsets/1", "offsets/2"))
     assert refused(image) == ""
     assert "was planned before offsets/1, by its clock" in image.findings[0].message
@@ -130,7 +141,10 @@ def test_a_batch_without_input_that_changes_its_place_is_warned_of_by_its_clock(
 def test_a_planned_batch_that_lies_behind_the_last_one_is_refused() -> None:
     files = Checkpoint(batches=4, planned=True).files()
     found = refused(image_of({**files, "offsets/4": files["offsets/1"]}))
-    assert "offsets/4 goes back behind offsets/3: source 0 falls from topic, partition 0: 30 to 10" in found
+    assert (
+        "offsets/4 goes back behind offsets/3: source 0 falls from topic, partition 0: 30 to 10"
+        in found
+    )
 
 
 def test_older_logs_that_were_exchanged_only_close_the_way_back() -> None:
@@ -142,7 +156,9 @@ def test_older_logs_that_were_exchanged_only_close_the_way_back() -> None:
 def test_a_source_that_had_an_offset_and_has_none_any_more_is_refused() -> None:
     files = Checkpoint(batches=3).files()
     head, _, _ = files["offsets/2"].rpartition(b"\n")
-    assert "source 0 has no offset any more" in refused(image_of({**files, "offsets/2": head + b"\n-"}))
+    assert "source 0 has no offset any more" in refused(
+        image_of({**files, "offsets/2": head + b"\n-"})
+    )
 
 
 @pytest.mark.parametrize("log", ["offsets", "commits"])
@@ -162,7 +178,9 @@ def test_a_commit_of_an_older_batch_in_the_newest_ones_place_is_refused() -> Non
 
 def test_sparks_own_repartitioning_repeats_a_batch_and_is_no_step_back() -> None:
     files = watched()
-    repeated = files["offsets/3"].replace(b'"spark.sql.shuffle.partitions":"2"', b'"spark.sql.shuffle.partitions":"1"')
+    repeated = files["offsets/3"].replace(
+        b'"spark.sql.shuffle.partitions":"2"', b'"spark.sql.shuffle.partitions":"1"'
+    )
     files |= {"offsets/4": repeated, "commits/4": files["commits/3"]}
     files |= {"state/0/0/5.snapshot": files["state/0/0/5.delta"]}
     assert refused(image_of(files)) == ""
@@ -193,6 +211,6 @@ def delta(table: str, version: int, index: int) -> dict[str, object]:
         ({"shard-0": "49590"}, {"shard-0": "12"}, None),
         ("text", [1], None),
     ],
-)  # fmt: skip
+)
 def test_offsets_are_held_against_each_other_by_their_kind(before, after, fell) -> None:
     assert step_back(json.dumps(before), json.dumps(after)) == fell

@@ -1,4 +1,6 @@
-"""What lies in a checkpoint beside Spark's own files: Delta's schema log moves with it, strangers' files are named."""
+"""What lies in a checkpoint beside Spark's own files: Delta's schema log moves with it,
+strangers' files are named.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from tests.support.ground import Ground, facts_of, job_of, plan_of, spec_of, sur
 
 CHECKPOINT = Path(__file__).resolve().parents[2] / "golden" / "tables" / "delta" / "checkpoint"
 WHERE = "file:///tmp/stateshift-golden/tables/delta/checkpoint"
-LOG = next(str(path.relative_to(CHECKPOINT)) for path in CHECKPOINT.glob("tracking/_schema_log_*/0"))
+LOG = next(
+    str(path.relative_to(CHECKPOINT)) for path in CHECKPOINT.glob("tracking/_schema_log_*/0")
+)
 
 
 @pytest.fixture
@@ -37,7 +41,9 @@ def ground(tmp_path: Path) -> Ground:
             put(ground.disk.open(WHERE), str(path.relative_to(CHECKPOINT)), path.read_bytes())
     sidecar = f"{LOG.rpartition('/')[0]}/.{LOG.rpartition('/')[2]}.crc"
     checksums = hadoop_checksums((CHECKPOINT / LOG).read_bytes())
-    put(ground.disk.open(WHERE), sidecar, encode_hadoop_crc(checksums))  # which the rewritten file does not fit
+    put(
+        ground.disk.open(WHERE), sidecar, encode_hadoop_crc(checksums)
+    )  # which the rewritten file does not fit
     ground.clock.time += 600
     return ground
 
@@ -54,7 +60,9 @@ def moved_log(ground: Ground, target: str = "s3a://b/orders", **keys: Any) -> di
 def test_inspect_needs_the_schema_log_and_sees_the_place_in_it(ground: Ground) -> None:
     (image,) = spark_survey.survey(ground.disk.open(WHERE)).images
     assert LOG in image.needed
-    assert [(one.path, one.role) for one in image.embedded if one.file == LOG] == [(f"{WHERE}/sources/0", "self")]
+    assert [(one.path, one.role) for one in image.embedded if one.file == LOG] == [
+        (f"{WHERE}/sources/0", "self")
+    ]
     assert not image.findings
 
 
@@ -67,19 +75,25 @@ def test_deltas_schema_log_moves_with_its_path_rewritten(ground: Ground, mode: s
     assert not [path for path in ground.held("s3a://b/orders") if path.endswith(".crc")]
 
 
-def test_a_source_that_gets_another_number_is_another_folder_in_the_schema_log(ground: Ground) -> None:
+def test_a_source_that_gets_another_number_is_another_folder_in_the_schema_log(
+    ground: Ground,
+) -> None:
     entry = moved_log(ground, transform=[{"kind": "rename", "sources": {"0": "2"}}])
     assert entry["sourceMetadataPath"] == "s3a://b/orders/sources/2"
 
 
 def test_other_changes_of_the_state_take_the_schema_log_along(ground: Ground) -> None:
-    entry = moved_log(ground, transform=[{"kind": "compact"}, {"kind": "repartition", "partitions": 3}])
+    entry = moved_log(
+        ground, transform=[{"kind": "compact"}, {"kind": "repartition", "partitions": 3}]
+    )
     assert entry["sourceMetadataPath"] == "s3a://b/orders/sources/0"
 
 
 def test_the_schema_log_of_a_source_that_is_left_behind_is_left_behind() -> None:
     path = f"{WHERE}/sources/1"
-    content = (CHECKPOINT / LOG).read_bytes().replace(b"checkpoint/sources/0", b"checkpoint/sources/1")
+    content = (
+        (CHECKPOINT / LOG).read_bytes().replace(b"checkpoint/sources/0", b"checkpoint/sources/1")
+    )
     offsets = (CHECKPOINT / "offsets" / "2").read_bytes()
     two = offsets + b"\n" + offsets.rpartition(b"\n")[2]
     found = surveyed(Checkpoint(), WHERE, **{LOG: content, "offsets/2": two, "offsets/1": two})
@@ -91,26 +105,40 @@ def test_the_schema_log_of_a_source_that_is_left_behind_is_left_behind() -> None
 
 
 def written_by(plan: Plan) -> set[str]:
-    transforms = {path for step in plan if isinstance(step, TransformShard) for path in step.outputs}
+    transforms = {
+        path for step in plan if isinstance(step, TransformShard) for path in step.outputs
+    }
     return transforms | {file.path for step in plan for file in getattr(step, "items", ())}
 
 
-def test_a_warm_move_brings_the_state_in_rounds_and_the_schema_log_rewritten_at_its_end(ground: Ground) -> None:
+def test_a_warm_move_brings_the_state_in_rounds_and_the_schema_log_rewritten_at_its_end(
+    ground: Ground,
+) -> None:
     spec = spec_of(
-        source=WHERE, spec_clusters={"ours": {"kind": "command", "find": "f", "stop": "t"}},
-        source_cluster="ours", target_cluster="ours", mode="warm", cutover="never",
-    )  # fmt: skip
+        source=WHERE,
+        spec_clusters={"ours": {"kind": "command", "find": "f", "stop": "t"}},
+        source_cluster="ours",
+        target_cluster="ours",
+        mode="warm",
+        cutover="never",
+    )
     facts = facts_of(spark_survey.survey(ground.disk.open(WHERE)))
-    brought = [step for step in round_plan(spec, job_of(spec), facts) if isinstance(step, BringFiles)]
+    brought = [
+        step for step in round_plan(spec, job_of(spec), facts) if isinstance(step, BringFiles)
+    ]
     assert brought
     assert LOG not in {file.path for step in brought for file in step.items}
     ending = standby_plan(spec, job_of(spec), facts)
-    (rewritten,) = [step for step in ending if isinstance(step, TransformShard) and LOG in step.outputs]
+    (rewritten,) = [
+        step for step in ending if isinstance(step, TransformShard) and LOG in step.outputs
+    ]
     assert rewritten.transform == "spark.rewrite-delta-schema-log"
 
 
 def test_a_schema_log_that_names_another_place_is_told_and_a_move_of_it_refused() -> None:
-    found = surveyed(Checkpoint(), "file:///copied/by/hand", **{LOG: (CHECKPOINT / LOG).read_bytes()})
+    found = surveyed(
+        Checkpoint(), "file:///copied/by/hand", **{LOG: (CHECKPOINT / LOG).read_bytes()}
+    )
     (finding,) = found.images[0].findings
     assert finding.level == "warn"
     assert "Delta refuses to start the job here" in finding.message
@@ -127,14 +155,18 @@ def test_another_checkpoint_with_a_schema_log_is_not_merged(ground: Ground) -> N
     ground.write(Checkpoint(), "file:///here/orders")
     other = "file:///here/other"
     Checkpoint().write(ground.disk.open(other))
-    log = (CHECKPOINT / LOG).read_bytes().replace(WHERE.replace("file://", "file:").encode(), b"file:/here/other")
+    log = (
+        (CHECKPOINT / LOG)
+        .read_bytes()
+        .replace(WHERE.replace("file://", "file:").encode(), b"file:/here/other")
+    )
     put(ground.disk.open(other), LOG, log)
     spec = spec_of(transform=[{"kind": "merge", "locations": [other]}])
     messages = [one.message for one in ground.propose(spec).refusals]
     assert any("has a schema log of Delta's" in message for message in messages)
 
 
-# ---- strangers --------------------------------------------------------------------------------------------------
+# ---- strangers -----------------------------------------------------------------------------------
 
 MINE = {
     **{f"mine/{number}.txt": b"x" for number in range(11)},
@@ -150,7 +182,9 @@ def image_with(**more: bytes) -> Image:
 
 
 def about_strangers(plan: Plan) -> list[Finding]:
-    return [one for one in plan.findings if "not Spark's" in one.message or "move along" in one.message]
+    return [
+        one for one in plan.findings if "not Spark's" in one.message or "move along" in one.message
+    ]
 
 
 def test_what_is_not_sparks_is_counted_by_folder_and_hadoops_checksums_are_not_told() -> None:
@@ -163,18 +197,33 @@ def test_what_is_not_sparks_is_counted_by_folder_and_hadoops_checksums_are_not_t
 
 @pytest.mark.parametrize(
     "path",
-    ["metadata.crc", ".metadata.crc", "offsets/.3.tmp", "offsets/odd", "state/0/0/odd", "sources/0/rocksdb/1.sst",
-     "_stateshift/names.json", "tracking/_schema_log_t/.0.crc", ".x.12345.tmp"],
-)  # fmt: skip
+    [
+        "metadata.crc",
+        ".metadata.crc",
+        "offsets/.3.tmp",
+        "offsets/odd",
+        "state/0/0/odd",
+        "sources/0/rocksdb/1.sst",
+        "_stateshift/names.json",
+        "tracking/_schema_log_t/.0.crc",
+        ".x.12345.tmp",
+    ],
+)
 def test_what_is_the_engines_or_ours_is_no_strangers(path: str) -> None:
     assert image_with(**{path: b"x"}).details["strangers"] == ()
 
 
 @pytest.mark.row("W-4")
 def test_a_plan_names_what_stays_and_how_to_take_it_along() -> None:
-    plan = plan_of(spec_of(), facts_of(surveyed(Checkpoint(), **{k: v for k, v in MINE.items() if "mine" in k})))
+    plan = plan_of(
+        spec_of(),
+        facts_of(surveyed(Checkpoint(), **{k: v for k, v in MINE.items() if "mine" in k})),
+    )
     (finding,) = about_strangers(plan)
-    assert (finding.level, finding.message) == ("note", "12 files in `mine/` are not Spark's and stay")
+    assert (finding.level, finding.message) == (
+        "note",
+        "12 files in `mine/` are not Spark's and stay",
+    )
     assert '"also": ["mine/"]' in (finding.hint or "")
     alone = plan_of(spec_of(), facts_of(surveyed(Checkpoint(), NOTES=b"z")))
     assert about_strangers(alone)[0].message == "1 file in `NOTES` is not Spark's and stays"
@@ -189,8 +238,14 @@ def test_what_the_spec_names_is_taken_along_and_compared(tmp_path: Path) -> None
     ground.clock.time += 600
     report = ground.apply(spec_of(also=["mine/", "NOTES"]))
     assert report.state == "finished"
-    taken = {path: content for path, content in ground.held("file:///there/orders").items() if path in MINE}
-    assert taken == {path: MINE[path] for path in MINE if path != ".hidden/file" and not path.endswith(".crc")}
+    taken = {
+        path: content
+        for path, content in ground.held("file:///there/orders").items()
+        if path in MINE
+    }
+    assert taken == {
+        path: MINE[path] for path in MINE if path != ".hidden/file" and not path.endswith(".crc")
+    }
     ground.rollback()
     assert ground.held("file:///there/orders") == {}
     assert ground.held("file:///here/orders")["NOTES"] == b"z"
@@ -201,7 +256,10 @@ def test_a_part_of_a_folder_is_taken_along_and_the_rest_is_told() -> None:
     spec = spec_of(also=["mine/a"])
     own = own_part(spec, job_of(spec), found)
     plan = plan_of(spec, facts_of(own))
-    assert about_strangers(plan)[0].message == "2 files in `mine/` are not Spark's and stay, but for what `also` names"
+    assert (
+        about_strangers(plan)[0].message
+        == "2 files in `mine/` are not Spark's and stay, but for what `also` names"
+    )
     assert "mine/a/1" in written_by(plan)
     assert "mine/b/1" not in written_by(plan)
 
@@ -212,14 +270,23 @@ def test_a_name_that_nothing_has_is_refused() -> None:
 
 
 def test_flink_has_no_such_folder() -> None:
-    plain = {"version": 1, "engine": "flink", "jobs": [
-        {"name": "a", "existing_savepoint_paths": ["/s"], "remote_location": "/t", "also": ["mine"]}
-    ]}  # fmt: skip
+    plain = {
+        "version": 1,
+        "engine": "flink",
+        "jobs": [
+            {
+                "name": "a",
+                "existing_savepoint_paths": ["/s"],
+                "remote_location": "/t",
+                "also": ["mine"],
+            }
+        ],
+    }
     with pytest.raises(SpecError, match="'also' is a key of Spark's jobs"):
         parse_spec(json.dumps(plain))
 
 
-# ---- real checkpoints of jobs over tables, whole ----------------------------------------------------------------
+# ---- real checkpoints of jobs over tables, whole -------------------------------------------------
 
 
 @pytest.mark.parametrize("job", ["delta/checkpoint", "iceberg/checkpoint", "file/checkpoint"])

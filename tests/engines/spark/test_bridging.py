@@ -15,13 +15,19 @@ from tests.support.ground import TARGET, facts_of, surveyed
 AT, NEWEST = 2, 6
 
 
-def facts(at: int | None = AT, newest: int = NEWEST, past: bool = False, without: str = "") -> Facts:
+def facts(
+    at: int | None = AT, newest: int = NEWEST, past: bool = False, without: str = ""
+) -> Facts:
     """Of a job at `newest`, whose standby can be started from `at`."""
     source = surveyed(Checkpoint(batches=newest + 1))
     source = replace(source, files=tuple(file for file in source.files if file.path != without))
-    names = () if at is None else (f"offsets/{at - 1}", f"offsets/{at}", f"commits/{at}", "metadata")
+    names = (
+        () if at is None else (f"offsets/{at - 1}", f"offsets/{at}", f"commits/{at}", "metadata")
+    )
     left = tuple((TARGET, name) for name in names)
-    return replace(facts_of(source), left=left, past=((TARGET, "state/0/0/2.delta"),) if past else ())
+    return replace(
+        facts_of(source), left=left, past=((TARGET, "state/0/0/2.delta"),) if past else ()
+    )
 
 
 def order(bridge: Bridge) -> list[str]:
@@ -30,24 +36,39 @@ def order(bridge: Bridge) -> list[str]:
 
 def test_each_batch_gets_its_offsets_and_then_its_commit_in_their_order() -> None:
     found = bridge_of(facts(), ())
-    wanted = [f"{folder}/{batch}" for batch in range(AT + 1, NEWEST + 1) for folder in ("offsets", "commits")]
+    wanted = [
+        f"{folder}/{batch}"
+        for batch in range(AT + 1, NEWEST + 1)
+        for folder in ("offsets", "commits")
+    ]
     assert order(found) == wanted
-    assert all(len(step.items) == 1 and step.whole for step in found.published), "no two at the same time"
+    assert all(len(step.items) == 1 and step.whole for step in found.published), (
+        "no two at the same time"
+    )
     names = [step.name for step in found.published]
     assert len(set(names)) == len(names)
 
 
 def test_the_state_of_the_batches_between_is_brought_before_and_no_more_of_it() -> None:
     found = bridge_of(facts(), ())
-    brought = {item.path for step in found.copies for item in step.items if item.path.endswith(".delta")}
-    assert brought == {f"state/0/{shard}/{version}.delta" for shard in (0, 1) for version in range(AT + 2, NEWEST + 1)}
+    brought = {
+        item.path for step in found.copies for item in step.items if item.path.endswith(".delta")
+    }
+    assert brought == {
+        f"state/0/{shard}/{version}.delta"
+        for shard in (0, 1)
+        for version in range(AT + 2, NEWEST + 1)
+    }
 
 
 def test_what_is_published_between_is_not_published_again_and_what_only_that_needs_goes() -> None:
     found = bridge_of(facts(), ())
     infos = {file.path: file for file in facts().source.files}
     last = (infos["metadata"], infos["offsets/5"], infos["offsets/6"])
-    steps = (CopyFiles("publish/0", "a", "b", last), CopyFiles("publish/1", "a", "b", (infos["commits/6"],)))
+    steps = (
+        CopyFiles("publish/0", "a", "b", last),
+        CopyFiles("publish/1", "a", "b", (infos["commits/6"],)),
+    )
     (kept,) = found.without_published(steps)
     assert isinstance(kept, CopyFiles) and [item.path for item in kept.items] == ["metadata"]
     (gone,) = found.retired(TARGET, {"offsets/5", "offsets/6", "commits/6", "state/0/0/6.delta"})
@@ -65,7 +86,14 @@ def test_what_is_published_between_is_not_published_again_and_what_only_that_nee
         facts(without="commits/3"),
         facts(without="state/0/1/5.delta"),
     ],
-    ids=["nothing there", "no news", "gone back", "offsets tidied", "commit tidied", "state tidied"],
+    ids=[
+        "nothing there",
+        "no news",
+        "gone back",
+        "offsets tidied",
+        "commit tidied",
+        "state tidied",
+    ],
 )
 def test_where_no_way_leads_over_there_is_no_bridge(held: Facts) -> None:
     assert bridge_of(held, ()) == NOTHING
@@ -78,8 +106,13 @@ def test_a_log_that_is_rewritten_is_not_copied_between() -> None:
 def test_state_that_says_its_version_nowhere_leads_to_none() -> None:
     held = facts()
     (image,) = held.source.images
-    named = tuple(replace(shard, files=(f"state/0/{shard.shard}/7_{'a' * 8}.delta",)) for shard in image.shards)
-    zipped = tuple(replace(shard, files=(f"state/0/{shard.shard}/7.zip",)) for shard in image.shards)
+    named = tuple(
+        replace(shard, files=(f"state/0/{shard.shard}/7_{'a' * 8}.delta",))
+        for shard in image.shards
+    )
+    zipped = tuple(
+        replace(shard, files=(f"state/0/{shard.shard}/7.zip",)) for shard in image.shards
+    )
     for shards in (named, zipped):
         source = replace(held.source, images=(replace(image, shards=shards),))
         assert bridge_of(replace(held, source=source), ()) == NOTHING

@@ -45,10 +45,18 @@ def short(paths: tuple[str, ...]) -> list[str]:
     [
         (0, ["1.delta"], []),
         (2, ["1.delta", "2.delta", "3.delta"], ["1.delta", "2.delta"]),
-        (4, ["1.delta", "2.delta", "2.snapshot", "3.delta", "4.delta"], ["2.snapshot", "3.delta", "4.delta"]),
+        (
+            4,
+            ["1.delta", "2.delta", "2.snapshot", "3.delta", "4.delta"],
+            ["2.snapshot", "3.delta", "4.delta"],
+        ),
         (4, ["2.snapshot", "4.snapshot", "4.delta", "5.snapshot"], ["4.snapshot"]),
         (4, ["1.zip", "2.zip", "3.zip", "4.zip"], ["4.zip"]),
-        (5, ["3.zip", "4.changelog", "5.changelog", "6.changelog"], ["3.zip", "4.changelog", "5.changelog"]),
+        (
+            5,
+            ["3.zip", "4.changelog", "5.changelog", "6.changelog"],
+            ["3.zip", "4.changelog", "5.changelog"],
+        ),
     ],
 )
 def test_a_version_is_the_newest_snapshot_and_every_change_after_it(
@@ -78,7 +86,9 @@ def test_what_is_missing_is_named_as_the_engine_would_call_it(
 
 def test_a_zip_leans_on_the_ssts_that_it_names_and_a_missing_one_is_told() -> None:
     files = store("7.zip", "SSTs/a.sst", "SSTs/unused.sst")
-    found = chain(files, 7, lambda zip: (f"{FOLDER}/SSTs/a.sst", f"{FOLDER}/SSTs/b.sst"), no_lineage)
+    found = chain(
+        files, 7, lambda zip: (f"{FOLDER}/SSTs/a.sst", f"{FOLDER}/SSTs/b.sst"), no_lineage
+    )
     assert short(found.files) == ["7.zip", "SSTs/a.sst"]
     assert short(found.missing) == ["SSTs/b.sst"]
 
@@ -106,7 +116,13 @@ def test_a_file_that_the_commit_names_and_that_is_not_there_is_missing() -> None
 
 
 def test_a_version_is_loadable_only_without_a_hole_since_a_snapshot() -> None:
-    assert store("1.delta", "2.delta", "4.delta", "6.snapshot", "7.delta").loadable() == {0, 1, 2, 6, 7}
+    assert store("1.delta", "2.delta", "4.delta", "6.snapshot", "7.delta").loadable() == {
+        0,
+        1,
+        2,
+        6,
+        7,
+    }
 
 
 def test_the_offset_log_says_how_many_shards_there_are_not_what_lies_there() -> None:

@@ -1,4 +1,6 @@
-"""The golden checkpoints of every Spark version as whole images: surveyed, judged, and read as Spark reads them."""
+"""The golden checkpoints of every Spark version as whole images: surveyed, judged, and read as
+Spark reads them.
+"""
 
 from dataclasses import replace
 
@@ -20,9 +22,14 @@ pytestmark = pytest.mark.parametrize("case", CASES, ids=IDS)
 
 BEGAN = {
     "3.2": "before 3.3",
-    "3.3": "3.3 or later", "3.4": "3.3 or later", "3.5": "3.5 or later", "4.0": "4.0 or later", "4.1": "4.0 or later",
-    "4.2": "4.2 or later", "4.3": "4.3 or later",
-}  # fmt: skip
+    "3.3": "3.3 or later",
+    "3.4": "3.3 or later",
+    "3.5": "3.5 or later",
+    "4.0": "4.0 or later",
+    "4.1": "4.0 or later",
+    "4.2": "4.2 or later",
+    "4.3": "4.3 or later",
+}
 
 
 @pytest.mark.row("IS-13")
@@ -31,7 +38,9 @@ def test_a_survey_finds_the_epoch_and_the_version_of_what_spark_wrote(case):
     assert (image.epoch, image.identity is not None) == (expected(case)["epoch"], True)
     assert image.written_by == BEGAN[expected(case)["spark"].rpartition(".")[0]]
     assert [finding for finding in image.findings if finding.level == "refuse"] == []
-    assert {operator.id for operator in image.operators} == {store["operator"] for store in expected(case)["stores"]}
+    assert {operator.id for operator in image.operators} == {
+        store["operator"] for store in expected(case)["stores"]
+    }
 
 
 @pytest.mark.row("IS-17")
@@ -48,7 +57,9 @@ def test_typed_rows_are_what_spark_itself_reads(case):
     for store in expected(case)["stores"]:
         rows = found.get((store["operator"], name_of(found, store)), [])
         rows = halved(rows) if case.name == "groups-hdfs-v1" else rows
-        assert sorted(shaped(store, rows), key=repr) == sorted(map(list, store["rows"]), key=repr), store
+        assert sorted(shaped(store, rows), key=repr) == sorted(
+            map(list, store["rows"]), key=repr
+        ), store
 
 
 @pytest.mark.row("IS-16")
@@ -64,20 +75,32 @@ def test_every_key_lies_where_its_hash_says(case):
 
 @pytest.mark.row("IS-12")
 def test_a_shard_written_anew_as_one_image_folds_to_the_same_entries(case):
-    """As Spark starts from, too: one snapshot, or an empty version of RocksDB and a changelog with everything."""
+    """As Spark starts from, too: one snapshot, or an empty version of RocksDB and a changelog
+    with everything.
+    """
     storage, image = opened(case)
     settings = {**image.settings, ROW_CHECKSUM: "false"}
     for shard in image.shards:
         before = sorted(entries(storage.chunks, shard, image.settings))
         rocksdb = any(path.endswith((".zip", ".changelog")) for path in shard.files)
-        files = rewritten_rocksdb(before) if rocksdb else {"9.snapshot": encode_delta(map(record, before), "zstd")}
+        files = (
+            rewritten_rocksdb(before)
+            if rocksdb
+            else {"9.snapshot": encode_delta(map(record, before), "zstd")}
+        )
         files = {path: b"".join(content) for path, content in files.items()}
         again = replace(shard, files=tuple(files))
-        assert sorted(entries(lambda path, files=files: iter([files[path]]), again, settings)) == before
+        assert (
+            sorted(entries(lambda path, files=files: iter([files[path]]), again, settings))
+            == before
+        )
 
 
 def rewritten_rocksdb(before):
-    families = {name: number for number, name in enumerate(sorted({e.store.partition("/")[2] for e in before} - {""}))}
+    families = {
+        name: number
+        for number, name in enumerate(sorted({e.store.partition("/")[2] for e in before} - {""}))
+    }
     numbers = {name: number.to_bytes(2, "little") for name, number in families.items()}
     records = [Record(numbers.get(e.store.partition("/")[2], b"") + e.key, e.value) for e in before]
     changelog = encode_changelog(Changelog(2 if families else 1), records)
@@ -91,11 +114,18 @@ def record(entry):
 @pytest.mark.row("IS-12")
 def test_what_spark_keeps_twice_agrees(case):
     """Indexes, counts and timers that its reader does not show."""
-    found = {(operator, store.removeprefix("default/")): rows for (operator, store), rows in typed(case).items()}
+    found = {
+        (operator, store.removeprefix("default/")): rows
+        for (operator, store), rows in typed(case).items()
+    }
     for (operator, store), rows in found.items():
         if store.endswith("-keyToNumValues"):
-            values = found.get((operator, store.replace("keyToNumValues", "keyWithIndexToValue")), [])
-            expected = [[shard, [*key, index]] for shard, key, (count,) in rows for index in range(count)]
+            values = found.get(
+                (operator, store.replace("keyToNumValues", "keyWithIndexToValue")), []
+            )
+            expected = [
+                [shard, [*key, index]] for shard, key, (count,) in rows for index in range(count)
+            ]
             assert sorted(expected, key=repr) == sorted((row[:2] for row in values), key=repr)
         elif store.endswith("-tsWithKey"):
             values = found[operator, store.replace("tsWithKey", "keyWithTsToValues")]
@@ -105,7 +135,9 @@ def test_what_spark_keeps_twice_agrees(case):
             assert sorted([s, [key, at], v] for s, (at, key), v in rows) == sorted(keyed)
         elif store.startswith(("$rowCounter_", "$count_")):
             values = found[operator, store.partition("_")[2]]
-            assert {repr(key): n for _, key, (n,) in rows} == {repr(key): len(value) for _, key, value in values}
+            assert {repr(key): n for _, key, (n,) in rows} == {
+                repr(key): len(value) for _, key, value in values
+            }
         elif store.startswith("$min_"):
             values = found[operator, store.removeprefix("$min_")]
             soonest = {repr(key): min(at for _, at in value) for _, key, value in values}
@@ -113,11 +145,18 @@ def test_what_spark_keeps_twice_agrees(case):
 
 
 def halved(rows):
-    """Spark's reader takes the last column for the integer that its schema says, and shows half of what is there: times
-    of timeouts, in milliseconds. (Its own query reads all of it.)"""
+    """Spark's reader takes the last column for the integer that its schema says, and shows half of
+    what is there: times of timeouts, in milliseconds. (Its own query reads all of it.)
+    """
     times = [value[-1] for _, _, value in rows]
-    assert all(time == -1 or 1_767_000_000_000 < time < 1_768_000_000_000 for time in times) and max(times) > 0
-    return [[shard, key, [*value[:-1], (value[-1] + 2**31) % 2**32 - 2**31]] for shard, key, value in rows]
+    assert (
+        all(time == -1 or 1_767_000_000_000 < time < 1_768_000_000_000 for time in times)
+        and max(times) > 0
+    )
+    return [
+        [shard, key, [*value[:-1], (value[-1] + 2**31) % 2**32 - 2**31]]
+        for shard, key, value in rows
+    ]
 
 
 def counted(rows):
@@ -154,7 +193,9 @@ def in_order(value, kind):
         case ArrayType() if value is not None:
             return [in_order(one, kind.element) for one in value]
         case MapType() if value is not None:
-            return sorted(([in_order(k, kind.key), in_order(v, kind.value)] for k, v in value), key=repr)
+            return sorted(
+                ([in_order(k, kind.key), in_order(v, kind.value)] for k, v in value), key=repr
+            )
     return plain(value)
 
 
@@ -173,7 +214,10 @@ def shaped(store, rows):
             gathered = {}
             for shard, (key, user_key), value in rows:
                 gathered.setdefault((shard, repr(key)), (key, []))[1].append([user_key, value])
-            return [[shard, key, sorted(pairs, key=repr)] for (shard, _), (key, pairs) in gathered.items()]
+            return [
+                [shard, key, sorted(pairs, key=repr)]
+                for (shard, _), (key, pairs) in gathered.items()
+            ]
         case "timers":
             return [[shard, key, at] for shard, (key, at), _ in rows]
     if "keyWithTs" in store.get("store", ""):

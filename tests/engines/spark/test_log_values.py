@@ -1,4 +1,6 @@
-"""Values in Spark's text logs that Spark cannot read are refused: a real 4.3.0 did not start from any of these."""
+"""Values in Spark's text logs that Spark cannot read are refused: a real 4.3.0 did not start
+from any of these.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def test_an_entry_of_a_file_sources_log_has_a_number_as_timestamp(entry: bytes) 
         (b'multipleWatermarkPolicy":"min"', b'multipleWatermarkPolicy":"mio"'),
     ],
 )
-def test_a_value_of_another_type_in_the_newest_offsets_is_refused(whole: bytes, damaged: bytes) -> None:
+def test_a_value_of_another_type_in_the_newest_offsets_is_refused(
+    whole: bytes, damaged: bytes
+) -> None:
     golden = images.image(NAME)
     path = max(p for p in golden.files if "/offsets/" in p and not p.endswith(".crc"))
     content = golden.files[path]

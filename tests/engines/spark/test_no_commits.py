@@ -1,6 +1,8 @@
-"""Checkpoints without a commit log: Spark 2.1 kept none, and any Spark takes all batches but the last one planned as
-done, and runs that one again. Seen with 4.3.0: `commits/` removed behind batch 5, the job starts with batch 5; without
-offsets/4 beside offsets/5 it fails ("batch 4 doesn't exist"); with offsets/0 alone it begins with batch 0."""
+"""Checkpoints without a commit log: Spark 2.1 kept none, and any Spark takes all batches but the
+last one planned as done, and runs that one again. Seen with 4.3.0: `commits/` removed behind batch
+5, the job starts with batch 5; without offsets/4 beside offsets/5 it fails ("batch 4 doesn't
+exist"); with offsets/0 alone it begins with batch 0.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ WAIVED = ["paths-stay"]
 
 @pytest.fixture
 def ground(tmp_path: Path) -> Ground:
-    """Five batches that were done, as Spark 2.1 leaves them: the last one's state is there, and no commit is."""
+    """Five batches that were done, as Spark 2.1 leaves them: the last one's state is there, and
+    no commit is.
+    """
     ground = Ground(tmp_path)
     write(ground, Checkpoint(batches=5))
     return ground
@@ -53,7 +57,8 @@ def test_its_state_is_exported_as_the_batch_that_runs_again_finds_it(ground: Gro
     write_whole = Checkpoint(batches=4)
     write_whole.write(whole.disk.open(SOURCE))
     lines = [
-        b"".join(look.export(SOURCE, "x.jsonl", None, where.open).chunks()) for where in (ground, whole)
+        b"".join(look.export(SOURCE, "x.jsonl", None, where.open).chunks())
+        for where in (ground, whole)
     ]
     assert lines[0] == lines[1] != b""
 
@@ -64,11 +69,15 @@ def test_a_copy_restarts_as_the_source_would_and_is_taken_back(ground: Ground) -
     held = ground.held(TARGET)
     assert not [path for path in held if path.startswith("commits/")]
     assert {"offsets/3", "offsets/4", "metadata"} <= held.keys()
-    assert [path for path in held if path.endswith("5.delta")], "the state that batch 4 wrote goes along"
+    assert [path for path in held if path.endswith("5.delta")], (
+        "the state that batch 4 wrote goes along"
+    )
     judged = look.restartable(TARGET, ground.open, thorough=True)
     assert judged.restartable and judged.epoch == 3
     fences = [path for path in ground.held(SOURCE) if path not in before]
-    assert sorted(fences) == ["commits/4", "offsets/5"], "Spark 2.1 writes no commit that a fence could stop"
+    assert sorted(fences) == ["commits/4", "offsets/5"], (
+        "Spark 2.1 writes no commit that a fence could stop"
+    )
     fenced = look.restartable(SOURCE, ground.open)
     assert not fenced.restartable
     ground.rollback()
@@ -92,8 +101,10 @@ def test_the_batch_that_runs_again_cannot_be_dropped(ground: Ground) -> None:
 
 
 def test_there_is_no_way_back_to_a_batch_without_a_commit(ground: Ground) -> None:
-    assert any("batch 1 is not committed" in reason
-               for reason in refusals(ground, transform=[{"kind": "rewind", "batch": 1}]))  # fmt: skip
+    assert any(
+        "batch 1 is not committed" in reason
+        for reason in refusals(ground, transform=[{"kind": "rewind", "batch": 1}])
+    )
     with pytest.raises(PlanError, match="state of batch 1"):
         look.export(SOURCE, "x.jsonl", look.Wanted(batch=1), ground.open)
 

@@ -1,8 +1,9 @@
-"""Metadata of another operator than the one whose directory it lies in: Spark refuses to start, and so do we.
+"""Metadata of another operator than the one whose directory it lies in: Spark refuses to start, and
+so do we.
 
-What Spark does was seen with 4.3.0: STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA for another id or name,
-STDS_FAILED_TO_READ_OPERATOR_METADATA where a v2 is gone, and a start as if nothing had happened where a v1 is gone or
-is no JSON.
+What Spark does was seen with 4.3.0: STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA for
+another id or name, STDS_FAILED_TO_READ_OPERATOR_METADATA where a v2 is gone, and a start as if
+nothing had happened where a v1 is gone or is no JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ OF = {V1: "spark-4.3.0/window-hdfs", V2: "spark-4.3.0/join-rocksdb-v4"}
 
 
 def judged(path: str, old: bytes, new: bytes | None) -> tuple[int | None, list[str]]:
-    """The exit code of `verify`, and what it refuses, with `old` in the file replaced; None: the file is gone."""
+    """The exit code of `verify`, and what it refuses, with `old` in the file replaced; None: the
+    file is gone.
+    """
     golden = images.image(OF[path])
     place = f"{golden.location}/{path}"
     files = dict(golden.files)
@@ -40,8 +43,12 @@ def test_metadata_of_another_operator_is_refused(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", OF)
-@pytest.mark.parametrize("letter", [b"S", b"\xf3"])  # another case, and no UTF-8, which Spark reads all the same
-def test_metadata_of_an_operator_that_spark_does_not_have_is_refused(path: str, letter: bytes) -> None:
+@pytest.mark.parametrize(
+    "letter", [b"S", b"\xf3"]
+)  # another case, and no UTF-8, which Spark reads all the same
+def test_metadata_of_an_operator_that_spark_does_not_have_is_refused(
+    path: str, letter: bytes
+) -> None:
     code, refused = judged(path, b'"operatorName":"s', b'"operatorName":"' + letter)
     assert code == 5
     assert path in refused[0]
@@ -54,9 +61,13 @@ def test_a_v2_that_is_gone_is_refused_where_there_are_schemas_that_it_named() ->
 
 
 @pytest.mark.parametrize(("name", "code"), [("tws-timers", 5), ("join-rocksdb-v4", 0)])
-def test_a_schema_that_is_gone_is_refused_where_spark_does_not_write_it_again(name: str, code: int) -> None:
+def test_a_schema_that_is_gone_is_refused_where_spark_does_not_write_it_again(
+    name: str, code: int
+) -> None:
     golden = images.image(f"spark-4.3.0/{name}")
-    files = {path: content for path, content in golden.files.items() if "/_stateSchema/" not in path}
+    files = {
+        path: content for path, content in golden.files.items() if "/_stateSchema/" not in path
+    }
     assert len(files) < len(golden.files)
     shown = run(images.on_a_disk(files), "verify", golden.location)
     assert shown.code == code

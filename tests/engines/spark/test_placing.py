@@ -1,4 +1,6 @@
-"""Keys picked a block at a time by the text of a column: what each of them alone says, on every golden checkpoint."""
+"""Keys picked a block at a time by the text of a column: what each of them alone says, on every
+golden checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def _assert_kept(operator: str, store: str, rule: KeyRule, block: Block) -> None
     values = sorted({text for text in texts if text is not None})[::2]
     part = {"column": "word", "values": values, "rules": {f"{operator}/{store}": to_plain(rule)}}
     kept = belongs(part, operator, 0)(store, block)
-    assert list(kept.records()) == [r for r, text in zip(block.records(), texts, strict=True) if text in values]
+    assert list(kept.records()) == [
+        r for r, text in zip(block.records(), texts, strict=True) if text in values
+    ]
 
 
 def test_a_key_that_is_not_encoded_as_it_should_be_is_refused_as_alone() -> None:

@@ -1,8 +1,9 @@
-"""The state of a batch that was planned and not committed goes along: a sink that has the batch skips it (W-1).
+"""The state of a batch that was planned and not committed goes along: a sink that has the batch
+skips it (W-1).
 
-Real checkpoints stand for the crash: without their newest commit they are what a job leaves behind that is killed
-between its sink's commit and Spark's. What Spark does at the target is simple then: it writes that commit. The image
-must be whole at that batch, and hold what the original does.
+Real checkpoints stand for the crash: without their newest commit they are what a job leaves behind
+that is killed between its sink's commit and Spark's. What Spark does at the target is simple then:
+it writes that commit. The image must be whole at that batch, and hold what the original does.
 """
 
 from __future__ import annotations
@@ -43,12 +44,16 @@ def entries_at(ground: Ground, location: str) -> Entries:
     image, storage, found = image_at(ground, location), ground.open(location), Entries()
     for shard in image.shards:
         for store, block in folded(storage.chunks, shard, image.settings):
-            found.update((shard.operator, shard.shard, store, *record) for record in block.records())
+            found.update(
+                (shard.operator, shard.shard, store, *record) for record in block.records()
+            )
     return found
 
 
 def without_commit(ground: Ground, location: str) -> bytes:
-    """Take the newest commit away, with its checksums, as if the job had been killed before it. Return its bytes."""
+    """Take the newest commit away, with its checksums, as if the job had been killed before it.
+    Return its bytes.
+    """
     storage, epoch = ground.open(location), image_at(ground, location).epoch
     content = storage.read(f"commits/{epoch}", 1 << 20)
     for name in (f"commits/{epoch}", f"commits/.{epoch}.crc"):
@@ -57,7 +62,9 @@ def without_commit(ground: Ground, location: str) -> bytes:
 
 
 def killed(ground: Ground, case: Path) -> tuple[str, bytes, Entries]:
-    """A real checkpoint whose newest batch was not committed; what its commit was, and what the state is after it."""
+    """A real checkpoint whose newest batch was not committed; what its commit was, and what the
+    state is after it.
+    """
     location = source_of(ground, case)
     entries = entries_at(ground, location)
     return location, without_commit(ground, location), entries
@@ -65,7 +72,10 @@ def killed(ground: Ground, case: Path) -> tuple[str, bytes, Entries]:
 
 def is_stateful(case: Path) -> bool:
     """Whether there is state, and a batch before the newest one to go back to."""
-    return any((case / "checkpoint").glob("state/*/*")) and len([*(case / "checkpoint" / "commits").glob("[0-9]*")]) > 1
+    return (
+        any((case / "checkpoint").glob("state/*/*"))
+        and len([*(case / "checkpoint" / "commits").glob("[0-9]*")]) > 1
+    )
 
 
 STATEFUL = [case for case in CASES if is_stateful(case)]
@@ -80,7 +90,9 @@ def ids(case: Path) -> str:
 
 
 @pytest.mark.parametrize("case", BY_NUMBER, ids=ids)
-def test_the_target_is_whole_once_spark_commits_the_batch_that_its_sink_skips(tmp_path: Path, case: Path) -> None:
+def test_the_target_is_whole_once_spark_commits_the_batch_that_its_sink_skips(
+    tmp_path: Path, case: Path
+) -> None:
     ground = Ground(tmp_path)
     location, commit, entries = killed(ground, case)
     planned = image_at(ground, location).planned
@@ -103,7 +115,9 @@ def test_a_compaction_leaves_the_later_version_as_it_is(tmp_path: Path, case: Pa
 
 
 @pytest.mark.parametrize("case", NEWEST, ids=ids)
-def test_a_compaction_in_place_does_not_take_the_later_version_apart(tmp_path: Path, case: Path) -> None:
+def test_a_compaction_in_place_does_not_take_the_later_version_apart(
+    tmp_path: Path, case: Path
+) -> None:
     ground = Ground(tmp_path)
     location, commit, entries = killed(ground, case)
     planned = image_at(ground, location).planned
@@ -118,11 +132,16 @@ def test_an_operator_that_gets_another_number_takes_its_later_version_along(tmp_
     ground.write(KILLED)
     ground.apply(spec_of(transform=[{"kind": "rename", "operators": {"0": "3"}}]))
     held = ground.held(TARGET)
-    assert {path for path in held if path.endswith("/4.delta")} == {"state/3/0/4.delta", "state/3/1/4.delta"}
+    assert {path for path in held if path.endswith("/4.delta")} == {
+        "state/3/0/4.delta",
+        "state/3/1/4.delta",
+    }
 
 
 @pytest.mark.parametrize("case", FORMAT_2, ids=ids)
-def test_under_checkpoint_format_2_no_restart_finds_it_and_the_plan_says_so(tmp_path: Path, case: Path) -> None:
+def test_under_checkpoint_format_2_no_restart_finds_it_and_the_plan_says_so(
+    tmp_path: Path, case: Path
+) -> None:
     ground = Ground(tmp_path)
     location, _, _ = killed(ground, case)
     state = image_at(ground, location).planned_state
@@ -144,7 +163,9 @@ def test_state_of_some_shards_only_is_left_behind() -> None:
 
 
 def test_the_changes_are_enough_where_a_snapshot_is_beside_them() -> None:
-    """Where the batch does run again, Spark overwrites the changes and would prefer the stale snapshot."""
+    """Where the batch does run again, Spark overwrites the changes and would prefer the stale
+    snapshot.
+    """
     files = replace(KILLED, snapshots=(4,)).files()
     state = image_of(files).planned_state
     assert state is not None and state.files == ("state/0/0/4.delta", "state/0/1/4.delta")
@@ -173,7 +194,9 @@ def test_a_damaged_file_of_it_is_found_by_a_deep_look_alone(tmp_path: Path) -> N
     put(ground.open(SOURCE), "state/0/1/4.delta", content[: len(content) // 2])
     judged = look.restartable(SOURCE, ground.open, thorough=True)
     assert not judged.restartable
-    assert [finding.path for finding in judged.findings if finding.level == "refuse"] == ["state/0/1/4.delta"]
+    assert [finding.path for finding in judged.findings if finding.level == "refuse"] == [
+        "state/0/1/4.delta"
+    ]
 
 
 # ---- the evidence
@@ -215,7 +238,12 @@ def image_of(files: Mapping[str, bytes]) -> Image:
     return image_at(ground, SOURCE)
 
 
-def planned(spec: Spec, checkpoint: Checkpoint = KILLED, sink: SinkFacts | None = None, running: bool = False) -> Plan:
+def planned(
+    spec: Spec,
+    checkpoint: Checkpoint = KILLED,
+    sink: SinkFacts | None = None,
+    running: bool = False,
+) -> Plan:
     facts = facts_of(surveyed(checkpoint))
     cluster = ClusterFacts("ours", "memory", "4.3.0", "running", "orders-0") if running else None
     return plan_of(spec, replace(facts, sink=sink, source_cluster=cluster))
@@ -228,18 +256,31 @@ def refused(plan: Plan) -> list[tuple[str | None, str]]:
 def brought(plan: Plan) -> set[str]:
     phase = plan.phase("copy")
     steps = phase.steps if phase is not None else ()
-    return {name for step in steps for _, name in getattr(step, "named", ()) if name.endswith("/4.delta")}
+    return {
+        name
+        for step in steps
+        for _, name in getattr(step, "named", ())
+        if name.endswith("/4.delta")
+    }
 
 
-@pytest.mark.parametrize("change", STATE_IS_REWRITTEN, ids=lambda change: "-".join(map(str, change.values())))
-def test_state_that_is_written_anew_has_no_later_version_and_the_move_is_refused(change: dict[str, object]) -> None:
-    ((waive, message),) = [one for one in refused(planned(spec_of(transform=[change]))) if one[0] is not None]
+@pytest.mark.parametrize(
+    "change", STATE_IS_REWRITTEN, ids=lambda change: "-".join(map(str, change.values()))
+)
+def test_state_that_is_written_anew_has_no_later_version_and_the_move_is_refused(
+    change: dict[str, object],
+) -> None:
+    ((waive, message),) = [
+        one for one in refused(planned(spec_of(transform=[change]))) if one[0] is not None
+    ]
     assert waive == "repeated-batches"
     assert "this change writes the state of batch 2 alone" in message
     takes_again = SinkFacts("kafka", None, knows_batches=False, skips_plan=False)
     runs_again = SinkFacts("iceberg", "/table", knows_batches=True, skips_plan=False)
     for sink in (takes_again, runs_again):
-        assert [one for one in refused(planned(spec_of(transform=[change]), sink=sink)) if one[0]] == []
+        assert [
+            one for one in refused(planned(spec_of(transform=[change]), sink=sink)) if one[0]
+        ] == []
 
 
 def test_a_batch_that_is_dropped_though_the_sink_may_have_it_is_refused() -> None:
@@ -247,12 +288,18 @@ def test_a_batch_that_is_dropped_though_the_sink_may_have_it_is_refused() -> Non
     ((waive, message),) = refused(planned(spec))
     assert waive == "repeated-batches"
     assert "batch 3 was planned and not committed; it is dropped" in message
-    assert refused(planned(spec, Checkpoint(planned=True))) == [], "its tasks had not ended: no sink has it"
-    assert refused(planned(spec_of(planned_batch="drop", mode="fork"))) == [], "a fork is another query"
+    assert refused(planned(spec, Checkpoint(planned=True))) == [], (
+        "its tasks had not ended: no sink has it"
+    )
+    assert refused(planned(spec_of(planned_batch="drop", mode="fork"))) == [], (
+        "a fork is another query"
+    )
 
 
 @pytest.mark.parametrize(("last", "refuses"), [(3, True), (2, False), (None, False)])
-def test_a_sink_that_was_asked_says_whether_it_has_the_batch(last: int | None, refuses: bool) -> None:
+def test_a_sink_that_was_asked_says_whether_it_has_the_batch(
+    last: int | None, refuses: bool
+) -> None:
     sink = SinkFacts("delta", "/table", True, True, read=True, logs={QUERY: SinkLog(last)})
     plan = planned(spec_of(planned_batch="drop"), sink=sink)
     assert bool(refused(plan)) is refuses
@@ -268,9 +315,10 @@ def test_it_goes_along_and_the_plan_says_so() -> None:
 def test_of_a_job_that_runs_it_is_not_copied_yet() -> None:
     """Its files are written at this moment; the plan of the stopped job brings them."""
     spec = spec_of(
-        spec_clusters={"ours": {"kind": "command", "find": "f", "submit": "s", "stop": "t"}}, source_cluster="ours",
+        spec_clusters={"ours": {"kind": "command", "find": "f", "submit": "s", "stop": "t"}},
+        source_cluster="ours",
         mode="fork",
-    )  # fmt: skip
+    )
     assert brought(planned(spec, running=True)) == set()
 
 

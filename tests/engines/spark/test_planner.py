@@ -88,14 +88,20 @@ def test_only_what_the_last_committed_batch_needs_is_taken_along() -> None:
     files["state/0/0/.7.delta.aaaa.TID3.tmp"] = b"torn"
     files[".metadata.crc"] = files["state/0/0/.6.delta.crc"] = b"crc\0"
     plan = plan_of(spec_of(), facts_of(from_files(files)))
-    assert copied(plan) == sorted(f"state/0/{shard}/{name}" for shard in (0, 1)
-                                  for name in ("3.snapshot", "4.delta", "5.delta", "6.delta"))  # fmt: skip
+    assert copied(plan) == sorted(
+        f"state/0/{shard}/{name}"
+        for shard in (0, 1)
+        for name in ("3.snapshot", "4.delta", "5.delta", "6.delta")
+    )
     assert copied(plan, "publish") == ["metadata", "offsets/4", "offsets/5", "commits/5"]
     assert plan.epoch == 5
 
 
 def test_the_last_two_offset_files_go_along_because_spark_reads_both() -> None:
-    assert copied(plan_of(spec_of(), facts_of(surveyed(Checkpoint()))), "publish")[1:3] == ["offsets/1", "offsets/2"]
+    assert copied(plan_of(spec_of(), facts_of(surveyed(Checkpoint()))), "publish")[1:3] == [
+        "offsets/1",
+        "offsets/2",
+    ]
 
 
 def test_a_job_with_a_single_batch_has_a_single_offset_file() -> None:
@@ -105,8 +111,16 @@ def test_a_job_with_a_single_batch_has_a_single_offset_file() -> None:
 
 def test_a_planned_batch_is_kept_so_that_it_runs_again_over_the_same_input() -> None:
     plan = plan_of(spec_of(), facts_of(surveyed(Checkpoint(planned=True))))
-    assert copied(plan, "publish") == ["metadata", "offsets/1", "offsets/2", "offsets/3", "commits/2"]
-    assert "batch 3 was planned and not committed; it runs again on the target" in said(plan, "note")
+    assert copied(plan, "publish") == [
+        "metadata",
+        "offsets/1",
+        "offsets/2",
+        "offsets/3",
+        "commits/2",
+    ]
+    assert "batch 3 was planned and not committed; it runs again on the target" in said(
+        plan, "note"
+    )
 
 
 def test_a_planned_batch_is_dropped_where_the_spec_says_so_and_no_sink_has_it() -> None:
@@ -121,20 +135,28 @@ def test_batches_planned_far_ahead_of_the_commits_are_planned_anew_and_it_is_sai
     for batch in (4, 5):
         del files[f"commits/{batch}"]
     plan = plan_of(spec_of(), facts_of(from_files(files)))
-    assert "batches 4 to 5 were planned" in refusals(plan), "a sink that has batch 4 skips another of that number"
+    assert "batches 4 to 5 were planned" in refusals(plan), (
+        "a sink that has batch 4 skips another of that number"
+    )
     plan = plan_of(spec_of(waive=["repeated-batches"]), facts_of(from_files(files)))
     assert copied(plan, "publish") == ["metadata", "offsets/2", "offsets/3", "commits/3"]
     assert "batches 4 to 5 were planned and none of them committed" in said(plan, "warn")
-    assert fences(plan) == [(SOURCE, ("commits/4", "commits/5"))], "its zombie commits the last one it planned"
+    assert fences(plan) == [(SOURCE, ("commits/4", "commits/5"))], (
+        "its zombie commits the last one it planned"
+    )
 
 
 # ---- the fence
 
 
 @pytest.mark.parametrize(
-    ("planned", "paths"), [(False, ("offsets/3", "commits/3")), (True, ("commits/3",))], ids=("idle", "planned")
+    ("planned", "paths"),
+    [(False, ("offsets/3", "commits/3")), (True, ("commits/3",))],
+    ids=("idle", "planned"),
 )
-def test_the_fence_takes_what_a_zombie_would_have_to_create(planned: bool, paths: tuple[str, ...]) -> None:
+def test_the_fence_takes_what_a_zombie_would_have_to_create(
+    planned: bool, paths: tuple[str, ...]
+) -> None:
     plan = plan_of(spec_of(), facts_of(surveyed(Checkpoint(planned=planned))))
     assert names(plan)[0] == "halt"
     assert fences(plan) == [(SOURCE, paths)]
@@ -142,7 +164,9 @@ def test_the_fence_takes_what_a_zombie_would_have_to_create(planned: bool, paths
 
 
 def test_a_fenced_source_is_not_moved_a_second_time() -> None:
-    files = Checkpoint().files() | {f"{log}/3": fence_text("run-1").encode() for log in ("offsets", "commits")}
+    files = Checkpoint().files() | {
+        f"{log}/3": fence_text("run-1").encode() for log in ("offsets", "commits")
+    }
     plan = plan_of(spec_of(), facts_of(from_files(files)))
     assert "was moved away by run run-1" in refusals(plan)
     assert not plan.phases
@@ -158,9 +182,12 @@ def test_the_commit_is_published_last_and_nothing_of_it_earlier() -> None:
     assert publish is not None
     assert publish.ordered
     assert [type(step) for step in publish.steps] == [WriteFile, CopyFiles, CopyFiles]
-    assert [[file.path for file in step.items] for step in publish.steps if isinstance(step, CopyFiles)] == [
-        ["metadata", "offsets/1", "offsets/2"], ["commits/2"],
-    ]  # fmt: skip
+    assert [
+        [file.path for file in step.items] for step in publish.steps if isinstance(step, CopyFiles)
+    ] == [
+        ["metadata", "offsets/1", "offsets/2"],
+        ["commits/2"],
+    ]
     assert not {"metadata", "offsets/1", "offsets/2", "commits/2"} & set(copied(plan))
 
 
@@ -171,15 +198,24 @@ def test_a_workflow_publishes_every_commit_after_all_other_files() -> None:
     Checkpoint(batches=2).write(storage, "b")
     plan = plan_of(spec_of(), facts_of(survey.survey(storage)))
     paths = copied(plan, "publish")
-    assert [step.files for step in plan.phase("publish").steps] == [6, 2], "none of a commit's step is of another kind"
+    assert [step.files for step in plan.phase("publish").steps] == [6, 2], (
+        "none of a commit's step is of another kind"
+    )
     assert paths[-2:] == ["a/commits/3", "b/commits/1"]
     assert sorted(paths[:-2]) == [
-        "a/metadata", "a/offsets/2", "a/offsets/3", "b/metadata", "b/offsets/0", "b/offsets/1",
-    ]  # fmt: skip
+        "a/metadata",
+        "a/offsets/2",
+        "a/offsets/3",
+        "b/metadata",
+        "b/offsets/0",
+        "b/offsets/1",
+    ]
 
 
 def test_every_phase_comes_in_the_one_order_there_is() -> None:
-    plan = plan_of(running_spec(operators=["x"]), facts_of(surveyed(Checkpoint()), source_cluster=STOPPED))
+    plan = plan_of(
+        running_spec(operators=["x"]), facts_of(surveyed(Checkpoint()), source_cluster=STOPPED)
+    )
     assert names(plan) == ["halt", "copy", "compare", "publish", "submit", "confirm"]
 
 
@@ -188,7 +224,9 @@ def test_every_phase_comes_in_the_one_order_there_is() -> None:
 
 def test_bundles_are_bounded_in_files_and_bytes_and_lose_nothing() -> None:
     small = [FileInfo(f"s{n:05}", 10) for n in range(3 * FILES_MAX + 1)]
-    large = [FileInfo(f"l{n}", BYTES_MAX // 2 + 1) for n in range(5)] + [FileInfo("huge", 10 * BYTES_MAX)]
+    large = [FileInfo(f"l{n}", BYTES_MAX // 2 + 1) for n in range(5)] + [
+        FileInfo("huge", 10 * BYTES_MAX)
+    ]
     bundles = list(bundled(small + large))
     assert [file for bundle in bundles for file in bundle] == small + large
     assert all(len(bundle) <= FILES_MAX for bundle in bundles)
@@ -218,18 +256,28 @@ def test_merge_directories_are_fenced_and_then_moved_by_rename_in_their_order() 
     halt = plan.phases[0]
     assert halt.ordered
     assert [(type(s), getattr(s, "location", "")) for s in halt.steps] == [
-        (FenceSource, SOURCE), (FenceSource, merges[0]), (MoveFiles, "file:///here"),
-        (FenceSource, merges[1]), (MoveFiles, "file:///here"),
-    ]  # fmt: skip
+        (FenceSource, SOURCE),
+        (FenceSource, merges[0]),
+        (MoveFiles, "file:///here"),
+        (FenceSource, merges[1]),
+        (MoveFiles, "file:///here"),
+    ]
     first = next(step for step in halt.steps if isinstance(step, MoveFiles))
-    assert ("north/m0/commits/1", "orders/m0/commits/1") in [(i.path, i.target_path) for i in first.items]
+    assert ("north/m0/commits/1", "orders/m0/commits/1") in [
+        (i.path, i.target_path) for i in first.items
+    ]
     assert copied(plan, "publish")[-3:] == ["own/commits/2", "m0/commits/1", "m1/commits/2"]
-    assert {p.split("/")[0] for p in copied(plan)} == {"own", "m0", "m1"}, "after the rename all is in the source"
+    assert {p.split("/")[0] for p in copied(plan)} == {"own", "m0", "m1"}, (
+        "after the rename all is in the source"
+    )
 
 
 def test_merging_two_things_of_one_name_is_refused_before_anything_moves() -> None:
     spec = spec_of(merge_jobs=["file:///here/north"])
-    facts = facts_of(surveyed(Checkpoint(), prefix="a"), merges=(surveyed(Checkpoint(), "file:///here/north", "a"),))
+    facts = facts_of(
+        surveyed(Checkpoint(), prefix="a"),
+        merges=(surveyed(Checkpoint(), "file:///here/north", "a"),),
+    )
     plan = plan_of(spec, facts)
     assert "a is both in file:///here/orders and in file:///here/north" in refusals(plan)
     assert not plan.phases
@@ -238,14 +286,19 @@ def test_merging_two_things_of_one_name_is_refused_before_anything_moves() -> No
 def test_a_merge_where_renaming_is_not_free_is_refused() -> None:
     spec = spec_of(merge_jobs=["file:///here/north"])
     source = replace(surveyed(Checkpoint(), prefix="a"), traits={"renames": False})
-    facts = replace(facts_of(source), source=source, merges=(surveyed(Checkpoint(), "file:///here/north", "b"),))
+    facts = replace(
+        facts_of(source), source=source, merges=(surveyed(Checkpoint(), "file:///here/north", "b"),)
+    )
     assert "cannot rename" in refusals(plan_of(spec, facts))
 
 
 def test_an_empty_merge_directory_is_refused() -> None:
     spec = spec_of(merge_jobs=["file:///here/north"])
     assert "nothing to merge" in refusals(
-        plan_of(spec, facts_of(surveyed(Checkpoint(), prefix="a"), merges=(empty("file:///here/north"),)))
+        plan_of(
+            spec,
+            facts_of(surveyed(Checkpoint(), prefix="a"), merges=(empty("file:///here/north"),)),
+        )
     )
 
 
@@ -258,7 +311,9 @@ def test_an_empty_merge_directory_is_refused() -> None:
         ("hdfs://nn/a/x", "hdfs://nn/b/y/z", "hdfs://nn"),
     ],
 )
-def test_the_deepest_place_above_both_is_found_by_whole_names(first: str, second: str, root: str) -> None:
+def test_the_deepest_place_above_both_is_found_by_whole_names(
+    first: str, second: str, root: str
+) -> None:
     assert layout.deepest_above((first, second)) == root
 
 
@@ -313,8 +368,11 @@ def test_a_fork_gets_an_id_of_its_own_no_fence_and_leaves_its_source_alone() -> 
     again = next(step for step in plan_of(spec, facts_of(source)) if isinstance(step, WriteFile))
     assert json.loads(again.content)["id"] == identity, "the same fork has the same id"
     elsewhere = facts_of(source, empty("file:///there/other"))
-    other = next(s for s in plan_of(spec_of(target="file:///there/other", mode="fork"), elsewhere)
-                 if isinstance(s, WriteFile))  # fmt: skip
+    other = next(
+        s
+        for s in plan_of(spec_of(target="file:///there/other", mode="fork"), elsewhere)
+        if isinstance(s, WriteFile)
+    )
     assert json.loads(other.content)["id"] != identity
     assert all(getattr(step, "target", TARGET) == TARGET for step in plan)
 
@@ -325,10 +383,15 @@ def test_where_a_rename_is_sooner_nothing_of_a_fork_is_written_at_its_end() -> N
     written = next(step for step in plan if isinstance(step, WriteFile))
     copy, published = plan.phase("copy"), plan.phase("publish")
     assert copy is not None and published is not None
-    assert written in copy.steps and (written.path, json.loads(written.content)["id"] != QUERY) == ("metadata", True)
+    assert written in copy.steps and (written.path, json.loads(written.content)["id"] != QUERY) == (
+        "metadata",
+        True,
+    )
     assert [type(step) for step in published.steps] == [CopyFiles, CopyFiles]
     assert all(isinstance(step, CopyFiles) and step.staged for step in published.steps)
-    assert "metadata" not in {file.path for step in plan if isinstance(step, CopyFiles) for file in step.items}
+    assert "metadata" not in {
+        file.path for step in plan if isinstance(step, CopyFiles) for file in step.items
+    }
 
 
 def test_a_fork_never_stops_its_source() -> None:
@@ -346,7 +409,9 @@ def test_a_fork_of_a_job_that_commits_meanwhile_is_not_stale() -> None:
 
 
 def test_a_job_that_stays_is_not_fenced_and_nothing_is_copied() -> None:
-    plan = plan_of(running_spec(target=None), facts_of(surveyed(Checkpoint()), source_cluster=STOPPED))
+    plan = plan_of(
+        running_spec(target=None), facts_of(surveyed(Checkpoint()), source_cluster=STOPPED)
+    )
     assert names(plan) == ["submit", "confirm"]
     submit = next(step for step in plan if isinstance(step, SubmitJob))
     assert (submit.location, plan.source, plan.target) == (SOURCE, SOURCE, SOURCE)
@@ -370,10 +435,16 @@ def test_a_running_job_is_stopped_first_and_the_move_plan_is_provisional() -> No
     assert halt.facts == move.facts
 
 
-def test_the_plan_of_a_running_job_does_not_notice_its_commits_but_that_of_a_stopped_one_does() -> None:
+def test_the_plan_of_a_running_job_does_not_notice_its_commits_but_that_of_a_stopped_one_does() -> (
+    None
+):
     for cluster, same in ((RUNNING, True), (STOPPED, False)):
-        plans = [plans_of(running_spec(), facts_of(surveyed(Checkpoint(batches=n)), source_cluster=cluster))[-1]
-                 for n in (3, 4)]  # fmt: skip
+        plans = [
+            plans_of(
+                running_spec(), facts_of(surveyed(Checkpoint(batches=n)), source_cluster=cluster)
+            )[-1]
+            for n in (3, 4)
+        ]
         assert (plans[0].facts == plans[1].facts) is same
 
 
@@ -416,8 +487,15 @@ def test_verify_none_compares_nothing() -> None:
 
 def with_data(copy: bool = True, there: tuple[FileInfo, ...] = (), **keys: object) -> Plan:
     source = surveyed(Checkpoint(inputs="file:///data/in%20put"))
-    here = Survey("file:///data/in put", None, "data", (FileInfo("f0.json", 3, 5.0), FileInfo(".f0.json.crc", 12, 5.0)))
-    target = Survey("file:///new/in", None, "data" if there else "empty", there, traits={"keeps_times": True})
+    here = Survey(
+        "file:///data/in put",
+        None,
+        "data",
+        (FileInfo("f0.json", 3, 5.0), FileInfo(".f0.json.crc", 12, 5.0)),
+    )
+    target = Survey(
+        "file:///new/in", None, "data" if there else "empty", there, traits={"keeps_times": True}
+    )
     spec = spec_of(data=[{"source": "/data/in put", "target": "/new/in", "copy": copy}], **keys)
     return plan_of(spec, facts_of(source, data=((here, target),)))
 
@@ -431,7 +509,11 @@ def test_data_is_copied_with_its_times_and_without_hadoops_checksums() -> None:
 def test_source_logs_are_rewritten_not_copied_where_their_data_moves() -> None:
     plan = with_data()
     rewritten = [step for step in plan if isinstance(step, TransformShard)]
-    assert [step.outputs for step in rewritten] == [("sources/0/0",), ("sources/0/1",), ("sources/0/2",)]
+    assert [step.outputs for step in rewritten] == [
+        ("sources/0/0",),
+        ("sources/0/1",),
+        ("sources/0/2",),
+    ]
     assert ["file:///data/in put", "file:///new/in"] in rewritten[0].options["mapping"]
     assert not [path for path in copied(plan) if path.startswith("sources/")]
 
@@ -479,30 +561,50 @@ def test_an_older_target_is_refused_and_can_be_waived() -> None:
 
 
 def test_a_target_that_holds_an_image_is_refused_and_the_image_named() -> None:
-    plan = plan_of(spec_of(), facts_of(surveyed(Checkpoint()), surveyed(Checkpoint(batches=9), TARGET)))
+    plan = plan_of(
+        spec_of(), facts_of(surveyed(Checkpoint()), surveyed(Checkpoint(batches=9), TARGET))
+    )
     assert "is not empty: it holds an image at epoch 8" in refusals(plan)
 
 
 @pytest.mark.parametrize("age", [5.0, -3.0], ids=("just written", "by a clock ahead of ours"))
 def test_a_source_that_was_written_a_moment_ago_is_doubted(age: float) -> None:
     source = surveyed(Checkpoint())
-    fresh = replace(source, files=(*source.files, FileInfo("state/0/0/9.delta", 1, 1_000_000.0 - age)))
+    fresh = replace(
+        source, files=(*source.files, FileInfo("state/0/0/9.delta", 1, 1_000_000.0 - age))
+    )
     assert "is the job stopped?" in said(plan_of(spec_of(), facts_of(fresh)), "warn")
     assert "is the job stopped?" not in said(plan_of(spec_of(), facts_of(source)), "warn")
 
 
-@pytest.mark.parametrize(("mode", "age", "level", "words"), [
-    ("warm", 3.0, "refuse", "knows no job over file:///here/orders that is named 'orders', and the newest file"),
-    ("warm", 900.0, "warn", "it is moved as one that was stopped before"),
-    ("move", 3.0, "warn", "is the job stopped?"),
-    ("move", 900.0, "warn", ""),
-])  # fmt: skip
-def test_a_job_that_its_cluster_does_not_know_is_doubted(mode: str, age: float, level: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "age", "level", "words"),
+    [
+        (
+            "warm",
+            3.0,
+            "refuse",
+            "knows no job over file:///here/orders that is named 'orders', and the newest file",
+        ),
+        ("warm", 900.0, "warn", "it is moved as one that was stopped before"),
+        ("move", 3.0, "warn", "is the job stopped?"),
+        ("move", 900.0, "warn", ""),
+    ],
+)
+def test_a_job_that_its_cluster_does_not_know_is_doubted(
+    mode: str, age: float, level: str, words: str
+) -> None:
     source = surveyed(Checkpoint())
-    source = replace(source, files=tuple(file._replace(modified=1_000_000.0 - age) for file in source.files))
+    source = replace(
+        source, files=tuple(file._replace(modified=1_000_000.0 - age) for file in source.files)
+    )
     facts = facts_of(source, source_cluster=STOPPED)
     (plan,) = plans_of(running_spec(mode=mode), facts)
-    found = [f for f in plan.findings if "is the job stopped" in f.message or "stopped before" in f.message]
+    found = [
+        f
+        for f in plan.findings
+        if "is the job stopped" in f.message or "stopped before" in f.message
+    ]
     assert [one.level for one in found] == ([level] if words else [])
     assert all(words in one.message and one.hint for one in found)
     waived = plans_of(running_spec(mode=mode, waive=["job-stopped"]), facts)[0]
@@ -513,14 +615,26 @@ def test_a_job_that_its_cluster_does_not_know_is_doubted(mode: str, age: float, 
 
 def test_of_jobs_that_share_a_source_the_one_that_is_stopped_is_doubted() -> None:
     source = surveyed(Checkpoint())
-    source = replace(source, files=tuple(file._replace(modified=999_999.0) for file in source.files))
+    source = replace(
+        source, files=tuple(file._replace(modified=999_999.0) for file in source.files)
+    )
     jobs = [
-        {"name": name, "checkpoint_location": SOURCE, "remote_location": f"file:///there/{name}", "operators": [name],
-         "mode": "warm", "source_cluster": "ours", "target_cluster": "ours", "submit": {"command": "go"}}
+        {
+            "name": name,
+            "checkpoint_location": SOURCE,
+            "remote_location": f"file:///there/{name}",
+            "operators": [name],
+            "mode": "warm",
+            "source_cluster": "ours",
+            "target_cluster": "ours",
+            "submit": {"command": "go"},
+        }
         for name in ("first", "second")
-    ]  # fmt: skip
+    ]
     clusters = {"ours": {"kind": "command", "find": "f", "submit": "s", "stop": "t"}}
-    spec = parse_spec(json.dumps({"version": 1, "engine": "spark", "clusters": clusters, "jobs": jobs}))
+    spec = parse_spec(
+        json.dumps({"version": 1, "engine": "spark", "clusters": clusters, "jobs": jobs})
+    )
     facts = facts_of(source, source_cluster=STOPPED)
     doubted = [bool(list(moves._of_stopping(spec, job, facts))) for job in spec.jobs]
     assert doubted == [True, False]
@@ -539,7 +653,9 @@ def test_several_refusals_are_all_told_at_once() -> None:
 
 
 def test_the_same_facts_give_the_same_plan_byte_for_byte() -> None:
-    one, two = (plan_of(spec_of(), facts_of(surveyed(Checkpoint(batches=5, inputs=None)))) for _ in range(2))
+    one, two = (
+        plan_of(spec_of(), facts_of(surveyed(Checkpoint(batches=5, inputs=None)))) for _ in range(2)
+    )
     assert json.dumps(encode_plan(one)) == json.dumps(encode_plan(two))
     assert decode_plan(encode_plan(one)) == one
 
@@ -567,8 +683,14 @@ def test_the_fingerprint_does_not_depend_on_the_order_in_which_python_hashes() -
     )
     root = Path(__file__).resolve().parents[3]
     told = {
-        subprocess.run([sys.executable, "-c", program], cwd=root, check=True, capture_output=True, text=True,
-                       env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)}).stdout
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=root,
+            check=True,
+            capture_output=True,
+            text=True,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(root)},
+        ).stdout
         for seed in ("0", "1", "4242")
-    }  # fmt: skip
+    }
     assert len(told) == 1

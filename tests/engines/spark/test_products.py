@@ -1,5 +1,7 @@
-"""What a transform of any golden checkpoint makes passes `verify --deep`, or the transform is refused with a reason.
-Also of checkpoints that an older Spark left: without schemas, without metadata of operators, without commits."""
+"""What a transform of any golden checkpoint makes passes `verify --deep`, or the transform is
+refused with a reason. Also of checkpoints that an older Spark left: without schemas, without
+metadata of operators, without commits.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def test_what_a_transform_makes_passes_a_deep_verification_or_it_is_refused(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", STATES, ids=NAMES)
-def test_what_any_transform_makes_of_any_checkpoint_passes_or_is_refused(tmp_path: Path, case: Path) -> None:
+def test_what_any_transform_makes_of_any_checkpoint_passes_or_is_refused(
+    tmp_path: Path, case: Path
+) -> None:
     for without in WITHOUT:
         for change in CHANGES:
             check(tmp_path / f"{without}-{change}", case, without, change)

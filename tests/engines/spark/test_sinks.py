@@ -41,7 +41,9 @@ def test_a_kind_of_sink_says_what_it_makes_of_a_repeated_batch(
 
 
 def test_what_a_sink_has_is_told_by_query_and_batch() -> None:
-    sink = SinkFacts("delta", "s3a://lake/t", True, True, True, {"q": SinkLog(6, {3: 4, 5: 6, 6: 8})})
+    sink = SinkFacts(
+        "delta", "s3a://lake/t", True, True, True, {"q": SinkLog(6, {3: 4, 5: 6, 6: 8})}
+    )
     assert sink.last_batch("q") == 6
     assert [sink.has_batch("q", batch) for batch in (5, 6, 7)] == [True, True, False]
     assert [sink.version_to_restore("q", batch) for batch in (2, 3, 4, 5)] == [None, 4, 4, 6]
@@ -56,7 +58,7 @@ def test_nothing_is_known_of_a_log_that_was_not_read() -> None:
     assert sink.version_to_restore("q", 0) is None
 
 
-# ---- real logs --------------------------------------------------------------------------------------------------
+# ---- real logs -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -73,17 +75,23 @@ def numbered(versions: dict[str, int]) -> dict[int, int]:
     return {int(batch): version for batch, version in versions.items()}
 
 
-def test_a_delta_table_has_every_batch_as_far_back_as_is_asked_for(expected: dict[str, Any]) -> None:
+def test_a_delta_table_has_every_batch_as_far_back_as_is_asked_for(
+    expected: dict[str, Any],
+) -> None:
     delta = expected["delta"]
     versions = numbered(delta["versions"])
     whole = read("delta", "delta/sink", {delta["query"]: 0})
     assert whole.logs == {delta["query"]: SinkLog(delta["last"], versions)}
     since = read("delta", "delta/sink", {delta["query"]: delta["last"] - 1})
-    assert since.version_to_restore(delta["query"], delta["last"] - 1) == versions[delta["last"] - 1]
+    assert (
+        since.version_to_restore(delta["query"], delta["last"] - 1) == versions[delta["last"] - 1]
+    )
     assert 0 not in since.logs[delta["query"]].versions, "no commit is read that nobody asked for"
 
 
-def test_a_delta_table_has_nothing_of_a_query_that_never_wrote_there(expected: dict[str, Any]) -> None:
+def test_a_delta_table_has_nothing_of_a_query_that_never_wrote_there(
+    expected: dict[str, Any],
+) -> None:
     assert read("delta", "delta/sink", {"another": 3}).logs == {"another": SinkLog()}
 
 
@@ -101,7 +109,11 @@ def test_a_checkpoint_tells_the_last_batch_where_its_commits_are_gone(
         if commit_version(path.name) is not None:
             path.unlink()
     delta = expected["delta"]
-    app_id, versions = ("orders", delta["function"][table]) if table != "sink" else (delta["query"], delta["versions"])
+    app_id, versions = (
+        ("orders", delta["function"][table])
+        if table != "sink"
+        else (delta["query"], delta["versions"])
+    )
     last = max(int(batch) for batch, version in versions.items() if version <= newest[0].version)
     found = read_sink(SinkSpec("delta", f"file://{tmp_path}/{table}"), open_storage, {app_id: 0})
     assert found.logs == {app_id: SinkLog(last, {})}
@@ -119,7 +131,9 @@ def test_a_function_is_known_by_its_transaction_id(expected: dict[str, Any], tab
 def test_an_iceberg_table_has_its_snapshots_batches(expected: dict[str, Any]) -> None:
     told = expected["iceberg"]
     versions = numbered(told["versions"])
-    assert read("iceberg", "iceberg/db/sink", {told["query"]: 0}).logs == {told["query"]: SinkLog(2, versions)}
+    assert read("iceberg", "iceberg/db/sink", {told["query"]: 0}).logs == {
+        told["query"]: SinkLog(2, versions)
+    }
     named = read("iceberg", "iceberg/db/sink/metadata/v3.metadata.json", {told["query"]: 0})
     assert named.last_batch(told["query"]) == 1
 
@@ -145,9 +159,15 @@ def test_a_file_sink_has_batches_of_whoever_wrote_there(expected: dict[str, Any]
 
 @pytest.mark.parametrize(
     ("kind", "told"),
-    [("delta", "is no Delta table"), ("iceberg", "is no Iceberg table"), ("file", "has no _spark_metadata")],
+    [
+        ("delta", "is no Delta table"),
+        ("iceberg", "is no Iceberg table"),
+        ("file", "has no _spark_metadata"),
+    ],
 )
-def test_a_place_that_is_no_such_sink_is_told_and_nothing_fails(tmp_path: Path, kind: str, told: str) -> None:
+def test_a_place_that_is_no_such_sink_is_told_and_nothing_fails(
+    tmp_path: Path, kind: str, told: str
+) -> None:
     found = read_sink(SinkSpec(kind, f"file://{tmp_path}"), open_storage, {"q": 0})  # type: ignore[arg-type]
     assert not found.read
     assert told in (found.wrong or "")
@@ -182,16 +202,22 @@ def test_commits_that_only_a_catalog_knows_are_told() -> None:
     sink = SinkSpec("delta", "file:///lake")
     assert read_sink(sink, lambda location: storage, {"q": 0}).last_batch("q") == 3
     put(storage, f"_delta_log/_staged_commits/{4:020d}.{uuid}.json", b"{}")
-    assert "only the table's catalog knows" in (read_sink(sink, lambda location: storage, {"q": 0}).wrong or "")
+    assert "only the table's catalog knows" in (
+        read_sink(sink, lambda location: storage, {"q": 0}).wrong or ""
+    )
 
 
 def test_a_checkpoint_cut_anywhere_is_told_and_nothing_fails() -> None:
-    (path,) = newest_checkpoint(p.name for p in (TABLES / "delta" / "sink" / "_delta_log").iterdir())
+    (path,) = newest_checkpoint(
+        p.name for p in (TABLES / "delta" / "sink" / "_delta_log").iterdir()
+    )
     content = (TABLES / "delta" / "sink" / "_delta_log" / path.name).read_bytes()
     for length in range(0, len(content), 997):
         storage = MemoryDisk().open("file:///lake")
         put(storage, f"_delta_log/{path.name}", content[:length])
-        found = read_sink(SinkSpec("delta", "file:///lake"), lambda location, kept=storage: kept, {"q": 0})
+        found = read_sink(
+            SinkSpec("delta", "file:///lake"), lambda location, kept=storage: kept, {"q": 0}
+        )
         assert found.wrong is not None
 
 
@@ -216,7 +242,9 @@ RESTORE = {"commitInfo": {"operation": "RESTORE", "operationParameters": {"versi
 def test_a_restore_stands_for_the_batch_whose_output_it_has_taken_back() -> None:
     """After a rewind under new numbers the job's batch 3 is what the table held after batch 1."""
     begun = [batch_of(QUERY, number) for number in range(4)]
-    disk = delta_table(*begun, RESTORE, {"commitInfo": {"operation": "OPTIMIZE"}}, batch_of(QUERY, 4))
+    disk = delta_table(
+        *begun, RESTORE, {"commitInfo": {"operation": "OPTIMIZE"}}, batch_of(QUERY, 4)
+    )
     sink = read_sink(SinkSpec("delta", "file:///t"), disk.open, {QUERY: 0})
     assert [sink.version_to_restore(QUERY, batch) for batch in range(5)] == [0, 1, 2, 4, 6]
     assert sink.last_batch(QUERY) == 4

@@ -1,4 +1,6 @@
-"""The log of a file source that lost entries, or holds another's, is refused: Spark starts, and reads files twice."""
+"""The log of a file source that lost entries, or holds another's, is refused: Spark starts, and
+reads files twice.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def log(*batches: int) -> bytes:
     entries = []
     for batch in batches:
         for part in (0, 1):
-            entries.append({"path": f"{INPUTS}/f{batch}-{part}.json", "timestamp": 1, "batchId": batch})
+            entries.append(
+                {"path": f"{INPUTS}/f{batch}-{part}.json", "timestamp": 1, "batchId": batch}
+            )
     return b"".join(encode_source_log(entries))
 
 
@@ -34,7 +38,11 @@ def checkpoint(batches: int = 13, **logs: bytes) -> dict[str, bytes]:
 
 
 def without(files: dict[str, bytes], *names: str) -> dict[str, bytes]:
-    return {path: content for path, content in files.items() if path not in {f"sources/0/{n}" for n in names}}
+    return {
+        path: content
+        for path, content in files.items()
+        if path not in {f"sources/0/{n}" for n in names}
+    }
 
 
 def image_of(files: dict[str, bytes], thorough: bool = True) -> Image:
@@ -61,7 +69,9 @@ def test_a_whole_log_is_whole_with_and_without_the_logs_before_its_compaction() 
 
 @pytest.mark.parametrize("thorough", [False, True])
 @pytest.mark.parametrize("kept", range(19))
-def test_a_compaction_cut_at_a_line_is_refused_by_its_batches_alone(kept: int, thorough: bool) -> None:
+def test_a_compaction_cut_at_a_line_is_refused_by_its_batches_alone(
+    kept: int, thorough: bool
+) -> None:
     files = without(checkpoint(**{"9.compact": cut(log(*range(10)), kept)}), *map(str, range(9)))
     image = image_of(files, thorough)
     (message,) = refused(image)
@@ -75,15 +85,20 @@ def test_a_line_that_is_gone_from_a_compaction_is_missed_by_the_logs_before(gone
     content = b"\n".join(line for number, line in enumerate(lines) if number != gone + 1)
     message = refused(image_of(checkpoint(**{"9.compact": content})))
     assert message == [
-        f"sources/0/9.compact names 1 of the 2 files of batch {gone // 2}: Spark starts, and reads files twice"
+        (
+            f"sources/0/9.compact names 1 of the 2 files of batch {gone // 2}: Spark starts, "
+            "and reads files twice"
+        )
     ]
 
 
 def test_a_compaction_is_held_against_the_one_before_it() -> None:
     files = checkpoint(batches=23)
     del files["sources/0/19"]
-    files["sources/0/19.compact"] = log(*range(20)).replace(b"f4-1.json", b"f5-9.json").replace(
-        b'f5-9.json","timestamp":1,"batchId":4', b'f5-9.json","timestamp":1,"batchId":5'
+    files["sources/0/19.compact"] = (
+        log(*range(20))
+        .replace(b"f4-1.json", b"f5-9.json")
+        .replace(b'f5-9.json","timestamp":1,"batchId":4', b'f5-9.json","timestamp":1,"batchId":5')
     )
     kept = without(files, *map(str, range(9)), *map(str, range(10, 19)))
     (message,) = refused(image_of(kept, thorough=False))
@@ -92,17 +107,26 @@ def test_a_compaction_is_held_against_the_one_before_it() -> None:
 
 def test_the_log_of_another_batch_or_of_none_is_refused() -> None:
     exchanged = refused(image_of(checkpoint(**{"10": log(11), "11": log(10)}), thorough=False))
-    assert exchanged[0].startswith("sources/0/10 names files of batch 11, and is the log of batch 10")
+    assert exchanged[0].startswith(
+        "sources/0/10 names files of batch 11, and is the log of batch 10"
+    )
     assert len(exchanged) == 2
-    assert refused(image_of(checkpoint(**{"12": b"v1"})))[0].startswith("sources/0/12 names no file")
-    assert "names files of batch 12" in refused(image_of(checkpoint(**{"9.compact": log(*range(10), 12)})))[0]
+    assert refused(image_of(checkpoint(**{"12": b"v1"})))[0].startswith(
+        "sources/0/12 names no file"
+    )
+    assert (
+        "names files of batch 12"
+        in refused(image_of(checkpoint(**{"9.compact": log(*range(10), 12)})))[0]
+    )
 
 
 def test_what_is_wrong_with_a_log_that_nothing_reads_any_more_stops_no_job() -> None:
     assert not refused(image_of(checkpoint(**{"3": b"v1\n{", "4": log(5), "5": b"v1"})))
 
 
-WITH_FILES = [name for name in NAMES if any(f.path.endswith(".compact") for f in golden(name).list())]
+WITH_FILES = [
+    name for name in NAMES if any(f.path.endswith(".compact") for f in golden(name).list())
+]
 
 
 @pytest.mark.parametrize("name", WITH_FILES)

@@ -1,4 +1,6 @@
-"""Checkpoints that a real Spark 2.1.3 wrote (scripts/golden/old): no commits/, no schemas, no conf in the offsets."""
+"""Checkpoints that a real Spark 2.1.3 wrote (scripts/golden/old): no commits/, no schemas, no
+conf in the offsets.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def test_every_word_is_exported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_is_made_of_it_holds_the_same_and_restarts(tmp_path: Path, case: Path, change: str) -> None:
+def test_what_is_made_of_it_holds_the_same_and_restarts(
+    tmp_path: Path, case: Path, change: str
+) -> None:
     ground = ground_with(tmp_path, case)
     proposal = ground.propose(spec_of(transform=CHANGES[change], waive=WAIVED))
     assert not proposal.refusals

@@ -82,7 +82,10 @@ def test_a_workflow_is_a_directory_of_checkpoints_with_their_names() -> None:
     found = survey.survey(storage)
     assert found.kind == "workflow"
     assert found.epoch is None
-    assert [(i.path, i.name, i.epoch) for i in found.images] == [("123_abc", "Count (5)", 3), ("other", None, 1)]
+    assert [(i.path, i.name, i.epoch) for i in found.images] == [
+        ("123_abc", "Count (5)", 3),
+        ("other", None, 1),
+    ]
     assert found.images[0].needed[0].startswith("123_abc/")
 
 
@@ -104,9 +107,14 @@ def test_a_damaged_name_index_is_told_and_does_not_stop_the_survey() -> None:
 def test_leftovers_of_writers_are_not_files_of_the_checkpoint() -> None:
     files = Checkpoint().files()
     extra = {
-        "offsets/.3.11111111-aaaa.tmp": b"", "state/0/0/.4.delta.22.TID7.tmp": b"", ".stateshift-copy.tmp": b"",
-        "offsets/_tmp": b"", "state/0/0/8.delta.tmp": b"", "foo.bar": b"", f"x{LOCK_SUFFIX}": b"",
-    }  # fmt: skip
+        "offsets/.3.11111111-aaaa.tmp": b"",
+        "state/0/0/.4.delta.22.TID7.tmp": b"",
+        ".stateshift-copy.tmp": b"",
+        "offsets/_tmp": b"",
+        "state/0/0/8.delta.tmp": b"",
+        "foo.bar": b"",
+        f"x{LOCK_SUFFIX}": b"",
+    }
     plain, more = image_of(files), image_of({**files, **extra})
     assert (more.needed, more.epochs, more.findings) == (plain.needed, plain.epochs, ())
 
@@ -120,7 +128,9 @@ def test_what_is_found_in_a_plain_checkpoint() -> None:
     assert image.written_by == "3.5 or later"
     assert image.first_read == ("metadata", "offsets/2", "offsets/3", "commits/3")
     assert {file for shard in image.shards for file in shard.files} == {
-        f"state/0/{shard}/{name}" for shard in (0, 1) for name in ("2.snapshot", "3.delta", "4.delta")
+        f"state/0/{shard}/{name}"
+        for shard in (0, 1)
+        for name in ("2.snapshot", "3.delta", "4.delta")
     }
 
 
@@ -136,7 +146,9 @@ def test_hadoops_checksums_are_left_out_and_sparks_own_kept_with_their_bytes() -
 
 def without(*paths: str, checkpoint: Checkpoint | None = None) -> Image:
     files = (checkpoint or Checkpoint(batches=5)).files()
-    return image_of({path: content for path, content in files.items() if not path.startswith(paths)})
+    return image_of(
+        {path: content for path, content in files.items() if not path.startswith(paths)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,12 +161,16 @@ def without(*paths: str, checkpoint: Checkpoint | None = None) -> Image:
         ("metadata", ()),
     ],
 )
-def test_a_missing_file_is_named_with_the_epochs_that_still_work(missing: str, epochs: tuple[int, ...]) -> None:
+def test_a_missing_file_is_named_with_the_epochs_that_still_work(
+    missing: str, epochs: tuple[int, ...]
+) -> None:
     image = without(missing)
     assert missing.rstrip("/") in told(image)
     assert image.epochs == epochs
     assert any(f.path == missing.rstrip("/") for f in image.findings)
-    assert all(f.hint == f"stateshift verify {WHERE}" for f in image.findings if f.level == "refuse")
+    assert all(
+        f.hint == f"stateshift verify {WHERE}" for f in image.findings if f.level == "refuse"
+    )
 
 
 def test_a_hole_in_old_offsets_is_told_but_does_not_stop_a_move() -> None:
@@ -189,7 +205,9 @@ def test_what_follows_the_query_id_is_named_and_does_not_stop_a_job() -> None:
     files = Checkpoint().files()
     image = image_of({**files, "metadata": files["metadata"] + b"junk"})
     assert (told(image), image.identity) == ("", QUERY)
-    assert "metadata goes on for 4 bytes behind its JSON, which Spark does not read" in told(image, "warn")
+    assert "metadata goes on for 4 bytes behind its JSON, which Spark does not read" in told(
+        image, "warn"
+    )
     assert not image_of({**files, "metadata": files["metadata"] + b"\n"}).findings
 
 
@@ -232,7 +250,9 @@ def test_a_fence_is_neither_planned_nor_committed(planned: bool) -> None:
 
 
 def entries_of(storage: Storage, image: Image) -> list[Entry]:
-    return sorted(entry for shard in image.shards for entry in entries(storage.chunks, shard, image.settings))
+    return sorted(
+        entry for shard in image.shards for entry in entries(storage.chunks, shard, image.settings)
+    )
 
 
 @pytest.mark.row("IS-16")
@@ -280,12 +300,21 @@ def test_checkpoint_format_2_takes_the_files_that_the_commit_names() -> None:
     assert taken
     assert all("_" in path.rsplit("/", 1)[-1] for path in taken)
     version = f"{(image.epoch or 0) + 1}_"
-    put(storage, f"state/0/0/{version}11111111-1111-1111-1111-111111111111.zip", b"of a batch that was tried before")
+    put(
+        storage,
+        f"state/0/0/{version}11111111-1111-1111-1111-111111111111.zip",
+        b"of a batch that was tried before",
+    )
     assert survey.survey(storage).images[0].shards == image.shards
 
 
 def test_a_damaged_zip_is_named() -> None:
     storage = golden("spark-4.3.0/window-rocksdb")
-    path = next(p for shard in survey.survey(storage).images[0].shards for p in shard.files if p.endswith(".zip"))
+    path = next(
+        p
+        for shard in survey.survey(storage).images[0].shards
+        for p in shard.files
+        if p.endswith(".zip")
+    )
     put(storage, path, storage.read(path)[:-30])
     assert f"{path} is damaged" in told(survey.survey(storage).images[0])

@@ -1,5 +1,7 @@
-"""Every change on every golden checkpoint: the run's own comparison holds, the result could be restarted, and its keys
-are where placement puts them. That a real Spark goes on from the results is shown in acceptance/test_transforms."""
+"""Every change on every golden checkpoint: the run's own comparison holds, the result could be
+restarted, and its keys are where placement puts them. That a real Spark goes on from the results is
+shown in acceptance/test_transforms.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ NEWEST = "spark-4.3.0"
 STATES = [case for case in CASES if (case / "checkpoint" / "state").is_dir()]
 STATEFUL = [case for case in STATES if case.parent.name == NEWEST]
 ALL = [
-    pytest.param(case, id=IDS[CASES.index(case)], marks=() if case in STATEFUL else pytest.mark.slow) for case in STATES
+    pytest.param(
+        case, id=IDS[CASES.index(case)], marks=() if case in STATEFUL else pytest.mark.slow
+    )
+    for case in STATES
 ]
 
 # What of the state is encoded in a way that the other provider has not.
@@ -71,14 +76,18 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
 
 
 def brought(folder: Path, case: Path, changes: list[dict[str, Any]]) -> Ground | str:
-    """The golden checkpoint, changed on its way to TARGET; the first refusal where the plan is refused."""
+    """The golden checkpoint, changed on its way to TARGET; the first refusal where the plan is
+    refused.
+    """
     ground = Ground(folder)
     # What names the checkpoint itself absolutely has been made here (scripts/golden/make.py).
     source = ground.disk.open(f"file:///tmp/stateshift-golden/{case.name}/checkpoint")
     for path in sorted((case / "checkpoint").rglob("*")):
         if path.is_file():
             put(source, path.relative_to(case / "checkpoint").as_posix(), path.read_bytes())
-    proposal = ground.propose(spec_of(source.location, transform=changes, waive=["paths-stay", "repeated-batches"]))
+    proposal = ground.propose(
+        spec_of(source.location, transform=changes, waive=["paths-stay", "repeated-batches"])
+    )
     if proposal.refusals:
         return proposal.refusals[0].message
     ground.apply(proposal)
@@ -89,7 +98,11 @@ def assert_rightly_refused(case: Path, change: str, message: str) -> None:
     if "cannot be converted to" in message:
         assert change in ("hdfs", "rocksdb") and case.name.startswith(OWN_ENCODING)
     else:
-        assert case.name == "exotic" and "collated" in message and ("partition" in change or change == "several")
+        assert (
+            case.name == "exotic"
+            and "collated" in message
+            and ("partition" in change or change == "several")
+        )
 
 
 def image_at(storage: Storage) -> Image:
@@ -104,7 +117,9 @@ def misplaced(storage: Storage) -> Iterator[str]:
         views = {name: StoreView.of_rule(name, rule) for name, rule in (store.rules or {}).items()}
         for shard in store.shards:
             for name, block in comparable(storage.chunks, shard, image.settings):
-                for key, number in zip(block.keys.to_pylist(), hashes_of(views[name], block.keys), strict=True):
+                for key, number in zip(
+                    block.keys.to_pylist(), hashes_of(views[name], block.keys), strict=True
+                ):
                     if number % count != shard.shard:
                         yield f"{key.hex()} in shard {shard.shard}"
 
@@ -126,7 +141,9 @@ def test_what_a_change_leaves_holds_the_same_entries_and_can_be_restarted(
 
 @pytest.mark.row("IS-17")
 @pytest.mark.parametrize("case", ALL)
-def test_a_compacted_shard_has_one_file_or_what_rocksdb_calls_one(tmp_path: Path, case: Path) -> None:
+def test_a_compacted_shard_has_one_file_or_what_rocksdb_calls_one(
+    tmp_path: Path, case: Path
+) -> None:
     ground = brought(tmp_path, case, CHANGES["compact"])
     assert isinstance(ground, Ground)
     for shard in image_at(ground.open(TARGET)).shards:
@@ -135,22 +152,35 @@ def test_a_compacted_shard_has_one_file_or_what_rocksdb_calls_one(tmp_path: Path
     assert not [path for path in ground.held(TARGET) if path.endswith(".delta")]
 
 
-@pytest.mark.parametrize("case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name
+)
 def test_a_repartition_says_so_wherever_spark_reads_the_number(tmp_path: Path, case: Path) -> None:
     ground = brought(tmp_path, case, CHANGES["7 partitions"])
     assert isinstance(ground, Ground)
     held = ground.held(TARGET)
-    logs = [decode_offsets(content) for path, content in held.items() if path.startswith("offsets/")]
+    logs = [
+        decode_offsets(content) for path, content in held.items() if path.startswith("offsets/")
+    ]
     assert len(logs) == 2
     assert {log.conf["spark.sql.shuffle.partitions"] for log in logs} == {"7"}
-    told = [decode_operator_metadata(content) for path, content in held.items() if "/_metadata/" in path
-            and not path.endswith("schema")]  # fmt: skip
+    told = [
+        decode_operator_metadata(content)
+        for path, content in held.items()
+        if "/_metadata/" in path and not path.endswith("schema")
+    ]
     assert told and {store.partitions for one in told for store in one.stores} == {7}
-    commit = next(decode_commit(content) for path, content in held.items() if path.startswith("commits/"))
-    assert [len(shards) for shards in commit.state_ids.values()] == ([7] if case.name.endswith("format2") else [])
+    commit = next(
+        decode_commit(content) for path, content in held.items() if path.startswith("commits/")
+    )
+    assert [len(shards) for shards in commit.state_ids.values()] == (
+        [7] if case.name.endswith("format2") else []
+    )
 
 
-def test_operators_that_name_their_schemas_absolutely_name_them_where_they_are(tmp_path: Path) -> None:
+def test_operators_that_name_their_schemas_absolutely_name_them_where_they_are(
+    tmp_path: Path,
+) -> None:
     case = next(case for case in STATEFUL if case.name == "join-rocksdb-v3")
     ground = brought(tmp_path, case, [{"kind": "rename", "operators": {"0": "2"}}])
     assert isinstance(ground, Ground)
@@ -171,7 +201,9 @@ def test_checkpoint_format_1_has_no_ids_left(tmp_path: Path, change: str, names:
     held = ground.held(TARGET)
     commit = next(content for path, content in held.items() if path.startswith("commits/"))
     assert commit.startswith(b"v1\n") and b"stateUniqueIds" not in commit
-    assert {Path(path).name for path in held if path.startswith("state/0/1/") and "SSTs" not in path} == names
+    assert {
+        Path(path).name for path in held if path.startswith("state/0/1/") and "SSTs" not in path
+    } == names
 
 
 def test_a_key_in_a_shard_that_is_not_its_own_is_refused_by_name(tmp_path: Path) -> None:
@@ -184,7 +216,11 @@ def test_a_key_in_a_shard_that_is_not_its_own_is_refused_by_name(tmp_path: Path)
             swapped = name.replace("state/0/1/", "state/0/_/").replace("state/0/2/", "state/0/1/")
             put(source, swapped.replace("state/0/_/", "state/0/2/"), path.read_bytes())
     with pytest.raises(Exception, match="belongs to shard") as caught:
-        ground.apply(spec_of(transform=CHANGES["2 partitions"], waive=["paths-stay"], verify={"source": "names"}))
+        ground.apply(
+            spec_of(
+                transform=CHANGES["2 partitions"], waive=["paths-stay"], verify={"source": "names"}
+            )
+        )
     assert type(caught.value).__name__ == "Incompatible"
     ground.rollback()
     assert ground.held(TARGET) == {}
@@ -201,9 +237,13 @@ def test_a_damaged_file_is_named_and_nothing_is_published(tmp_path: Path) -> Non
             damaged = name.startswith("state/0/1/") and name.endswith((".delta", ".snapshot"))
             put(source, name, content[:-9] + b"x" + content[-8:] if damaged else content)
     with pytest.raises(FormatError) as caught:
-        ground.apply(spec_of(transform=CHANGES["compact"], waive=["paths-stay"], verify={"source": "names"}))
+        ground.apply(
+            spec_of(transform=CHANGES["compact"], waive=["paths-stay"], verify={"source": "names"})
+        )
     assert (caught.value.path or "").startswith("state/0/1/")
-    assert not [path for path in ground.held(TARGET) if path.startswith(("commits", "offsets", "metadata"))]
+    assert not [
+        path for path in ground.held(TARGET) if path.startswith(("commits", "offsets", "metadata"))
+    ]
 
 
 def entries_at(ground: Ground, location: str) -> dict[tuple[str, str, bytes], bytes]:
@@ -228,15 +268,22 @@ def source_of(ground: Ground, case: Path) -> str:
 
 
 @pytest.mark.row("IS-16")
-@pytest.mark.parametrize("case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name
+)
 @pytest.mark.parametrize("by", [2, 3])
-def test_the_parts_of_a_split_by_shards_hold_every_entry_once(tmp_path: Path, case: Path, by: int) -> None:
+def test_the_parts_of_a_split_by_shards_hold_every_entry_once(
+    tmp_path: Path, case: Path, by: int
+) -> None:
     ground = Ground(tmp_path)
     location, whole = source_of(ground, case), {}
     for part in range(by):
         changes = [{"kind": "split", "by": by, "part": part}]
         target = f"{TARGET}-{part}"
-        ground.apply(spec_of(location, target, transform=changes, mode="fork", waive=["paths-stay"]), f"run-{part}")
+        ground.apply(
+            spec_of(location, target, transform=changes, mode="fork", waive=["paths-stay"]),
+            f"run-{part}",
+        )
         assert look.restartable(target, ground.open, thorough=True).restartable
         found = entries_at(ground, target)
         assert not found.keys() & whole.keys()
@@ -245,13 +292,20 @@ def test_the_parts_of_a_split_by_shards_hold_every_entry_once(tmp_path: Path, ca
 
 
 @pytest.mark.row("IS-16")
-@pytest.mark.parametrize("case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name)
-def test_the_parts_of_a_split_by_a_column_hold_the_keys_with_their_values(tmp_path: Path, case: Path) -> None:
+@pytest.mark.parametrize(
+    "case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name
+)
+def test_the_parts_of_a_split_by_a_column_hold_the_keys_with_their_values(
+    tmp_path: Path, case: Path
+) -> None:
     ground = Ground(tmp_path)
     location = source_of(ground, case)
     column = "field0" if case.name.startswith("join") else "word"
-    rules = {(s.operator, name): rule for s in stores_of(image_at(ground.open(location)), "rocksdb" in case.name)
-             for name, rule in (s.rules or {}).items()}  # fmt: skip
+    rules = {
+        (s.operator, name): rule
+        for s in stores_of(image_at(ground.open(location)), "rocksdb" in case.name)
+        for name, rule in (s.rules or {}).items()
+    }
     columns = {place: nameable(rule, column) for place, rule in rules.items()}
     everything = entries_at(ground, location)
     words = {}
@@ -272,15 +326,25 @@ def test_the_parts_of_a_split_by_a_column_hold_the_keys_with_their_values(tmp_pa
     ("change", "message"),
     [
         ({"kind": "split", "by": 4, "part": 0}, "has 3 shards: they cannot make 4 parts"),
-        ({"kind": "split", "column": "nowhere", "values": ["x"]}, "default has no key column nowhere"),
-        ({"kind": "split", "column": "window", "values": ["x"]}, "default has no key column window of text"),
+        (
+            {"kind": "split", "column": "nowhere", "values": ["x"]},
+            "default has no key column nowhere",
+        ),
+        (
+            {"kind": "split", "column": "window", "values": ["x"]},
+            "default has no key column window of text",
+        ),
     ],
     ids=["too many parts", "no such column", "no value to name"],
 )
-def test_a_split_that_cannot_be_made_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_a_split_that_cannot_be_made_is_refused(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
     ground = Ground(tmp_path)
     location = source_of(ground, next(case for case in STATEFUL if case.name == "window-hdfs"))
-    proposal = ground.propose(spec_of(location, transform=[change], mode="fork", waive=["paths-stay"]))
+    proposal = ground.propose(
+        spec_of(location, transform=[change], mode="fork", waive=["paths-stay"])
+    )
     assert any(message in finding.message for finding in proposal.refusals), proposal.refusals
 
 
@@ -288,9 +352,18 @@ def test_a_split_by_a_column_says_whose_keys_it_leaves_behind(tmp_path: Path) ->
     ground = Ground(tmp_path)
     location = source_of(ground, next(case for case in STATEFUL if case.name == "window-hdfs"))
     change = {"kind": "split", "column": "word", "values": ["alpha", None]}
-    proposal = ground.propose(spec_of(location, transform=[change], mode="fork", waive=["paths-stay"]))
-    told = [finding.message for plan in proposal.plans for finding in plan.findings if finding.level == "warn"]
-    assert any("whose word is none of 'alpha', null are not in this part" in message for message in told)
+    proposal = ground.propose(
+        spec_of(location, transform=[change], mode="fork", waive=["paths-stay"])
+    )
+    told = [
+        finding.message
+        for plan in proposal.plans
+        for finding in plan.findings
+        if finding.level == "warn"
+    ]
+    assert any(
+        "whose word is none of 'alpha', null are not in this part" in message for message in told
+    )
 
 
 # ---- merge: what was split is put together again
@@ -300,13 +373,20 @@ def parts_of(ground: Ground, location: str, by: int) -> list[str]:
     targets = [f"{TARGET}-{part}" for part in range(by)]
     for part, target in enumerate(targets):
         changes = [{"kind": "split", "by": by, "part": part}]
-        ground.apply(spec_of(location, target, transform=changes, mode="fork", waive=["paths-stay"]), f"run-{part}")
+        ground.apply(
+            spec_of(location, target, transform=changes, mode="fork", waive=["paths-stay"]),
+            f"run-{part}",
+        )
     return targets
 
 
 @pytest.mark.row("IS-16")
-@pytest.mark.parametrize("case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name)
-def test_checkpoints_of_disjoint_keys_become_one_that_holds_all_of_them(tmp_path: Path, case: Path) -> None:
+@pytest.mark.parametrize(
+    "case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name
+)
+def test_checkpoints_of_disjoint_keys_become_one_that_holds_all_of_them(
+    tmp_path: Path, case: Path
+) -> None:
     ground = Ground(tmp_path)
     location = source_of(ground, case)
     first, *others = parts_of(ground, location, 3)
@@ -364,9 +444,15 @@ def test_what_was_added_is_held_against_the_sum_of_the_sources(tmp_path: Path, n
     merge = [{"kind": "merge", "locations": [f"{TARGET}-0"], "sum": ["count", "sum"]}]
     proposed = ground.propose(spec_of(location, transform=merge, waive=["paths-stay"]))
     ground.apply(proposed, "merge")
-    (step,) = [step for step in proposed.plans[-1] if isinstance(step, CompareImages) and step.source_shards]
+    (step,) = [
+        step
+        for step in proposed.plans[-1]
+        if isinstance(step, CompareImages) and step.source_shards
+    ]
 
-    def folded(place: str, shards: tuple[ShardFiles, ...], settings: Mapping[str, str]) -> Counter[tuple[Any, ...]]:
+    def folded(
+        place: str, shards: tuple[ShardFiles, ...], settings: Mapping[str, str]
+    ) -> Counter[tuple[Any, ...]]:
         storage = ground.open(place)
         blocks = (pair for shard in shards for pair in comparable(storage.chunks, shard, settings))
         return Counter((store, *record) for store, block in blocks for record in block.records())
@@ -375,7 +461,10 @@ def test_what_was_added_is_held_against_the_sum_of_the_sources(tmp_path: Path, n
     assert sums == folded(step.target, step.target_shards or (), step.target_settings or {})
     assert set(sums.values()) == {1}
     place = json.loads(step.settings[SUMS])["places"][0]
-    one = tuple(replace(s, files=tuple(p for p in s.files if p.startswith(place))) for s in step.source_shards)
+    one = tuple(
+        replace(s, files=tuple(p for p in s.files if p.startswith(place)))
+        for s in step.source_shards
+    )
     assert not folded(step.source, one, step.settings) & sums, "one source alone is not their sum"
 
 
@@ -413,14 +502,24 @@ def test_operators_that_change_places_keep_their_state_under_the_other_id(tmp_pa
     ground.apply(spec_of(location, transform=swap, waive=["paths-stay"]))
     before, after = (image_at(ground.open(place)) for place in (location, TARGET))
     names = {operator.id: operator.name for operator in before.operators}
-    assert {o.id: o.name for o in after.operators} == {"0": names["2"], "1": names["1"], "2": names["0"]}
+    assert {o.id: o.name for o in after.operators} == {
+        "0": names["2"],
+        "1": names["1"],
+        "2": names["0"],
+    }
     swapped = {"0": "2", "1": "1", "2": "0"}
     found = {
-        place: sorted((ids[shard.operator], store, *record) for shard in image.shards
-                      for store, block in comparable(ground.open(place).chunks, shard, image.settings)
-                      for record in block.records())
-        for place, image, ids in ((location, before, swapped), (TARGET, after, {o: o for o in swapped}))
-    }  # fmt: skip
+        place: sorted(
+            (ids[shard.operator], store, *record)
+            for shard in image.shards
+            for store, block in comparable(ground.open(place).chunks, shard, image.settings)
+            for record in block.records()
+        )
+        for place, image, ids in (
+            (location, before, swapped),
+            (TARGET, after, {o: o for o in swapped}),
+        )
+    }
     assert found[location] == found[TARGET] and found[TARGET]
     assert look.restartable(TARGET, ground.open, thorough=True).restartable
     for number in swapped:

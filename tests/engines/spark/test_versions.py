@@ -25,10 +25,14 @@ def refusals(folder: Path, case: str, version: str, changes: list[dict[str, Any]
     source = next(one for one in CASES if f"{one.parent.name}/{one.name}" == f"spark-{case}")
     storage = ground.open(source_of(ground, source))
     facts = Facts(
-        survey.survey(storage, changes=changes), empty(), at=1e12,
+        survey.survey(storage, changes=changes),
+        empty(),
+        at=1e12,
         target_cluster=ClusterFacts("theirs", "command", version, "absent", None, ()),
-    )  # fmt: skip
-    plan = plan_of(spec_of(storage.location, transform=changes, waive=["paths-stay", "older-target"]), facts)
+    )
+    plan = plan_of(
+        spec_of(storage.location, transform=changes, waive=["paths-stay", "older-target"]), facts
+    )
     return " ".join(finding.message for finding in plan.findings if finding.level == "refuse")
 
 
@@ -36,7 +40,12 @@ def refusals(folder: Path, case: str, version: str, changes: list[dict[str, Any]
 @pytest.mark.parametrize(
     ("case", "version", "changes", "told"),
     [
-        ("4.3.0/join-rocksdb-v4", "4.2.1", [], "join of state format 4, which Spark 4.2.1 does not read"),
+        (
+            "4.3.0/join-rocksdb-v4",
+            "4.2.1",
+            [],
+            "join of state format 4, which Spark 4.2.1 does not read",
+        ),
         ("4.3.0/join-rocksdb-v4", "4.2.1", COMPACT, "join of state format 4"),
         ("4.3.0/join-rocksdb-v4", "4.3.0", [], ""),
         ("4.0.5/join-hdfs-v1", "4.2.1", [], ""),
@@ -49,20 +58,50 @@ def refusals(folder: Path, case: str, version: str, changes: list[dict[str, Any]
         ("4.0.5/window-rocksdb", "3.3.4", ZSTD, ""),
         ("4.0.5/window-rocksdb", "3.4.4", [], ""),
         ("3.5.9/window-rocksdb", "3.3.4", [], ""),
-        ("4.1.4/join-rocksdb-v3", "4.0.5", [], "join of state format 3, which Spark 4.0.5 does not read"),
+        (
+            "4.1.4/join-rocksdb-v3",
+            "4.0.5",
+            [],
+            "join of state format 3, which Spark 4.0.5 does not read",
+        ),
         ("4.1.4/join-rocksdb-v3", "4.1.4", [], ""),
-        ("4.3.0/dedup-checksum", "4.1.4", [], "have checksums, which Spark 4.1.4 takes for a part of them"),
+        (
+            "4.3.0/dedup-checksum",
+            "4.1.4",
+            [],
+            "have checksums, which Spark 4.1.4 takes for a part of them",
+        ),
         ("4.3.0/dedup-checksum", "4.2.1", [], ""),
-        ("4.0.5/window-rocksdb-format2", "3.5.9", [], "is of checkpoint format 2, which Spark 3.5.9 does not read"),
+        (
+            "4.0.5/window-rocksdb-format2",
+            "3.5.9",
+            [],
+            "is of checkpoint format 2, which Spark 3.5.9 does not read",
+        ),
         ("4.0.5/window-rocksdb-format2", "3.5.9", FORMAT_1, ""),
         ("4.0.5/window-rocksdb-format2", "4.0.5", [], ""),
-        ("4.0.5/tws-timers", "3.5.9", [], "uses transformWithState, which Spark 3.5.9 does not have"),
+        (
+            "4.0.5/tws-timers",
+            "3.5.9",
+            [],
+            "uses transformWithState, which Spark 3.5.9 does not have",
+        ),
         ("4.1.4/tws-timers", "4.0.5", [], ""),
         ("4.3.0/tws-timers", "4.1.4", [], "may keep list states"),
         ("4.3.0/tws-timers", "4.2.1", [], ""),
-        ("4.0.5/within-hdfs", "3.4.4", [], "uses dropDuplicatesWithinWatermark, which Spark 3.4.4 does not have"),
+        (
+            "4.0.5/within-hdfs",
+            "3.4.4",
+            [],
+            "uses dropDuplicatesWithinWatermark, which Spark 3.4.4 does not have",
+        ),
         ("4.0.5/within-hdfs", "3.5.9", [], ""),
-        ("4.0.5/pandas-hdfs", "3.3.4", [], "uses applyInPandasWithState, which Spark 3.3.4 does not have"),
+        (
+            "4.0.5/pandas-hdfs",
+            "3.3.4",
+            [],
+            "uses applyInPandasWithState, which Spark 3.3.4 does not have",
+        ),
         ("4.0.5/pandas-hdfs", "3.4.4", [], ""),
     ],
 )
@@ -75,7 +114,9 @@ def test_a_version_that_cannot_read_it_is_refused_by_name(
 
 def of_2_4() -> dict[str, bytes]:
     """A checkpoint with the settings that Spark 2.4 kept in the offset log."""
-    conf = b'{"spark.sql.shuffle.partitions":"2","spark.sql.streaming.multipleWatermarkPolicy":"min"}'
+    conf = (
+        b'{"spark.sql.shuffle.partitions":"2","spark.sql.streaming.multipleWatermarkPolicy":"min"}'
+    )
     files = Checkpoint().files()
     for path in [path for path in files if path.startswith("offsets/")]:
         version, _, *sources = files[path].split(b"\n")
@@ -85,7 +126,8 @@ def of_2_4() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("version", "waive", "level"), [("3.5.9", [], "refuse"), ("3.5.9", ["old-state"], "warn"), (None, [], None)]
+    ("version", "waive", "level"),
+    [("3.5.9", [], "refuse"), ("3.5.9", ["old-state"], "warn"), (None, [], None)],
 )
 def test_state_from_before_3_0_is_refused_by_a_later_spark_unless_that_is_waived(
     tmp_path: Path, version: str | None, waive: list[str], level: str | None

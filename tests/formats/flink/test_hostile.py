@@ -1,4 +1,6 @@
-"""Bytes that are made to hurt: counts of what is not there, things inside of themselves, names that take for ever."""
+"""Bytes that are made to hurt: counts of what is not there, things inside of themselves, names
+that take for ever.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ import pytest
 from stateshift.errors import FormatError
 from stateshift.formats.flink import snappy_frames
 from stateshift.formats.flink.java_data import Input, encode_utf
-from stateshift.formats.flink.keyed_state import decode_header, entries, find_serializers, find_states, sections
+from stateshift.formats.flink.keyed_state import (
+    decode_header,
+    entries,
+    find_serializers,
+    find_states,
+    sections,
+)
 from stateshift.formats.flink.properties import decode_properties
 from stateshift.formats.flink.serializers import Serializer, Unknown, read_snapshot, value
 
@@ -20,22 +28,31 @@ NOTHING = Serializer("TupleSerializer", 2)
 
 def snapshot(name: str, *inner: bytes) -> bytes:
     outer = encode_utf("Tuple") if name == "TupleSerializer" else b""
-    head = encode_utf(f"{name}Snapshot") + struct.pack(">ii", 3, 911108) + struct.pack(">i", 1) + outer
+    head = (
+        encode_utf(f"{name}Snapshot") + struct.pack(">ii", 3, 911108) + struct.pack(">i", 1) + outer
+    )
     return head + struct.pack(">iii", 1333245, 1, len(inner)) + b"".join(inner)
 
 
 def test_a_list_of_things_that_take_no_bytes_is_not_counted_up() -> None:
     with pytest.raises(Unknown):
-        value(Serializer("ListSerializer", 1, (NOTHING,)), Input(struct.pack(">i", 0x7FFFFFFF), "a value"))
+        value(
+            Serializer("ListSerializer", 1, (NOTHING,)),
+            Input(struct.pack(">i", 0x7FFFFFFF), "a value"),
+        )
 
 
 @pytest.mark.parametrize("count", [0x7FFFFFFF, -1, 9])
 def test_a_count_that_cannot_fit_is_refused_at_once(count: int) -> None:
     with pytest.raises(FormatError):
-        value(Serializer("ListSerializer", 1, (LONG,)), Input(struct.pack(">iq", count, 1), "a value"))
+        value(
+            Serializer("ListSerializer", 1, (LONG,)), Input(struct.pack(">iq", count, 1), "a value")
+        )
 
 
-@pytest.mark.parametrize(("name", "arity"), [("ListSerializer", 0), ("MapSerializer", 1), ("TimerSerializer", 3)])
+@pytest.mark.parametrize(
+    ("name", "arity"), [("ListSerializer", 0), ("MapSerializer", 1), ("TimerSerializer", 3)]
+)
 def test_a_composite_of_another_number_of_serializers_is_refused(name: str, arity: int) -> None:
     long = encode_utf("LongSerializerSnapshot") + struct.pack(">i", 3)
     with pytest.raises(FormatError, match=name):
@@ -51,7 +68,15 @@ def test_serializers_inside_of_serializers_end() -> None:
 
 
 def test_objects_inside_of_objects_end() -> None:
-    one = b"\x73\x72" + encode_utf("A") + bytes(8) + b"\x02" + struct.pack(">h", 1) + b"L" + encode_utf("a")
+    one = (
+        b"\x73\x72"
+        + encode_utf("A")
+        + bytes(8)
+        + b"\x02"
+        + struct.pack(">h", 1)
+        + b"L"
+        + encode_utf("a")
+    )
     content = b"\xac\xed\x00\x05" + (one + b"\x74" + encode_utf("LA;") + b"\x78\x70") * 3000
     with pytest.raises(FormatError):
         decode_properties(content)
@@ -75,7 +100,9 @@ def test_a_state_that_is_not_there_is_refused() -> None:
         list(entries(section, 1, 0, 2))
 
 
-@pytest.mark.parametrize("content", [b"a" * (1 << 20), b"Snapshot" * (1 << 17), b"Snapshot$" * (1 << 16)])
+@pytest.mark.parametrize(
+    "content", [b"a" * (1 << 20), b"Snapshot" * (1 << 17), b"Snapshot$" * (1 << 16)]
+)
 def test_names_of_serializers_are_found_in_time(content: bytes) -> None:
     began = time.thread_time()
     find_serializers(content)
@@ -83,7 +110,12 @@ def test_names_of_serializers_are_found_in_time(content: bytes) -> None:
 
 
 def test_names_of_states_are_found_in_time() -> None:
-    state = encode_utf("x") + struct.pack(">iii", 3, 0, 1) + encode_utf("VALUE_SERIALIZER") + struct.pack(">i", 1)
+    state = (
+        encode_utf("x")
+        + struct.pack(">iii", 3, 0, 1)
+        + encode_utf("VALUE_SERIALIZER")
+        + struct.pack(">i", 1)
+    )
     began = time.thread_time()
     assert len(find_states(state * 20_000 + bytes(4))) == 20_000
     assert time.thread_time() - began < 10
@@ -94,7 +126,14 @@ BEGUN = snappy_frames.IDENTIFIER
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"x", BEGUN[:9], BEGUN + b"\0\xff\xff\xff", BEGUN + b"\0\x04\0\0abcd", BEGUN + b"\x02\0\0\0"],
+    [
+        b"",
+        b"x",
+        BEGUN[:9],
+        BEGUN + b"\0\xff\xff\xff",
+        BEGUN + b"\0\x04\0\0abcd",
+        BEGUN + b"\x02\0\0\0",
+    ],
 )
 def test_what_is_no_snappy_stream_is_refused(content: bytes) -> None:
     with pytest.raises(FormatError):

@@ -7,9 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateshift.errors import FormatError
-from stateshift.formats.flink.java_data import Input, Longs, Output, decode_modified, encode_modified, fits_utf
+from stateshift.formats.flink.java_data import (
+    Input,
+    Longs,
+    Output,
+    decode_modified,
+    encode_modified,
+    fits_utf,
+)
 
-# (text, bytes): NUL in two bytes, what is outside the basic plane as two surrogates of three bytes each.
+# (text, bytes): NUL in two bytes, what is outside the basic plane as two surrogates of three bytes
+# each.
 STRINGS = [
     ("", ""),
     ("uid", "756964"),
@@ -48,7 +56,9 @@ def test_a_string_may_be_as_long_as_its_length_can_say() -> None:
     assert not fits_utf("é" * 32768)
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9), st.integers(-9, 9), st.integers(-9, 9))
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=9), st.integers(-9, 9), st.integers(-9, 9)
+)
 def test_longs_are_a_sequence_of_numbers(numbers: list[int], start: int, stop: int) -> None:
     found = Longs.of(numbers)
     assert list(found) == numbers

@@ -12,23 +12,33 @@ from stateshift.formats.flink import key_groups
 @given(st.integers(1, 300), st.integers(1, 300))
 def test_every_group_belongs_to_the_subtask_that_owns_it(parallelism: int, more: int) -> None:
     groups = parallelism + more
-    owned = [group for subtask in range(parallelism) for group in key_groups.groups_of(subtask, groups, parallelism)]
+    owned = [
+        group
+        for subtask in range(parallelism)
+        for group in key_groups.groups_of(subtask, groups, parallelism)
+    ]
     assert owned == list(range(groups))
     for subtask in range(parallelism):
         for group in key_groups.groups_of(subtask, groups, parallelism):
             assert key_groups.owner(group, groups, parallelism) == subtask
 
 
-@pytest.mark.parametrize(("text", "code"), [("", 0), ("a", 97), ("hello", 99162322), ("é", 233), ("😀", 1772899)])
+@pytest.mark.parametrize(
+    ("text", "code"), [("", 0), ("a", 97), ("hello", 99162322), ("é", 233), ("😀", 1772899)]
+)
 def test_strings_hash_as_in_java(text: str, code: int) -> None:
     assert key_groups.hash_string(text) == code
 
 
-@pytest.mark.parametrize(("value", "code"), [(0, 0), (-1, 0), (1, 1), (1 << 32, 1), (-(1 << 63), 0x80000000)])
+@pytest.mark.parametrize(
+    ("value", "code"), [(0, 0), (-1, 0), (1, 1), (1 << 32, 1), (-(1 << 63), 0x80000000)]
+)
 def test_longs_hash_as_in_java(value: int, code: int) -> None:
     assert key_groups.hash_long(value) == code
 
 
-@pytest.mark.parametrize(("parallelism", "groups"), [(1, 128), (85, 128), (86, 256), (171, 256), (30000, 32768)])
+@pytest.mark.parametrize(
+    ("parallelism", "groups"), [(1, 128), (85, 128), (86, 256), (171, 256), (30000, 32768)]
+)
 def test_the_default_is_flink_s(parallelism: int, groups: int) -> None:
     assert key_groups.default_max_parallelism(parallelism) == groups

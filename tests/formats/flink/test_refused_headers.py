@@ -1,6 +1,8 @@
-"""What Flink does not read in a header of states is refused: versions, names of options, constants, classes.
+"""What Flink does not read in a header of states is refused: versions, names of options, constants,
+classes.
 
-Each rule is Flink's own; the mutations at the end were given to a real Flink 2.3.0, which failed on every one.
+Each rule is Flink's own; the mutations at the end were given to a real Flink 2.3.0, which failed on
+every one.
 """
 
 from __future__ import annotations
@@ -30,7 +32,11 @@ def simple(name: str = LONG, version: int = 3) -> bytes:
 
 
 def composite(
-    name: str = LIST, version: int = 3, outer: int = OUTER, nested: int = NESTED, nested_version: int = 1
+    name: str = LIST,
+    version: int = 3,
+    outer: int = OUTER,
+    nested: int = NESTED,
+    nested_version: int = 1,
 ) -> bytes:
     content = encode_utf(name) + struct.pack(">iii", version, outer, 1)
     return content + struct.pack(">iii", nested, nested_version, 1) + simple()
@@ -49,7 +55,9 @@ def state(kind: int, options: dict[str, str], serializers: dict[str, bytes]) -> 
     content = encode_utf("count") + struct.pack(">ii", kind, len(options))
     content += b"".join(encode_utf(key) + encode_utf(value) for key, value in options.items())
     content += struct.pack(">i", len(serializers))
-    return content + b"".join(encode_utf(role) + proxied(found) for role, found in serializers.items())
+    return content + b"".join(
+        encode_utf(role) + proxied(found) for role, found in serializers.items()
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,7 +115,10 @@ def test_whole_states_are_read_and_each_name_they_need_is_needed(
     damaged = [
         *((options | {key: f"{value}S"}, serializers) for key, value in options.items()),
         *(({f"{key}S": value}, serializers) for key, value in options.items()),
-        *((options, {f"{role[:-1]}S" if r == role else r: s for r, s in serializers.items()}) for role in serializers),
+        *(
+            (options, {f"{role[:-1]}S" if r == role else r: s for r, s in serializers.items()})
+            for role in serializers
+        ),
         *((options, {r: s for r, s in serializers.items() if r != role}) for role in serializers),
     ]
     for other_options, other_serializers in damaged:
@@ -116,7 +127,10 @@ def test_whole_states_are_read_and_each_name_they_need_is_needed(
 
 
 def test_a_state_that_is_counted_and_not_there_is_refused() -> None:
-    own = {"NAMESPACE_SERIALIZER": simple(VOID), "VALUE_SERIALIZER": simple("com.acme.MoneySnapshot", 1)}
+    own = {
+        "NAMESPACE_SERIALIZER": simple(VOID),
+        "VALUE_SERIALIZER": simple("com.acme.MoneySnapshot", 1),
+    }
     header = state(0, {TYPE: "VALUE"}, own)
     assert len(find_states(header, 1)) == 1
     with pytest.raises(FormatError, match="has 2 states"):

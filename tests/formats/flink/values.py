@@ -1,4 +1,6 @@
-"""Metadata of every version and with every kind of handle, made up: what Flink could write, whether or not it did."""
+"""Metadata of every version and with every kind of handle, made up: what Flink could write,
+whether or not it did.
+"""
 
 from __future__ import annotations
 
@@ -79,9 +81,17 @@ def incremental(draw: st.DrawFn) -> Incremental:
     newer = draw(st.booleans())
     more = (draw(sizes), draw(words)) if newer else (None, None)
     return Incremental(
-        11 if newer else 5, draw(sizes), draw(words), draw(small), draw(small), more[0], draw(maybe), draw(named),
-        draw(named), more[1],
-    )  # fmt: skip
+        11 if newer else 5,
+        draw(sizes),
+        draw(words),
+        draw(small),
+        draw(small),
+        more[0],
+        draw(maybe),
+        draw(named),
+        draw(named),
+        more[1],
+    )
 
 
 @st.composite
@@ -89,15 +99,26 @@ def file_delta(draw: st.DrawFn) -> FileDelta:
     newer = draw(st.booleans())
     parts = draw(st.lists(st.tuples(sizes, maybe), max_size=2).map(tuple))
     return FileDelta(
-        13 if newer else 10, draw(small), draw(small), parts, draw(sizes), draw(sizes), draw(words),
+        13 if newer else 10,
+        draw(small),
+        draw(small),
+        parts,
+        draw(sizes),
+        draw(sizes),
+        draw(words),
         draw(words) if newer else None,
-    )  # fmt: skip
+    )
 
 
 memory_delta = st.builds(
-    MemoryDelta, small, small, sizes, sizes,
-    st.lists(st.tuples(st.integers(-1, 9), blobs), max_size=2).map(tuple), words,
-)  # fmt: skip
+    MemoryDelta,
+    small,
+    small,
+    sizes,
+    sizes,
+    st.lists(st.tuples(st.integers(-1, 9), blobs), max_size=2).map(tuple),
+    words,
+)
 
 
 @st.composite
@@ -105,21 +126,34 @@ def changelog(draw: st.DrawFn, inner: st.SearchStrategy[Any]) -> Changelog:
     newer = draw(st.booleans())
     some = st.lists(inner, max_size=2).map(tuple)
     return Changelog(
-        14 if newer else 8, draw(small), draw(small), draw(sizes), draw(some), draw(some), draw(sizes),
-        draw(sizes) if newer else None, draw(words),
-    )  # fmt: skip
+        14 if newer else 8,
+        draw(small),
+        draw(small),
+        draw(sizes),
+        draw(some),
+        draw(some),
+        draw(sizes),
+        draw(sizes) if newer else None,
+        draw(words),
+    )
 
 
 keyed = st.recursive(
-    st.one_of(key_groups(), incremental(), memory_delta, file_delta()), lambda inner: changelog(inner), max_leaves=3
+    st.one_of(key_groups(), incremental(), memory_delta, file_delta()),
+    lambda inner: changelog(inner),
+    max_leaves=3,
 )
 
-states = st.lists(st.builds(StateOffsets, words, st.sampled_from((0, 1, 2)), longs), max_size=2).map(tuple)
+states = st.lists(
+    st.builds(StateOffsets, words, st.sampled_from((0, 1, 2)), longs), max_size=2
+).map(tuple)
 merging = st.none() | st.builds(Merging, words, words, st.booleans())
 partitioned = st.builds(Partitioned, states, maybe, merging)
 parts = st.builds(ChannelPart, small, small, sizes, longs)
 channels = st.builds(Channel, small, parts, maybe)
-merged_channels = st.builds(MergedChannels, small, sizes, maybe, st.lists(parts, max_size=2).map(tuple))
+merged_channels = st.builds(
+    MergedChannels, small, sizes, maybe, st.lists(parts, max_size=2).map(tuple)
+)
 
 
 @st.composite
@@ -129,20 +163,35 @@ def subtasks(draw: st.DrawFn, version: int, index: int) -> SubtaskState:
     flying = channels if version < 6 else channels | merged_channels
     some = st.lists(flying, max_size=2).map(tuple) if version >= 3 else st.just(())
     return SubtaskState(
-        index, False, draw(st.none() | partitioned), draw(st.none() | partitioned), draw(st.none() | keyed),
-        draw(st.none() | keyed), draw(some), draw(some), draw(st.none() | sizes) if version >= 7 else None,
+        index,
+        False,
+        draw(st.none() | partitioned),
+        draw(st.none() | partitioned),
+        draw(st.none() | keyed),
+        draw(st.none() | keyed),
+        draw(some),
+        draw(some),
+        draw(st.none() | sizes) if version >= 7 else None,
         draw(sizes) if version == 2 else -1,
-    )  # fmt: skip
+    )
 
 
 @st.composite
 def operators(draw: st.DrawFn, version: int) -> OperatorState:
     parallelism = draw(st.integers(0, 3))
     finished = draw(st.integers(0, 5)) == 0
-    coordinator = draw(st.none() | st.builds(Inline, words, blobs)) if version >= 3 and not finished else None
-    own = None if finished else tuple(draw(subtasks(version, index)) for index in range(parallelism))
+    coordinator = (
+        draw(st.none() | st.builds(Inline, words, blobs)) if version >= 3 and not finished else None
+    )
+    own = (
+        None if finished else tuple(draw(subtasks(version, index)) for index in range(parallelism))
+    )
     found = OperatorState(
-        draw(st.binary(min_size=16, max_size=16)), parallelism, parallelism + draw(small), coordinator, own
+        draw(st.binary(min_size=16, max_size=16)),
+        parallelism,
+        parallelism + draw(small),
+        coordinator,
+        own,
     )
     return replace(found, name=draw(words), uid=draw(words)) if version >= 5 else found
 

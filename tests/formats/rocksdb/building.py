@@ -1,7 +1,7 @@
 """Databases made for tests, byte by byte: what RocksDB would have written for these writes.
 
-    table(writes, deletions)            an SST; a write is (key, sequence, kind, value)
-    database({family: [Level(...)]})    its files by their names
+table(writes, deletions)            an SST; a write is (key, sequence, kind, value)
+database({family: [Level(...)]})    its files by their names
 """
 
 from __future__ import annotations
@@ -34,26 +34,39 @@ def internal(key: bytes, sequence: int, kind: int) -> bytes:
 
 
 def table(
-    writes: Sequence[Write], deletions: Sequence[Deletion] = (), partitioned: bool = False, each: int = 3,
+    writes: Sequence[Write],
+    deletions: Sequence[Deletion] = (),
+    partitioned: bool = False,
+    each: int = 3,
     count: int | None = None,
-) -> bytes:  # fmt: skip
+) -> bytes:
     """An SST of these writes in their order, `each` of them a block."""
     out = bytearray()
     places: list[bytes] = []
     for start in range(0, len(writes), each):
-        some = [(internal(key, sequence, kind), value) for key, sequence, kind, value in writes[start : start + each]]
+        some = [
+            (internal(key, sequence, kind), value)
+            for key, sequence, kind, value in writes[start : start + each]
+        ]
         places.append(_put(out, entries(some), CRC32C, NONE))
     named = {}
     if deletions:
-        ranges = [(internal(start, sequence, RANGE_DELETION), end) for start, end, sequence in deletions]
+        ranges = [
+            (internal(start, sequence, RANGE_DELETION), end) for start, end, sequence in deletions
+        ]
         named[b"rocksdb.range_del"] = _put(out, entries(ranges), CRC32C, NONE)
     if partitioned:
-        places = [_put(out, index(places[start : start + 2]), CRC32C, NONE) for start in range(0, len(places), 2)]
+        places = [
+            _put(out, index(places[start : start + 2]), CRC32C, NONE)
+            for start in range(0, len(places), 2)
+        ]
     place = _put(out, index(places), CRC32C, NONE)
     properties = {
         b"rocksdb.block.based.table.index.type": (2 if partitioned else 0).to_bytes(4, "little"),
         DELTA: b"\x00",
-        b"rocksdb.num.entries": put_varint(len(writes) + len(deletions) if count is None else count),
+        b"rocksdb.num.entries": put_varint(
+            len(writes) + len(deletions) if count is None else count
+        ),
     }
     named[b"rocksdb.properties"] = _put(out, entries(sorted(properties.items())), CRC32C, NONE)
     metaindex = _put(out, entries(sorted(named.items())), CRC32C, NONE)
@@ -85,7 +98,14 @@ def edit_of(number: int, made: Made, size: int) -> bytes:
     largest = max(keys, key=lambda key: (key[:-8], -int.from_bytes(key[-8:], "little")))
     sequences = [write[1] for write in made.writes] + [deletion[2] for deletion in made.deletions]
     head = b"\x67" + put_varint(made.level) + put_varint(number) + put_varint(size)
-    return head + sized(smallest) + sized(largest) + put_varint(min(sequences)) + put_varint(max(sequences)) + b"\x01"
+    return (
+        head
+        + sized(smallest)
+        + sized(largest)
+        + put_varint(min(sequences))
+        + put_varint(max(sequences))
+        + b"\x01"
+    )
 
 
 def database(

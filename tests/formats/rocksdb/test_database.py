@@ -1,4 +1,6 @@
-"""A database of several tables holds what its writes come to, in their order; and says what is wrong with it."""
+"""A database of several tables holds what its writes come to, in their order; and says what is
+wrong with it.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ def test_what_was_deleted_is_gone_and_what_was_merged_afterwards_is_there(kind: 
 
 
 def test_merges_are_joined_in_the_order_in_which_they_came() -> None:
-    tables = [Made(1, [(b"k", 1, PUT, b"a")]), Made(0, [(b"k", 3, MERGE, b"c"), (b"k", 2, MERGE, b"b")])]
+    tables = [
+        Made(1, [(b"k", 1, PUT, b"a")]),
+        Made(0, [(b"k", 3, MERGE, b"c"), (b"k", 2, MERGE, b"b")]),
+    ]
     assert held(database({"state": tables})) == {b"k": b"a,b,c"}
 
 
@@ -53,7 +58,10 @@ def test_a_range_deletion_reaches_into_older_tables_and_not_into_newer_writes() 
 
 def test_neighbours_of_one_level_may_share_a_key() -> None:
     """As where tables of one key were moved down without being rewritten."""
-    tables = [Made(1, [(b"k", 4, PUT, b"new")]), Made(1, [(b"k", 2, PUT, b"old"), (b"l", 3, PUT, b"l")])]
+    tables = [
+        Made(1, [(b"k", 4, PUT, b"new")]),
+        Made(1, [(b"k", 2, PUT, b"old"), (b"l", 3, PUT, b"l")]),
+    ]
     assert held(database({"state": tables})) == {b"k": b"new", b"l": b"l"}
 
 
@@ -63,8 +71,12 @@ RANGE = st.tuples(KEYS, KEYS).filter(lambda pair: pair[0] < pair[1])
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.one_of(WRITE, RANGE), min_size=1, max_size=40), st.integers(1, 10), st.booleans())
-def test_a_database_holds_what_a_dictionary_would(operations: list[tuple], each: int, partitioned: bool) -> None:
+@given(
+    st.lists(st.one_of(WRITE, RANGE), min_size=1, max_size=40), st.integers(1, 10), st.booleans()
+)
+def test_a_database_holds_what_a_dictionary_would(
+    operations: list[tuple], each: int, partitioned: bool
+) -> None:
     model: dict[bytes, bytes] = {}
     tables: list[Made] = []
     for start in range(0, len(operations), each):
@@ -73,7 +85,11 @@ def test_a_database_holds_what_a_dictionary_would(operations: list[tuple], each:
         for number, operation in enumerate(operations[start : start + each], start=start + 1):
             if len(operation) == 2:
                 deletions.append((*operation, number))
-                model = {key: value for key, value in model.items() if not operation[0] <= key < operation[1]}
+                model = {
+                    key: value
+                    for key, value in model.items()
+                    if not operation[0] <= key < operation[1]
+                }
                 continue
             key, kind, value = operation
             writes.append((key, number, kind, b"" if kind == DELETE else value))
@@ -88,7 +104,9 @@ def test_a_database_holds_what_a_dictionary_would(operations: list[tuple], each:
 
 def test_a_partitioned_index_is_read() -> None:
     writes = [(bytes((65 + n,)), n + 1, PUT, bytes((n,))) for n in range(20)]
-    assert [entry.key for entry in decode_sst(table(writes, partitioned=True))] == [write[0] for write in writes]
+    assert [entry.key for entry in decode_sst(table(writes, partitioned=True))] == [
+        write[0] for write in writes
+    ]
 
 
 def test_one_table_with_range_deletions_is_not_read_by_itself() -> None:
@@ -96,7 +114,12 @@ def test_one_table_with_range_deletions_is_not_read_by_itself() -> None:
         list(decode_sst(table([(b"a", 1, PUT, b"")], [(b"a", b"c", 5)])))
 
 
-WHOLE = {"state": [Made(1, [(b"a", 1, PUT, b"1"), (b"b", 2, PUT, b"2")]), Made(0, [(b"a", 3, PUT, b"3")])]}
+WHOLE = {
+    "state": [
+        Made(1, [(b"a", 1, PUT, b"1"), (b"b", 2, PUT, b"2")]),
+        Made(0, [(b"a", 3, PUT, b"3")]),
+    ]
+}
 
 
 def broken(change: str) -> dict[str, bytes]:
@@ -127,16 +150,34 @@ def broken(change: str) -> dict[str, bytes]:
         case "another comparator":
             files["MANIFEST-000001"] = log(b"\x01" + sized(b"mine.Comparator"))
         case "overlapping tables":
-            files = database({"state": [Made(1, [(b"a", 1, PUT, b""), (b"c", 2, PUT, b"")]),
-                                        Made(1, [(b"b", 3, PUT, b"")])]})  # fmt: skip
+            files = database(
+                {
+                    "state": [
+                        Made(1, [(b"a", 1, PUT, b""), (b"c", 2, PUT, b"")]),
+                        Made(1, [(b"b", 3, PUT, b"")]),
+                    ]
+                }
+            )
     return files
 
 
-@pytest.mark.parametrize("change", [
-    "no CURRENT", "CURRENT of another", "CURRENT without end", "a table less", "a table more", "tables exchanged",
-    "a newer write than the last", "entries fewer than claimed", "a manifest cut in a record",
-    "a manifest with a flipped bit", "another comparator", "overlapping tables",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        "no CURRENT",
+        "CURRENT of another",
+        "CURRENT without end",
+        "a table less",
+        "a table more",
+        "tables exchanged",
+        "a newer write than the last",
+        "entries fewer than claimed",
+        "a manifest cut in a record",
+        "a manifest with a flipped bit",
+        "another comparator",
+        "overlapping tables",
+    ],
+)
 def test_what_does_not_fit_is_refused(change: str) -> None:
     assert held(database(WHOLE)) == {b"a": b"3", b"b": b"2"}
     with pytest.raises(FormatError):
@@ -151,10 +192,19 @@ def test_a_manifest_cut_between_two_edits_does_not_name_its_newest_table() -> No
         held(files)
 
 
-@pytest.mark.parametrize("record", [
-    b"\x06\x00\x05", b"\xc8\x01\x09" + b"\x67", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"\x07",
-    b"\x2a", b"\xac\x02\x05", b"\x01\x7f", b"\xc9\x01\x02\xff\xff",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"\x06\x00\x05",
+        b"\xc8\x01\x09" + b"\x67",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\x07",
+        b"\x2a",
+        b"\xac\x02\x05",
+        b"\x01\x7f",
+        b"\xc9\x01\x02\xff\xff",
+    ],
+)
 def test_no_edit_is_believed_that_cannot_be(record: bytes) -> None:
     with pytest.raises(FormatError):
         decode_manifest(log(record))
@@ -178,13 +228,24 @@ def test_a_record_comes_back_however_many_blocks_it_needs(size: int) -> None:
 
 
 def test_options_name_the_column_families() -> None:
-    text = '# x\n[Version]\n  a=1\n[DBOptions]\n\n[CFOptions "default"]\n  b=2\n[CFOptions "with \\# and [ ]"]\n'
+    text = (
+        '# x\n[Version]\n  a=1\n[DBOptions]\n\n[CFOptions "default"]\n  b=2\n[CFOptions '
+        '"with \\# and [ ]"]\n'
+    )
     assert decode_options(text.encode()) == ("default", "with # and [ ]")
 
 
-@pytest.mark.parametrize("text", [
-    "", "[Version]\n", "a=1\n", "[Version\n", "[Version]\nnothing\n[DBOptions]\n", "\0" * 9,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[Version]\n",
+        "a=1\n",
+        "[Version\n",
+        "[Version]\nnothing\n[DBOptions]\n",
+        "\0" * 9,
+    ],
+)
 def test_options_that_rocksdb_would_not_write_are_refused(text: str) -> None:
     with pytest.raises(FormatError):
         decode_options(text.encode())

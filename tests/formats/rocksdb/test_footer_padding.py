@@ -6,7 +6,10 @@ import pytest
 
 from tests.damage.verdicts import verdict_of
 
-SST_FOOTERS = ("flink-1.15.4/kinds-native-incremental#31", "flink-2.3.0/count-checkpoint-incremental#19")
+SST_FOOTERS = (
+    "flink-1.15.4/kinds-native-incremental#31",
+    "flink-2.3.0/count-checkpoint-incremental#19",
+)
 
 
 @pytest.mark.parametrize("id_", SST_FOOTERS)

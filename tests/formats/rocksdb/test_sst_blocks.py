@@ -17,20 +17,27 @@ from stateshift.formats.rocksdb.sst_blocks import KEY_MAX, _decoded, decode_sst_
 from tests.formats.golden import CASES, paths
 from tests.fuzz import sst_files
 
-SSTS = [case / "checkpoint" / name for case in CASES for name, _ in paths(case) if name.endswith(".sst")]
+SSTS = [
+    case / "checkpoint" / name for case in CASES for name, _ in paths(case) if name.endswith(".sst")
+]
 
 
 def flat(decoded: Any) -> list[tuple[bytes, int, bool, bytes | None]]:
     found = []
     for block, sequences in decoded:
         merges = [False] * len(block) if block.merges is None else block.merges.tolist()
-        for (key, value), merge, sequence in zip(block.records(), merges, sequences.tolist(), strict=True):
+        for (key, value), merge, sequence in zip(
+            block.records(), merges, sequences.tolist(), strict=True
+        ):
             found.append((key, sequence, merge, value))
     return found
 
 
 def one_by_one(entries: Any) -> list[tuple[bytes, int, bool, bytes | None]]:
-    return [(e.key, e.sequence, e.kind == MERGE, None if e.kind in DELETES else e.value) for e in entries]
+    return [
+        (e.key, e.sequence, e.kind == MERGE, None if e.kind in DELETES else e.value)
+        for e in entries
+    ]
 
 
 @pytest.mark.parametrize("path", SSTS, ids=lambda path: "/".join(path.parts[-9:]))
@@ -58,7 +65,13 @@ def encoded(entries: list[TableEntry], every: int) -> DataBlock:
         else:
             while shared < min(len(key), len(before)) and key[shared] == before[shared]:
                 shared += 1
-        content += varint(shared) + varint(len(key) - shared) + varint(len(entry.value)) + key[shared:] + entry.value
+        content += (
+            varint(shared)
+            + varint(len(key) - shared)
+            + varint(len(entry.value))
+            + key[shared:]
+            + entry.value
+        )
         before = key
     tail = b"".join(at.to_bytes(4, "little") for at in [*restarts, len(restarts)])
     return DataBlock(content + tail, 7)
@@ -66,20 +79,31 @@ def encoded(entries: list[TableEntry], every: int) -> DataBlock:
 
 def made(seed: int, count: int, key_max: int, value_max: int) -> list[TableEntry]:
     rnd = random.Random(seed)
-    keys = sorted(rnd.choice((b"", b"a", b"user", b"user-123456")) + rnd.randbytes(rnd.randrange(key_max + 1))
-                  for _ in range(count))  # fmt: skip
+    keys = sorted(
+        rnd.choice((b"", b"a", b"user", b"user-123456")) + rnd.randbytes(rnd.randrange(key_max + 1))
+        for _ in range(count)
+    )
     kinds = [rnd.choice((0, 1, 1, 1, 2, 7)) for _ in keys]
-    return [TableEntry(key, rnd.getrandbits(40), kind, rnd.randbytes(rnd.randrange(value_max)))
-            for key, kind in zip(keys, kinds, strict=True)]  # fmt: skip
+    return [
+        TableEntry(key, rnd.getrandbits(40), kind, rnd.randbytes(rnd.randrange(value_max)))
+        for key, kind in zip(keys, kinds, strict=True)
+    ]
 
 
 SEEDS, SIZES = st.integers(), st.sampled_from((1, 100, 300, 20_000))
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(SEEDS, min_size=1, max_size=4), st.integers(1, 80), st.sampled_from((3, 30, KEY_MAX)), SIZES,
-       st.sampled_from((1, 2, 16, 100)))  # fmt: skip
-def test_blocks_are_walked_in_runs(seeds: list[int], count: int, key_max: int, value_max: int, every: int) -> None:
+@given(
+    st.lists(SEEDS, min_size=1, max_size=4),
+    st.integers(1, 80),
+    st.sampled_from((3, 30, KEY_MAX)),
+    SIZES,
+    st.sampled_from((1, 2, 16, 100)),
+)
+def test_blocks_are_walked_in_runs(
+    seeds: list[int], count: int, key_max: int, value_max: int, every: int
+) -> None:
     tables = [made(seed, count, key_max, value_max) for seed in seeds]
     assert flat([_decoded([encoded(table, every) for table in tables])]) == [
         entry for table in tables for entry in one_by_one(table)
@@ -88,14 +112,19 @@ def test_blocks_are_walked_in_runs(seeds: list[int], count: int, key_max: int, v
 
 @settings(deadline=None, max_examples=200)
 @given(SEEDS, st.integers(0, 1 << 16), st.integers(1, 255), st.sampled_from((4, 16)))
-def test_a_damaged_block_is_read_as_one_by_one(seed: int, place: int, change: int, every: int) -> None:
+def test_a_damaged_block_is_read_as_one_by_one(
+    seed: int, place: int, change: int, every: int
+) -> None:
     """Which its checksum would have told, where there is one."""
     good = encoded(made(seed, 40, 30, 50), every)
     content = bytearray(good.content)
     content[place % len(content)] ^= change
     blocks = [good, DataBlock(bytes(content), 9)]
     results: list[Any] = []
-    for read in (lambda: one_by_one([e for b in blocks for e in entries_of(b)]), lambda: flat([_decoded(blocks)])):
+    for read in (
+        lambda: one_by_one([e for b in blocks for e in entries_of(b)]),
+        lambda: flat([_decoded(blocks)]),
+    ):
         try:
             results.append(read())
         except FormatError as error:
@@ -105,10 +134,14 @@ def test_a_damaged_block_is_read_as_one_by_one(seed: int, place: int, change: in
 
 @pytest.mark.parametrize("count", [3, 40, 3000])
 @pytest.mark.parametrize("swapped", [0, -1])
-def test_a_table_whose_entries_are_not_in_order_is_refused_either_way(count: int, swapped: int) -> None:
+def test_a_table_whose_entries_are_not_in_order_is_refused_either_way(
+    count: int, swapped: int
+) -> None:
     """Within a block, and from one block to the next."""
     tables = [[TableEntry(b"%d-%06d" % (n, i), 9, 1, b"v") for i in range(count)] for n in range(2)]
-    tables[1][swapped] = tables[1][swapped]._replace(key=b"0-%06d" % (count - 1), sequence=9 - swapped)
+    tables[1][swapped] = tables[1][swapped]._replace(
+        key=b"0-%06d" % (count - 1), sequence=9 - swapped
+    )
     content = sst_files.made([encoded(table, 16).content for table in tables], 4, 4)
     told = []
     for read in (lambda: one_by_one(decode_sst(content)), lambda: flat(decode_sst_blocks(content))):
@@ -120,5 +153,9 @@ def test_a_table_whose_entries_are_not_in_order_is_refused_either_way(count: int
 
 def test_of_one_key_the_newest_comes_first_either_way() -> None:
     entries = [TableEntry(b"k", sequence, 2, b"%d" % sequence) for sequence in (9, 7, 3)]
-    content = sst_files.made([encoded(entries[:2], 16).content, encoded(entries[2:], 16).content], 4, 4)
-    assert flat(decode_sst_blocks(content)) == one_by_one(entries) == one_by_one(decode_sst(content))
+    content = sst_files.made(
+        [encoded(entries[:2], 16).content, encoded(entries[2:], 16).content], 4, 4
+    )
+    assert (
+        flat(decode_sst_blocks(content)) == one_by_one(entries) == one_by_one(decode_sst(content))
+    )

@@ -1,5 +1,6 @@
-"""Tables of ours: read back by our own reader, and every byte of what names them. That RocksDB opens them is shown in
-acceptance/test_tables."""
+"""Tables of ours: read back by our own reader, and every byte of what names them. That RocksDB
+opens them is shown in acceptance/test_tables.
+"""
 
 from __future__ import annotations
 
@@ -70,10 +71,14 @@ def test_the_same_records_give_the_same_bytes_and_nothing_of_this_machine() -> N
     assert b"creation.time" not in one and b"host" not in one
 
 
-@given(st.lists(st.tuples(st.integers(0, 1 << 31), st.integers(0, 1 << 31)), min_size=1, max_size=20))
+@given(
+    st.lists(st.tuples(st.integers(0, 1 << 31), st.integers(0, 1 << 31)), min_size=1, max_size=20)
+)
 def test_sizes_are_written_as_varints(sizes: list[tuple[int, int]]) -> None:
     keys, values = (np.array(side, np.int64) for side in zip(*sizes, strict=True))
-    assert heads_of(keys, values).to_pylist() == [b"\0" + varint(key) + varint(value) for key, value in sizes]
+    assert heads_of(keys, values).to_pylist() == [
+        b"\0" + varint(key) + varint(value) for key, value in sizes
+    ]
 
 
 # What RocksDB 6.20, 7.9, 8.3 and 9.8 open.
@@ -93,10 +98,15 @@ def test_a_manifest_names_every_table_with_its_level_and_bounds() -> None:
 
 def test_a_manifest_that_is_longer_than_a_block_of_the_log_is_cut_there() -> None:
     key = b"k" * 1000
-    manifest = encode_manifest({n: TableFacts(1, 1, key + b"%03d" % n, key + b"%03d" % n) for n in range(2, 100)})
+    manifest = encode_manifest(
+        {n: TableFacts(1, 1, key + b"%03d" % n, key + b"%03d" % n) for n in range(2, 100)}
+    )
     kinds, position = [], 0
     while position < len(manifest):
-        size, kind = int.from_bytes(manifest[position + 4 : position + 6], "little"), manifest[position + 6]
+        size, kind = (
+            int.from_bytes(manifest[position + 4 : position + 6], "little"),
+            manifest[position + 6],
+        )
         kinds.append(kind)
         assert position // 32_768 == (position + 6 + size) // 32_768, "no piece crosses a block"
         position += 7 + size

@@ -1,5 +1,6 @@
-"""Avro rows: written here as the specification says, read by us. What Spark writes is in test_images, cases
-`tws-avro…`."""
+"""Avro rows: written here as the specification says, read by us. What Spark writes is in
+test_images, cases `tws-avro…`.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +15,25 @@ from hypothesis import strategies as st
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.avro_rows import bytes_of, row_reader
-from stateshift.formats.spark.types import ArrayType, Atomic, DataType, DecimalType, MapType, StructType
+from stateshift.formats.spark.types import (
+    ArrayType,
+    Atomic,
+    DataType,
+    DecimalType,
+    MapType,
+    StructType,
+)
 from stateshift.formats.spark.unsafe_row import scaled, unscaled
 
-WHOLE = {"byte": 8, "short": 16, "integer": 32, "date": 32, "long": 64, "timestamp": 64, "timestamp_ntz": 64}
+WHOLE = {
+    "byte": 8,
+    "short": 16,
+    "integer": 32,
+    "date": 32,
+    "long": 64,
+    "timestamp": 64,
+    "timestamp_ntz": 64,
+}
 LONG, STRING, VOID = Atomic("long"), Atomic("string"), Atomic("void")
 
 
@@ -37,7 +53,9 @@ def encoded(value: Any, kind: DataType, block: int = 0) -> bytes:
     """Arrays and maps in blocks of at most so many items, which then say how long they are."""
     match kind:
         case StructType():
-            return b"".join(column(one, own, block) for one, own in zip(value, kind.types, strict=True))
+            return b"".join(
+                column(one, own, block) for one, own in zip(value, kind.types, strict=True)
+            )
         case ArrayType(element):
             return blocks([item(one, element, block) for one in value], block)
         case MapType(_, held):
@@ -69,7 +87,9 @@ def blocks(items: list[bytes], most: int) -> bytes:
     if not most:
         return (varint(len(items)) + b"".join(items) if items else b"") + b"\0"
     pieces = [items[at : at + most] for at in range(0, len(items), most)]
-    sized = (varint(-len(piece)) + varint(sum(map(len, piece))) + b"".join(piece) for piece in pieces)
+    sized = (
+        varint(-len(piece)) + varint(sum(map(len, piece))) + b"".join(piece) for piece in pieces
+    )
     return b"".join(sized) + b"\0"
 
 
@@ -112,11 +132,22 @@ def values(kind: DataType) -> st.SearchStrategy[Any]:
 
 
 def items(kind: DataType) -> st.SearchStrategy[Any]:
-    return st.none() | values(kind) if isinstance(kind, StructType | ArrayType | MapType) else values(kind)
+    return (
+        st.none() | values(kind)
+        if isinstance(kind, StructType | ArrayType | MapType)
+        else values(kind)
+    )
 
 
-@given(data=st.data(), kinds=st.lists(KINDS, max_size=4), block=st.integers(0, 2), offset=st.integers(0, 4))
-def test_what_is_written_is_read_again(data: st.DataObject, kinds: list[DataType], block: int, offset: int) -> None:
+@given(
+    data=st.data(),
+    kinds=st.lists(KINDS, max_size=4),
+    block=st.integers(0, 2),
+    offset=st.integers(0, 4),
+)
+def test_what_is_written_is_read_again(
+    data: st.DataObject, kinds: list[DataType], block: int, offset: int
+) -> None:
     columns = struct_of(*kinds)
     row = data.draw(values(columns))
     content = bytes(offset) + encoded(row, columns, block)
@@ -124,7 +155,9 @@ def test_what_is_written_is_read_again(data: st.DataObject, kinds: list[DataType
 
 
 @given(data=st.data(), kinds=st.lists(KINDS, min_size=1, max_size=3))
-def test_a_row_cut_anywhere_is_refused_with_the_offset(data: st.DataObject, kinds: list[DataType]) -> None:
+def test_a_row_cut_anywhere_is_refused_with_the_offset(
+    data: st.DataObject, kinds: list[DataType]
+) -> None:
     columns = struct_of(*kinds)
     content = encoded(data.draw(values(columns)), columns)
     cut = data.draw(st.integers(0, len(content) - 1))
@@ -150,7 +183,7 @@ def test_a_row_cut_anywhere_is_refused_with_the_offset(data: st.DataObject, kind
         (b"\2" + varint(-(1 << 62)) + b"\0", ArrayType(StructType((), ())), "items"),
         (b"\2" + varint(-1) + varint(5) + b"\2\0", ArrayType(LONG), "size it claims"),
     ],
-)  # fmt: skip
+)
 def test_what_no_writer_writes_is_refused(content: bytes, kind: DataType, message: str) -> None:
     with pytest.raises(FormatError, match=message):
         row_reader(struct_of(kind))(content, 0)
@@ -193,13 +226,20 @@ def test_an_old_row_has_the_columns_of_the_newest_schema() -> None:
         (Atomic("binary"), STRING, b"\xff", "\udcff"),
     ],
 )
-def test_a_value_is_widened_as_avro_does(old: DataType, new: DataType, value: Any, found: Any) -> None:
+def test_a_value_is_widened_as_avro_does(
+    old: DataType, new: DataType, value: Any, found: Any
+) -> None:
     assert row_reader(struct_of(old), struct_of(new))(column(value, old), 0) == (found,)
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [(LONG, Atomic("integer")), (STRING, LONG), (DecimalType(9, 2), DecimalType(9, 3)), (LONG, Atomic("timestamp"))],
+    [
+        (LONG, Atomic("integer")),
+        (STRING, LONG),
+        (DecimalType(9, 2), DecimalType(9, 3)),
+        (LONG, Atomic("timestamp")),
+    ],
 )
 def test_a_type_that_became_another_without_room_is_refused(old: DataType, new: DataType) -> None:
     with pytest.raises(FormatError, match="was of type"):

@@ -23,8 +23,12 @@ def test_crc32c_is_castagnolis():
 
 
 def test_hadoops_checksums_are_those_that_a_real_spark_left_beside_its_files():
-    metadata = b'{"id":"0113b5c5-da72-48e8-ac1c-746429ec3c57"}'  # both files as Spark 4.3.0 wrote them
-    assert encode_hadoop_crc(hadoop_checksums(metadata)) == bytes.fromhex("63726300000002004a57b877")
+    metadata = (
+        b'{"id":"0113b5c5-da72-48e8-ac1c-746429ec3c57"}'  # both files as Spark 4.3.0 wrote them
+    )
+    assert encode_hadoop_crc(hadoop_checksums(metadata)) == bytes.fromhex(
+        "63726300000002004a57b877"
+    )
 
 
 @given(st.binary(max_size=1100))
@@ -34,7 +38,9 @@ def test_hadoops_checksums_come_back(content):
     assert decode_hadoop_crc(encode_hadoop_crc(checksums)) == checksums
 
 
-@pytest.mark.parametrize("content", [b"", b"cr", b"crc\x00\x00\x00\x02", b"crc\x00\x00\x00\x02\x00\x01"])
+@pytest.mark.parametrize(
+    "content", [b"", b"cr", b"crc\x00\x00\x00\x02", b"crc\x00\x00\x00\x02\x00\x01"]
+)
 def test_a_cut_hadoop_checksum_is_refused_at_its_end(content):
     with pytest.raises(FormatError) as caught:
         decode_hadoop_crc(content)

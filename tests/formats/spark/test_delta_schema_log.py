@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.delta_schema_log import decode_schema_log, encode_schema_log, relocated
+from stateshift.formats.spark.delta_schema_log import (
+    decode_schema_log,
+    encode_schema_log,
+    relocated,
+)
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.uris import Relocation
 
@@ -18,9 +22,21 @@ CHECKPOINT = "file:/tmp/stateshift-golden/tables/delta/checkpoint"
 
 
 def entry(**changes: object) -> bytes:
-    plain = {"tableId": "t", "deltaCommitVersion": 2, "dataSchemaJson": "{}", "partitionSchemaJson": "{}",
-             "sourceMetadataPath": "file:/c/sources/0", "tableConfigurations": {}, **changes}  # fmt: skip
-    return b"v1\n" + json.dumps({k: v for k, v in plain.items() if v is not None}, separators=(",", ":")).encode()
+    plain = {
+        "tableId": "t",
+        "deltaCommitVersion": 2,
+        "dataSchemaJson": "{}",
+        "partitionSchemaJson": "{}",
+        "sourceMetadataPath": "file:/c/sources/0",
+        "tableConfigurations": {},
+        **changes,
+    }
+    return (
+        b"v1\n"
+        + json.dumps(
+            {k: v for k, v in plain.items() if v is not None}, separators=(",", ":")
+        ).encode()
+    )
 
 
 def test_there_are_real_ones() -> None:
@@ -43,13 +59,23 @@ def test_a_real_entry_is_moved_and_no_other_byte_changes(path: Path) -> None:
     content = path.read_bytes()
     mapping = {CHECKPOINT.replace("file:", "file://"): "s3a://b/orders"}
     moved = relocated(decode_schema_log(content), Relocation(mapping))
-    assert encode_schema_log(moved) == content.replace(f"{CHECKPOINT}/sources/0".encode(), b"s3a://b/orders/sources/0")
+    assert encode_schema_log(moved) == content.replace(
+        f"{CHECKPOINT}/sources/0".encode(), b"s3a://b/orders/sources/0"
+    )
 
 
 def test_a_column_of_that_name_is_left_alone() -> None:
-    schema = json.dumps({"fields": [{"name": "sourceMetadataPath", "x": {"sourceMetadataPath": "file:/c/sources/0"}}]})
+    schema = json.dumps(
+        {
+            "fields": [
+                {"name": "sourceMetadataPath", "x": {"sourceMetadataPath": "file:/c/sources/0"}}
+            ]
+        }
+    )
     content = entry(dataSchemaJson=schema)
-    moved = encode_schema_log(relocated(decode_schema_log(content), Relocation({"file:///c": "file:///d"})))
+    moved = encode_schema_log(
+        relocated(decode_schema_log(content), Relocation({"file:///c": "file:///d"}))
+    )
     before, after = (json.loads(one.partition(b"\n")[2]) for one in (content, moved))
     assert after == {**before, "sourceMetadataPath": "file:/d/sources/0"}
 
@@ -66,9 +92,21 @@ def test_a_path_that_does_not_move_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"v1", b"v1\n", b"v2\n{}", b"v1\n[]", b"v1\n{}", b"v1\n\xff", b"v1\n{", entry(tableId=None),
-     entry(sourceMetadataPath=5), entry(dataSchemaJson=None), entry(deltaCommitVersion="x")],
-)  # fmt: skip
+    [
+        b"",
+        b"v1",
+        b"v1\n",
+        b"v2\n{}",
+        b"v1\n[]",
+        b"v1\n{}",
+        b"v1\n\xff",
+        b"v1\n{",
+        entry(tableId=None),
+        entry(sourceMetadataPath=5),
+        entry(dataSchemaJson=None),
+        entry(deltaCommitVersion="x"),
+    ],
+)
 def test_damage_is_refused(content: bytes) -> None:
     with pytest.raises(FormatError):
         decode_schema_log(content)

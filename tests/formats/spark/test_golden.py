@@ -1,5 +1,6 @@
-"""Every file that a real Spark wrote is read, and written back byte for byte. What is in the state: see
-engines/spark/test_images."""
+"""Every file that a real Spark wrote is read, and written back byte for byte. What is in the state:
+see engines/spark/test_images.
+"""
 
 import pytest
 
@@ -7,7 +8,10 @@ from stateshift.errors import FormatError
 from stateshift.formats.spark.commits import decode_commit, encode_commit
 from stateshift.formats.spark.metadata import decode_metadata, encode_metadata
 from stateshift.formats.spark.offsets import PARTITIONS, decode_offsets, encode_offsets, with_conf
-from stateshift.formats.spark.operator_metadata import decode_operator_metadata, encode_operator_metadata
+from stateshift.formats.spark.operator_metadata import (
+    decode_operator_metadata,
+    encode_operator_metadata,
+)
 from stateshift.formats.spark.rocksdb import decode_zip
 from stateshift.formats.spark.schema import decode_schema, encode_schema
 from stateshift.formats.spark.source_log import decode_source_log, rewrite_source_log, source_kind
@@ -28,7 +32,9 @@ WRITTEN_BACK = {
     "commits": lambda content: encode_commit(decode_commit(content)),
     "state-metadata": lambda content: encode_operator_metadata(decode_operator_metadata(content)),
     "state-schema": lambda content: encode_schema(decode_schema(content)),
-    "sources": lambda content: b"".join(rewrite_source_log([content], Relocation({"file:///tmp": "file:///tmp"}))),
+    "sources": lambda content: b"".join(
+        rewrite_source_log([content], Relocation({"file:///tmp": "file:///tmp"}))
+    ),
 }
 
 
@@ -51,7 +57,10 @@ def test_a_changed_configuration_is_written_as_spark_would(case):
     for path in files(case, "offsets"):
         entry = decode_offsets(path.read_bytes())
         changed = with_conf(entry, {PARTITIONS: "11"})
-        assert encode_offsets(with_conf(changed, {PARTITIONS: entry.conf[PARTITIONS]})) == path.read_bytes()
+        assert (
+            encode_offsets(with_conf(changed, {PARTITIONS: entry.conf[PARTITIONS]}))
+            == path.read_bytes()
+        )
 
 
 def test_sources_are_recognised(case):
@@ -60,7 +69,9 @@ def test_sources_are_recognised(case):
         return
     for path in files(case, "sources"):
         assert source_kind(path.read_bytes()) == "file"
-        assert all(entry.path.startswith("file:///tmp/") for entry in decode_source_log(chunks(path, 50)))
+        assert all(
+            entry.path.startswith("file:///tmp/") for entry in decode_source_log(chunks(path, 50))
+        )
 
 
 @pytest.mark.row("IS-13")
@@ -70,7 +81,9 @@ def test_offsets_of_a_shape_of_their_own_are_kept_byte_for_byte(case):
         return
     entry = decode_offsets((case / "checkpoint/offsets/2").read_bytes())
     (offset,) = entry.offsets
-    assert offset.offset.startswith('{"table": "orders", "cursor": {"at": 36, "path": ["a b", "\\u00e9", ""]')
+    assert offset.offset.startswith(
+        '{"table": "orders", "cursor": {"at": 36, "path": ["a b", "\\u00e9", ""]'
+    )
     changed = encode_offsets(with_conf(entry, {PARTITIONS: "11"}))
     assert changed.endswith(offset.offset.encode())
 

@@ -1,5 +1,6 @@
-"""How Spark reads the lines of its text logs, and how we do: an editor's newline, another system's line ends, blank
-lines. What Spark does was seen with 4.3.0, log by log."""
+"""How Spark reads the lines of its text logs, and how we do: an editor's newline, another system's
+line ends, blank lines. What Spark does was seen with 4.3.0, log by log.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def _entries(content: bytes) -> list[dict[str, Any]]:
 def _without_text(decoded: Any) -> Any:
     """What a log says, without how it is written."""
     plain = {name: getattr(decoded, name) for name in decoded.__slots__}
-    return {name: value for name, value in plain.items() if name not in ("text", "trailing", "lines")}
+    return {
+        name: value for name, value in plain.items() if name not in ("text", "trailing", "lines")
+    }
 
 
 def _fields(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -68,7 +71,9 @@ HARMLESS: dict[str, Callable[[bytes], bytes]] = {
     "Windows' line ends": lambda log: log.replace(b"\n", b"\r\n"),
     "Windows' line ends, and one at the end": lambda log: log.replace(b"\n", b"\r\n") + b"\r\n",
     "a Mac's line ends": lambda log: log.replace(b"\n", b"\r"),
-    "a version with a zero before it": lambda log: log.replace(b"v", b"v0", 1) if log[:1] == b"v" else log,
+    "a version with a zero before it": lambda log: (
+        log.replace(b"v", b"v0", 1) if log[:1] == b"v" else log
+    ),
 }
 
 
@@ -96,7 +101,10 @@ REFUSED = {
     "two Windows' line ends at its end": (SOURCE + b"\r\n\r\n", _entries),
     "a blank line in it": (b"\n\n".join(SOURCE.rsplit(b"\n", 1)), _entries),
     "a line of blanks in it": (b"\n \n".join(SOURCE.rsplit(b"\n", 1)), _entries),
-    "a carriage return inside an entry": (SOURCE.replace(b',"timestamp"', b',\r"timestamp"', 1), _entries),
+    "a carriage return inside an entry": (
+        SOURCE.replace(b',"timestamp"', b',\r"timestamp"', 1),
+        _entries,
+    ),
 }
 
 
@@ -113,7 +121,9 @@ def test_what_stops_spark_is_refused(case: str) -> None:
         decode(content)
 
 
-@pytest.mark.parametrize("content", [COMMIT + b"\n\n", COMMIT + b"\nmore", b"v1 \n{}", b"v1", b"v1\n", b"v1\r\n"])
+@pytest.mark.parametrize(
+    "content", [COMMIT + b"\n\n", COMMIT + b"\nmore", b"v1 \n{}", b"v1", b"v1\n", b"v1\r\n"]
+)
 def test_spark_reads_two_lines_of_a_commit_and_no_more(content: bytes) -> None:
     watermark = 5 if b"5" in content else 0
     assert decode_commit(content).watermark_ms == watermark

@@ -87,7 +87,9 @@ def test_an_offset_log_is_written_back_byte_for_byte(content):
 
 def test_a_changed_configuration_changes_nothing_else():
     entry = with_conf(decode_offsets(V1), {PARTITIONS: "8", "new": "y"})
-    assert encode_offsets(entry) == V1.replace(b'"3"', b'"8"').replace(b'"\xc3\xa9"', b'"\xc3\xa9","new":"y"')
+    assert encode_offsets(entry) == V1.replace(b'"3"', b'"8"').replace(
+        b'"\xc3\xa9"', b'"\xc3\xa9","new":"y"'
+    )
     assert decode_offsets(encode_offsets(entry)) == entry
     assert with_conf(entry, {"new": "y"}) is entry
 
@@ -119,12 +121,23 @@ STARTED = {
     b'{"id":"123456789-1234-1234-123-123456789012"}': "23456789-1234-1234-0123-123456789012",
 }
 REFUSED = (
-    b'{"id":"abc"}', b'{"id":null}', b"{}", b'{"id":5}', b"[" + METADATA + b"]", b"\xef\xbb\xbf" + METADATA,
-    b'{"id":"3f9f2b1e-0000-4000-8000-00000000abcd0"}', b'{"id":" 3f9f2b1e-0000-4000-8000-00000000abcd"}',
-    b'{"id":"3f9f2b1e0000400080000000000abcd"}', b'{"id":"gf9f2b1e-0000-4000-8000-00000000abcd"}',
-    b'{"id":"1-1-1-1"}', b'{"id":"1-1-1-1-12345678901234567"}', b"{'id':'1-1-1-1-1'}",
-    b'{"id":"1-1-1-1-1","id":"abc"}', b'{"id":"abc","id":"1-1-1-1-1"}', b'{"id":"3f9f2b1\xff-1-1-1-1"}',
-)  # fmt: skip
+    b'{"id":"abc"}',
+    b'{"id":null}',
+    b"{}",
+    b'{"id":5}',
+    b"[" + METADATA + b"]",
+    b"\xef\xbb\xbf" + METADATA,
+    b'{"id":"3f9f2b1e-0000-4000-8000-00000000abcd0"}',
+    b'{"id":" 3f9f2b1e-0000-4000-8000-00000000abcd"}',
+    b'{"id":"3f9f2b1e0000400080000000000abcd"}',
+    b'{"id":"gf9f2b1e-0000-4000-8000-00000000abcd"}',
+    b'{"id":"1-1-1-1"}',
+    b'{"id":"1-1-1-1-12345678901234567"}',
+    b"{'id':'1-1-1-1-1'}",
+    b'{"id":"1-1-1-1-1","id":"abc"}',
+    b'{"id":"abc","id":"1-1-1-1-1"}',
+    b'{"id":"3f9f2b1\xff-1-1-1-1"}',
+)
 
 
 @pytest.mark.parametrize(("content", "id"), STARTED.items())
@@ -152,7 +165,9 @@ def test_operator_metadata_is_read_and_written_back():
 def test_schema_paths_move_and_every_other_byte_stays():
     metadata = decode_operator_metadata(OPERATOR_V2)
     same_scheme = relocated(metadata, Relocation({"file:///old%20place": "file:///new/place"}))
-    assert encode_operator_metadata(same_scheme) == OPERATOR_V2.replace(b"file:/old%20place", b"file:/new/place")
+    assert encode_operator_metadata(same_scheme) == OPERATOR_V2.replace(
+        b"file:/old%20place", b"file:/new/place"
+    )
     other = relocated(metadata, Relocation({"file:///old%20place/": "s3a://b/c"}))
     assert other.stores[0].schema_paths == ("s3a://b/c/state/0/_stateSchema/default/0_x",)
     with pytest.raises(FormatError, match="under no directory that moves"):
@@ -161,7 +176,9 @@ def test_schema_paths_move_and_every_other_byte_stays():
 
 def test_another_number_of_partitions_changes_nothing_else():
     metadata = with_partitions(decode_operator_metadata(OPERATOR_V1), 8)
-    assert encode_operator_metadata(metadata) == OPERATOR_V1.replace(b'Partitions":5', b'Partitions":8')
+    assert encode_operator_metadata(metadata) == OPERATOR_V1.replace(
+        b'Partitions":5', b'Partitions":8'
+    )
 
 
 @pytest.mark.parametrize("decode", [decode_offsets, decode_commit, decode_operator_metadata])
@@ -172,12 +189,19 @@ def test_a_version_nobody_knows_is_refused_by_name(decode):
 
 @pytest.mark.parametrize(
     ("decode", "content"),
-    [(decode_offsets, V1), (decode_offsets, V2), (decode_metadata, METADATA),
-     (decode_operator_metadata, OPERATOR_V1), (decode_operator_metadata, OPERATOR_V2),
-     *((decode_commit, content) for content in COMMITS)],
-)  # fmt: skip
+    [
+        (decode_offsets, V1),
+        (decode_offsets, V2),
+        (decode_metadata, METADATA),
+        (decode_operator_metadata, OPERATOR_V1),
+        (decode_operator_metadata, OPERATOR_V2),
+        *((decode_commit, content) for content in COMMITS),
+    ],
+)
 def test_a_log_cut_anywhere_is_refused_or_still_a_whole_one(decode, content):
-    """Logs have no length: cut exactly before a source's line, an offset log is a shorter one that holds."""
+    """Logs have no length: cut exactly before a source's line, an offset log is a shorter one
+    that holds.
+    """
     for end in range(len(content)):
         try:
             decode(content[:end])
@@ -188,7 +212,9 @@ def test_a_log_cut_anywhere_is_refused_or_still_a_whole_one(decode, content):
             whole = {content.index(b"\n") if b"\n" in content else 0, content.find(b"\n") + 1}
             ends_of_lines = {i for i in range(end + 1) if content[i : i + 1] == b"\n"}
             ends_of_lines |= {i + 1 for i in ends_of_lines}
-            assert end in whole | ends_of_lines or (decode is decode_offsets and content[end:].isdigit())
+            assert end in whole | ends_of_lines or (
+                decode is decode_offsets and content[end:].isdigit()
+            )
 
 
 @pytest.mark.parametrize(
@@ -212,7 +238,11 @@ def test_an_error_names_the_byte(decode, content, offset):
     assert caught.value.offset == offset
 
 
-@given(st.binary(max_size=64), st.sampled_from(DECODERS), st.sampled_from([b"", b"v1\n", b"v2\n{", b'v1\n{"']))
+@given(
+    st.binary(max_size=64),
+    st.sampled_from(DECODERS),
+    st.sampled_from([b"", b"v1\n", b"v2\n{", b'v1\n{"']),
+)
 def test_random_bytes_raise_nothing_but_format_errors(content, decode, beginning):
     with contextlib.suppress(FormatError):
         decode(beginning + content)

@@ -33,7 +33,10 @@ STORE = "left-keyToNumValues"
         ("state/0/_metadata/v2/4", P("state-metadata", "0", version=4)),
         ("state/0/0/_metadata/schema", P("state-schema", "0", 0, "default")),
         (f"state/0/0/{STORE}/_metadata/schema", P("state-schema", "0", 0, STORE)),
-        (f"state/0/_stateSchema/default/0_{U}", P("state-schema", "0", None, "default", None, 0, U)),
+        (
+            f"state/0/_stateSchema/default/0_{U}",
+            P("state-schema", "0", None, "default", None, 0, U),
+        ),
         ("state/0/2/.7.delta.crc", P("sidecar", "0", 2, "default", "hadoop-crc", 7)),
         ("state/0/2/7.delta.crc", P("sidecar", "0", 2, "default", "checksum", 7)),
         ("state/0/2/.7.delta.crc.crc", P("sidecar", "0", 2, "default", "hadoop-crc", 7)),
@@ -74,7 +77,9 @@ def test_any_path_is_something(path):
 
 
 def test_tens_of_thousands_of_paths_take_a_moment():
-    paths = [f"state/0/{part}/{STORE}/{version}.delta" for part in range(200) for version in range(170)]
+    paths = [
+        f"state/0/{part}/{STORE}/{version}.delta" for part in range(200) for version in range(170)
+    ]
     start = time.perf_counter()
     for path in paths:
         classify(path)

@@ -14,12 +14,24 @@ from stateshift.formats.spark.positions import position_of
     [
         ({"logOffset": 3}, "file", {"log_offset": 3}),
         (
-            {"sourceVersion": 1, "reservoirId": "t", "reservoirVersion": 4, "index": -1, "isStartingVersion": False},
+            {
+                "sourceVersion": 1,
+                "reservoirId": "t",
+                "reservoirVersion": 4,
+                "index": -1,
+                "isStartingVersion": False,
+            },
             "delta",
             {"table_id": "t", "version": 4, "index": -1, "starting_snapshot": False},
         ),
         (
-            {"sourceVersion": 3, "reservoirId": "t", "reservoirVersion": 2, "index": 1, "isStartingVersion": True},
+            {
+                "sourceVersion": 3,
+                "reservoirId": "t",
+                "reservoirVersion": 2,
+                "index": 1,
+                "isStartingVersion": True,
+            },
             "delta",
             {"table_id": "t", "version": 2, "index": 1, "starting_snapshot": True},
         ),
@@ -37,7 +49,11 @@ from stateshift.formats.spark.positions import position_of
         ({"hub": {"0": 8}}, "kafka or event-hubs", {"offsets": {"hub": {0: 8}}}),
         ({"topic-": {"0": 8}}, "kafka", {"offsets": {"topic-": {0: 8}}}),
         (
-            {"endpoint": "sb://n/", "consumerGroup": "$Default", "partitionToSeqNos": {"hub": {"0": 23, "1": -1}}},
+            {
+                "endpoint": "sb://n/",
+                "consumerGroup": "$Default",
+                "partitionToSeqNos": {"hub": {"0": 23, "1": -1}},
+            },
             "event-hubs",
             {"consumer_group": "$Default", "offsets": {"hub": {0: 23}}},
         ),
@@ -51,7 +67,9 @@ from stateshift.formats.spark.positions import position_of
         ({"topic": {"first": 1}}, "unknown", {}),
     ],
 )
-def test_an_offset_tells_its_connector_and_how_far_it_was_read(offset: Any, kind: str, details: Any) -> None:
+def test_an_offset_tells_its_connector_and_how_far_it_was_read(
+    offset: Any, kind: str, details: Any
+) -> None:
     position = position_of(offset, True)
     assert (position.kind, dict(position.details)) == (kind, details)
 

@@ -20,7 +20,9 @@ from stateshift.formats.spark.rocksdb import (
 )
 from tests.formats.golden import CASES, ROOT, paths
 
-SNAPSHOT = RocksDBSnapshot((Table("000015.sst", "000015-u.sst", 1329),), 4, {"default": 1, "$count": 0})
+SNAPSHOT = RocksDBSnapshot(
+    (Table("000015.sst", "000015-u.sst", 1329),), 4, {"default": 1, "$count": 0}
+)
 FILES = [case / "checkpoint" / name for case in CASES for name, _ in paths(case)]
 ZIPS = [path for path in FILES if path.suffix == ".zip"]
 SSTS = [path for path in FILES if path.suffix == ".sst"]
@@ -88,13 +90,20 @@ def test_real_zips_of_old_versions_have_such_logs():
     versions = set()
     for path in ZIPS:
         with zipfile.ZipFile(path) as archive:
-            if any(member.filename.endswith(".log") and member.file_size for member in archive.infolist()):
+            if any(
+                member.filename.endswith(".log") and member.file_size
+                for member in archive.infolist()
+            ):
                 versions.add(path.relative_to(ROOT).parts[0])
     assert {"spark-3.3.4", "spark-3.4.4"} <= versions
-    assert not [name for name in versions if not name.startswith(("spark-3.2.", "spark-3.3.", "spark-3.4."))]
+    assert not [
+        name for name in versions if not name.startswith(("spark-3.2.", "spark-3.3.", "spark-3.4."))
+    ]
 
 
-@pytest.mark.parametrize("log", [batch(1), batch(kind=2), batch()[:-1], b"\1" + batch()[1:], batch() * 2000])
+@pytest.mark.parametrize(
+    "log", [batch(1), batch(kind=2), batch()[:-1], b"\1" + batch()[1:], batch() * 2000]
+)
 def test_a_write_ahead_log_with_anything_else_is_refused(log):
     with pytest.raises(FormatError, match=r"write-ahead log with writes"):
         decode_zip(with_log(log))

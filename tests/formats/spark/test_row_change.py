@@ -15,7 +15,10 @@ from stateshift.formats.spark.unsafe_row import decode_row
 
 def schema(*fields):
     """StructType JSON of name -> type."""
-    return {"type": "struct", "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in fields]}
+    return {
+        "type": "struct",
+        "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in fields],
+    }
 
 
 def changed(before, row, **change):
@@ -27,7 +30,10 @@ def changed(before, row, **change):
 
 def row_of(plain, *values):
     """A row, made by adding columns with these defaults to one column that is dropped."""
-    added = [{"name": f["name"], "type": f["type"], "default": v} for f, v in zip(plain["fields"], values, strict=True)]
+    added = [
+        {"name": f["name"], "type": f["type"], "default": v}
+        for f, v in zip(plain["fields"], values, strict=True)
+    ]
     return evolve(schema(("_", "long")), {"add": added, "drop": ["_"]}).apply(bytes(16))
 
 
@@ -42,20 +48,49 @@ def test_a_row_without_changes_keeps_its_bytes():
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"add": [{"name": "last", "type": "string"}]}, {"count": 3, "word": "délta", "total": -7, "last": None}),
-        ({"add": [{"name": "n", "type": "int", "default": 5, "after": ""}]},
-         {"n": 5, "count": 3, "word": "délta", "total": -7}),
-        ({"add": [{"name": "at", "type": "timestamp", "default": "1970-01-01T00:00:01", "after": "count"}]},
-         {"count": 3, "at": 1_000_000, "word": "délta", "total": -7}),
-        ({"add": [{"name": "a", "type": "long", "default": 1}, {"name": "b", "type": "long", "after": "a"}]},
-         {"count": 3, "word": "délta", "total": -7, "a": 1, "b": None}),
+        (
+            {"add": [{"name": "last", "type": "string"}]},
+            {"count": 3, "word": "délta", "total": -7, "last": None},
+        ),
+        (
+            {"add": [{"name": "n", "type": "int", "default": 5, "after": ""}]},
+            {"n": 5, "count": 3, "word": "délta", "total": -7},
+        ),
+        (
+            {
+                "add": [
+                    {
+                        "name": "at",
+                        "type": "timestamp",
+                        "default": "1970-01-01T00:00:01",
+                        "after": "count",
+                    }
+                ]
+            },
+            {"count": 3, "at": 1_000_000, "word": "délta", "total": -7},
+        ),
+        (
+            {
+                "add": [
+                    {"name": "a", "type": "long", "default": 1},
+                    {"name": "b", "type": "long", "after": "a"},
+                ]
+            },
+            {"count": 3, "word": "délta", "total": -7, "a": 1, "b": None},
+        ),
         ({"widen": {"total": "bigint"}}, {"count": 3, "word": "délta", "total": -7}),
-        ({"widen": {"total": "decimal(30,2)"}}, {"count": 3, "word": "délta", "total": Decimal("-7.00")}),
-        ({"widen": {"total": "double"}, "rename": {"total": "sum"}}, {"count": 3, "word": "délta", "sum": -7.0}),
+        (
+            {"widen": {"total": "decimal(30,2)"}},
+            {"count": 3, "word": "délta", "total": Decimal("-7.00")},
+        ),
+        (
+            {"widen": {"total": "double"}, "rename": {"total": "sum"}},
+            {"count": 3, "word": "délta", "sum": -7.0},
+        ),
         ({"drop": ["word"]}, {"count": 3, "total": -7}),
         ({"drop": ["count", "total"]}, {"word": "délta"}),
     ],
-)  # fmt: skip
+)
 def test_columns_are_added_widened_renamed_and_dropped(change, expected):
     names, values = changed(COUNTED, ROW, **change)
     assert dict(zip(names, values, strict=True)) == expected
@@ -65,23 +100,39 @@ def test_columns_inside_of_a_struct_are_changed_and_others_beside_it_stay():
     outer = schema(("state", COUNTED), ("timeout", "long"))
     row = struct.pack("<qIIq", 0, len(ROW), 24, 9) + ROW
     more = {"name": "state.last", "type": "long", "default": 8, "after": "count"}
-    names, (state, timeout) = changed(outer, row, add=[more], widen={"state.total": "long"}, drop=["state.word"])
+    names, (state, timeout) = changed(
+        outer, row, add=[more], widen={"state.total": "long"}, drop=["state.word"]
+    )
     assert (names, state, timeout) == (("state", "timeout"), (3, 8, -7), 9)
     missing = struct.pack("<qqq", 1, 0, 9)
     assert changed(outer, missing, add=[more])[1] == (None, 9)
 
 
-NESTED = {"type": "struct", "fields": [
-    {"name": "id", "type": "long", "nullable": False, "metadata": {}},
-    {"name": "tags", "nullable": False, "metadata": {}, "type": {
-        "type": "map", "keyType": "string", "valueContainsNull": False,
-        "valueType": {"type": "array", "elementType": "long", "containsNull": False}}},
-]}  # fmt: skip
+NESTED = {
+    "type": "struct",
+    "fields": [
+        {"name": "id", "type": "long", "nullable": False, "metadata": {}},
+        {
+            "name": "tags",
+            "nullable": False,
+            "metadata": {},
+            "type": {
+                "type": "map",
+                "keyType": "string",
+                "valueContainsNull": False,
+                "valueType": {"type": "array", "elementType": "long", "containsNull": False},
+            },
+        },
+    ],
+}
 
 
 def test_a_column_may_be_null_from_now_on_and_its_rows_stay():
     row = struct.pack("<qqII", 0, 7, 0, 24)
-    for change, expected in (({"nullable": ["id"]}, [True, False]), ({"nullable": ["*"]}, [True, True])):
+    for change, expected in (
+        ({"nullable": ["id"]}, [True, False]),
+        ({"nullable": ["*"]}, [True, True]),
+    ):
         found = evolve(NESTED, change)
         assert [field["nullable"] for field in found.schema["fields"]] == expected
         assert found.apply(row) == row
@@ -92,16 +143,28 @@ def test_a_column_may_be_null_from_now_on_and_its_rows_stay():
 
 def test_of_columns_of_one_name_the_second_is_told_by_its_number():
     twice = schema(("sum", "integer"), ("sum", "integer"))
-    assert changed(twice, row_of(schema(("a", "integer"), ("b", "integer")), 1, 2), drop=["sum"])[1] == (2,)
-    assert changed(twice, row_of(schema(("a", "integer"), ("b", "integer")), 1, 2), drop=["sum#2"])[1] == (1,)
+    assert changed(twice, row_of(schema(("a", "integer"), ("b", "integer")), 1, 2), drop=["sum"])[
+        1
+    ] == (2,)
+    assert changed(twice, row_of(schema(("a", "integer"), ("b", "integer")), 1, 2), drop=["sum#2"])[
+        1
+    ] == (1,)
 
 
 def test_seventy_columns_have_two_words_of_null_bits():
     many = schema(*((f"c{n}", "long") for n in range(70)))
     row = row_of(many, *(None if n % 7 == 0 else n for n in range(70)))
-    _, values = changed(many, row, add=[{"name": "x", "type": "string", "default": "y", "after": "c3"}], drop=["c69"])
-    assert values == (*(None if n % 7 == 0 else n for n in range(4)), "y",
-                      *(None if n % 7 == 0 else n for n in range(4, 69)))  # fmt: skip
+    _, values = changed(
+        many,
+        row,
+        add=[{"name": "x", "type": "string", "default": "y", "after": "c3"}],
+        drop=["c69"],
+    )
+    assert values == (
+        *(None if n % 7 == 0 else n for n in range(4)),
+        "y",
+        *(None if n % 7 == 0 else n for n in range(4, 69)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,7 +181,10 @@ def test_seventy_columns_have_two_words_of_null_bits():
         ({"add": [{"name": "n", "type": "byte", "default": 300}]}, "n: "),
         ({"add": [{"name": "n", "type": "long", "default": "x"}]}, "no default of long"),
         ({"add": [{"name": "n", "type": "long", "default": True}]}, "no default of long"),
-        ({"add": [{"name": "n", "type": "decimal(4,1)", "default": "1.25"}]}, "no default of decimal"),
+        (
+            {"add": [{"name": "n", "type": "decimal(4,1)", "default": "1.25"}]},
+            "no default of decimal",
+        ),
         ({"add": [{"name": "n", "type": COUNTED, "default": {}}]}, "no default of this type"),
         ({"add": [{"name": "n", "type": "long"}, {"name": "n", "type": "long"}]}, "one name"),
         ({"drop": ["count", "word", "total"]}, "no column would be left"),

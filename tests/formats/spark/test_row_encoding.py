@@ -34,16 +34,25 @@ def test_a_snapshot_is_what_its_records_are_one_by_one(
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec_is_written(codec: str) -> None:
     blocks = [block_of([(b"k", b"v" * 100_000)])]
-    assert plain(encode_snapshot(blocks, codec)) == plain(encode_delta([Record(b"k", b"v" * 100_000)]))
+    assert plain(encode_snapshot(blocks, codec)) == plain(
+        encode_delta([Record(b"k", b"v" * 100_000)])
+    )
 
 
 @given(RECORDS)
 def test_values_are_behind_their_checksum_and_size(records: list[tuple[bytes, bytes]]) -> None:
     for key, value in checked_values(block_of(records)).records():
-        assert without_value_checksums(key, value or b"", b"") == dict(records).get(key, b"") or len(records) > 1
+        assert (
+            without_value_checksums(key, value or b"", b"") == dict(records).get(key, b"")
+            or len(records) > 1
+        )
 
 
-@given(st.lists(st.binary(min_size=2, max_size=9), max_size=20), st.integers(0, 2), st.integers(0, 5))
-def test_items_lose_their_first_bytes_wherever_the_column_begins(items: list[bytes], count: int, skip: int) -> None:
+@given(
+    st.lists(st.binary(min_size=2, max_size=9), max_size=20), st.integers(0, 2), st.integers(0, 5)
+)
+def test_items_lose_their_first_bytes_wherever_the_column_begins(
+    items: list[bytes], count: int, skip: int
+) -> None:
     column = binary([b"left out"] * skip + items).slice(skip)
     assert without_first(column, count).to_pylist() == [item[count:] for item in items]

@@ -28,10 +28,16 @@ def schema(*types):
 
 
 EVERYTHING = schema(
-    "long", "string", "decimal(30,5)", {"type": "array", "elementType": "string", "containsNull": True},
+    "long",
+    "string",
+    "decimal(30,5)",
+    {"type": "array", "elementType": "string", "containsNull": True},
     {"type": "map", "keyType": "string", "valueType": {"type": "array", "elementType": "void"}},
-    {"type": "struct", "fields": [{"name": "x", "type": "variant"}, {"name": "y", "type": "interval"}]},
-)  # fmt: skip
+    {
+        "type": "struct",
+        "fields": [{"name": "x", "type": "variant"}, {"name": "y", "type": "interval"}],
+    },
+)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +52,10 @@ EVERYTHING = schema(
         ("interval day to second", Atomic("day-time")),
         ({"type": "udt", "sqlType": "long"}, Atomic("long")),
         ({"type": "array", "elementType": "long"}, ArrayType(Atomic("long"))),
-        ({"type": "map", "keyType": "long", "valueType": "date"}, MapType(Atomic("long"), Atomic("date"))),
+        (
+            {"type": "map", "keyType": "long", "valueType": "date"},
+            MapType(Atomic("long"), Atomic("date")),
+        ),
     ],
 )
 def test_a_type_is_read_from_its_json(name, kind):
@@ -54,17 +63,34 @@ def test_a_type_is_read_from_its_json(name, kind):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '"long"', '{"type":"struct"}', '{"type":"struct","fields":[{"name":"a","type":"time(6)"}]}',
-             '{"type":"struct","fields":' * 5000, '{"type":"array","elementType":"long"}',
-             '{"type":"struct","fields":[{"type":"long"}]}', '{"type":[]}'],
-)  # fmt: skip
+    "text",
+    [
+        "",
+        "[]",
+        '"long"',
+        '{"type":"struct"}',
+        '{"type":"struct","fields":[{"name":"a","type":"time(6)"}]}',
+        '{"type":"struct","fields":' * 5000,
+        '{"type":"array","elementType":"long"}',
+        '{"type":"struct","fields":[{"type":"long"}]}',
+        '{"type":[]}',
+    ],
+)
 def test_what_is_no_struct_is_refused(text):
     with pytest.raises(FormatError):
         decode_struct(text)
 
 
 def test_fields_are_read_by_position():
-    row = bytes((0b100,)) + bytes(7) + struct.pack("<q", -5) + struct.pack("<II", 2, 32) + bytes(8) + b"hi" + bytes(6)
+    row = (
+        bytes((0b100,))
+        + bytes(7)
+        + struct.pack("<q", -5)
+        + struct.pack("<II", 2, 32)
+        + bytes(8)
+        + b"hi"
+        + bytes(6)
+    )
     assert decode_row(row, schema("long", "string", "long")) == (-5, "hi", None)
 
 

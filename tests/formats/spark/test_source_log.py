@@ -41,7 +41,9 @@ def test_entries_are_read_with_their_offsets():
     assert LOG[second.offset : second.offset + 2] == b"{ "
 
 
-SPELLED = st.sampled_from(["file:/a", "hdfs://nn/in put", "s3a://b/é", 'c"d', "back\\slash", "", "/", "%2F", "~!#[]{}"])
+SPELLED = st.sampled_from(
+    ["file:/a", "hdfs://nn/in put", "s3a://b/é", 'c"d', "back\\slash", "", "/", "%2F", "~!#[]{}"]
+)
 
 
 @given(
@@ -52,7 +54,10 @@ SPELLED = st.sampled_from(["file:/a", "hdfs://nn/in put", "s3a://b/é", 'c"d', "
 )
 def test_folders_are_counted_as_the_entries_name_them(entries, separators, escaped, size):
     """By the short way and by the long one, whatever is in a path."""
-    told = [{"path": f"{folder}/{name}", "timestamp": time, "batchId": 3} for folder, name, time in entries]
+    told = [
+        {"path": f"{folder}/{name}", "timestamp": time, "batchId": 3}
+        for folder, name, time in entries
+    ]
     lines = [json.dumps(fields, separators=separators, ensure_ascii=escaped) for fields in told]
     content = "\n".join(["v1", *lines]).encode("utf-8", "surrogatepass")
     pieces = [content[start : start + size] for start in range(0, len(content), size)]
@@ -69,10 +74,16 @@ def test_folders_are_counted_as_the_entries_name_them(entries, separators, escap
 
 @pytest.mark.parametrize(
     "line",
-    [b'{"path":"a/b","timestamp":1,"batchId":}', b'{"path":"a/b","timestamp":1}x', b"[]",
-     b'{"path":"\xff/b","timestamp":1,"batchId":1}', b'{"path":"","timestamp":1,"batchId":1}',
-     b'{"path":"a/b","timestamp":01,"batchId":1}', b'{"path":"a/b","timestamp":1,"batchId":' + b"1" * 5000 + b"}"],
-)  # fmt: skip
+    [
+        b'{"path":"a/b","timestamp":1,"batchId":}',
+        b'{"path":"a/b","timestamp":1}x',
+        b"[]",
+        b'{"path":"\xff/b","timestamp":1,"batchId":1}',
+        b'{"path":"","timestamp":1,"batchId":1}',
+        b'{"path":"a/b","timestamp":01,"batchId":1}',
+        b'{"path":"a/b","timestamp":1,"batchId":' + b"1" * 5000 + b"}",
+    ],
+)
 def test_a_damaged_entry_is_refused_where_folders_are_counted_as_where_entries_are_read(line):
     content = LOG + b"\n" + line
     with pytest.raises(FormatError) as wanted:
@@ -85,12 +96,17 @@ def test_a_damaged_entry_is_refused_where_folders_are_counted_as_where_entries_a
 def test_only_the_paths_change():
     moved = rewritten(LOG, {"file:///in": "s3a://bucket/in"})
     assert moved == LOG.replace(b"file:///in", b"s3a://bucket/in")
-    assert rewritten(SINK, {"hdfs://nn:8020/out": "hdfs://other/o"}) == SINK.replace(b"nn:8020/out", b"other/o")
+    assert rewritten(SINK, {"hdfs://nn:8020/out": "hdfs://other/o"}) == SINK.replace(
+        b"nn:8020/out", b"other/o"
+    )
 
 
 @pytest.mark.parametrize("content", [LOG, LOG + b"\n", b"v1", b"v1\n", SINK])
 def test_moving_to_the_same_place_changes_no_byte(content):
-    assert rewritten(content, {"file:///in": "file:///in", "hdfs://nn:8020/out": "hdfs://nn:8020/out"}) == content
+    assert (
+        rewritten(content, {"file:///in": "file:///in", "hdfs://nn:8020/out": "hdfs://nn:8020/out"})
+        == content
+    )
 
 
 def test_a_path_under_no_prefix_is_refused_where_it_stands_or_kept_on_request():
@@ -161,7 +177,9 @@ def test_a_log_is_written_as_spark_writes_one():
     assert b"".join(encode_source_log(entries)) == SINK
 
 
-@pytest.mark.parametrize("content", [b"", b"V1\n", b"v1\n{}", b'v1\n{"path":3}', b"v1\n{", b"v1\n\xff"])
+@pytest.mark.parametrize(
+    "content", [b"", b"V1\n", b"v1\n{}", b'v1\n{"path":3}', b"v1\n{", b"v1\n\xff"]
+)
 def test_what_is_no_log_is_refused(content):
     with pytest.raises(FormatError) as caught:
         list(decode_source_log([content]))

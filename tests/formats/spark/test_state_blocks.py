@@ -77,9 +77,13 @@ def made(seed: int, count: int, sizes: list[int], typed: bool) -> list[Record]:
     found = []
     for _ in range(count):
         key = rnd.randbytes(rnd.choice(sizes))
-        value = (bait * 9 if rnd.random() < 0.1 else rnd.randbytes(rnd.choice(sizes)))[: rnd.choice(sizes)]
+        value = (bait * 9 if rnd.random() < 0.1 else rnd.randbytes(rnd.choice(sizes)))[
+            : rnd.choice(sizes)
+        ]
         deleted = rnd.random() < 0.1
-        found.append(Record(key, None if deleted else value, typed and not deleted and rnd.random() < 0.2))
+        found.append(
+            Record(key, None if deleted else value, typed and not deleted and rnd.random() < 0.2)
+        )
     return found
 
 
@@ -91,7 +95,9 @@ def encode_plain(records: list[Record]) -> Iterable[bytes]:
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(), MANY, st.lists(SIZES, min_size=1, max_size=4), st.booleans())
-def test_many_records_are_walked_in_many_stretches(seed: int, count: int, sizes: list[int], typed: bool) -> None:
+def test_many_records_are_walked_in_many_stretches(
+    seed: int, count: int, sizes: list[int], typed: bool
+) -> None:
     records = made(seed, count, sizes, typed)
     if typed:
         content = b"".join(encode_changelog(Changelog(2), records))

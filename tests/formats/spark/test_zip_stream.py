@@ -1,4 +1,6 @@
-"""Zips as java.util.zip.ZipInputStream reads them, held against what real Java said of every bit that is flipped."""
+"""Zips as java.util.zip.ZipInputStream reads them, held against what real Java said of every bit
+that is flipped.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,8 @@ def test_what_java_refuses_or_reads_otherwise_is_refused(name: str) -> None:
     content = SAMPLES[name]
     found = held_against(content, zips.recorded()[name], EVERY if 8 * len(content) > LONG else 1)
     assert found["!", "!"] and found["=", "="] and found["=", "?"]
-    # Which of two names is the right one nobody can tell, nor whether more followed where the end is damaged.
+    # Which of two names is the right one nobody can tell, nor whether more followed where the end
+    # is damaged.
     members = read_zip(content, lambda _: 0, lambda _: 1032).members
     doubtful = sum(len(member.name) + 4 for member in members) + 5
     assert found["=", "!"] <= 8 * doubtful
@@ -74,12 +77,19 @@ def test_what_is_refused_though_java_reads_it_has_a_directory_of_other_files() -
     javas = zips.recorded()["stored"]
     for bit, changed in flipped(content, 1):
         if javas[bit] == "=" and verdict(changed) == "!":
-            with pytest.raises(FormatError, match=r"calls a file|damaged directory|directory is cut off"):
+            with pytest.raises(
+                FormatError, match=r"calls a file|damaged directory|directory is cut off"
+            ):
                 check_zip(changed)
 
 
 def test_every_zip_of_every_spark_is_read_without_a_doubt() -> None:
-    names = [case / "checkpoint" / name for case in CASES for name, _ in paths(case) if name.endswith(".zip")]
+    names = [
+        case / "checkpoint" / name
+        for case in CASES
+        for name, _ in paths(case)
+        if name.endswith(".zip")
+    ]
     assert names
     assert not [name for name in names if check_zip(name.read_bytes())]
 

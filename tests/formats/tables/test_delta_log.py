@@ -33,26 +33,38 @@ def test_every_real_commit_says_its_batch() -> None:
 
 @pytest.mark.parametrize(
     ("name", "version"),
-    [("00000000000000000012.json", 12), ("0000000000000000012.json", None), ("00000000000000000012.crc", None),
-     ("00000000000000000012.checkpoint.parquet", None),
-     ("00000000000000000004.00000000000000000006.compacted.json", None)],
-)  # fmt: skip
+    [
+        ("00000000000000000012.json", 12),
+        ("0000000000000000012.json", None),
+        ("00000000000000000012.crc", None),
+        ("00000000000000000012.checkpoint.parquet", None),
+        ("00000000000000000004.00000000000000000006.compacted.json", None),
+    ],
+)
 def test_commits_are_known_by_their_names(name: str, version: int | None) -> None:
     assert commit_version(name) == version
 
 
 @pytest.mark.parametrize(
     ("ending", "part", "is_json"),
-    [("parquet", (1, 1), False), ("0000000002.0000000003.parquet", (2, 3), False),
-     (f"{UUID}.parquet", (1, 1), False), (f"{UUID}.json", (1, 1), True)],
-)  # fmt: skip
-def test_checkpoints_are_known_by_their_names(ending: str, part: tuple[int, int], is_json: bool) -> None:
+    [
+        ("parquet", (1, 1), False),
+        ("0000000002.0000000003.parquet", (2, 3), False),
+        (f"{UUID}.parquet", (1, 1), False),
+        (f"{UUID}.json", (1, 1), True),
+    ],
+)
+def test_checkpoints_are_known_by_their_names(
+    ending: str, part: tuple[int, int], is_json: bool
+) -> None:
     found = checkpoint_name(f"{7:020d}.checkpoint.{ending}")
     assert found is not None
     assert (found.version, (found.part, found.parts), found.is_json) == (7, part, is_json)
 
 
-@pytest.mark.parametrize("name", [f"{7:020d}.checkpoint.json", f"{7:020d}.checkpoint.x.parquet", "_last_checkpoint"])
+@pytest.mark.parametrize(
+    "name", [f"{7:020d}.checkpoint.json", f"{7:020d}.checkpoint.x.parquet", "_last_checkpoint"]
+)
 def test_other_names_are_no_checkpoints(name: str) -> None:
     assert checkpoint_name(name) is None
 
@@ -66,21 +78,35 @@ def test_the_newest_checkpoint_is_the_newest_that_is_whole() -> None:
 
 
 def test_only_txn_actions_are_decoded() -> None:
-    lines = [b'{"add":{"path":"txn"}}', b'{"txn":{"appId":"q","version":7}}', b"not json at all", b'{"txn":null}']
+    lines = [
+        b'{"add":{"path":"txn"}}',
+        b'{"txn":{"appId":"q","version":7}}',
+        b"not json at all",
+        b'{"txn":null}',
+    ]
     assert list(decode_transactions([b"\n".join(lines)])) == [Transaction("q", 7)]
 
 
 @pytest.mark.parametrize(
     "line",
-    [b'{"txn":{"appId":"q"}}', b'{"txn":{"version":7}}', b'{"txn":5}', b'{"txn":{"appId":"q","version":true}}',
-     b'{"txn":', b'["txn"]', b'\xff"txn"'],
-)  # fmt: skip
+    [
+        b'{"txn":{"appId":"q"}}',
+        b'{"txn":{"version":7}}',
+        b'{"txn":5}',
+        b'{"txn":{"appId":"q","version":true}}',
+        b'{"txn":',
+        b'["txn"]',
+        b'\xff"txn"',
+    ],
+)
 def test_a_damaged_action_is_refused(line: bytes) -> None:
     with pytest.raises(FormatError):
         list(decode_transactions([line]))
 
 
-def test_a_line_without_an_end_is_refused_before_it_fills_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_an_end_is_refused_before_it_fills_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(delta_log, "LINE_BYTES_MAX", 1000)
     with pytest.raises(FormatError, match="longer than"):
         list(decode_transactions(b"x" * 100 for _ in range(1000)))

@@ -34,7 +34,9 @@ SHOP = {
         ("namenode", ("http://namenode:9870",)),
     ],
 )
-def test_a_name_stands_for_the_namenodes_that_are_configured(authority: str, urls: tuple[str, ...]) -> None:
+def test_a_name_stands_for_the_namenodes_that_are_configured(
+    authority: str, urls: tuple[str, ...]
+) -> None:
     assert HadoopConf(SHOP).web_urls(authority) == urls
 
 
@@ -47,7 +49,9 @@ def test_a_name_stands_for_the_namenodes_that_are_configured(authority: str, url
         ("elsewhere.example", ("elsewhere.example:8020",)),
     ],
 )
-def test_a_name_stands_for_addresses_of_hadoops_own_rpc(authority: str, addresses: tuple[str, ...]) -> None:
+def test_a_name_stands_for_addresses_of_hadoops_own_rpc(
+    authority: str, addresses: tuple[str, ...]
+) -> None:
     assert HadoopConf(SHOP).rpc_addresses(authority) == addresses
 
 
@@ -57,19 +61,30 @@ def test_a_policy_of_tls_only_is_followed() -> None:
 
 
 def test_the_only_namenode_is_found_by_the_default_file_system() -> None:
-    conf = HadoopConf({"fs.defaultFS": "hdfs://one:9000", "dfs.namenode.http-address": "0.0.0.0:1234"})
+    conf = HadoopConf(
+        {"fs.defaultFS": "hdfs://one:9000", "dfs.namenode.http-address": "0.0.0.0:1234"}
+    )
     assert conf.default_authority == "one:9000"
     assert conf.web_urls("one:9000") == ("http://one:1234",)
     assert conf.web_urls("two:9000") == ("http://two:9870",)
 
 
 def test_a_nameservice_without_addresses_has_none() -> None:
-    assert HadoopConf({"dfs.nameservices": "shop", "dfs.ha.namenodes.shop": "nn1"}).web_urls("shop") == ()
+    assert (
+        HadoopConf({"dfs.nameservices": "shop", "dfs.ha.namenodes.shop": "nn1"}).web_urls("shop")
+        == ()
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "authority"),
-    [("hdfs://shop/user", "shop"), ("hdfs://a:1/", "a:1"), ("webhdfs://a:2", "a:2"), ("s3a://bucket", ""), ("", "")],
+    [
+        ("hdfs://shop/user", "shop"),
+        ("hdfs://a:1/", "a:1"),
+        ("webhdfs://a:2", "a:2"),
+        ("s3a://bucket", ""),
+        ("", ""),
+    ],
 )
 def test_the_default_file_system_is_one_of_hdfs_or_none(text: str, authority: str) -> None:
     assert HadoopConf({"fs.defaultFS": text}).default_authority == authority
@@ -89,7 +104,9 @@ def test_files_are_read_from_the_directory_that_the_environment_names(tmp_path: 
     conf = read_conf({"HADOOP_CONF_DIR": str(tmp_path)})
     assert (conf.default_authority, conf.names("dfs.nameservices")) == ("shop", ("shop",))
     assert conf.place == str(tmp_path)
-    assert read_conf({"HADOOP_CONF_DIR": str(tmp_path), "NAME": "other"}).default_authority == "other"
+    assert (
+        read_conf({"HADOOP_CONF_DIR": str(tmp_path), "NAME": "other"}).default_authority == "other"
+    )
 
 
 def test_nothing_configured_is_no_error() -> None:
@@ -110,5 +127,7 @@ def test_properties_without_a_value_are_empty() -> None:
 
 
 def _xml(properties: dict[str, str]) -> str:
-    inside = "".join(f"<property><name>{k}</name><value>{v}</value></property>" for k, v in properties.items())
+    inside = "".join(
+        f"<property><name>{k}</name><value>{v}</value></property>" for k, v in properties.items()
+    )
     return f"<?xml version='1.0'?><configuration>{inside}</configuration>"

@@ -22,11 +22,17 @@ class Raising:
     ("error", "kind"),
     [
         (FileNotFoundError("gone"), type(None)),
-        (RuntimeError('DataTransferError("All DataNodes failed: [Datanode]")'), TransientStorageError),
-        (RuntimeError('RPCError("org.apache.hadoop.security.AccessControlException", "no")'), StorageError),
+        (
+            RuntimeError('DataTransferError("All DataNodes failed: [Datanode]")'),
+            TransientStorageError,
+        ),
+        (
+            RuntimeError('RPCError("org.apache.hadoop.security.AccessControlException", "no")'),
+            StorageError,
+        ),
         (OSError("connection refused"), TransientStorageError),
     ],
-)  # fmt: skip
+)
 def test_a_block_that_no_datanode_gives_is_asked_for_again(error: Exception, kind: type) -> None:
     calls = NativeCalls(Raising(error), WHERE)
     if kind is type(None):

@@ -29,7 +29,13 @@ class Answer:
 
 
 def refused(exception: str, message: str = "said so", status: int = 403) -> Answer:
-    told = {"RemoteException": {"exception": exception, "javaClassName": f"org.x.{exception}", "message": message}}
+    told = {
+        "RemoteException": {
+            "exception": exception,
+            "javaClassName": f"org.x.{exception}",
+            "message": message,
+        }
+    }
     return Answer(status, json.dumps(told).encode(), (("Content-Type", "application/json"),))
 
 
@@ -37,7 +43,9 @@ def json_of(**told: object) -> Answer:
     return Answer(200, json.dumps(told).encode(), (("Content-Type", "application/json"),))
 
 
-STATUS = json_of(FileStatus={"type": "FILE", "length": 5, "modificationTime": 1500, "pathSuffix": ""})
+STATUS = json_of(
+    FileStatus={"type": "FILE", "length": 5, "modificationTime": 1500, "pathSuffix": ""}
+)
 PAGE = Answer(404, b"<html>It works!</html>", (("Content-Type", "text/html"),))
 
 
@@ -97,7 +105,12 @@ READ: Callable[[Storage], object] = lambda storage: storage.read("a")  # noqa: E
 @pytest.mark.parametrize(
     ("answer", "kind", "fact", "hint"),
     [
-        (refused("FileNotFoundException", status=404), MissingFile, "place/a is not there", "inspect"),
+        (
+            refused("FileNotFoundException", status=404),
+            MissingFile,
+            "place/a is not there",
+            "inspect",
+        ),
         (refused("SafeModeException"), TransientStorageError, "SafeModeException", "safemode"),
         (refused("RetriableException"), TransientStorageError, "RetriableException", "resume"),
         (refused("StandbyException"), TransientStorageError, "StandbyException", "haadmin"),
@@ -105,7 +118,12 @@ READ: Callable[[Storage], object] = lambda storage: storage.read("a")  # noqa: E
         (refused("InvalidToken", "token expired"), StorageError, "no longer valid", "another"),
         (refused("SecurityException", status=401), StorageError, "does not know who asks", "kinit"),
         (refused("DSQuotaExceededException"), StorageError, "space quota", "count -q"),
-        (refused("BlockMissingException", status=400), TransientStorageError, "BlockMissing", "fsck"),
+        (
+            refused("BlockMissingException", status=400),
+            TransientStorageError,
+            "BlockMissing",
+            "fsck",
+        ),
         (refused("SomethingNew"), StorageError, "SomethingNew: said so", "hdfs dfs -ls"),
         (Answer(401), StorageError, "does not know who asks", "kinit"),
         (Answer(503, b"Slow Down"), TransientStorageError, "HTTP 503", "resume"),
@@ -114,7 +132,9 @@ READ: Callable[[Storage], object] = lambda storage: storage.read("a")  # noqa: E
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_a_refusal_is_told_by_who_can_mend_it(answer: Answer, kind: type[StorageError], fact: str, hint: str) -> None:
+def test_a_refusal_is_told_by_who_can_mend_it(
+    answer: Answer, kind: type[StorageError], fact: str, hint: str
+) -> None:
     with serving(OPEN=[answer]) as server, pytest.raises(StorageError) as raised:
         READ(opened(server))
     assert type(raised.value) is kind
@@ -125,7 +145,10 @@ def test_a_refusal_is_told_by_who_can_mend_it(answer: Answer, kind: type[Storage
 
 def test_a_page_in_place_of_json_is_no_listing() -> None:
     page = replace(PAGE, status=200)
-    with serving(LISTSTATUS_BATCH=[page]) as server, pytest.raises(StorageError, match="HTTP 200, text/html"):
+    with (
+        serving(LISTSTATUS_BATCH=[page]) as server,
+        pytest.raises(StorageError, match="HTTP 200, text/html"),
+    ):
         list(opened(server).list())
 
 
@@ -157,12 +180,17 @@ def test_where_no_namenode_is_active_each_is_quoted(tmp_path: Path) -> None:
     with serving(OPEN=[refused("StandbyException", "state standby")]) as spare:
         with serving() as gone:
             storage = of_nameservice(tmp_path, gone, spare)
-        with pytest.raises(TransientStorageError, match=r"no NameNode is active .*refused.*StandbyException"):
+        with pytest.raises(
+            TransientStorageError, match=r"no NameNode is active .*refused.*StandbyException"
+        ):
             storage.read("a")
 
 
 def test_what_the_active_namenode_refuses_is_not_asked_of_the_spare_one(tmp_path: Path) -> None:
-    with serving(OPEN=[refused("AccessControlException")]) as active, serving(OPEN=[Answer(200)]) as spare:
+    with (
+        serving(OPEN=[refused("AccessControlException")]) as active,
+        serving(OPEN=[Answer(200)]) as spare,
+    ):
         with pytest.raises(StorageError, match="no permission"):
             of_nameservice(tmp_path, active, spare).read("a")
         assert spare.asked == []
@@ -171,7 +199,10 @@ def test_what_the_active_namenode_refuses_is_not_asked_of_the_spare_one(tmp_path
 def test_a_lost_answer_of_a_datanode_leaves_no_file() -> None:
     with serving() as server:
         place = (("Location", f"http://{server.url}/webhdfs/v1/x?op=DATA"),)
-        server.answers |= {"CREATE": [Answer(307, headers=place)], "DATA": [refused("IOException", "x", 500)]}
+        server.answers |= {
+            "CREATE": [Answer(307, headers=place)],
+            "DATA": [refused("IOException", "x", 500)],
+        }
         with pytest.raises(StorageError):
             opened(server).write("a", lambda: iter([b"12345"]))
     assert [op for op, _ in server.asked] == ["CREATE", "DATA", "DELETE"]
@@ -181,17 +212,26 @@ def test_a_target_that_is_taken_is_told_by_its_own_name() -> None:
     with serving() as server:
         place = (("Location", f"http://{server.url}/webhdfs/v1/x?op=DATA"),)
         taken = refused("FileAlreadyExistsException")
-        server.answers |= {"CREATE": [Answer(307, headers=place)], "DATA": [Answer(201)], "RENAME": [taken]}
+        server.answers |= {
+            "CREATE": [Answer(307, headers=place)],
+            "DATA": [Answer(201)],
+            "RENAME": [taken],
+        }
         with pytest.raises(AlreadyThere, match=r"place/lock is there already"):
             opened(server).create("lock", b"mine")
 
 
 def test_a_create_without_a_place_to_send_to_is_no_webhdfs() -> None:
-    with serving(CREATE=[Answer(200)]) as server, pytest.raises(StorageError, match="does not answer as WebHDFS"):
+    with (
+        serving(CREATE=[Answer(200)]) as server,
+        pytest.raises(StorageError, match="does not answer as WebHDFS"),
+    ):
         opened(server).write("a", lambda: iter([b"x"]))
 
 
-@pytest.mark.parametrize("answer", [refused("InvalidToken", f"token={SECRET} expired"), Answer(503), Answer(404)])
+@pytest.mark.parametrize(
+    "answer", [refused("InvalidToken", f"token={SECRET} expired"), Answer(503), Answer(404)]
+)
 def test_a_token_is_in_no_message(answer: Answer) -> None:
     with serving(OPEN=[answer]) as server:
         storage = opened(server, STATESHIFT_HDFS_TOKEN=SECRET)
@@ -205,9 +245,20 @@ def test_a_token_is_in_no_message(answer: Answer) -> None:
 
 def of_nameservice(conf: Path, *servers: Server) -> Storage:
     """Over several NameNodes, in this order, as a configuration names them."""
-    told = {"dfs.nameservices": "shop", "dfs.ha.namenodes.shop": ",".join(f"nn{n}" for n in range(len(servers)))}
-    told |= {f"dfs.namenode.http-address.shop.nn{n}": server.url for n, server in enumerate(servers)}
-    inside = "".join(f"<property><name>{k}</name><value>{v}</value></property>" for k, v in told.items())
+    told = {
+        "dfs.nameservices": "shop",
+        "dfs.ha.namenodes.shop": ",".join(f"nn{n}" for n in range(len(servers))),
+    }
+    told |= {
+        f"dfs.namenode.http-address.shop.nn{n}": server.url for n, server in enumerate(servers)
+    }
+    inside = "".join(
+        f"<property><name>{k}</name><value>{v}</value></property>" for k, v in told.items()
+    )
     (conf / "hdfs-site.xml").write_text(f"<configuration>{inside}</configuration>")
-    environment = {"HADOOP_CONF_DIR": str(conf), "HADOOP_USER_NAME": "nobody", "STATESHIFT_HDFS": "web"}
+    environment = {
+        "HADOOP_CONF_DIR": str(conf),
+        "HADOOP_USER_NAME": "nobody",
+        "STATESHIFT_HDFS": "web",
+    }
     return open_hdfs("hdfs://shop/place", environment)

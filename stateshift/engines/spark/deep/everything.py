@@ -1,6 +1,7 @@
 """Everything a restart needs, read to its end: what a listing cannot tell. Reads only.
 
-    every needed file       decodes, in the codec that the offset log names; of a zip all members, RocksDB's own too
+    every needed file       decodes, in the codec that the offset log names; of a zip all members,
+                            RocksDB's own too
     every schema            is of types that Spark can parse                                     formats.type_json
     every row               lies inside its bounds, by its store's schema                        rowcheck
     every key               lies in the shard that its hash gives it, deleted ones too           rowcheck
@@ -11,8 +12,8 @@
     a damaged snapshot      can be done without from Spark 4.2 on, or not (a note)               repairs
     every SST               is named by some snapshot; those that are not are counted (a note)   sidecars
 
-A finding names the file and where in it; offsets in state files are those of the decompressed bytes. Where the newest
-batch does not work, `works` tells which earlier ones do.
+A finding names the file and where in it; offsets in state files are those of the decompressed
+bytes. Where the newest batch does not work, `works` tells which earlier ones do.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding
 
 
 def findings_of(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
-    """The same of a portion of an image, or of all of it; but for tables that nobody needs, of which one can only tell
-    where all are seen."""
+    """The same of a portion of an image, or of all of it; but for tables that nobody needs, of
+    which one can only tell where all are seen.
+    """
     told = {finding.path for finding in image.findings if finding.level == "refuse"}
     tallies: dict[snapshots.Place, Tally] = {}
     damaged = {path for path in told if path is not None}
@@ -75,9 +77,12 @@ def findings_of(storage: Storage, survey: Survey, image: Image) -> Iterator[Find
                 yield finding
 
 
-def _of_planned_state(storage: Storage, survey: Survey, image: Image, after: Image) -> Iterator[Finding]:
-    """What is wrong with the state of a batch that was planned and not committed: a job reads it if its sink has that
-    batch."""
+def _of_planned_state(
+    storage: Storage, survey: Survey, image: Image, after: Image
+) -> Iterator[Finding]:
+    """What is wrong with the state of a batch that was planned and not committed: a job reads it if
+    its sink has that batch.
+    """
     alone = replace(after, needed=tuple(planned_files(image)))
     yield from _archives(storage, alone)
     yield from _state(storage, after, (), None)
@@ -85,16 +90,22 @@ def _of_planned_state(storage: Storage, survey: Survey, image: Image, after: Ima
 
 
 def works(storage: Storage, image: Image, found: Collection[Finding]) -> tuple[int, ...]:
-    """Which of the image's epochs a restart works from, the newest EPOCHS_MAX of them. `found` is what is wrong with
-    the newest one: an epoch that shares the damage is told from one that does not without reading everything."""
+    """Which of the image's epochs a restart works from, the newest EPOCHS_MAX of them. `found` is
+    what is wrong with the newest one: an epoch that shares the damage is told from one that does
+    not without reading everything.
+    """
     suspects = {place for finding in found for place in _place_of(image, finding.path)}
-    good = (epoch for epoch in reversed(image.epochs) if _works(storage, image.path, epoch, suspects))
+    good = (
+        epoch for epoch in reversed(image.epochs) if _works(storage, image.path, epoch, suspects)
+    )
     return tuple(sorted(islice(good, EPOCHS_MAX)))
 
 
 def _works(storage: Storage, path: str, epoch: int, suspects: set[Place]) -> bool:
     survey = surveyed(storage, until=epoch)
-    image = next((image for image in survey.images if image.path == path and image.epoch == epoch), None)
+    image = next(
+        (image for image in survey.images if image.path == path and image.epoch == epoch), None
+    )
     if image is None or image.epoch not in image.epochs:
         return False
     return not any(finding.level == "refuse" for finding in _read(storage, survey, image, suspects))
@@ -107,8 +118,9 @@ def _read(
     first: Collection[Place] = (),
     tallies: dict[snapshots.Place, Tally] | None = None,
 ) -> Iterator[Finding]:
-    """Everything the image needs at its epoch; shards of the `first` places before all others. `tallies`, where they
-    are asked for, are told of the stores that could be read."""
+    """Everything the image needs at its epoch; shards of the `first` places before all others.
+    `tallies`, where they are asked for, are told of the stores that could be read.
+    """
     yield from _logs(storage, image)
     yield from _archives(storage, image)
     yield from _state(storage, image, first, tallies)
@@ -139,10 +151,14 @@ def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
 
 
 def _doubts(path: str, doubts: tuple[str, ...]) -> Iterator[Finding]:
-    """One warning for all that a zip's directory says wrongly: Spark reads the files before it, which are whole."""
+    """One warning for all that a zip's directory says wrongly: Spark reads the files before it,
+    which are whole.
+    """
     if doubts:
         more = f", and {len(doubts) - 1} more" if len(doubts) > 1 else ""
-        fact = f"{path} is damaged where Spark does not look: {doubts[0]}{more}; its files are whole"
+        fact = (
+            f"{path} is damaged where Spark does not look: {doubts[0]}{more}; its files are whole"
+        )
         yield Finding("warn", fact, hint=f"other programs may not open {path}", path=path)
 
 
@@ -161,9 +177,14 @@ def _archives(storage: Storage, image: Image) -> Iterator[Finding]:
 
 
 def _state(
-    storage: Storage, image: Image, first: Collection[Place], tallies: dict[snapshots.Place, Tally] | None
+    storage: Storage,
+    image: Image,
+    first: Collection[Place],
+    tallies: dict[snapshots.Place, Tally] | None,
 ) -> Iterator[Finding]:
-    """Shard by shard, `first` ones first: decoded, row by row, and a join's stores against each other."""
+    """Shard by shard, `first` ones first: decoded, row by row, and a join's stores against each
+    other.
+    """
     views = views_of(storage, image)
     counts = {operator.id: operator.shards for operator in image.operators}
     shards = sorted(image.shards, key=lambda shard: _place(shard) not in first)
@@ -211,7 +232,9 @@ def _shard(
         yield _damaged(error.path or shard.files[-1], error)
     except MissingFile as error:
         join.incomplete = True
-        yield Finding("refuse", f"{error.fact}: shard {shard.shard} of operator {shard.operator} needs it")
+        yield Finding(
+            "refuse", f"{error.fact}: shard {shard.shard} of operator {shard.operator} needs it"
+        )
     join.incomplete |= bool(check.broken.count)
     yield from check.findings()
 
@@ -226,19 +249,31 @@ def _codecs(storage: Storage, image: Image, shard: ShardFiles) -> Iterator[Findi
             except MissingFile:
                 continue  # said already
             if found is not None and found != wanted:
-                yield Finding("refuse", f"{path} is compressed with {found}, and the offset log says {wanted}: Spark "
-                              "cannot read it", path=path, offset=0)  # fmt: skip
+                yield Finding(
+                    "refuse",
+                    f"{path} is compressed with {found}, and the offset log says {wanted}: Spark "
+                    "cannot read it",
+                    path=path,
+                    offset=0,
+                )
 
 
 def _not_checked(views: Views) -> Iterator[Finding]:
     """What nobody could look into, so that silence means something."""
     for view in views.all():
         if not view.known:
-            yield Finding("note", f"operator {view.operator}: the columns of store {view.store} are not known, so its "
-                          "rows were decoded as bytes only")  # fmt: skip
+            yield Finding(
+                "note",
+                f"operator {view.operator}: the columns of store {view.store} are not "
+                "known, so its "
+                "rows were decoded as bytes only",
+            )
         elif view.placed is None:
-            yield Finding("note", f"operator {view.operator}: which shard a key of store {view.store} belongs to is "
-                          "not known (an operator of its own kind, or collated strings)")  # fmt: skip
+            yield Finding(
+                "note",
+                f"operator {view.operator}: which shard a key of store {view.store} belongs to is "
+                "not known (an operator of its own kind, or collated strings)",
+            )
 
 
 def _damaged(path: str, error: FormatError) -> Finding:

@@ -1,13 +1,14 @@
 """A stream-stream join's stores held against each other, one shard at a time.
 
-    formats 1 to 3   <side>-keyToNumValues        key -> n
-                     <side>-keyWithIndexToValue   (key, index) -> row       every index 0 ... n-1, and no other
-    format 4         <side>-keyWithTsToValues     (key, time) -> rows
-                     <side>-tsWithKey             (time, key) -> as many    the same keys and times in both
+    formats 1 to 3  <side>-keyToNumValues       key -> n
+                    <side>-keyWithIndexToValue  (key, index) -> row     every index 0 ... n-1, and no other
+    format 4        <side>-keyWithTsToValues    (key, time) -> rows
+                    <side>-tsWithKey            (time, key) -> as many  the same keys and times in both
 
-Spark reads the indexes 0 to n-1 one by one (SymmetricHashJoinStateManager.getAll): a missing one fails the query, one
-beyond n is never read. It finds them by the bytes of the key's row, and so do we: of a key with an index or a time only
-the row of the other columns is kept. Held in memory are BYTES_MAX of keys, the others wait on piles (see `spilling`).
+Spark reads the indexes 0 to n-1 one by one (SymmetricHashJoinStateManager.getAll): a missing one
+fails the query, one beyond n is never read. It finds them by the bytes of the key's row, and so do
+we: of a key with an index or a time only the row of the other columns is kept. Held in memory are
+BYTES_MAX of keys, the others wait on piles (see `spilling`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,12 @@ from stateshift.formats.spark.types import StructType
 from stateshift.formats.spark.unsafe_row import decode_row
 from stateshift.survey import Finding, ShardFiles
 
-COUNTS, INDEXED, LISTS, TIMES = "keyToNumValues", "keyWithIndexToValue", "keyWithTsToValues", "tsWithKey"
+COUNTS, INDEXED, LISTS, TIMES = (
+    "keyToNumValues",
+    "keyWithIndexToValue",
+    "keyWithTsToValues",
+    "tsWithKey",
+)
 KINDS = (COUNTS, INDEXED, LISTS, TIMES)
 
 BYTES_MAX = 64 * 1024 * 1024
@@ -51,7 +57,9 @@ class _Told:
         for fact in self.facts:
             yield Finding(level, fact, path=path or None)
         if self.count > len(self.facts):
-            yield Finding(level, f"and {self.count - len(self.facts)} more keys like it", path=path or None)
+            yield Finding(
+                level, f"and {self.count - len(self.facts)} more keys like it", path=path or None
+            )
 
 
 @dataclass
@@ -72,8 +80,9 @@ class _Side:
 
 @dataclass
 class Join:
-    """The join's stores in one shard; of any other operator nothing is kept. `incomplete` where rows are missing
-    because they did not decode: that was said already."""
+    """The join's stores in one shard; of any other operator nothing is kept. `incomplete` where
+    rows are missing because they did not decode: that was said already.
+    """
 
     operator: str
     shard: int
@@ -88,7 +97,9 @@ class Join:
         kept = self._sides.setdefault(side, _Side())
         if kind in (INDEXED, LISTS):
             kept.path = shard.files[-1]
-        kept.columns = view.key if kind == COUNTS else StructType(view.key.names[:-1], view.key.types[:-1])
+        kept.columns = (
+            view.key if kind == COUNTS else StructType(view.key.names[:-1], view.key.types[:-1])
+        )
         split = _split(kind, view, block)
         if split is None:
             self.incomplete = True
@@ -108,8 +119,9 @@ class Join:
 
 
 def _split(kind: str, view: StoreView, block: Block) -> tuple[Binary, Ints] | None:
-    """The rows of the keys, and a count, an index or nothing; None where the keys are encoded in a way we do not know
-    of such a store."""
+    """The rows of the keys, and a count, an index or nothing; None where the keys are encoded in a
+    way we do not know of such a store.
+    """
     match kind:
         case "keyToNumValues":
             split = row_and_last(view, block.keys, last=False)
@@ -147,15 +159,22 @@ def _check(side: _Side, place: str, table: Any) -> None:
         seen = set(indexes[indexed == code].tolist())
         missing = next(at for at in range(len(seen) + 1) if at not in seen)
         key = decode_row(names[code].as_py(), side.columns)
-        side.gaps.facts.append(f"{place}: the key {key!r} has {said[code]} rows, and number {missing} is missing")
+        side.gaps.facts.append(
+            f"{place}: the key {key!r} has {said[code]} rows, and number {missing} is missing"
+        )
     for code in _told(side.gaps, there[2] ^ there[3]):
         key = _timed(names[code].as_py(), side.columns)
-        side.gaps.facts.append(f"{place}: the key and time {key!r} is in one of its two indexes only")
+        side.gaps.facts.append(
+            f"{place}: the key and time {key!r} is in one of its two indexes only"
+        )
     most = np.full(len(names), -1, np.int64)
     np.maximum.at(most, indexed, indexes)
     for code in _told(side.strays, there[1] & (most >= np.maximum(said, 0))):
         key = decode_row(names[code].as_py(), side.columns)
-        fact = f"{place}: the key {key!r} has {said[code]} rows, and one numbered {most[code]}: never read"
+        fact = (
+            f"{place}: the key {key!r} has {said[code]} rows, and one numbered {most[code]}: "
+            "never read"
+        )
         side.strays.facts.append(fact)
 
 

@@ -1,7 +1,8 @@
-"""The state of a planned batch as an image of its own, so that it is read to its end like that of the epoch. Pure.
+"""The state of a planned batch as an image of its own, so that it is read to its end like that of
+the epoch. Pure.
 
-    shard at the epoch     1.snapshot  2.delta  3.delta
-    after the batch        1.snapshot  2.delta  3.delta  4.delta        or its own 4.zip with the tables it names
+shard at the epoch  1.snapshot  2.delta  3.delta
+after the batch     1.snapshot  2.delta  3.delta  4.delta  or its own 4.zip with the tables it names
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ _Store = tuple[str, int, str]
 
 
 def after_planned(image: Image) -> Image | None:
-    """Return the image with its state as the planned batch has left it; None where there is none."""
+    """Return the image with its state as the planned batch has left it; None where there is
+    none.
+    """
     if image.planned_state is None or not image.planned_state.files:
         return None
     written: dict[_Store, list[str]] = {}
@@ -37,7 +40,9 @@ def _after(shard: ShardFiles, written: dict[_Store, list[str]]) -> ShardFiles:
     files = written.get((shard.operator, shard.shard, shard.store), [])
     snapshots = [path for path in files if path.endswith((".zip", ".snapshot"))]
     if snapshots:
-        return replace(shard, files=(*snapshots, *(path for path in files if path not in snapshots)))
+        return replace(
+            shard, files=(*snapshots, *(path for path in files if path not in snapshots))
+        )
     return replace(shard, files=(*shard.files, *files))
 
 

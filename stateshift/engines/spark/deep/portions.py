@@ -1,11 +1,14 @@
-"""An image in portions that can be read to their ends independently, by whoever: what `verify --deep` hands to a fleet.
+"""An image in portions that can be read to their ends independently, by whoever: what `verify
+--deep` hands to a fleet.
 
-    portion    survey and image, with the shards of some places only, what is listed there, and of what is needed that,
-               and the schemas and metadata without which no shard's rows can be read
+    portion  survey and image, with the shards of some places only, what is listed there, and of
+             what is needed that,
+             and the schemas and metadata without which no shard's rows can be read
 
-The stores of one shard of one operator stay together: a join's are held against each other. Everything that belongs to
-no shard (logs, source logs) is in the first portion. Findings of all portions together are those of the image, but for
-what is found out about schemas and metadata, which every portion finds; and for `sidecars.orphans`. Pure.
+The stores of one shard of one operator stay together: a join's are held against each other.
+Everything that belongs to no shard (logs, source logs) is in the first portion. Findings of all
+portions together are those of the image, but for what is found out about schemas and metadata,
+which every portion finds; and for `sidecars.orphans`. Pure.
 """
 
 from __future__ import annotations
@@ -23,10 +26,16 @@ Place = tuple[str, int]
 _DESCRIBING = ("state-schema", "state-metadata")
 
 
-def portions(survey: Survey, image: Image, files_max: int = FILES_MAX) -> Iterator[tuple[Survey, Image]]:
-    """The portions of one image of a survey: at most so many files each, and never less than a shard."""
+def portions(
+    survey: Survey, image: Image, files_max: int = FILES_MAX
+) -> Iterator[tuple[Survey, Image]]:
+    """The portions of one image of a survey: at most so many files each, and never less than a
+    shard.
+    """
     start = len(image.path) + 1 if image.path else 0
-    inside = [file for file in survey.files if not image.path or file.path.startswith(image.path + "/")]
+    inside = [
+        file for file in survey.files if not image.path or file.path.startswith(image.path + "/")
+    ]
     listed: dict[Place | None, list[FileInfo]] = {}
     for file in inside:
         listed.setdefault(_place(classify(file.path[start:])), []).append(file)
@@ -45,7 +54,9 @@ def portions(survey: Survey, image: Image, files_max: int = FILES_MAX) -> Iterat
     rest = [path for place, paths in needed.items() if place not in shards for path in paths]
     others = [file for place, files in listed.items() if place not in shards for file in files]
     yield _portion(survey, image, (), [*describing, *rest], others)
-    for bundle in _bundled(image.shards, needed, {file.path: file.size for file in inside}, files_max):
+    for bundle in _bundled(
+        image.shards, needed, {file.path: file.size for file in inside}, files_max
+    ):
         places = dict.fromkeys((shard.operator, shard.shard) for shard in bundle)
         own = [path for place in places for path in needed.get(place, [])]
         files = [file for place in places for file in listed.get(place, [])]
@@ -61,7 +72,9 @@ def undivided(image: Image) -> Image:
     return _without(image, (), describing)
 
 
-def shard_groups(shards: tuple[ShardFiles, ...], sizes: Mapping[str, int]) -> list[list[ShardFiles]]:
+def shard_groups(
+    shards: tuple[ShardFiles, ...], sizes: Mapping[str, int]
+) -> list[list[ShardFiles]]:
     """Shards by place, as many together as are worth a task."""
     paths: dict[Place | None, list[str]] = {}
     for shard in shards:
@@ -70,14 +83,28 @@ def shard_groups(shards: tuple[ShardFiles, ...], sizes: Mapping[str, int]) -> li
 
 
 def _without(image: Image, shards: tuple[ShardFiles, ...], needed: list[str]) -> Image:
-    return replace(image, shards=shards, needed=tuple(needed), embedded=(), first_read=(), endpoints=(), details={},
-                   planned_state=None)  # fmt: skip
+    return replace(
+        image,
+        shards=shards,
+        needed=tuple(needed),
+        embedded=(),
+        first_read=(),
+        endpoints=(),
+        details={},
+        planned_state=None,
+    )
 
 
 def _portion(
-    survey: Survey, image: Image, shards: tuple[ShardFiles, ...], needed: list[str], files: list[FileInfo]
+    survey: Survey,
+    image: Image,
+    shards: tuple[ShardFiles, ...],
+    needed: list[str],
+    files: list[FileInfo],
 ) -> tuple[Survey, Image]:
-    return replace(survey, files=tuple(files), images=(), findings=()), _without(image, shards, needed)
+    return replace(survey, files=tuple(files), images=(), findings=()), _without(
+        image, shards, needed
+    )
 
 
 def _place(place: CheckpointPath) -> Place | None:
@@ -87,7 +114,10 @@ def _place(place: CheckpointPath) -> Place | None:
 
 
 def _bundled(
-    shards: tuple[ShardFiles, ...], needed: dict[Place | None, list[str]], sizes: Mapping[str, int], files_max: int
+    shards: tuple[ShardFiles, ...],
+    needed: dict[Place | None, list[str]],
+    sizes: Mapping[str, int],
+    files_max: int,
 ) -> Iterator[list[ShardFiles]]:
     """Shards by place, as many together as are worth a task."""
     by_place: dict[Place, list[ShardFiles]] = {}

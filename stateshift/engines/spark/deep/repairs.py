@@ -1,16 +1,17 @@
 """Damaged snapshots that a newer Spark gets around by itself. Reads only.
 
-From 4.2 on a snapshot that cannot be loaded is skipped: an older one is taken, or none, and the changes since are
-replayed (AutoSnapshotLoader; SPARK-54121, SPARK-56216). That takes every file of changes from there on, and no more of
-them than `autoSnapshotRepair.maxChangeFileReplay`. A RocksDB state needs changelogs; one of checkpoint format 2 is not
-spoken of here. A snapshot that loads and holds other rows than it should is no such case, nor is a table whose blocks
-are damaged: RocksDB opens it, and fails when it reads.
+From 4.2 on a snapshot that cannot be loaded is skipped: an older one is taken, or none, and the
+changes since are replayed (AutoSnapshotLoader; SPARK-54121, SPARK-56216). That takes every file of
+changes from there on, and no more of them than `autoSnapshotRepair.maxChangeFileReplay`. A RocksDB
+state needs changelogs; one of checkpoint format 2 is not spoken of here. A snapshot that loads and
+holds other rows than it should is no such case, nor is a table whose blocks are damaged: RocksDB
+opens it, and fails when it reads.
 
 Earlier versions fail, and a setting turns it off: the damage stays a refusal.
 
-Seen with Spark 4.3, both providers. It gets around snapshots that were cut, emptied or changed in one bit, around all
-of them at once, and around tables that are gone or zeros; not around one bit of a table's block, nor where the changes
-of the snapshot's own version are gone.
+Seen with Spark 4.3, both providers. It gets around snapshots that were cut, emptied or changed in
+one bit, around all of them at once, and around tables that are gone or zeros; not around one bit of
+a table's block, nor where the changes of the snapshot's own version are gone.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from stateshift.engines.spark.chains import StoreFiles
-from stateshift.engines.spark.deep.snapshots import ZIP_MAX, older_files, place_of, ssts_of, stores_of
+from stateshift.engines.spark.deep.snapshots import (
+    ZIP_MAX,
+    older_files,
+    place_of,
+    ssts_of,
+    stores_of,
+)
 from stateshift.engines.spark.entries.folding import folded
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark.rocksdb import check_zip
@@ -31,7 +38,9 @@ from stateshift.survey import Finding, Image, ShardFiles, Survey
 REPLAYED_MAX = 50
 
 
-def repairs(storage: Storage, survey: Survey, image: Image, damaged: Collection[str]) -> Iterator[Finding]:
+def repairs(
+    storage: Storage, survey: Survey, image: Image, damaged: Collection[str]
+) -> Iterator[Finding]:
     """A note for each damaged snapshot that Spark 4.2 and later do without."""
     if not damaged:
         return
@@ -41,13 +50,20 @@ def repairs(storage: Storage, survey: Survey, image: Image, damaged: Collection[
         if store is None or not shard.files or store.uses_uuids:
             continue
         path = shard.files[0]
-        version = next((v for (v, _), snapshot in store.snapshots.items() if snapshot == path), None)
-        if version is None or not _is_suspect(shard, damaged) or not _cannot_load(storage, path, store):
+        version = next(
+            (v for (v, _), snapshot in store.snapshots.items() if snapshot == path), None
+        )
+        if (
+            version is None
+            or not _is_suspect(shard, damaged)
+            or not _cannot_load(storage, path, store)
+        ):
             continue
         if _replays(storage, image, shard, store, version):
             yield Finding(
                 "note",
-                f"{path}: Spark 4.2 and later can repair this by themselves, from the snapshot and changes before it "
+                f"{path}: Spark 4.2 and later can repair this by themselves, from the "
+                "snapshot and changes before it "
                 "(auto snapshot repair); older versions cannot",
                 path=path,
             )
@@ -60,7 +76,9 @@ def _is_suspect(shard: ShardFiles, damaged: Collection[str]) -> bool:
 
 
 def _cannot_load(storage: Storage, path: str, store: StoreFiles) -> bool:
-    """Whether Spark fails to load the snapshot: it does not decompress, or tables that it names are not there."""
+    """Whether Spark fails to load the snapshot: it does not decompress, or tables that it names
+    are not there.
+    """
     try:
         if not path.endswith(".zip"):
             for _ in decode_snapshot_blocks(storage.chunks(path)):
@@ -73,8 +91,12 @@ def _cannot_load(storage: Storage, path: str, store: StoreFiles) -> bool:
         return True
 
 
-def _replays(storage: Storage, image: Image, shard: ShardFiles, store: StoreFiles, version: int) -> bool:
-    """Whether one of the snapshots before this one, or none at all, and the changes since are there and decode."""
+def _replays(
+    storage: Storage, image: Image, shard: ShardFiles, store: StoreFiles, version: int
+) -> bool:
+    """Whether one of the snapshots before this one, or none at all, and the changes since are
+    there and decode.
+    """
     changes = tuple(path for path in shard.files if path.endswith((".delta", ".changelog")))
     while True:
         older = older_files(storage, store, version)

@@ -1,10 +1,11 @@
-"""The rows of one shard, checked block by block: inside their bounds, in the shard where their key belongs. Reads only.
+"""The rows of one shard, checked block by block: inside their bounds, in the shard where their key
+belongs. Reads only.
 
-What a file deletes is in no entry, and is placed too: two shards' changes that hold nothing but deletes, exchanged,
-leave behind what should be gone.
+What a file deletes is in no entry, and is placed too: two shards' changes that hold nothing but
+deletes, exchanged, leave behind what should be gone.
 
-An entry is what all files of the shard come to. Which of them a bad row stands in is looked for only then: the newest
-one that writes its key.
+An entry is what all files of the shard come to. Which of them a bad row stands in is looked for
+only then: the newest one that writes its key.
 """
 
 from __future__ import annotations
@@ -94,7 +95,11 @@ class RowCheck:
                 self.broken.add(key, error)
 
     def _place(self, view: StoreView, keys: Binary, decoded: Any, told: _Told) -> None:
-        belongs = hashes_of(view, keys, decoded) % self.shards if view.placed else np.zeros(len(keys), np.int64)
+        belongs = (
+            hashes_of(view, keys, decoded) % self.shards
+            if view.placed
+            else np.zeros(len(keys), np.int64)
+        )
         wrong = np.flatnonzero(belongs != self.shard.shard)
         told.count += len(wrong)
         for at in wrong[: max(0, ROWS_MAX - len(told.rows))].tolist():
@@ -104,28 +109,43 @@ class RowCheck:
     def findings(self) -> Iterator[Finding]:
         for key, error in self.broken.rows:
             path, offset = self._where(key)
-            yield Finding("refuse", f"{path}: the row of the key {key.hex()[:64]} is damaged: {error.fact}",
-                          path=path, offset=offset)  # fmt: skip
+            yield Finding(
+                "refuse",
+                f"{path}: the row of the key {key.hex()[:64]} is damaged: {error.fact}",
+                path=path,
+                offset=offset,
+            )
         yield from self._more(self.broken.count, "are damaged", True)
         for key, (shown, belongs) in self.misplaced.rows:
             path, offset = self._where(key)
             yield self._displaced(path, offset, shown, belongs)
-        yield from self._more(self.misplaced.count, "lie in a shard where they do not belong", self._strict)
+        yield from self._more(
+            self.misplaced.count, "lie in a shard where they do not belong", self._strict
+        )
         for key, (shown, belongs) in self.deleted_elsewhere.rows:
             path, offset = self._where(key, deleted=True)
             yield self._displaced(path, offset, f"{shown}, which it deletes,", belongs)
-        yield from self._more(self.deleted_elsewhere.count, "are deleted where they do not belong", self._strict)
+        yield from self._more(
+            self.deleted_elsewhere.count, "are deleted where they do not belong", self._strict
+        )
 
     @property
     def _strict(self) -> bool:
-        """Checkpoints born before 3.3 may be distributed by some of the key's columns only (SPARK-38204)."""
+        """Checkpoints born before 3.3 may be distributed by some of the key's columns only
+        (SPARK-38204).
+        """
         return self.settings.get(STRICT) == "true"
 
     def _displaced(self, path: str, offset: int | None, key: Any, belongs: int) -> Finding:
         fact = f"{path}: the key {key} is not looked for here, but in shard {belongs}"
         if self._strict:
             return Finding("refuse", fact, path=path, offset=offset)
-        return Finding("warn", f"{fact}, unless the operator is distributed by fewer columns", path=path, offset=offset)
+        return Finding(
+            "warn",
+            f"{fact}, unless the operator is distributed by fewer columns",
+            path=path,
+            offset=offset,
+        )
 
     def _more(self, count: int, what: str, fatal: bool) -> Iterator[Finding]:
         if count > ROWS_MAX:
@@ -134,11 +154,16 @@ class RowCheck:
             yield Finding("refuse" if fatal else "warn", fact)
 
     def _where(self, key: bytes, deleted: bool = False) -> tuple[str, int | None]:
-        """The newest file that writes the key, or deletes it, and the offset of that record. A column family's number
-        stands before it, and a checksum before one that is deleted."""
+        """The newest file that writes the key, or deletes it, and the offset of that record. A
+        column family's number stands before it, and a checksum before one that is deleted.
+        """
         for path in reversed(self.shard.files):
             for offset, written, gone in self._writes(path):
-                if gone == deleted and written.endswith(key) and len(written) - len(key) in (0, 2, 4, 6):
+                if (
+                    gone == deleted
+                    and written.endswith(key)
+                    and len(written) - len(key) in (0, 2, 4, 6)
+                ):
                     return path, offset
         return self.shard.files[-1], None
 

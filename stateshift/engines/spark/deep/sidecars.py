@@ -1,11 +1,15 @@
-"""What lies beside state files: checksums of both kinds, and tables that no version needs. Reads only.
+"""What lies beside state files: checksums of both kinds, and tables that no version needs. Reads
+only.
 
-    x.crc      Spark's (4.1 and later): a stale one makes Spark refuse the file (ChecksumCheckpointFileManager)
-    .x.crc     Hadoop's, on local disks: a stale one makes a zip or an SST unreadable, which Spark opens through
-               FileSystem; logs, metadata and deltas it opens through FileContext, and does not notice. It is all that
-               tells a log with another number in it, or the delta of another version, from what was written: a restart
-               works from them, and gives wrong results
-    SSTs/x     named by the zips beside; what none of them names was left by an attempt that never committed
+    x.crc   Spark's (4.1 and later): a stale one makes Spark refuse the file
+            (ChecksumCheckpointFileManager)
+    .x.crc  Hadoop's, on local disks: a stale one makes a zip or an SST unreadable, which Spark
+            opens through
+            FileSystem; logs, metadata and deltas it opens through FileContext, and does not notice. It is all that
+            tells a log with another number in it, or the delta of another version, from what was written: a restart
+            works from them, and gives wrong results
+    SSTs/x  named by the zips beside; what none of them names was left by an attempt that never
+            committed
 
 Seen with Spark 3.5, 4.1 and 4.3.
 """
@@ -47,18 +51,31 @@ def orphans(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]
             tables.setdefault(folder.rpartition("/")[0], []).append(file)
         elif file.path.startswith(start) and name.endswith(".zip") and not name.startswith("."):
             zips.setdefault(folder, []).append(file.path)
-    spare = [file for folder, found in tables.items() for file in _unnamed(storage, found, zips.get(folder, []))]
+    spare = [
+        file
+        for folder, found in tables.items()
+        for file in _unnamed(storage, found, zips.get(folder, []))
+    ]
     if spare:
         size = sum(file.size for file in spare)
-        yield Finding("note", f"{len(spare)} SST files of {size} bytes are named by no snapshot, {spare[0].path} among "
-                      "them: an attempt left them that was never committed", path=spare[0].path)  # fmt: skip
+        yield Finding(
+            "note",
+            f"{len(spare)} SST files of {size} bytes are named by no snapshot, "
+            f"{spare[0].path} among "
+            "them: an attempt left them that was never committed",
+            path=spare[0].path,
+        )
 
 
-def _unnamed(storage: Storage, tables: Iterable[FileInfo], zips: Iterable[str]) -> Iterator[FileInfo]:
+def _unnamed(
+    storage: Storage, tables: Iterable[FileInfo], zips: Iterable[str]
+) -> Iterator[FileInfo]:
     named: set[str] = set()
     for path in zips:
         try:
-            named |= {table.stored for table in rocksdb.decode_zip(storage.read(path, ZIP_MAX)).tables}
+            named |= {
+                table.stored for table in rocksdb.decode_zip(storage.read(path, ZIP_MAX)).tables
+            }
         except (FormatError, MissingFile):
             return  # which tables it names nobody can tell any more
     yield from (file for file in tables if file.path.rpartition("/")[2] not in named)
@@ -100,9 +117,15 @@ def _hadoop(storage: Storage, path: str, hidden: str, spare: bool) -> Iterator[F
         offset, fact = error.offset, f"{hidden} is damaged: {error.fact}"
     except MissingFile:
         return
-    told = "Spark cannot read the file" if unreadable else "it is not what was written, which Spark does not notice"
+    told = (
+        "Spark cannot read the file"
+        if unreadable
+        else "it is not what was written, which Spark does not notice"
+    )
     hint = f"if {path} is intact otherwise, remove {hidden}: nothing needs it"
-    yield Finding("warn" if spare else "refuse", f"{fact}: {told}", hint=hint, path=path, offset=offset)
+    yield Finding(
+        "warn" if spare else "refuse", f"{fact}: {told}", hint=hint, path=path, offset=offset
+    )
 
 
 def _differs(storage: Storage, path: str, wanted: crc.HadoopChecksums) -> int | None:

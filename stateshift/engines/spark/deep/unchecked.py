@@ -1,17 +1,19 @@
-"""What of a checkpoint no checksum covers, said once, with how much of it: a letter that is another there goes unseen,
-by Spark as by us. Pure.
+"""What of a checkpoint no checksum covers, said once, with how much of it: a letter that is another
+there goes unseen, by Spark as by us. Pure.
 
-    logs, metadata and schemas     text, or nearly
-    state in zstd, snappy, lzf     lz4 frames, zips and SSTs have checksums of their own
-    a state file's version         no state file says which version or shard it is of: keys tell the shard
-    a state file's store           nor of which store it is: columns of other types tell, as far as they are others
+    logs, metadata and schemas  text, or nearly
+    state in zstd, snappy, lzf  lz4 frames, zips and SSTs have checksums of their own
+    a state file's version      no state file says which version or shard it is of: keys tell the
+                                shard
+    a state file's store        nor of which store it is: columns of other types tell, as far as
+                                they are others
 
-Spark's `x.crc` (4.1 and later, some checkpoints) and Hadoop's `.x.crc` (local disks) cover a file whole. Both are held
-against it by `sidecars`.
+Spark's `x.crc` (4.1 and later, some checkpoints) and Hadoop's `.x.crc` (local disks) cover a file
+whole. Both are held against it by `sidecars`.
 
-Source: Spark, CompressionCodec (ZStdCompressionCodec writes frames without content checksums, SnappyOutputStream and
-LZFOutputStream have none; LZ4BlockOutputStream has one a block), ChecksumCheckpointFileManager; Hadoop,
-ChecksumFileSystem.
+Source: Spark, CompressionCodec (ZStdCompressionCodec writes frames without content checksums,
+SnappyOutputStream and LZFOutputStream have none; LZ4BlockOutputStream has one a block),
+ChecksumCheckpointFileManager; Hadoop, ChecksumFileSystem.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ VERSIONED = (*FRAMED, "zip")
 
 @dataclass(frozen=True)
 class Uncovered:
-    """The files of an image that no checksum covers whole, by what could be wrong about them unseen."""
+    """The files of an image that no checksum covers whole, by what could be wrong about them
+    unseen.
+    """
 
     text: tuple[FileInfo, ...]
     frames: tuple[FileInfo, ...]
@@ -49,9 +53,13 @@ def findings(survey: Survey, image: Image) -> Iterator[Finding]:
         parts.append(f"{_amount(found.frames)} of state in {codec}")
     told = []
     if parts:
-        told.append(f"{' and '.join(parts)} have no checksum: a letter that changed would go unseen")
+        told.append(
+            f"{' and '.join(parts)} have no checksum: a letter that changed would go unseen"
+        )
     if found.versions:
-        told.append(f"no checksum says which version {_files(found.versions)} of state {_is(found)}")
+        told.append(
+            f"no checksum says which version {_files(found.versions)} of state {_is(found)}"
+        )
     if found.stores > 1:
         told.append("nor of which store, where several have columns of the same types")
     if told:

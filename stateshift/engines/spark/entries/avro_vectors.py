@@ -1,12 +1,14 @@
-"""Many Avro rows decoded at once: rows of one schema as an Arrow array, column by column instead of row by row.
+"""Many Avro rows decoded at once: rows of one schema as an Arrow array, column by column instead of
+row by row.
 
-    bare(content, starts, ends, columns)            rows behind 00
-    numbered(content, starts, ends, columns, id)    rows behind 00 | i16LE id
-    marked(content, starts, ends, columns)          columns that order keys: each one binary, its mark before the value
+    bare(content, starts, ends, columns)          rows behind 00
+    numbered(content, starts, ends, columns, id)  rows behind 00 | i16LE id
+    marked(content, starts, ends, columns)        columns that order keys: each one binary, its mark
+                                                  before the value
 
-Where a column begins, only the one before it tells; but so it is in every row, and a step is taken in all of them at
-once. Decimals, arrays and maps are left to `formats.spark.avro_rows`, as is everything odd: None is given for them.
-That both ways agree is tested on every golden checkpoint.
+Where a column begins, only the one before it tells; but so it is in every row, and a step is taken
+in all of them at once. Decimals, arrays and maps are left to `formats.spark.avro_rows`, as is
+everything odd: None is given for them. That both ways agree is tested on every golden checkpoint.
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ from stateshift.formats.blocks import Flags, Ints, cut
 from stateshift.formats.spans import Content, spans, words
 from stateshift.formats.spark.types import Atomic, DataType, StructType
 
-_WHOLE = {"byte": 8, "short": 16, "integer": 32, "date": 32, "long": 64, "timestamp": 64, "timestamp_ntz": 64}
+_WHOLE = {
+    "byte": 8,
+    "short": 16,
+    "integer": 32,
+    "date": 32,
+    "long": 64,
+    "timestamp": 64,
+    "timestamp_ntz": 64,
+}
 
 
 class _Odd(Exception):
@@ -36,7 +46,9 @@ def bare(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa.
     return _rows(content, starts + 1, ends, columns)
 
 
-def numbered(content: Content, starts: Ints, ends: Ints, columns: StructType, number: int) -> pa.Array | None:
+def numbered(
+    content: Content, starts: Ints, ends: Ints, columns: StructType, number: int
+) -> pa.Array | None:
     head = np.frombuffer(b"\0" + number.to_bytes(2, "little", signed=True), np.uint8)
     if (ends - starts < 3).any() or (content[starts[:, None] + np.arange(3)] != head).any():
         return None
@@ -45,7 +57,12 @@ def numbered(content: Content, starts: Ints, ends: Ints, columns: StructType, nu
 
 def marked(content: Content, starts: Ints, ends: Ints, columns: StructType) -> list[Any] | None:
     count = 2 * len(columns.types)
-    decoded = bare(content, starts, ends, StructType(tuple(map(str, range(count))), (Atomic("binary"),) * count))
+    decoded = bare(
+        content,
+        starts,
+        ends,
+        StructType(tuple(map(str, range(count))), (Atomic("binary"),) * count),
+    )
     if decoded is None or any(column.null_count for column in decoded.flatten()):
         return None
     halves = [column.cast(pa.large_binary()) for column in decoded.flatten()]
@@ -67,7 +84,9 @@ def _rows(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa
 
 @dataclass
 class _Steps:
-    """How far each row has been read. A step is taken in some of the rows, whose numbers are `here`."""
+    """How far each row has been read. A step is taken in some of the rows, whose numbers are
+    `here`.
+    """
 
     content: Content
     at: Ints

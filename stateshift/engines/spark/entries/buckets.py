@@ -1,10 +1,13 @@
-"""Two sides compared by sums first, so that only what differs is ever looked at: what `diff` hands to a fleet.
+"""Two sides compared by sums first, so that only what differs is ever looked at: what `diff` hands
+to a fleet.
 
-    fold    every entry into one of BUCKETS by its key: per store and bucket a count, a sum of 128-bit hashes, bytes
-    pick    the entries of those buckets whose sums differ between the sides
+    fold  every entry into one of BUCKETS by its key: per store and bucket a count, a sum of 128-bit
+          hashes, bytes
+    pick  the entries of those buckets whose sums differ between the sides
 
-The sum of a bucket is over all shards of a side, wherever its keys lie: numbers of shards make no difference. Equal
-sums are equal entries, as in CompareImages. Where little differs, little is picked: one entry brings its bucket along.
+The sum of a bucket is over all shards of a side, wherever its keys lie: numbers of shards make no
+difference. Equal sums are equal entries, as in CompareImages. Where little differs, little is
+picked: one entry brings its bucket along.
 """
 
 from __future__ import annotations
@@ -66,7 +69,9 @@ def differing(left: Folded, right: Folded) -> tuple[dict[str, set[int]], dict[st
 
 
 def _sums(block: Block) -> dict[int, Sums]:
-    """Of a block that is not empty. Hashes are added up in quarters, so that their sums stay below 64 bits."""
+    """Of a block that is not empty. Hashes are added up in quarters, so that their sums stay
+    below 64 bits.
+    """
     keys, values = lengths(block.keys), lengths(block.values)
     buckets = buckets_of(block.keys)
     order = np.argsort(buckets, kind="stable")
@@ -75,8 +80,13 @@ def _sums(block: Block) -> dict[int, Sums]:
     quarters = [half >> shift & 0xFFFFFFFF for half in halves.transpose() for shift in (0, 32)]
     totals = [np.add.reduceat(quarter, starts).tolist() for quarter in quarters]
     sizes = np.add.reduceat((keys + values)[order], starts).tolist()
-    sums = (sum(part << 32 * place for place, part in enumerate(one)) % _MODULUS for one in zip(*totals, strict=True))
+    sums = (
+        sum(part << 32 * place for place, part in enumerate(one)) % _MODULUS
+        for one in zip(*totals, strict=True)
+    )
     return {
         bucket: (count, total, size)
-        for bucket, count, total, size in zip(found.tolist(), counts.tolist(), sums, sizes, strict=True)
+        for bucket, count, total, size in zip(
+            found.tolist(), counts.tolist(), sums, sizes, strict=True
+        )
     }

@@ -1,10 +1,11 @@
-"""What single batches did to the state: the puts, merges and deletes in their deltas or changelogs. Reads only.
+"""What single batches did to the state: the puts, merges and deletes in their deltas or changelogs.
+Reads only.
 
     changes of batch b  =  per operator, shard and store the change file of version b + 1
 
-A RocksDB store without changelog checkpointing keeps none, and Spark tidies old ones away: a file that is missing is
-named, for a feed with holes would be taken for one without. Under checkpoint format 2 the commit says which of several
-files of a version is the one that counts.
+A RocksDB store without changelog checkpointing keeps none, and Spark tidies old ones away: a file
+that is missing is named, for a feed with holes would be taken for one without. Under checkpoint
+format 2 the commit says which of several files of a version is the one that counts.
 """
 
 from __future__ import annotations
@@ -14,13 +15,21 @@ from typing import Any, Literal, NamedTuple
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.entries.checksummed import checked_chunks
-from stateshift.engines.spark.entries.row_checksums import without_delete_checksum, without_value_checksums
+from stateshift.engines.spark.entries.row_checksums import (
+    without_delete_checksum,
+    without_value_checksums,
+)
 from stateshift.engines.spark.entries.settings import ROW_CHECKSUM, delimiter
 from stateshift.engines.spark.reading import SMALL
 from stateshift.errors import FormatError, PlanError
 from stateshift.formats.spark import commits, rocksdb
 from stateshift.formats.spark.names import CheckpointPath, classify
-from stateshift.formats.spark.state_files import Record, decode_changelog, decode_delta, without_row_checksum
+from stateshift.formats.spark.state_files import (
+    Record,
+    decode_changelog,
+    decode_delta,
+    without_row_checksum,
+)
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, ShardFiles, Survey
 
@@ -74,9 +83,13 @@ class Changes:
         uuid = "" if "" in files or not files else self._uuid(shard, batch)
         if uuid not in files:
             raise PlanError(
-                f"the changes of batch {batch} in shard {shard.shard} of operator {shard.operator} are not there: "
+                f"the changes of batch {batch} in shard {shard.shard} of operator "
+                f"{shard.operator} are not there: "
                 "tidied away, or never written (RocksDB without changelog checkpointing)",
-                hint="narrow --changes to batches whose delta or changelog is still there, or export the state itself",
+                hint=(
+                    "narrow --changes to batches whose delta or changelog is still there, or "
+                    "export the state itself"
+                ),
             )
         return files[uuid]
 
@@ -92,7 +105,10 @@ class Changes:
             return None
 
     def _read(self, path: str, shard: ShardFiles, batch: int) -> Iterator[Change]:
-        checked, between = self._image.settings.get(ROW_CHECKSUM) == "true", delimiter(self._image.settings)
+        checked, between = (
+            self._image.settings.get(ROW_CHECKSUM) == "true",
+            delimiter(self._image.settings),
+        )
         families: dict[int, str] = {}
         if path.endswith(".delta"):
             records = decode_delta(self._chunks(path))

@@ -1,9 +1,9 @@
 """State files read as Spark reads them: held against the checksum beside them.
 
-    x, x.crc    Spark 4.1 and later refuse x where x.crc does not fit (ChecksumCheckpointFileManager)
+    x, x.crc  Spark 4.1 and later refuse x where x.crc does not fit (ChecksumCheckpointFileManager)
 
-A file that is read from its beginning to its end is checked. The tables of RocksDB have no such checksum, and those of
-their blocks within.
+A file that is read from its beginning to its end is checked. The tables of RocksDB have no such
+checksum, and those of their blocks within.
 """
 
 from __future__ import annotations
@@ -52,4 +52,6 @@ def _held_against(chunks: Iterator[bytes], wanted: SparkChecksum, path: str) -> 
         yield chunk
     if (value, size) != (wanted.value, wanted.size):
         hint = f"if the file is intact otherwise, remove {path}.crc: Spark reads it without"
-        raise FormatError("the checksum beside it does not fit: Spark refuses to read it", path, hint=hint)
+        raise FormatError(
+            "the checksum beside it does not fit: Spark refuses to read it", path, hint=hint
+        )

@@ -1,12 +1,14 @@
-"""The keys and values of a store as Arrow arrays: what `encoders` undoes for one entry, for a block of them.
+"""The keys and values of a store as Arrow arrays: what `encoders` undoes for one entry, for a block
+of them.
 
-    keys_of(view, keys)        a struct array with the key's columns
-    values_of(view, values)    one with the value's, or a list array of them where the store keeps lists
-    hashes_of(view, keys)      the number whose remainder is a key's shard
-    texts_of(view, at, keys)   one of a key's columns, as text
+    keys_of(view, keys)       a struct array with the key's columns
+    values_of(view, values)   one with the value's, or a list array of them where the store keeps
+                              lists
+    hashes_of(view, keys)     the number whose remainder is a key's shard
+    texts_of(view, at, keys)  one of a key's columns, as text
 
-The first two give None where a type or an encoding needs a loop, or where something is not as it should be: decoding
-entry by entry does it, or says what is wrong.
+The first two give None where a type or an encoding needs a loop, or where something is not as it
+should be: decoding entry by entry does it, or says what is wrong.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ ITEMS_MAX = 10_000
 
 _SIGN = np.uint64(1 << 63)
 
-# content, starts, ends, columns -> the rows that lie there, as one array; None where a loop decodes them.
+# content, starts, ends, columns -> the rows that lie there, as one array; None where a loop decodes
+# them.
 Rows = Callable[[Content, Ints, Ints, StructType], "pa.Array | None"]
 
 
@@ -81,13 +84,16 @@ def values_of(view: StoreView, values: Binary) -> pa.Array | None:
 
 
 def hashes_of(view: StoreView, keys: Binary, decoded: pa.Array | None = None) -> Ints:
-    """Asked where it is known which columns place a key; a store without any has shard 0 alone. `decoded` is what
-    `keys_of` gave, if it was asked."""
+    """Asked where it is known which columns place a key; a store without any has shard 0 alone.
+    `decoded` is what `keys_of` gave, if it was asked.
+    """
     assert view.placed is not None, "asked before whether the placement is known"
     if not view.placed:
         return np.zeros(len(keys), np.int64)
     decoded = keys_of(view, keys) if decoded is None else decoded
-    columns = [_column(decoded, view.key, path) for path in view.placed] if decoded is not None else []
+    columns = (
+        [_column(decoded, view.key, path) for path in view.placed] if decoded is not None else []
+    )
     if not columns or not all(placement_columns.fits(kind) for _, kind in columns):
         found = (signed_hash(*view.placing(view.decode_key(key))) for key in keys.to_pylist())
         return np.fromiter(found, np.int64, len(keys))
@@ -102,7 +108,9 @@ def texts_of(view: StoreView, at: int, keys: Binary) -> list[str | None]:
         texts: list[str | None] = decoded.flatten()[at].cast(pa.string()).to_pylist()
         return texts
     values = [view.decode_key(key)[at] for key in keys.to_pylist()]
-    return [value if value is None or isinstance(value, str) else str(value).lower() for value in values]
+    return [
+        value if value is None or isinstance(value, str) else str(value).lower() for value in values
+    ]
 
 
 def _column(decoded: pa.Array, kind: Any, path: Path) -> tuple[pa.Array, DataType]:
@@ -140,16 +148,25 @@ def _bare(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa
 
 def _binaries(content: Content, starts: Ints, ends: Ints, columns: StructType) -> list[Any] | None:
     """Columns that order keys: each as one binary, whatever its type."""
-    decoded = _bare(content, starts, ends, StructType(columns.names, (Atomic("binary"),) * len(columns.types)))
+    decoded = _bare(
+        content, starts, ends, StructType(columns.names, (Atomic("binary"),) * len(columns.types))
+    )
     return None if decoded is None else decoded.flatten()
 
 
-def _halves(found: Spans, columns: StructType, count: int, first: Rows, rest: Rows) -> pa.Array | None:
+def _halves(
+    found: Spans, columns: StructType, count: int, first: Rows, rest: Rows
+) -> pa.Array | None:
     middles = _middles(found)
     if middles is None:
         return None
     parts = (
-        (first, found.starts + 4, middles, StructType(columns.names[:count], columns.types[:count])),
+        (
+            first,
+            found.starts + 4,
+            middles,
+            StructType(columns.names[:count], columns.types[:count]),
+        ),
         (rest, middles, found.ends, StructType(columns.names[count:], columns.types[count:])),
     )
     fields: list[Any] = []
@@ -162,19 +179,29 @@ def _halves(found: Spans, columns: StructType, count: int, first: Rows, rest: Ro
 
 
 def _range(
-    found: Spans, columns: StructType, encoder: Encoder, binaries: Callable[..., list[Any] | None], rows: Rows
+    found: Spans,
+    columns: StructType,
+    encoder: Encoder,
+    binaries: Callable[..., list[Any] | None],
+    rows: Rows,
 ) -> pa.Array | None:
     middles, ordering = _middles(found), encoder.columns
     others = [at for at in range(len(columns.types)) if at not in ordering]
     if middles is None or any(at >= len(columns.types) for at in ordering):
         return None
-    leading = StructType(tuple(columns.names[at] for at in ordering), tuple(columns.types[at] for at in ordering))
+    leading = StructType(
+        tuple(columns.names[at] for at in ordering), tuple(columns.types[at] for at in ordering)
+    )
     first = binaries(found.content, found.starts + 4, middles, leading)
     if first is None:
         return None
-    fields: dict[int, Any] = {at: _ordered(one, columns.types[at]) for at, one in zip(ordering, first, strict=True)}
+    fields: dict[int, Any] = {
+        at: _ordered(one, columns.types[at]) for at, one in zip(ordering, first, strict=True)
+    }
     if others:
-        some = StructType(tuple(columns.names[at] for at in others), tuple(columns.types[at] for at in others))
+        some = StructType(
+            tuple(columns.names[at] for at in others), tuple(columns.types[at] for at in others)
+        )
         rest = rows(found.content, middles, found.ends, some)
         if rest is None:
             return None
@@ -187,7 +214,15 @@ def _range(
 
 
 # Those that order in practice: times, and whole numbers.
-_ORDERED = {"byte": 1, "short": 2, "integer": 4, "long": 8, "date": 4, "timestamp": 8, "timestamp_ntz": 8}
+_ORDERED = {
+    "byte": 1,
+    "short": 2,
+    "integer": 4,
+    "long": 8,
+    "date": 4,
+    "timestamp": 8,
+    "timestamp_ntz": 8,
+}
 
 
 def _ordered(column: pa.Array, kind: DataType) -> pa.Array | None:
@@ -204,7 +239,9 @@ def _ordered(column: pa.Array, kind: DataType) -> pa.Array | None:
     return _times(numbers, kind, null)
 
 
-def _timed(found: Spans, starts: Ints, ends: Ints, columns: StructType, times: Ints) -> pa.Array | None:
+def _timed(
+    found: Spans, starts: Ints, ends: Ints, columns: StructType, times: Ints
+) -> pa.Array | None:
     """A row, and the time that is its last column, with its sign bit turned."""
     kind = columns.types[-1]
     if (found.sizes < 8).any() or not isinstance(kind, Atomic) or _ORDERED.get(kind.name) != 8:
@@ -240,7 +277,9 @@ def _lists(found: Spans, columns: StructType, delimiter: bytes, rows: Rows) -> p
         at = at + len(delimiter)
         if (at >= ends).any():
             return None
-    owners, numbers, starts, afters = (np.concatenate(column) for column in zip(*steps, strict=True))
+    owners, numbers, starts, afters = (
+        np.concatenate(column) for column in zip(*steps, strict=True)
+    )
     order = np.lexsort((numbers, owners))
     items = rows(found.content, starts[order], afters[order], columns)
     if items is None:

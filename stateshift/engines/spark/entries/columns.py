@@ -1,17 +1,19 @@
 """State as Arrow columns: Spark's types as Arrow's, rows as arrays.
 
-    boolean byte short integer long     bool int8 int16 int32 int64
-    float double                        float32 float64
-    decimal(p,s)                        decimal128(p,s)
-    string binary                       string binary
-    date                                date32
-    timestamp                           timestamp[us, UTC]
-    timestamp_ntz                       timestamp[us]
-    interval day to second              duration[us]
-    interval year to month              int32, months
-    calendar interval                   struct<months, days, microseconds>: Arrow's own has nanoseconds, and less room
-    variant                             struct<value: binary, metadata: binary>, as Spark's Parquet has it
-    struct array map void               struct list map null
+    boolean byte short integer long  bool int8 int16 int32 int64
+    float double                     float32 float64
+    decimal(p,s)                     decimal128(p,s)
+    string binary                    string binary
+    date                             date32
+    timestamp                        timestamp[us, UTC]
+    timestamp_ntz                    timestamp[us]
+    interval day to second           duration[us]
+    interval year to month           int32, months
+    calendar interval                struct<months, days, microseconds>: Arrow's own has
+                                     nanoseconds, and less room
+    variant                          struct<value: binary, metadata: binary>, as Spark's Parquet has
+                                     it
+    struct array map void            struct list map null
 
 What has no Arrow or Parquet type of its own says in its field's metadata (`spark.type`) what it is.
 A schema's names may repeat; the later ones are numbered, as everywhere we show them.
@@ -26,18 +28,42 @@ import pyarrow as pa
 
 from stateshift.engines.spark.entries.rows import unique
 from stateshift.errors import FormatError
-from stateshift.formats.spark.types import ArrayType, Atomic, DataType, DecimalType, MapType, StructType
+from stateshift.formats.spark.types import (
+    ArrayType,
+    Atomic,
+    DataType,
+    DecimalType,
+    MapType,
+    StructType,
+)
 
 _ATOMIC = {
-    "boolean": pa.bool_(), "byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(), "long": pa.int64(),
-    "float": pa.float32(), "double": pa.float64(), "date": pa.date32(), "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"), "day-time": pa.duration("us"), "year-month": pa.int32(),
-    "string": pa.string(), "binary": pa.binary(), "void": pa.null(),
-    "calendar": pa.struct([("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())]),
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "day-time": pa.duration("us"),
+    "year-month": pa.int32(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "void": pa.null(),
+    "calendar": pa.struct(
+        [("months", pa.int32()), ("days", pa.int32()), ("microseconds", pa.int64())]
+    ),
     "variant": pa.struct([("value", pa.binary()), ("metadata", pa.binary())]),
-}  # fmt: skip
-_TOLD = {"year-month": "interval year to month", "day-time": "interval day to second", "calendar": "interval",
-         "variant": "variant"}  # fmt: skip
+}
+_TOLD = {
+    "year-month": "interval year to month",
+    "day-time": "interval day to second",
+    "calendar": "interval",
+    "variant": "variant",
+}
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
@@ -47,7 +73,9 @@ def arrow_type(kind: DataType) -> pa.DataType:
         case DecimalType(precision, scale):
             return pa.decimal128(precision, scale)
         case StructType(names, types):
-            return pa.struct([_field(name, one) for name, one in zip(unique(names), types, strict=True)])
+            return pa.struct(
+                [_field(name, one) for name, one in zip(unique(names), types, strict=True)]
+            )
         case ArrayType(element):
             return pa.list_(_field("element", element))
         case MapType(key, value):
@@ -60,7 +88,8 @@ def array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind)
     except UnicodeEncodeError as error:
         raise FormatError(
-            "a string is not UTF-8, and Arrow has no other", hint="write JSON lines (.jsonl), which escape it"
+            "a string is not UTF-8, and Arrow has no other",
+            hint="write JSON lines (.jsonl), which escape it",
         ) from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise FormatError(f"values do not fit their type {kind}: {error}") from error

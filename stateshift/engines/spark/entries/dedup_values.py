@@ -1,7 +1,8 @@
-"""The columns of dropDuplicates' values, found by looking at the state where the schema is wrong (see `dedup_rows`).
-Reads only.
+"""The columns of dropDuplicates' values, found by looking at the state where the schema is wrong
+(see `dedup_rows`). Reads only.
 
-Operator metadata (4.0 and later) says whether an operator is dropDuplicates. Without it the state tells.
+Operator metadata (4.0 and later) says whether an operator is dropDuplicates. Without it the state
+tells.
 """
 
 from __future__ import annotations
@@ -27,8 +28,12 @@ from stateshift.survey import Image
 OPERATOR = "dedupe"
 
 
-def dedup_value(storage: Storage, image: Image, view: StoreView, operator: str | None) -> StructType | None:
-    """The columns of the view's values: one void column where the store is dropDuplicates' own, else the schema's."""
+def dedup_value(
+    storage: Storage, image: Image, view: StoreView, operator: str | None
+) -> StructType | None:
+    """The columns of the view's values: one void column where the store is dropDuplicates' own,
+    else the schema's.
+    """
     if view.key is None or view.value is None or view.avro is not None:
         return view.value
     if operator == OPERATOR:
@@ -41,7 +46,9 @@ def dedup_value(storage: Storage, image: Image, view: StoreView, operator: str |
 
 def _holds_nulls(storage: Storage, image: Image, view: StoreView) -> bool:
     """Whether the first value that can be read is the one null. All values are, or none."""
-    paths = (path for shard in image.shards if shard.operator == view.operator for path in shard.files)
+    paths = (
+        path for shard in image.shards if shard.operator == view.operator for path in shard.files
+    )
     for path in paths:
         try:
             value = next(_values(_blocks(storage, path)), None)

@@ -1,18 +1,21 @@
 """How a store's rows are put together to keys and values: Spark's encoders, undone. Pure.
 
-    plain     row                                                     HDFS-backed, every key and value
-    row       00 | row                                                RocksDB
-    prefix    i32LE size | 00 row of the first columns | 00 row of the others      session windows, maps, timers
-    range     i32LE size | 00 row of the ordering columns | [00 row of the others] time to live, timers by time
-                each ordering column as binary: 00 negative, 01 positive, 02 null | value, big-endian
-    postfix   00 row without the time | i64BE time, its sign bit turned            joins of state format 4
-    before    i64BE time, its sign bit turned | 00 row without the time
-    list      (i32LE size | 00 row)*, between them the merge operator's delimiter  list state, joins of state format 4
+    plain    row                                                     HDFS-backed, every key and value
+    row      00 | row                                                RocksDB
+    prefix   i32LE size | 00 row of the first columns | 00 row of the others      session windows, maps, timers
+    range    i32LE size | 00 row of the ordering columns | [00 row of the others] time to live,
+             timers by time
+               each ordering column as binary: 00 negative, 01 positive, 02 null | value,
+               big-endian
+    postfix  00 row without the time | i64BE time, its sign bit turned            joins of state format 4
+    before   i64BE time, its sign bit turned | 00 row without the time
+    list     (i32LE size | 00 row)*, between them the merge operator's delimiter  list state, joins of state format 4
 
 Under `encodingFormat=avro` rows are others and the rest alike: see `avro_encoders`.
 
-Source: Spark, RocksDBStateEncoder (NoPrefixKey-, PrefixKeyScan-, RangeKeyScan-, MultiValuedState-, TimestampAsPostfix-,
-TimestampAsPrefixKeyStateEncoder), RocksDBKeyStateEncoderSpec's JSON. Rows are decoded by `unsafe_row`.
+Source: Spark, RocksDBStateEncoder (NoPrefixKey-, PrefixKeyScan-, RangeKeyScan-, MultiValuedState-,
+TimestampAsPostfix-, TimestampAsPrefixKeyStateEncoder), RocksDBKeyStateEncoderSpec's JSON. Rows are
+decoded by `unsafe_row`.
 """
 
 from __future__ import annotations
@@ -46,8 +49,9 @@ _SPECS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """How a key is encoded. `columns` is how many stand in the prefix, or the ordinals of those that order; `avro` says
-    that the rows, those of values as well, are Avro's."""
+    """How a key is encoded. `columns` is how many stand in the prefix, or the ordinals of those
+    that order; `avro` says that the rows, those of values as well, are Avro's.
+    """
 
     kind: Kind
     columns: tuple[int, ...] = ()
@@ -63,10 +67,14 @@ def encoder_of(spec: str) -> Encoder:
         plain = json.loads(spec)
         kind = _SPECS.get(plain["keyStateEncoderType"])
         if kind is None:
-            raise UnknownVersion(f"keys are encoded by {str(plain['keyStateEncoderType'])[:80]}, which is not known")
+            raise UnknownVersion(
+                f"keys are encoded by {str(plain['keyStateEncoderType'])[:80]}, which is not known"
+            )
         prefix = int(plain["numColsPrefixKey"]) if kind == "prefix" else 0
         columns = tuple(int(column) for column in plain.get("orderingOrdinals", ()))
-        if not 0 <= prefix <= COLUMNS_MAX or any(not 0 <= column <= COLUMNS_MAX for column in columns):
+        if not 0 <= prefix <= COLUMNS_MAX or any(
+            not 0 <= column <= COLUMNS_MAX for column in columns
+        ):
             raise FormatError(f"a key encoder speaks of columns that no key has: {spec[:80]!r}")
         return Encoder(kind, tuple(range(prefix)) if kind == "prefix" else columns)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
@@ -95,7 +103,9 @@ def listed(content: bytes, delimiter: bytes) -> Iterator[bytes]:
         if position == len(content):
             return
         if content[position : position + gap] != delimiter:
-            raise FormatError("the items of a list are not divided as the merge operator does", None, position)
+            raise FormatError(
+                "the items of a list are not divided as the merge operator does", None, position
+            )
         position += gap
 
 
@@ -128,11 +138,15 @@ def _range(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     if not all(at < len(columns.types) for at in ordering) or bool(others) != bool(rest):
         raise FormatError("a key is not of the columns that order it", None, 0)
     row: list[Any] = [None] * len(columns.types)
-    binary = StructType(tuple(columns.names[at] for at in ordering), tuple(Atomic("binary") for _ in ordering))
+    binary = StructType(
+        tuple(columns.names[at] for at in ordering), tuple(Atomic("binary") for _ in ordering)
+    )
     for at, value in zip(ordering, decode_row(first, binary), strict=True):
         row[at] = ordered(value, columns.types[at])
     if others:
-        kinds = StructType(tuple(columns.names[at] for at in others), tuple(columns.types[at] for at in others))
+        kinds = StructType(
+            tuple(columns.names[at] for at in others), tuple(columns.types[at] for at in others)
+        )
         for at, value in zip(others, decode_row(bare(rest), kinds), strict=True):
             row[at] = value
     return tuple(row)
@@ -160,8 +174,13 @@ def _check_time(content: bytes, columns: StructType) -> None:
 _TIMES = tuple(map(Atomic, ("long", "timestamp", "timestamp_ntz")))
 
 _DECODERS: Mapping[Kind, Callable[[bytes, StructType, Encoder], Row]] = {
-    "plain": _plain, "row": _row, "prefix": _prefix, "range": _range, "postfix": _postfix, "before": _before,
-}  # fmt: skip
+    "plain": _plain,
+    "row": _row,
+    "prefix": _prefix,
+    "range": _range,
+    "postfix": _postfix,
+    "before": _before,
+}
 
 
 def some(columns: StructType, which: slice) -> StructType:
@@ -178,13 +197,25 @@ def halves(content: bytes) -> tuple[bytes, bytes]:
 
 
 _ORDERED = {
-    "boolean": "?", "byte": "b", "short": "h", "integer": "i", "long": "q", "float": "f", "double": "d",
-    "date": "i", "timestamp": "q", "timestamp_ntz": "q", "year-month": "i", "day-time": "q",
-}  # fmt: skip
+    "boolean": "?",
+    "byte": "b",
+    "short": "h",
+    "integer": "i",
+    "long": "q",
+    "float": "f",
+    "double": "d",
+    "date": "i",
+    "timestamp": "q",
+    "timestamp_ntz": "q",
+    "year-month": "i",
+    "day-time": "q",
+}
 
 
 def ordered(value: bytes | None, wanted: DataType) -> Any:
-    """A column that sorts as bytes do: a sign, then the value, big-endian; of negative fractions all bits turned."""
+    """A column that sorts as bytes do: a sign, then the value, big-endian; of negative fractions
+    all bits turned.
+    """
     if value is None or value[:1] == b"\2":
         return None
     code = _ORDERED.get(wanted.name) if isinstance(wanted, Atomic) else None

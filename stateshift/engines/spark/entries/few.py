@@ -1,8 +1,10 @@
-"""A HDFS-backed shard of little files, folded record by record: what Arrow takes for each file, and for each block, is
-more than what a few records take in Python.
+"""A HDFS-backed shard of little files, folded record by record: what Arrow takes for each file, and
+for each block, is more than what a few records take in Python.
 
-    begun = Begun(read, BYTES)      what was read of a file to see how much there is, is not read again
-    few_rows(begun, shard, settings) -> {key: value}, or None where there is more: `folded(begun, ...)` then
+    begun = Begun(read, BYTES)      what was read of a file to see how much there is, is not read
+                                    again
+    few_rows(begun, shard, settings) -> {key: value}, or None where there is more: `folded(begun,
+    ...)` then
 
 The entries are those that `folding` finds, which is tested on every golden checkpoint.
 """
@@ -15,7 +17,12 @@ from itertools import chain
 
 from stateshift.engines.spark.entries.settings import ROW_CHECKSUM
 from stateshift.errors import FormatError
-from stateshift.formats.spark.state_files import Record, decode_delta, decode_snapshot, without_row_checksum
+from stateshift.formats.spark.state_files import (
+    Record,
+    decode_delta,
+    decode_snapshot,
+    without_row_checksum,
+)
 from stateshift.survey import ShardFiles
 from stateshift.world import Read
 
@@ -30,7 +37,9 @@ WORD = 8  # bytes; rows are whole words, but before 2.3 Spark wrote four bytes t
 
 @dataclass
 class Begun:
-    """Reads files, some of which were begun. A file that was begun is gone on with once, and then read anew."""
+    """Reads files, some of which were begun. A file that was begun is gone on with once, and
+    then read anew.
+    """
 
     open: Read
     bytes_max: int = BYTES
@@ -54,7 +63,9 @@ class Begun:
         return True
 
 
-def few_rows(begun: Begun, shard: ShardFiles, settings: Mapping[str, str]) -> dict[bytes, bytes] | None:
+def few_rows(
+    begun: Begun, shard: ShardFiles, settings: Mapping[str, str]
+) -> dict[bytes, bytes] | None:
     """Every live key with its value; the same files give the same order."""
     kinds = [path.rpartition(".")[2] for path in shard.files]
     if not set(kinds) <= {"snapshot", "delta"}:

@@ -1,19 +1,22 @@
 """A shard's files folded into its entries: what the state is, with files forgotten.
 
-    HDFS-backed   [N.snapshot] N.delta ...                  key and value are UnsafeRows
-    RocksDB       [N.zip SSTs/x.sst ...] N.changelog ...    key and value as RocksDB holds them, but for the column
-                                                            family's two bytes, which become part of the store's name
+    HDFS-backed  [N.snapshot] N.delta ...                key and value are UnsafeRows
+    RocksDB      [N.zip SSTs/x.sst ...] N.changelog ...  key and value as RocksDB holds them, but
+                                                         for the column
+                                                         family's two bytes, which become part of
+                                                         the store's name
 
     folded(read, shard, settings) -> (store, Block) ...     puts only, every live key exactly once
 
-Column families have their ids per partition, so two images of one state differ in them; their names do not. An entry's
-store is "<store>" without column families and "<store>/<family>" with them. RocksDB's encoding byte (0x00 before every
-row) stays where it is: it stands inside of composite keys and lists too, where only the key's encoder could find it, so
-images of different providers are not equal byte for byte. Neither are lists merged with different delimiters (`,` up to
-4.1, none since). Row checksums (4.3) are checked and taken off: they cover the column family's id.
+Column families have their ids per partition, so two images of one state differ in them; their names
+do not. An entry's store is "<store>" without column families and "<store>/<family>" with them.
+RocksDB's encoding byte (0x00 before every row) stays where it is: it stands inside of composite
+keys and lists too, where only the key's encoder could find it, so images of different providers are
+not equal byte for byte. Neither are lists merged with different delimiters (`,` up to 4.1, none
+since). Row checksums (4.3) are checked and taken off: they cover the column family's id.
 
-Files come through `read`. A shard need not fit into memory (see `settling`), one of its tables does: RocksDB's are
-seldom larger than 64 MB.
+Files come through `read`. A shard need not fit into memory (see `settling`), one of its tables
+does: RocksDB's are seldom larger than 64 MB.
 """
 
 from __future__ import annotations
@@ -55,9 +58,10 @@ def folded(
     bytes_max: int = BYTES_MAX,
     deleted: Deleted | None = None,
 ) -> Iterator[tuple[str, Block]]:
-    """The entries of one shard, with their stores; the same files give the same blocks. More than `bytes_max` of what
-    was written is not held in memory. `deleted` is called with the keys that the files delete, of which no entry
-    tells."""
+    """The entries of one shard, with their stores; the same files give the same blocks. More than
+    `bytes_max` of what was written is not held in memory. `deleted` is called with the keys that
+    the files delete, of which no entry tells.
+    """
     kinds = {path.rpartition(".")[2] for path in shard.files}
     if kinds <= {"snapshot", "delta"}:
         for block in settled(_rows(read, shard, settings, deleted), b"", bytes_max):
@@ -77,7 +81,9 @@ def _rows(
     count = 0
     for path in shard.files[snapshots[-1] if snapshots else 0 :]:
         try:
-            blocks = (decode_snapshot_blocks if path.endswith(".snapshot") else decode_delta_blocks)(read(path))
+            blocks = (
+                decode_snapshot_blocks if path.endswith(".snapshot") else decode_delta_blocks
+            )(read(path))
             for block in blocks:
                 bare = _whole(row_checksums.off_rows(block) if checked else block)
                 if deleted is not None and bare.values.null_count:
@@ -98,7 +104,11 @@ def _whole(block: Block) -> Block:
     more = found.sizes % 8
     if not more.any():
         return block
-    return Block(block.keys, cut(found.content, found.starts, found.ends - more, missing(block.values)), block.merges)
+    return Block(
+        block.keys,
+        cut(found.content, found.starts, found.ends - more, missing(block.values)),
+        block.merges,
+    )
 
 
 class _RocksDB:
@@ -117,7 +127,9 @@ class _RocksDB:
             yield from self._named(bare)
 
     def _writes(self) -> Iterator[Writes]:
-        tables = {path.rpartition("/")[2]: path for path in self._shard.files if path.endswith(".sst")}
+        tables = {
+            path.rpartition("/")[2]: path for path in self._shard.files if path.endswith(".sst")
+        }
         zips = [at for at, path in enumerate(self._shard.files) if path.endswith(".zip")]
         count = _AFTER_TABLES
         for path in self._shard.files[zips[-1] if zips else 0 :]:
@@ -135,19 +147,25 @@ class _RocksDB:
             except FormatError as error:
                 raise error.at(path) from error
         if self._typed and not self._snapshot.families:
-            raise FormatError("a changelog has column families, and no snapshot before it names them",
-                              self._shard.files[0])  # fmt: skip
+            raise FormatError(
+                "a changelog has column families, and no snapshot before it names them",
+                self._shard.files[0],
+            )
 
     def _tables(self, tables: Mapping[str, str]) -> Iterator[Writes]:
         """What a version's tables hold, one after the other."""
         for table in self._snapshot.tables:
             path = tables.get(table.stored)
             if path is None:
-                raise FormatError(f"the version needs the table {table.stored}, which is not among its files")
+                raise FormatError(
+                    f"the version needs the table {table.stored}, which is not among its files"
+                )
             bounds.require_whole(table.size, "an SST")
             content = bounds.gathered(self._read(path), "an SST")
             if len(content) != table.size:
-                raise FormatError(f"an SST of {table.size} bytes is {len(content)} long", path, len(content))
+                raise FormatError(
+                    f"an SST of {table.size} bytes is {len(content)} long", path, len(content)
+                )
             try:
                 for block, sequences in decode_sst_blocks(content):
                     yield Writes(block, sequences)
@@ -164,7 +182,9 @@ class _RocksDB:
             return
         gone = block.values.is_null()
         keys = block.keys.filter(gone)
-        if self._snapshot.families:  # tables also hold deletes of column families that were removed since
+        if (
+            self._snapshot.families
+        ):  # tables also hold deletes of column families that were removed since
             known = list(self._snapshot.families.values())
             keys = keys.filter(pa.array(np.isin(_families(spans(keys)), known)))
         nothing = pa.nulls(len(keys), block.values.type)
@@ -173,7 +193,10 @@ class _RocksDB:
 
     def _named(self, block: Block) -> Iterator[tuple[str, Block]]:
         """Column families by name, and their ids taken off."""
-        names = {number: f"{self._shard.store}/{name}" for name, number in self._snapshot.families.items()}
+        names = {
+            number: f"{self._shard.store}/{name}"
+            for name, number in self._snapshot.families.items()
+        }
         if not names:
             yield self._shard.store, block
             return
@@ -182,7 +205,9 @@ class _RocksDB:
         nameless = np.flatnonzero(~np.isin(ids, list(names)))
         if len(nameless):
             first = block.keys[int(nameless[0])].as_py()[:2]
-            raise FormatError(f"a key of the column family {first.hex()}, which has no name", self._shard.files[0])
+            raise FormatError(
+                f"a key of the column family {first.hex()}, which has no name", self._shard.files[0]
+            )
         for number in np.unique(ids).tolist():
             places = np.flatnonzero(ids == number)
             keys = cut(found.content, found.starts[places] + 2, found.ends[places])

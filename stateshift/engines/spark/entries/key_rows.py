@@ -1,10 +1,13 @@
-"""The rows in keys of joins, without what is kept beside the join's own key: an index, or a time. Pure.
+"""The rows in keys of joins, without what is kept beside the join's own key: an index, or a time.
+Pure.
 
-    row_and_last(view, keys)    a row of the key's columns, and what its last column holds (it is cut out of the row)
-    row_and_time(view, keys)    row | time, wherever in the key the time stands
+    row_and_last(view, keys)  a row of the key's columns, and what its last column holds (it is cut
+                              out of the row)
+    row_and_time(view, keys)  row | time, wherever in the key the time stands
 
-A row without its last column has the slots of the others, and what lies behind them moves eight bytes forward: so does
-the offset in each slot that has one. What results are the bytes of the row as Spark writes it for the other columns.
+A row without its last column has the slots of the others, and what lies behind them moves eight
+bytes forward: so does the offset in each slot that has one. What results are the bytes of the row
+as Spark writes it for the other columns.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ _MOVED = np.uint64(8 << 32)
 
 
 def row_and_last(view: StoreView, keys: Binary, last: bool) -> tuple[Binary, Ints] | None:
-    """Asked of keys that decode. Without `last`, nothing is cut out; None where such keys are not single rows."""
+    """Asked of keys that decode. Without `last`, nothing is cut out; None where such keys are
+    not single rows.
+    """
     assert view.key is not None, "asked before whether the columns are known"
     if view.encoder.kind not in ("plain", "row"):
         return None
@@ -52,7 +57,9 @@ def row_and_time(view: StoreView, keys: Binary) -> Binary | None:
 
 
 def _moved(rows: Spans, slots: list[int]) -> Binary:
-    """What these slots point at stands eight bytes further forward than they say. Rows are whole words."""
+    """What these slots point at stands eight bytes further forward than they say. Rows are whole
+    words.
+    """
     first = int(rows.starts[0]) if len(rows.starts) else 0
     ends = int(rows.ends[-1]) if len(rows.ends) else 0
     content = rows.content[first:ends].copy()

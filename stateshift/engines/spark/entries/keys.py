@@ -8,15 +8,16 @@
     session window                      all but the last, which is the session's start
     join, keyWithIndexToValue           all but the last, which is the index
     join, keyWithTsToValues, tsWithKey  all but the last, which is the time
-    transformWithState                  the grouping key: all columns, or the one called `key`; of an `elementKey` that
+    transformWithState                  the grouping key: all columns, or the one called `key`; of
+                                        an `elementKey` that
                                         is an item of a map, its `key`
     without a key                       none
     anything else of Spark's            all
 
 A rule is a plain value: it stands in the options of transforms, which know no schema files.
 
-Source: Spark, StatefulOperatorPartitioning, StreamingSessionWindowStateManager, SymmetricHashJoinStateManager,
-StateStoreColumnFamilySchemaUtils; 3.3 to 4.3.
+Source: Spark, StatefulOperatorPartitioning, StreamingSessionWindowStateManager,
+SymmetricHashJoinStateManager, StateStoreColumnFamilySchemaUtils; 3.3 to 4.3.
 """
 
 from __future__ import annotations
@@ -37,9 +38,17 @@ NAMEABLE = ("string", "byte", "short", "integer", "long", "boolean")
 
 _SUFFIXED = ("-keyWithIndexToValue", "-keyWithTsToValues", "-tsWithKey")
 _BY_WHOLE_KEY = frozenset(
-    ("stateStoreSave", "dedupe", "dedupeWithinWatermark", "symmetricHashJoin", "globalLimit", "flatMapGroupsWithState",
-     "applyInPandasWithState", "sessionWindowStateStoreSaveExec")
-)  # fmt: skip
+    (
+        "stateStoreSave",
+        "dedupe",
+        "dedupeWithinWatermark",
+        "symmetricHashJoin",
+        "globalLimit",
+        "flatMapGroupsWithState",
+        "applyInPandasWithState",
+        "sessionWindowStateStoreSaveExec",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +59,29 @@ class KeyRule:
 
 
 def key_rule(operator: str | None, store: str, schema: Mapping[str, Any], framed: bool) -> KeyRule:
-    """The rule of one store or column family, from what its schema says; FormatError where that is not known."""
+    """The rule of one store or column family, from what its schema says; FormatError where that
+    is not known.
+    """
     if is_collated(schema["key"]):
-        raise FormatError(f"the key of {store} holds collated strings, whose placement is not known")
+        raise FormatError(
+            f"the key of {store} holds collated strings, whose placement is not known"
+        )
     key = decode_struct(schema["key"])
     if schema["encoder"] and not framed:
         raise FormatError(f"the keys of {store} are encoded as only RocksDB has them")
     placed = placed_by(operator, store, key, schema["prefix"])
     if placed is None:
-        raise FormatError(f"{operator} is not an operator of Spark's: how it places its keys is not known")
+        raise FormatError(
+            f"{operator} is not an operator of Spark's: how it places its keys is not known"
+        )
     encoder = key_encoder(key, schema["encoder"], schema["prefix"], framed)
     return KeyRule(schema["key"], replace(encoder, avro=bool(schema.get("avro"))), placed)
 
 
 def key_encoder(key: StructType, spec: str | None, prefix: int, framed: bool) -> Encoder:
-    """From the JSON that a schema file of version 3 keeps with each store, else from the operator's metadata, else
-    from the names that Spark's operators have always given their columns."""
+    """From the JSON that a schema file of version 3 keeps with each store, else from the operator's
+    metadata, else from the names that Spark's operators have always given their columns.
+    """
     if not framed:
         return PLAIN
     if spec:
@@ -74,9 +90,12 @@ def key_encoder(key: StructType, spec: str | None, prefix: int, framed: bool) ->
     return Encoder("prefix", tuple(range(leading))) if 0 < leading < len(key.types) else ROW
 
 
-def placed_by(operator: str | None, store: str, key: StructType, prefix: int = 0) -> tuple[Path, ...] | None:
-    """Which columns decide the shard: those by which the operator's input is distributed. None where that is not
-    known."""
+def placed_by(
+    operator: str | None, store: str, key: StructType, prefix: int = 0
+) -> tuple[Path, ...] | None:
+    """Which columns decide the shard: those by which the operator's input is distributed. None
+    where that is not known.
+    """
     count = len(key.types)
     if all(kind == Atomic("void") for kind in key.types):
         return ()
@@ -90,8 +109,9 @@ def placed_by(operator: str | None, store: str, key: StructType, prefix: int = 0
 
 
 def nameable(rule: KeyRule, column: str) -> int | None:
-    """Which of the key's columns this is, if it is one that decides and that a person can name a value of: text, whole
-    numbers, true and false."""
+    """Which of the key's columns this is, if it is one that decides and that a person can name a
+    value of: text, whole numbers, true and false.
+    """
     schema = decode_struct(rule.schema)
     names = [schema.names[path[0]] if len(path) == 1 else None for path in rule.placed]
     if column not in names:
@@ -102,12 +122,16 @@ def nameable(rule: KeyRule, column: str) -> int | None:
 
 
 def is_session(key: StructType) -> bool:
-    """Session windows are kept by key and the start of the session, which is found by a scan over the key."""
+    """Session windows are kept by key and the start of the session, which is found by a scan
+    over the key.
+    """
     return len(key.names) > 1 and key.names[-1] == SESSION_START
 
 
 def is_collated(schema: str) -> bool:
-    """Collated strings are placed by their collation's own key, which only the ICU library can compute."""
+    """Collated strings are placed by their collation's own key, which only the ICU library can
+    compute.
+    """
     return "__COLLATIONS" in schema or "string collate" in schema
 
 
@@ -116,7 +140,9 @@ def _first(count: int) -> tuple[Path, ...]:
 
 
 def _by_group(key: StructType) -> tuple[Path, ...]:
-    """transformWithState: the grouping key, which maps, timers and times to live keep inside of a composite one."""
+    """transformWithState: the grouping key, which maps, timers and times to live keep inside of
+    a composite one.
+    """
     if "key" in key.names and len(key.names) > 1:
         return ((key.names.index("key"),),)
     if "elementKey" in key.names:

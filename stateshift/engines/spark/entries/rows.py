@@ -1,7 +1,8 @@
-"""State rows as a person reads them: columns by name, by the schema that lies beside the state. Pure.
+"""State rows as a person reads them: columns by name, by the schema that lies beside the state.
+Pure.
 
-A row that no schema describes, or that another encoder wrote (prefixes, ranges), is shown as hexadecimal: bytes are not
-a matter of opinion, and nothing is guessed.
+A row that no schema describes, or that another encoder wrote (prefixes, ranges), is shown as
+hexadecimal: bytes are not a matter of opinion, and nothing is guessed.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ class RowSchema:
 
     @classmethod
     def of(cls, content: bytes | None, provider: str | None) -> RowSchema:
-        """From a schema file; under RocksDB each row stands behind one byte, the version of its encoding."""
+        """From a schema file; under RocksDB each row stands behind one byte, the version of its
+        encoding.
+        """
         if content is None:
             return cls()
         try:
@@ -44,7 +47,9 @@ class RowSchema:
         return _shown(content, self._value_columns(content), self.encoded)
 
     def _value_columns(self, content: bytes) -> StructType | None:
-        """Those of the schema, but for what dropDuplicates keeps under a schema of its input's columns."""
+        """Those of the schema, but for what dropDuplicates keeps under a schema of its input's
+        columns.
+        """
         if self.key is None or self.value is None or not content.endswith(ONE_NULL):
             return self.value
         bare = content[1:] if self.encoded else content
@@ -62,12 +67,17 @@ def _shown(content: bytes, wanted: StructType | None, encoded: bool) -> Any:
 
 
 def named(values: Any, wanted: DataType) -> Any:
-    """Decoded values as plain JSON. Names may repeat in a state schema: the later ones are numbered."""
+    """Decoded values as plain JSON. Names may repeat in a state schema: the later ones are
+    numbered.
+    """
     if values is None:
         return None
     match wanted:
         case StructType(names, types):
-            return {name: named(value, kind) for name, value, kind in zip(unique(names), values, types, strict=True)}
+            return {
+                name: named(value, kind)
+                for name, value, kind in zip(unique(names), values, types, strict=True)
+            }
         case ArrayType(element):
             return [named(value, element) for value in values]
         case MapType(key, value):
@@ -76,13 +86,17 @@ def named(values: Any, wanted: DataType) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not isfinite(value):  # JSON has no numbers for these: as Spark writes them
+    if isinstance(value, float) and not isfinite(
+        value
+    ):  # JSON has no numbers for these: as Spark writes them
         return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, bytes):
         return {"hex": value.hex()}
     if isinstance(value, Decimal):
         return str(value)
-    return [_plain(part) for part in value] if isinstance(value, tuple) else value  # intervals, variants
+    return (
+        [_plain(part) for part in value] if isinstance(value, tuple) else value
+    )  # intervals, variants
 
 
 def unique(names: tuple[str, ...]) -> list[str]:

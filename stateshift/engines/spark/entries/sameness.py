@@ -1,12 +1,16 @@
-"""Entries in the form in which two images can be compared: the same for the same state, whoever holds it. Pure.
+"""Entries in the form in which two images can be compared: the same for the same state, whoever
+holds it. Pure.
 
-    providers alike      the bytes of key and value, as the provider has them
-    providers differ     the bare rows: RocksDB's encoding byte taken off
-                         composite keys (prefixes, ranges, times), which only RocksDB has: the columns, as JSON
-    lists                the bare rows one after the other, whatever the merge operator puts between them
+    providers alike   the bytes of key and value, as the provider has them
+    providers differ  the bare rows: RocksDB's encoding byte taken off
+                      composite keys (prefixes, ranges, times), which only RocksDB has: the
+                      columns, as JSON
+    lists             the bare rows one after the other, whatever the merge operator puts between
+                      them
 
-A store of column families is called by its family: `left-keyToNumValues` is a store of its own on the HDFS-backed
-provider and under join state format 2, and a family of the store `default` under format 3.
+A store of column families is called by its family: `left-keyToNumValues` is a store of its own on
+the HDFS-backed provider and under join state format 2, and a family of the store `default` under
+format 3.
 """
 
 from __future__ import annotations
@@ -42,7 +46,9 @@ def common_name(store: str) -> str:
 
 
 def forms(one: StoreView, other: StoreView, alike: bool) -> tuple[Form, Form] | str:
-    """A form for each side; the reason where the two cannot be compared. `alike`: one provider has written both."""
+    """A form for each side; the reason where the two cannot be compared. `alike`: one provider
+    has written both.
+    """
     if one.many != other.many:
         return "its values are lists in one image and single rows in the other"
     if alike and one.encoder == other.encoder:

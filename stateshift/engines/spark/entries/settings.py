@@ -12,8 +12,10 @@ MERGE_OPERATOR = "spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion"
 
 
 def is_avro(settings: Mapping[str, str], families: bool) -> bool:
-    """Whether rows are Avro's: transformWithState alone may have them, whose schema files tell of column families (of
-    version 3); with every other stateful operator Spark refuses the setting (UnsupportedOperationChecker)."""
+    """Whether rows are Avro's: transformWithState alone may have them, whose schema files tell of
+    column families (of version 3); with every other stateful operator Spark refuses the setting
+    (UnsupportedOperationChecker).
+    """
     return families and settings.get(ENCODING, "unsaferow") == "avro"
 
 

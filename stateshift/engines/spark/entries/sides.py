@@ -1,8 +1,9 @@
 """One operator in two images, and the form in which its entries are compared. Reads only.
 
-    Side          the operator in one of the images; without one where only the other image has it
-    Sides.form    the common form of a store, or why there is none
-    Sides.formed  a side's entries in it, in blocks of one store each; the store's name stands before every key
+Side          the operator in one of the images; without one where only the other image has it
+Sides.form    the common form of a store, or why there is none
+Sides.formed  a side's entries in it, in blocks of one store each; the store's name stands before
+              every key
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class Side:
         }
 
     def blocks(self, shards: Iterable[ShardFiles]) -> Iterator[Formed]:
-        assert self.image is not None and self.storage is not None, "an operator that is not there has no shards"
+        assert self.image is not None and self.storage is not None, (
+            "an operator that is not there has no shards"
+        )
         for shard in shards:
             for store, block in folded(self.storage.chunks, shard, self.image.settings):
                 yield common_name(store), block
@@ -76,7 +79,10 @@ class Sides:
 
     def form(self, store: str) -> tuple[Form, Form] | str:
         if store not in self._forms:
-            left, right = self.left.stores().get(store, store), self.right.stores().get(store, store)
+            left, right = (
+                self.left.stores().get(store, store),
+                self.right.stores().get(store, store),
+            )
             self._forms[store] = self._chosen(store, self.left.view(left), self.right.view(right))
         return self._forms[store]
 
@@ -86,7 +92,9 @@ class Sides:
         return list(self._forms)
 
     def formed(self, side: int, shards: Iterable[ShardFiles]) -> Iterator[Formed]:
-        """Entries that cannot be compared are left out: of their stores nothing is said but that."""
+        """Entries that cannot be compared are left out: of their stores nothing is said but
+        that.
+        """
         for store, block in self[side].blocks(shards) if shards else ():
             forms = self.form(store)
             if not isinstance(forms, str):

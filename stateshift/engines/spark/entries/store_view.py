@@ -1,9 +1,9 @@
 """One store, and how its bytes are read and shown. Pure.
 
-StoreView   key, value     the columns, None where no schema tells them
-            encoder, many  how keys, and whether values as lists, are put together
-            avro           how rows are decoded that are Avro's (the encoder says whether they are)
-            placed         the columns that decide the shard (see `keys`), None where it is not known
+StoreView  key, value     the columns, None where no schema tells them
+           encoder, many  how keys, and whether values as lists, are put together
+           avro           how rows are decoded that are Avro's (the encoder says whether they are)
+           placed         the columns that decide the shard (see `keys`), None where it is not known
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from stateshift.engines.spark.entries.avro_encoders import AvroRows, avro_rows_of
-from stateshift.engines.spark.entries.encoders import PLAIN, Encoder, Row, bare, decode_key, decode_list, listed
+from stateshift.engines.spark.entries.encoders import (
+    PLAIN,
+    Encoder,
+    Row,
+    bare,
+    decode_key,
+    decode_list,
+    listed,
+)
 from stateshift.engines.spark.entries.keys import KeyRule, Path
 from stateshift.engines.spark.entries.rows import named
 from stateshift.errors import FormatError
@@ -47,14 +55,22 @@ class StoreView:
 
     def decode_key(self, content: bytes) -> Row:
         assert self.key is not None, "asked before whether the columns are known"
-        return decode_key(content, self.key, self.encoder) if self.avro is None else self.avro.key(content)
+        return (
+            decode_key(content, self.key, self.encoder)
+            if self.avro is None
+            else self.avro.key(content)
+        )
 
     def decode_value(self, content: bytes) -> Row | list[Row]:
         """The value's columns, a list of such where the store keeps lists."""
         assert self.value is not None, "asked before whether the columns are known"
         if self.avro is not None:
             read = self.avro.value
-            return [read(row) for row in listed(content, self.delimiter)] if self.many else read(bare(content))
+            return (
+                [read(row) for row in listed(content, self.delimiter)]
+                if self.many
+                else read(bare(content))
+            )
         if self.many:
             return decode_list(content, self.value, self.delimiter)
         return decode_row(content if self.encoder.kind == "plain" else bare(content), self.value)
@@ -62,13 +78,19 @@ class StoreView:
     def show_key(self, content: bytes) -> Any:
         """Plain JSON by column names; hexadecimal where nothing tells how to read it."""
         try:
-            return self.named_key(self.decode_key(content)) if self.key is not None else _hex(content)
+            return (
+                self.named_key(self.decode_key(content)) if self.key is not None else _hex(content)
+            )
         except FormatError:
             return _hex(content)
 
     def show_value(self, content: bytes) -> Any:
         try:
-            return self.named_value(self.decode_value(content)) if self.value is not None else _hex(content)
+            return (
+                self.named_value(self.decode_value(content))
+                if self.value is not None
+                else _hex(content)
+            )
         except FormatError:
             return _hex(content)
 
@@ -85,7 +107,9 @@ class StoreView:
 
     def placing(self, key: Row) -> tuple[list[Any], list[DataType]]:
         """The values, and their types, that a key's shard is computed from."""
-        assert self.key is not None and self.placed is not None, "asked before whether the placement is known"
+        assert self.key is not None and self.placed is not None, (
+            "asked before whether the placement is known"
+        )
         values, types = [], []
         for path in self.placed:
             value, kind = key, self.key

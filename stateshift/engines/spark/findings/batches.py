@@ -1,12 +1,17 @@
-"""What a sink makes of batches that are run a second time, or of other batches under their numbers (W-1). Pure.
+"""What a sink makes of batches that are run a second time, or of other batches under their numbers
+(W-1). Pure.
 
-    kept       a batch that was planned and not committed runs again over the same input. A sink that has it skips it,
+    kept       a batch that was planned and not committed runs again over the same input. A sink
+               that has it skips it,
                and the state that the batch wrote must be at the target
-    dropped    the next batch gets its number and other input. A sink that has the number loses that input
-    rewound    the batches since get their numbers again, from the second on over other input. The same happens
+    dropped    the next batch gets its number and other input. A sink that has the number loses that
+               input
+    rewound    the batches since get their numbers again, from the second on over other input. The
+               same happens
     renumbered the batches since get numbers that nobody has had. No sink knows them
 
-A fork is another query. Delta and Iceberg tell its batches apart by the query's id, a file sink does not.
+A fork is another query. Delta and Iceberg tell its batches apart by the query's id, a file sink
+does not.
 """
 
 from __future__ import annotations
@@ -16,7 +21,11 @@ from shlex import quote
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.layout import SINK_LOG
-from stateshift.engines.spark.reshaping.planned_state import kept_batch, planned_paths, rewrites_versions
+from stateshift.engines.spark.reshaping.planned_state import (
+    kept_batch,
+    planned_paths,
+    rewrites_versions,
+)
 from stateshift.engines.spark.reshaping.renumbering import number_after
 from stateshift.engines.spark.reshaping.wishes import wishes_of
 from stateshift.spec import JobSpec
@@ -25,11 +34,16 @@ from stateshift.survey import Facts, Finding, Image, SinkFacts, Survey
 REPEATED = "repeated-batches"
 
 SKIPPING = "Delta, a file sink, or a foreachBatch with txnVersion"
-# CompactibleFileStreamLog.compact reads every entry since the last compaction; where one is missing, the job fails at
-# batch 9, 19, ... (seen with 4.3.0).
+# CompactibleFileStreamLog.compact reads every entry since the last compaction; where one is
+# missing, the job fails at batch 9, 19, ... (seen with 4.3.0).
 WITH_ITS_LOG = "a file sink needs its log there, too: name both folders in `data`"
-_COMMIT_FIRST = "start the job once where it is, until it has committed batch {batch}, then plan again"
-_WAIVE = f'where the sink takes a batch number again, say so: "waive": ["{REPEATED}"], or name the sink (`sink`)'
+_COMMIT_FIRST = (
+    "start the job once where it is, until it has committed batch {batch}, then plan again"
+)
+_WAIVE = (
+    f'where the sink takes a batch number again, say so: "waive": ["{REPEATED}"], or name '
+    "the sink (`sink`)"
+)
 
 
 def of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
@@ -44,7 +58,11 @@ def of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         return  # the batch gets a number that no sink has
     for survey in (facts.source, *facts.merges):
         for image in survey.images:
-            is_behind = image.epoch is not None and image.planned is not None and image.planned > image.epoch
+            is_behind = (
+                image.epoch is not None
+                and image.planned is not None
+                and image.planned > image.epoch
+            )
             if is_behind and "newest" not in image.details:  # a rewind says so by itself
                 yield from _of_planned(job, facts, image, _name(image, survey))
 
@@ -71,15 +89,21 @@ def _without_commits(job: JobSpec, image: Image, name: str) -> Iterator[Finding]
     if job.mode == "warm":
         yield Finding(
             "refuse",
-            f"{fact}: nothing tells which batches a running job has done, so that it cannot be followed",
+            (
+                f"{fact}: nothing tells which batches a running job has done, so that it "
+                "cannot be followed"
+            ),
             hint="leave out the mode: the job is stopped, then moved",
         )
     if job.planned_batch == "drop":
         yield Finding(
             "refuse",
-            f"{fact}: without batch {image.planned} a job would run batch {image.epoch} again, whose state before it "
+            f"{fact}: without batch {image.planned} a job would run batch {image.epoch} "
+            "again, whose state before it "
             "is not brought",
-            hint='keep it ("planned_batch": "keep"): it runs again on the target over the same input',
+            hint=(
+                'keep it ("planned_batch": "keep"): it runs again on the target over the same input'
+            ),
         )
 
 
@@ -113,7 +137,9 @@ def _may_skip(job: JobSpec, facts: Facts, image: Image, batch: int) -> bool:
 
 
 def _may_be_delivered(image: Image) -> bool:
-    """Whether the planned batch came as far as a sink: its tasks write the state before the sink commits."""
+    """Whether the planned batch came as far as a sink: its tasks write the state before the sink
+    commits.
+    """
     return not image.operators or image.planned_state is not None
 
 
@@ -127,21 +153,30 @@ def _kept(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
         return _planned("note", image, name, again)
     if written.unnamed:
         return _planned(
-            "refuse", image, name,
-            f"a sink that has it ({SKIPPING}) skips it, and under checkpoint format 2 Spark then fails, here as at the "
+            "refuse",
+            image,
+            name,
+            f"a sink that has it ({SKIPPING}) skips it, and under checkpoint format 2 "
+            "Spark then fails, here as at the "
             "target (CheckpointInfo length: 0)",
-            f"{_COMMIT_FIRST.format(batch=batch)}; where that fails, the sink has it: bring the sink back to batch "
-            f"{image.epoch} and go on in a fork (\"mode\": \"fork\"); {_WAIVE}",
-        )  # fmt: skip
+            f"{_COMMIT_FIRST.format(batch=batch)}; where that fails, the sink has it: "
+            "bring the sink back to batch "
+            f'{image.epoch} and go on in a fork ("mode": "fork"); {_WAIVE}',
+        )
     if rewrites_versions(wishes_of(job.transform), image):
         return _planned(
-            "refuse", image, name,
-            f"a sink that has it ({SKIPPING}) skips it, so that its state would be missing: this change writes the "
+            "refuse",
+            image,
+            name,
+            f"a sink that has it ({SKIPPING}) skips it, so that its state would be "
+            "missing: this change writes the "
             f"state of batch {image.epoch} alone",
             f"{_COMMIT_FIRST.format(batch=batch)}; {_WAIVE}",
-        )  # fmt: skip
+        )
     brought = len(planned_paths(job, facts, (image,)))
-    along = f"; the state that it wrote goes along ({brought} files), for a sink that has it skips it"
+    along = (
+        f"; the state that it wrote goes along ({brought} files), for a sink that has it skips it"
+    )
     return _planned("note", image, name, again + along)
 
 
@@ -151,26 +186,47 @@ def _dropped(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
         return _planned("warn", image, name, "it is dropped, and its input is planned anew")
     if not _may_be_delivered(image):
         return _planned(
-            "warn", image, name,
-            "it is dropped, and its input is planned anew; its state is not whole, so that no sink has it",
-        )  # fmt: skip
-    has = "the sink has it" if facts.sink is not None and facts.sink.read else "the sink may have it"
+            "warn",
+            image,
+            name,
+            (
+                "it is dropped, and its input is planned anew; its state is not whole, so that "
+                "no sink has it"
+            ),
+        )
+    has = (
+        "the sink has it" if facts.sink is not None and facts.sink.read else "the sink may have it"
+    )
     return _planned(
-        "refuse", image, name,
-        f"it is dropped, and the next batch gets its number: {has}, and one that knows batches by number ({SKIPPING}) "
+        "refuse",
+        image,
+        name,
+        f"it is dropped, and the next batch gets its number: {has}, and one that knows "
+        f"batches by number ({SKIPPING}) "
         "then loses the input of that batch",
         f'keep it ("planned_batch": "keep"); or {_COMMIT_FIRST.format(batch=batch)}; {_WAIVE}',
-    )  # fmt: skip
+    )
 
 
 def _several(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
-    """Several batches without a commit: Spark runs the last of them again, from the state of its number."""
+    """Several batches without a commit: Spark runs the last of them again, from the state of its
+    number.
+    """
     epoch, planned = image.epoch or 0, image.planned or 0
     fact = f"{name}: batches {epoch + 1} to {planned} were planned and none of them committed; "
-    fact += f"they are planned anew after batch {epoch}, so a sink that was given one of them already "
+    fact += (
+        f"they are planned anew after batch {epoch}, so a sink that was given one of them already "
+    )
     known = may_know(job, facts, image, epoch + 1)
-    fact += "skips the new batch of its number, or gets its input again" if known else "gets its input again"
-    hint = f"if batch {planned} did finish, let the job start once where it is and commit, then plan again"
+    fact += (
+        "skips the new batch of its number, or gets its input again"
+        if known
+        else "gets its input again"
+    )
+    hint = (
+        f"if batch {planned} did finish, let the job start once where it is and commit, then "
+        "plan again"
+    )
     if known and image.operators:
         return Finding("refuse", fact, waive=REPEATED, hint=f"{hint}; {_WAIVE}")
     return Finding("warn", fact, hint=hint)
@@ -192,7 +248,9 @@ def of_rewind(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator[F
     back = _back(job, image, newest[0], name)
     last = image.epoch + 1
     if not may_know(job, facts, image, last):
-        yield Finding("warn", f"{back}. {_given_twice(job, facts, image)}", hint=_clearing(facts, image))
+        yield Finding(
+            "warn", f"{back}. {_given_twice(job, facts, image)}", hint=_clearing(facts, image)
+        )
         return
     yield Finding(
         "refuse",
@@ -207,11 +265,16 @@ def _back(job: JobSpec, image: Image, newest: int, name: str) -> str:
     again = f"batch {epoch + 1}" + (f" to {newest}" if newest > epoch + 1 else "")
     first = f"first that of batch {epoch + 1} as it was planned"
     how = first if kept_batch(job, image) is not None else "in batches planned anew"
-    return f"{name} goes back from batch {newest} to batch {epoch}; the input of {again} is read again, {how}"
+    return (
+        f"{name} goes back from batch {newest} to batch {epoch}; the input of {again} is read "
+        f"again, {how}"
+    )
 
 
 def _of_renumbered(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
-    """Say what it means that the last batch gets another number. A planned batch may have reached the sink, too."""
+    """Say what it means that the last batch gets another number. A planned batch may have
+    reached the sink, too.
+    """
     number = number_after(wishes_of(job.transform), image, facts.sink)
     if number == image.epoch:
         return
@@ -225,7 +288,10 @@ def _of_renumbered(job: JobSpec, facts: Facts, image: Image, name: str) -> Itera
 
 def _renumbered(image: Image, number: int) -> str:
     epoch = image.epoch or 0
-    return f"Batch {epoch} gets the number {number}, so that the next is batch {number + 1}, which no sink has had"
+    return (
+        f"Batch {epoch} gets the number {number}, so that the next is batch {number + 1}, "
+        "which no sink has had"
+    )
 
 
 def _left_there(facts: Facts, image: Image) -> str:
@@ -242,16 +308,26 @@ def _clearing_first(facts: Facts, image: Image) -> str:
 
 
 def _has_none_since(facts: Facts, image: Image) -> bool:
-    """Whether the sink is known to have nothing of the batches after the one that the job goes back to."""
-    return facts.sink is not None and facts.sink.has_batch(image.identity, (image.epoch or 0) + 1) is False
+    """Whether the sink is known to have nothing of the batches after the one that the job goes
+    back to.
+    """
+    return (
+        facts.sink is not None
+        and facts.sink.has_batch(image.identity, (image.epoch or 0) + 1) is False
+    )
 
 
 def _losing(job: JobSpec, sink: SinkFacts | None) -> str:
-    who = f"A sink that knows batches by number ({SKIPPING}; Iceberg)" if sink is None else f"The sink ({sink.kind})"
+    who = (
+        f"A sink that knows batches by number ({SKIPPING}; Iceberg)"
+        if sink is None
+        else f"The sink ({sink.kind})"
+    )
     if not job.moves:
         who = "A file sink knows batches whoever wrote them, and"
     return (
-        f"{who} drops every batch under a number that it has, also the ones with new input, and the job fails at "
+        f"{who} drops every batch under a number that it has, also the ones with new "
+        "input, and the job fails at "
         "the first number that it has not: nobody wrote the state before it"
     )
 
@@ -261,7 +337,10 @@ def _given_twice(job: JobSpec, facts: Facts, image: Image) -> str:
         return "The sink has none of them"
     if job.moves:
         return "The sink is given their output again"
-    return "The fork is another query, whose output Delta and Iceberg take beside what they have of these batches"
+    return (
+        "The fork is another query, whose output Delta and Iceberg take beside what they "
+        "have of these batches"
+    )
 
 
 def _clearing(facts: Facts, image: Image) -> str:
@@ -272,9 +351,13 @@ def _clearing(facts: Facts, image: Image) -> str:
 
 def _way_out(job: JobSpec, facts: Facts, image: Image) -> str:
     if not job.moves:
-        return f"let the fork write to a folder of its own; {WITH_ITS_LOG}; then {_restoring(facts, image)}"
+        return (
+            f"let the fork write to a folder of its own; {WITH_ITS_LOG}; then "
+            f"{_restoring(facts, image)}"
+        )
     return (
-        f'rewind in a fork (`--fork`; "mode": "fork"), or under new numbers (`--renumber`; "renumber": true), and '
+        'rewind in a fork (`--fork`; "mode": "fork"), or under new numbers (`--renumber`; '
+        '"renumber": true), and '
         f"{_restoring(facts, image)}"
     )
 
@@ -287,17 +370,29 @@ def _restoring(facts: Facts, image: Image) -> str:
         return _emptying(f"{sink.location}/{SINK_LOG}", epoch, last)
     version = None if sink is None else sink.version_to_restore(image.identity, epoch)
     if sink is None or version is None:
-        return "clear from the sink what these batches put out (Delta: RESTORE to the version of " f"batch {epoch})"
+        return (
+            "clear from the sink what these batches put out (Delta: RESTORE to the version of "
+            f"batch {epoch})"
+        )
     if sink.kind == "iceberg":
-        return f"roll the table {quote(sink.location or '')} back to snapshot {version}, which ends with batch {epoch}"
-    return f"RESTORE TABLE delta.`{sink.location}` TO VERSION AS OF {version}, which ends with batch {epoch}"
+        return (
+            f"roll the table {quote(sink.location or '')} back to snapshot {version}, which "
+            f"ends with batch {epoch}"
+        )
+    return (
+        f"RESTORE TABLE delta.`{sink.location}` TO VERSION AS OF {version}, which ends with "
+        f"batch {epoch}"
+    )
 
 
 def _emptying(log: str, epoch: int, last: int) -> str:
-    """How the log of a file sink is cleared: an entry that is gone, Spark misses at its next compaction."""
+    """How the log of a file sink is cleared: an entry that is gone, Spark misses at its next
+    compaction.
+    """
     first = epoch + 1
     entries = f"entry {first}" if first >= last else f"each of the entries {first} to {last}"
     return (
-        f"leave of {entries} of {quote(log)} its first line alone (of a .compact also the files of batches up to "
+        f"leave of {entries} of {quote(log)} its first line alone (of a .compact also the "
+        "files of batches up to "
         f"{epoch}), and remove the hidden .crc beside it"
     )

@@ -1,5 +1,6 @@
-"""What a person should know before the state of a job is changed on its way: what cannot be done is refused by name,
-with the reason and the way out. Pure."""
+"""What a person should know before the state of a job is changed on its way: what cannot be done is
+refused by name, with the reason and the way out. Pure.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,12 @@ from stateshift.engines.spark.findings.versions import of_versions
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.reshaping.in_place import of_in_place
 from stateshift.engines.spark.reshaping.joining import of_joining
-from stateshift.engines.spark.reshaping.stores import StoreState, partitions_of, provider_of, stores_of
+from stateshift.engines.spark.reshaping.stores import (
+    StoreState,
+    partitions_of,
+    provider_of,
+    stores_of,
+)
 from stateshift.engines.spark.reshaping.sums import cannot_add
 from stateshift.engines.spark.reshaping.wishes import Wishes, wishes_of
 from stateshift.engines.spark.reshaping.zip_format import other_format, seems_4_0, target_version
@@ -54,13 +60,16 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 
 def _of_zip_format(wishes: Wishes, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
-    """A snapshot that is copied keeps a number that Spark 4.0 and all the others do not agree on."""
+    """A snapshot that is copied keeps a number that Spark 4.0 and all the others do not agree
+    on.
+    """
     if wishes.of_state or not other_format(image, facts):
         return
     yield Finding(
         "refuse",
         f"{name} is of checkpoint format 2, and its snapshots are marked as Spark "
-        f"{'4.0' if seems_4_0(image, facts) else '4.1 and later'} has them: Spark {target_version(facts)} refuses them",
+        f"{'4.0' if seems_4_0(image, facts) else '4.1 and later'} has them: Spark "
+        f"{target_version(facts)} refuses them",
         waive=ZIP_FORMAT,
         hint='let them be written anew: "transform": [{"kind": "compact"}]',
     )
@@ -74,12 +83,16 @@ def _of_names(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
     yield from _of_renaming("source", sources, wishes.sources, wishes.dropped_sources, name)
     for operator in wishes.dropped_operators:
         if operator in operators:
-            yield Finding("warn", f"{name}: the state of operator {operator} is left behind; it starts empty")
+            yield Finding(
+                "warn", f"{name}: the state of operator {operator} is left behind; it starts empty"
+            )
     for source in wishes.dropped_sources:
         if source in sources:
             yield Finding("warn", f"{name}: how far source {source} was read is left behind")
     if wishes.dropped_sources and set(wishes.dropped_sources) >= set(sources):
-        yield Finding("refuse", f"{name} would have no source left", hint="start the job anew instead")
+        yield Finding(
+            "refuse", f"{name} would have no source left", hint="start the job anew instead"
+        )
 
 
 def _of_renaming(
@@ -90,15 +103,21 @@ def _of_renaming(
             known = ", ".join(there) or "none"
             yield Finding("refuse", f"{name} has no {what} {one}", hint=f"it has: {known}")
         elif one in names and one in dropped:
-            yield Finding("refuse", f"{what} {one} is both renamed and dropped", hint="one of the two")
+            yield Finding(
+                "refuse", f"{what} {one} is both renamed and dropped", hint="one of the two"
+            )
     numbered = all(one.isdecimal() for one in there)
     for new in names.values():
         if numbered and not (new.isdecimal() and new.isascii() and len(new) < 10):
-            yield Finding("refuse", f"{new!r} is no {what} number, and {name} numbers them", hint="a number")
+            yield Finding(
+                "refuse", f"{new!r} is no {what} number, and {name} numbers them", hint="a number"
+            )
     after = [names.get(one, one) for one in there if one not in dropped]
     for new in sorted({one for one in after if after.count(one) > 1}):
         yield Finding(
-            "refuse", f"two of the {what}s of {name} would be {new}", hint=f"rename or drop the other {what} {new}, too"
+            "refuse",
+            f"two of the {what}s of {name} would be {new}",
+            hint=f"rename or drop the other {what} {new}, too",
         )
 
 
@@ -107,17 +126,23 @@ def _of_provider(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
     if wishes.of_state and provider not in (HDFS, ROCKSDB):
         yield Finding(
             "refuse",
-            f"{name} keeps its state in {provider or image.settings.get(PROVIDER) or 'an unknown provider'}, whose "
+            f"{name} keeps its state in "
+            f"{provider or image.settings.get(PROVIDER) or 'an unknown provider'}, whose "
             "files stateshift cannot write",
             hint="move it as it is: leave `transform` out",
         )
     if wishes.format_1 and provider == HDFS:
-        yield Finding("note", f"{name} is of checkpoint format v1 already: HDFS-backed state knows no other")
+        yield Finding(
+            "note", f"{name} is of checkpoint format v1 already: HDFS-backed state knows no other"
+        )
 
 
 def _look(facts: Facts, image: Image) -> str:
     """The command that shows the columns."""
-    return f"stateshift inspect --entries {quote(layout.under(facts.source.location, image.path).rstrip('/'))}"
+    return (
+        "stateshift inspect --entries "
+        f"{quote(layout.under(facts.source.location, image.path).rstrip('/'))}"
+    )
 
 
 def _of_stores(wishes: Wishes, image: Image, name: str, look: str) -> Iterator[Finding]:
@@ -133,10 +158,15 @@ def _of_stores(wishes: Wishes, image: Image, name: str, look: str) -> Iterator[F
         yield from _of_conversion(wishes, image, name, stores)
 
 
-def _of_partitions(wishes: Wishes, image: Image, name: str, stores: tuple[StoreState, ...]) -> Iterator[Finding]:
+def _of_partitions(
+    wishes: Wishes, image: Image, name: str, stores: tuple[StoreState, ...]
+) -> Iterator[Finding]:
     if (wishes.partitions or 0) > PARTITIONS_MAX:
-        yield Finding("refuse", f"{wishes.partitions} partitions are more than a job has: each is a file, or several",
-                      hint=f"{PARTITIONS_MAX} at most")  # fmt: skip
+        yield Finding(
+            "refuse",
+            f"{wishes.partitions} partitions are more than a job has: each is a file, or several",
+            hint=f"{PARTITIONS_MAX} at most",
+        )
         return
     before = partitions_of(image)
     if before is None:
@@ -160,82 +190,142 @@ def _of_partitions(wishes: Wishes, image: Image, name: str, stores: tuple[StoreS
         if store.rules is None and not store.single:
             yield Finding(
                 "refuse",
-                f"{name}: the keys of operator {store.operator}, store {store.store} cannot be read: {store.unknown}",
-                hint="where the schema is missing, let the job start once where it is (Spark writes it again)",
+                (
+                    f"{name}: the keys of operator {store.operator}, store {store.store} "
+                    f"cannot be read: {store.unknown}"
+                ),
+                hint=(
+                    "where the schema is missing, let the job start once where it is (Spark "
+                    "writes it again)"
+                ),
             )
 
 
 def _of_split(
-    wishes: Wishes, split: Mapping[str, Any], image: Image, name: str, stores: tuple[StoreState, ...], look: str
+    wishes: Wishes,
+    split: Mapping[str, Any],
+    image: Image,
+    name: str,
+    stores: tuple[StoreState, ...],
+    look: str,
 ) -> Iterator[Finding]:
     partitions = partitions_of(image)
     if wishes.partitions or wishes.provider:
         told = "a repartition" if wishes.partitions else "another provider"
-        yield Finding("refuse", f"{name}: a split and {told} at once", hint="one after the other: two jobs")
+        yield Finding(
+            "refuse", f"{name}: a split and {told} at once", hint="one after the other: two jobs"
+        )
     if "by" in split and (partitions is None or split["by"] > partitions):
-        yield Finding("refuse", f"{name} has {partitions} shards: they cannot make {split['by']} parts",
-                      hint="fewer parts, or a `repartition` before")  # fmt: skip
+        yield Finding(
+            "refuse",
+            f"{name} has {partitions} shards: they cannot make {split['by']} parts",
+            hint="fewer parts, or a `repartition` before",
+        )
     for store in stores:
         where = f"{name}: operator {store.operator}, store {store.store}"
         if store.single:
             yield Finding(
                 "refuse",
                 f"{where} has no key, so its state belongs to no part alone",
-                hint=f'let it start empty in each: {{"kind": "drop", "operators": ["{store.operator}"]}} beside it',
+                hint=(
+                    f'let it start empty in each: {{"kind": "drop", "operators": '
+                    f'["{store.operator}"]}} beside it'
+                ),
             )
         elif "column" in split and store.rules is None:
-            yield Finding("refuse", f"{where} cannot be read: {store.unknown}", hint="split by shards")
+            yield Finding(
+                "refuse", f"{where} cannot be read: {store.unknown}", hint="split by shards"
+            )
         elif "column" in split:
-            lost = [key for key, rule in (store.rules or {}).items() if nameable(rule, split["column"]) is None]
+            lost = [
+                key
+                for key, rule in (store.rules or {}).items()
+                if nameable(rule, split["column"]) is None
+            ]
             if lost:
                 yield Finding(
                     "refuse",
-                    f"{where}: {lost[0]} has no key column {split['column']} of text, whole numbers or booleans",
+                    (
+                        f"{where}: {lost[0]} has no key column {split['column']} of text, "
+                        "whole numbers or booleans"
+                    ),
                     hint=f"{look}   # shows the columns; or split by shards",
                 )
     yield Finding(
         "warn",
-        f"{name}: each part goes on from the same offsets; its job must be given only the input of its own keys",
+        (
+            f"{name}: each part goes on from the same offsets; its job must be given only the "
+            "input of its own keys"
+        ),
         hint="filter the source by the same rule, before the first stateful operator",
     )
     if "column" in split:
         named = ", ".join("null" if value is None else repr(value) for value in split["values"])
         yield Finding(
             "warn",
-            f"{name}: keys whose {split['column']} is none of {named} are not in this part; those that no part names "
+            f"{name}: keys whose {split['column']} is none of {named} are not in this "
+            "part; those that no part names "
             "are left behind",
-            hint="name each value of the column, in one part; stateshift export --to - shows which there are",
+            hint=(
+                "name each value of the column, in one part; stateshift export --to - shows "
+                "which there are"
+            ),
         )
 
 
 def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
     if wishes.merge is None:
         return
-    alone = Wishes(rewind=wishes.rewind, compact=wishes.compact, codec=wishes.codec, merge=wishes.merge)
+    alone = Wishes(
+        rewind=wishes.rewind, compact=wishes.compact, codec=wishes.codec, merge=wishes.merge
+    )
     if wishes != alone:
-        yield Finding("refuse", "a merge beside another change than `compact`, `rewind` or a codec",
-                      hint="one after the other: two jobs")  # fmt: skip
+        yield Finding(
+            "refuse",
+            "a merge beside another change than `compact`, `rewind` or a codec",
+            hint="one after the other: two jobs",
+        )
     columns = list(wishes.merge.get("sum", ()))
     look = f"stateshift inspect --entries {quote(facts.source.location)}"
-    schemas = [schema for image in facts.source.images for schema in image.details.get("schemas", {}).values()]
+    schemas = [
+        schema
+        for image in facts.source.images
+        for schema in image.details.get("schemas", {}).values()
+    ]
     if columns and all(cannot_add(schema, columns) for schema in schemas):
-        yield Finding("refuse", f"no state has columns {', '.join(columns)} that can be added",
-                      hint=f"{look}   # shows them")  # fmt: skip
+        yield Finding(
+            "refuse",
+            f"no state has columns {', '.join(columns)} that can be added",
+            hint=f"{look}   # shows them",
+        )
     elif columns:
-        yield Finding("note", "values of common keys are added; the state is compared with the sum of the sources")
+        yield Finding(
+            "note",
+            "values of common keys are added; the state is compared with the sum of the sources",
+        )
 
 
-def _of_conversion(wishes: Wishes, image: Image, name: str, stores: tuple[StoreState, ...]) -> Iterator[Finding]:
+def _of_conversion(
+    wishes: Wishes, image: Image, name: str, stores: tuple[StoreState, ...]
+) -> Iterator[Finding]:
     for store in stores:
-        if store.rules is not None and all("/" not in key and _is_one_row(rule) for key, rule in store.rules.items()):
+        if store.rules is not None and all(
+            "/" not in key and _is_one_row(rule) for key, rule in store.rules.items()
+        ):
             continue
         names = (o.name for o in image.operators if o.id == store.operator and o.name)
         title = next(names, f"operator {store.operator}")
         why = store.unknown or "RocksDB encodes its keys in a way of its own"
         yield Finding(
             "refuse",
-            f"{name}: the state of {title} ({store.store}) cannot be converted to {wishes.provider}: {why}",
-            hint=f"keep its provider; or `drop` that operator ({quote(store.operator)}) and let it start empty",
+            (
+                f"{name}: the state of {title} ({store.store}) cannot be converted to "
+                f"{wishes.provider}: {why}"
+            ),
+            hint=(
+                f"keep its provider; or `drop` that operator ({quote(store.operator)}) and let "
+                "it start empty"
+            ),
         )
 
 

@@ -1,8 +1,9 @@
-"""Whether the job gets its input again, once and whole, and what its sinks make of it (IS-14). Pure.
+"""Whether the job gets its input again, once and whole, and what its sinks make of it (IS-14).
+Pure.
 
-    source          can it be read again from the offsets of the checkpoint?
-    topics          Kafka: are these offsets, and these records, still there? (`topics`)
-    sinks           what a checkpoint tells of them is next to nothing: `findings.sinks`
+source          can it be read again from the offsets of the checkpoint?
+topics          Kafka: are these offsets, and these records, still there? (`topics`)
+sinks           what a checkpoint tells of them is next to nothing: `findings.sinks`
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ def _of_replay(endpoint: Endpoint) -> Iterator[Finding]:
     if endpoint.role == "source" and endpoint.replayable is False:
         yield Finding(
             "warn",
-            f"source {endpoint.index} ({endpoint.kind}) cannot be read again: input between the last commit "
+            f"source {endpoint.index} ({endpoint.kind}) cannot be read again: input "
+            "between the last commit "
             "and the stop is lost",
         )
     elif endpoint.role == "source" and endpoint.replayable is None:
         yield Finding(
             "note",
-            f"source {endpoint.index} ({endpoint.kind}) is not one we know: exactly once holds only if it can "
+            f"source {endpoint.index} ({endpoint.kind}) is not one we know: exactly once "
+            "holds only if it can "
             "be read again from its offsets",
         )

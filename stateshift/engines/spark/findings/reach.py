@@ -1,9 +1,11 @@
-"""Whether the target cluster can reach the places that the job is handed: as far as it can be known before. Pure.
+"""Whether the target cluster can reach the places that the job is handed: as far as it can be known
+before. Pure.
 
-    file://        each machine's own disk: fits a cluster on this machine, or a disk that all of them share
-    s3://          Spark has no file system of that name: Hadoop's is s3a (Amazon's own EMR has one)
-    s3a, gs, ...   a connector, which Spark does not bring along
-    hdfs://name/   a nameservice of the configuration that the cluster's Spark reads
+    file://       each machine's own disk: fits a cluster on this machine, or a disk that all of
+                  them share
+    s3://         Spark has no file system of that name: Hadoop's is s3a (Amazon's own EMR has one)
+    s3a, gs, ...  a connector, which Spark does not bring along
+    hdfs://name/  a nameservice of the configuration that the cluster's Spark reads
 
 A cluster that was asked and said yes or no (`reach` of a command) has the last word.
 """
@@ -18,9 +20,15 @@ from stateshift.survey import ClusterFacts, Facts, Finding
 WAIVER = "target-reach"
 SPARKS = ("spark_submit", "spark_standalone", "livy")
 CONNECTORS = {
-    "s3a": "hadoop-aws", "gs": "the GCS connector", "abfs": "hadoop-azure", "abfss": "hadoop-azure",
-    "wasb": "hadoop-azure", "wasbs": "hadoop-azure", "oss": "hadoop-aliyun", "cosn": "hadoop-cos",
-}  # fmt: skip
+    "s3a": "hadoop-aws",
+    "gs": "the GCS connector",
+    "abfs": "hadoop-azure",
+    "abfss": "hadoop-azure",
+    "wasb": "hadoop-azure",
+    "wasbs": "hadoop-azure",
+    "oss": "hadoop-aliyun",
+    "cosn": "hadoop-cos",
+}
 UNKNOWN_TO_SPARK = ("s3", "s3n", "az", "adl", "gcs", "memory")
 
 
@@ -29,8 +37,10 @@ def of_reach(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
     if cluster is None:
         return
     if cluster.reaches is False:
-        yield _refused(f"{cluster.name} says that it does not reach {job.destination}", "see to its network and its "
-                       "credentials, or correct its `reach`")  # fmt: skip
+        yield _refused(
+            f"{cluster.name} says that it does not reach {job.destination}",
+            "see to its network and its credentials, or correct its `reach`",
+        )
     places = {_parts(place): place for place in (job.destination, *(d.target for d in job.data))}
     for (kind, authority), place in places.items():
         yield from _of_place(spec, job, cluster, place, kind, authority)
@@ -48,22 +58,41 @@ def _of_place(
     if kind == "file":
         if cluster.host and cluster.reaches is not True:
             yield _refused(
-                f"{place} is on a disk of this machine, and {cluster.name} runs jobs elsewhere ({cluster.host}): they "
-                "would look for it on their own", "name a place that both reach",
+                f"{place} is on a disk of this machine, and {cluster.name} runs jobs "
+                f"elsewhere ({cluster.host}): they "
+                "would look for it on their own",
+                "name a place that both reach",
                 "where it is a disk that all of them share",
-            )  # fmt: skip
+            )
         return
-    if kind in UNKNOWN_TO_SPARK and cluster.kind in SPARKS and not _is_set(spec, job, f"spark.hadoop.fs.{kind}.impl"):
-        way = "write s3a:// in its place" if kind in ("s3", "s3n") else "write the scheme that Hadoop knows it by"
-        yield _refused(f"the job would be handed {place}, and Spark has no file system for {kind}://", way,
-                       f"where {cluster.name} has one (EMR does)")  # fmt: skip
+    if (
+        kind in UNKNOWN_TO_SPARK
+        and cluster.kind in SPARKS
+        and not _is_set(spec, job, f"spark.hadoop.fs.{kind}.impl")
+    ):
+        way = (
+            "write s3a:// in its place"
+            if kind in ("s3", "s3n")
+            else "write the scheme that Hadoop knows it by"
+        )
+        yield _refused(
+            f"the job would be handed {place}, and Spark has no file system for {kind}://",
+            way,
+            f"where {cluster.name} has one (EMR does)",
+        )
     elif cluster.reaches is None:
-        yield Finding("note", f"whether {cluster.name} reaches {place} was not asked: {_needs(kind, authority)}")
+        yield Finding(
+            "note",
+            f"whether {cluster.name} reaches {place} was not asked: {_needs(kind, authority)}",
+        )
 
 
 def _needs(kind: str, authority: str) -> str:
     if kind in CONNECTORS:
-        return f"it needs {CONNECTORS[kind]}, which Spark does not bring along, and credentials of its own"
+        return (
+            f"it needs {CONNECTORS[kind]}, which Spark does not bring along, and credentials "
+            "of its own"
+        )
     if kind == "hdfs" and authority and ":" not in authority and "." not in authority:
         return f"its Hadoop configuration has to know {authority}, too"
     return "it needs a way there, and credentials of its own"
@@ -79,4 +108,3 @@ def _is_set(spec: Spec, job: JobSpec, name: str) -> bool:
 def _refused(fact: str, way: str, sane: str = "") -> Finding:
     waive = f'; or, {sane}, "waive": ["{WAIVER}"]' if sane else f'; or "waive": ["{WAIVER}"]'
     return Finding("refuse", fact, waive=WAIVER, hint=way + waive)
-

@@ -1,4 +1,6 @@
-"""A rewind under new numbers (see `reshaping.renumbering`): what cannot be done so, and what is left to do. Pure."""
+"""A rewind under new numbers (see `reshaping.renumbering`): what cannot be done so, and what is
+left to do. Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from stateshift.engines.spark.reshaping.wishes import Wishes
 from stateshift.spec import JobSpec
 from stateshift.survey import Facts, Finding, Image
 
-WITHOUT = "rewind in a fork instead: leave `renumber` out, and say `--fork` (\"mode\": \"fork\")"
+WITHOUT = 'rewind in a fork instead: leave `renumber` out, and say `--fork` ("mode": "fork")'
 
 
 def of_renumbering(job: JobSpec, wishes: Wishes, facts: Facts) -> Iterator[Finding]:
@@ -18,16 +20,18 @@ def of_renumbering(job: JobSpec, wishes: Wishes, facts: Facts) -> Iterator[Findi
     if facts.source.kind == "workflow":
         yield Finding(
             "refuse",
-            f"{facts.source.location} is a workflow: a batch of one of its queries is none of the others, and each has "
+            f"{facts.source.location} is a workflow: a batch of one of its queries is none "
+            "of the others, and each has "
             "numbers of its own",
             hint="rewind the queries one by one, each as a job of its own",
         )
         return
     if wishes.merge:
         yield Finding(
-            "refuse", "a rewind under new numbers beside a merge: the merged job has numbers of its own",
+            "refuse",
+            "a rewind under new numbers beside a merge: the merged job has numbers of its own",
             hint="one after the other: two jobs",
-        )  # fmt: skip
+        )
     for image in facts.source.images:
         yield from _of_image(job, facts, image)
 
@@ -37,14 +41,16 @@ def _of_image(job: JobSpec, facts: Facts, image: Image) -> Iterator[Finding]:
     if image.epoch == 0:
         yield Finding(
             "refuse",
-            f"{name}: batch 0 has none before it, and Spark reads the offsets of the batch before the last one, under "
+            f"{name}: batch 0 has none before it, and Spark reads the offsets of the batch "
+            "before the last one, under "
             "whatever number",
             hint=f"{WITHOUT}; or start the job anew",
         )
     for index in sorted(_unknown_logs(facts, image)):
         yield Finding(
             "refuse",
-            f"{name}: source {index} is none that stateshift knows, and keeps files below sources/{index}: they may be "
+            f"{name}: source {index} is none that stateshift knows, and keeps files below "
+            f"sources/{index}: they may be "
             "numbered by batch",
             hint=WITHOUT,
         )
@@ -52,7 +58,9 @@ def _of_image(job: JobSpec, facts: Facts, image: Image) -> Iterator[Finding]:
 
 def _unknown_logs(facts: Facts, image: Image) -> set[str]:
     """The sources of a kind that is not known which keep files of their own."""
-    unknown = {end.index for end in image.endpoints if end.role == "source" and end.kind == "unknown"}
+    unknown = {
+        end.index for end in image.endpoints if end.role == "source" and end.kind == "unknown"
+    }
     start = f"{image.path}/" if image.path else ""
     keeping = {
         file.path[len(start) :].split("/")[1]

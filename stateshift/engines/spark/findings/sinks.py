@@ -1,9 +1,11 @@
 """What the job's sink makes of the move: which batch it has last, and what that means. Pure.
 
-    the planned batch       delivered already, or not
-    a newer batch           the sink is ahead of the checkpoint: it drops what the job puts out in these batches
-    no batch, or an older   the sink lacks output that the checkpoint has committed: perhaps another table is meant
-    a fork                  has an id of its own: a sink that goes by ids knows none of its batches
+    the planned batch      delivered already, or not
+    a newer batch          the sink is ahead of the checkpoint: it drops what the job puts out in
+                           these batches
+    no batch, or an older  the sink lacks output that the checkpoint has committed: perhaps another
+                           table is meant
+    a fork                 has an id of its own: a sink that goes by ids knows none of its batches
 
 Only the spec names the sink, and only the sink's own log tells its batches (`SinkFacts`).
 """
@@ -26,7 +28,10 @@ def of_sinks(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[
     if facts.sink is None:
         yield Finding(
             "note",
-            "exactly once needs an idempotent sink, too; a file sink's output directory has to be named in `data`",
+            (
+                "exactly once needs an idempotent sink, too; a file sink's output directory "
+                "has to be named in `data`"
+            ),
             hint='name it, and its own log is read: "sink": {"kind": "delta", "location": "…"}',
         )
     else:
@@ -34,16 +39,25 @@ def of_sinks(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[
     yield from _of_moved_output(job, facts, images)
 
 
-def _of_sink(job: JobSpec, facts: Facts, sink: SinkFacts, images: tuple[Image, ...]) -> Iterator[Finding]:
+def _of_sink(
+    job: JobSpec, facts: Facts, sink: SinkFacts, images: tuple[Image, ...]
+) -> Iterator[Finding]:
     if sink.wrong is not None:
-        yield Finding("warn", f"what {_named(sink)} has of the job is not known: {sink.wrong}",
-                      hint=sink.hint or "correct the location in `sink`")  # fmt: skip
+        yield Finding(
+            "warn",
+            f"what {_named(sink)} has of the job is not known: {sink.wrong}",
+            hint=sink.hint or "correct the location in `sink`",
+        )
         return
     if not sink.read:
         yield _of_unread(sink)
         return
     renumbers = wishes_of(job.transform).renumber
-    runs = facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued", "unknown")
+    runs = facts.source_cluster is not None and facts.source_cluster.state in (
+        "running",
+        "queued",
+        "unknown",
+    )
     for image in images:
         name = image.name or image.path or "the job"
         if image.epoch is None or image.identity is None:
@@ -52,7 +66,9 @@ def _of_sink(job: JobSpec, facts: Facts, sink: SinkFacts, images: tuple[Image, .
             yield _of_fork(sink, image)
         elif runs:
             yield Finding("note", f"{_named(sink)} has {_batches(sink, image)} of {name} so far")
-        elif "newest" not in image.details and not renumbers:  # else it goes back on purpose: the rewind says so
+        elif (
+            "newest" not in image.details and not renumbers
+        ):  # else it goes back on purpose: the rewind says so
             yield from _of_image(sink, image, image.epoch, name)
 
 
@@ -60,22 +76,37 @@ def _of_unread(sink: SinkFacts) -> Finding:
     if sink.knows_batches is None:
         return Finding(
             "note",
-            "whether the foreach-batch function drops a batch that it is given twice, only its author knows",
-            hint='say it: "idempotent_by_batch": true or false; or name the Delta table and its "transaction_id"',
+            (
+                "whether the foreach-batch function drops a batch that it is given twice, only "
+                "its author knows"
+            ),
+            hint=(
+                'say it: "idempotent_by_batch": true or false; or name the Delta table and its '
+                '"transaction_id"'
+            ),
         )
     if sink.knows_batches:
         return Finding("note", f"{_named(sink)} drops a batch that it is given twice")
-    return Finding("note", f"{_named(sink)} is at least once: a batch that runs twice is there twice")
+    return Finding(
+        "note", f"{_named(sink)} is at least once: a batch that runs twice is there twice"
+    )
 
 
 def _of_fork(sink: SinkFacts, image: Image) -> Finding:
     have = f"{_named(sink)} has {_batches(sink, image)}"
     if "" not in sink.logs:
-        return Finding("note", f"{have}; the fork has an id of its own: where it writes to the same table, every batch "
-                       "of its own is written there as well")  # fmt: skip
-    return Finding("warn", f"{have}, and goes by their numbers alone: a fork that writes there, too, is not given the "
-                   "output of batches with these numbers",
-                   hint=f"let the fork write to a place of its own; {WITH_ITS_LOG}")  # fmt: skip
+        return Finding(
+            "note",
+            f"{have}; the fork has an id of its own: where it writes to the same table, "
+            "every batch "
+            "of its own is written there as well",
+        )
+    return Finding(
+        "warn",
+        f"{have}, and goes by their numbers alone: a fork that writes there, too, is not given the "
+        "output of batches with these numbers",
+        hint=f"let the fork write to a place of its own; {WITH_ITS_LOG}",
+    )
 
 
 def _batches(sink: SinkFacts, image: Image) -> str:
@@ -87,20 +118,32 @@ def _of_image(sink: SinkFacts, image: Image, epoch: int, name: str) -> Iterator[
     last = sink.last_batch(image.identity)
     planned = epoch if image.planned is None else max(image.planned, epoch)
     if last is None:
-        yield Finding("warn", f"{_named(sink)} has no batch of {name} (query {image.identity}), which has committed "
-                      f"batch {epoch}: it is another table, or its log has been tidied",
-                      hint="correct the location in `sink`")  # fmt: skip
+        yield Finding(
+            "warn",
+            f"{_named(sink)} has no batch of {name} (query {image.identity}), which has committed "
+            f"batch {epoch}: it is another table, or its log has been tidied",
+            hint="correct the location in `sink`",
+        )
     elif last > planned:
         yield _of_sink_ahead(sink, image, name, last, planned)
     elif last < epoch:
-        unless = ", unless the function wrote nothing for them" if sink.kind == "foreach-batch" else ""
-        yield Finding("warn", f"{_named(sink)} has the batches of {name} up to {last}{_version(sink, image, last)}, "
-                      f"and the checkpoint has committed batch {epoch}: the output of batches {last + 1} to {epoch} "
-                      f"is not there{unless}",
-                      hint="restore the sink, or rewind the job to that batch in a fork")  # fmt: skip
+        unless = (
+            ", unless the function wrote nothing for them" if sink.kind == "foreach-batch" else ""
+        )
+        yield Finding(
+            "warn",
+            f"{_named(sink)} has the batches of {name} up to {last}{_version(sink, image, last)}, "
+            f"and the checkpoint has committed batch {epoch}: the output of batches "
+            f"{last + 1} to {epoch} "
+            f"is not there{unless}",
+            hint="restore the sink, or rewind the job to that batch in a fork",
+        )
     else:
-        yield Finding("note", f"{_named(sink)} has the batches of {name} up to {last}{_version(sink, image, last)}"
-                      f"{_of_planned(epoch, planned, last)}")  # fmt: skip
+        yield Finding(
+            "note",
+            f"{_named(sink)} has the batches of {name} up to {last}{_version(sink, image, last)}"
+            f"{_of_planned(epoch, planned, last)}",
+        )
 
 
 def _of_planned(epoch: int, planned: int, last: int) -> str:
@@ -115,15 +158,22 @@ def _of_planned(epoch: int, planned: int, last: int) -> str:
 def _of_sink_ahead(sink: SinkFacts, image: Image, name: str, last: int, planned: int) -> Finding:
     restore = sink.version_to_restore(image.identity, planned)
     fact = (
-        f"{_named(sink)} has the batches of {name} up to {last}, and the checkpoint has planned none after {planned}: "
+        f"{_named(sink)} has the batches of {name} up to {last}, and the checkpoint has "
+        f"planned none after {planned}: "
         f"what the job puts out in batches {planned + 1} to {last} is dropped"
     )
     if sink.skips_plan:
         fact += ", their state is not written, and the job fails at the batch behind them"
     to = f"; restore the table to version {restore} then" if restore is not None else ""
-    way = f'"mode": "fork" gives the copy an id of its own{to}; or move the checkpoint that belongs to the sink'
+    way = (
+        f'"mode": "fork" gives the copy an id of its own{to}; or move the checkpoint that '
+        "belongs to the sink"
+    )
     if "" in sink.logs:
-        way = "bring the output that belongs to this checkpoint, or let the job write to a place of its own"
+        way = (
+            "bring the output that belongs to this checkpoint, or let the job write to a place "
+            "of its own"
+        )
     return Finding("refuse", fact, waive=AHEAD, hint=f'{way}; or "waive": ["{AHEAD}"]')
 
 
@@ -138,8 +188,13 @@ def _version(sink: SinkFacts, image: Image, batch: int) -> str:
 
 
 def _named(sink: SinkFacts) -> str:
-    words = {"delta": "the Delta table", "iceberg": "the Iceberg table", "file": "the file sink",
-             "foreach-batch": "the foreach-batch function", "kafka": "the Kafka sink"}  # fmt: skip
+    words = {
+        "delta": "the Delta table",
+        "iceberg": "the Iceberg table",
+        "file": "the file sink",
+        "foreach-batch": "the foreach-batch function",
+        "kafka": "the Kafka sink",
+    }
     return words[sink.kind] if sink.location is None else f"{words[sink.kind]} {sink.location}"
 
 
@@ -150,14 +205,22 @@ def _of_moved_output(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> I
     last = max(images[0].epoch, images[0].planned or 0)
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         survey = here if data.copy else there
-        ahead = max((_batch(file.path) for file in survey.files if f"{SINK_LOG}/" in f"/{file.path}"), default=-1)
+        ahead = max(
+            (_batch(file.path) for file in survey.files if f"{SINK_LOG}/" in f"/{file.path}"),
+            default=-1,
+        )
         if ahead > last:
             yield Finding(
                 "warn",
-                f"{survey.location} holds the output of batches up to {ahead}, and the checkpoint has planned none "
-                f"after {last}: a file sink drops what the job puts out in batches {last + 1} to {ahead}, for it has "
+                f"{survey.location} holds the output of batches up to {ahead}, and the "
+                "checkpoint has planned none "
+                f"after {last}: a file sink drops what the job puts out in batches "
+                f"{last + 1} to {ahead}, for it has "
                 "them already",
-                hint="bring the output that belongs to this checkpoint, or let the job write to a place of its own",
+                hint=(
+                    "bring the output that belongs to this checkpoint, or let the job write to "
+                    "a place of its own"
+                ),
             )
 
 

@@ -1,4 +1,6 @@
-"""What lies in a checkpoint and is not Spark's: it is named, and stays unless the spec takes it along. Pure."""
+"""What lies in a checkpoint and is not Spark's: it is named, and stays unless the spec takes it
+along. Pure.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,19 @@ def of_strangers(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         yield from _of_image(job, image)
     for asked in job.also:
         if not any(_holds(facts, image, asked) for image in facts.source.images):
-            yield Finding("refuse", f"nothing is at {asked} in {facts.source.location}, which should move along",
-                          hint="correct `also`: it names paths below the checkpoint that are not Spark's")  # fmt: skip
+            yield Finding(
+                "refuse",
+                f"nothing is at {asked} in {facts.source.location}, which should move along",
+                hint="correct `also`: it names paths below the checkpoint that are not Spark's",
+            )
 
 
 def _of_image(job: JobSpec, image: Image) -> Iterator[Finding]:
-    left = [one for one in image.details.get("strangers", ()) if not is_taken(job, one["path"].rstrip("/"))]
+    left = [
+        one
+        for one in image.details.get("strangers", ())
+        if not is_taken(job, one["path"].rstrip("/"))
+    ]
     if not left:
         return
     count = sum(one["files"] for one in left)
@@ -49,4 +58,6 @@ def _is_partly_taken(job: JobSpec, folder: str) -> bool:
 def _holds(facts: Facts, image: Image, asked: str) -> bool:
     start = f"{image.path}/" if image.path else ""
     inside = [file.path[len(start) :] for file in facts.source.files if file.path.startswith(start)]
-    return any(is_strange(path) and (path == asked or path.startswith(f"{asked}/")) for path in inside)
+    return any(
+        is_strange(path) and (path == asked or path.startswith(f"{asked}/")) for path in inside
+    )

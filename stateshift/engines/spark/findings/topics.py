@@ -1,12 +1,15 @@
-"""Whether the topics at the brokers are those that the job has read: spans, records, partitions. Pure.
+"""Whether the topics at the brokers are those that the job has read: spans, records, partitions.
+Pure.
 
-    spans        is each offset still there?
-    records      are the last ones before each offset, and the one at it, the same at the source's brokers?
-    times        without the source's brokers: a record that the job has read is older than the batch that read it
-    partitions   one that the checkpoint does not name is read from its beginning
+    spans       is each offset still there?
+    records     are the last ones before each offset, and the one at it, the same at the source's
+                brokers?
+    times       without the source's brokers: a record that the job has read is older than the batch
+                that read it
+    partitions  one that the checkpoint does not name is read from its beginning
 
-Equal numbers are no proof: a topic of the same name at another broker, or one that was made anew, may have the offset,
-and other records around it. Spark reads on without a word then.
+Equal numbers are no proof: a topic of the same name at another broker, or one that was made anew,
+may have the offset, and other records around it. Spark reads on without a word then.
 """
 
 from __future__ import annotations
@@ -19,10 +22,18 @@ from stateshift.survey import Facts, Finding, Record, Topics
 LOST = "lost-offsets"
 OTHER = "other-records"
 SHOWN_MAX = 3  # partitions that a message names
-FIRST_BATCH_MS = 1_451_606_400_000  # 2016, when Spark began to write batches: an earlier clock was not set
+FIRST_BATCH_MS = (
+    1_451_606_400_000  # 2016, when Spark began to write batches: an earlier clock was not set
+)
 CLOCKS_APART_MS = 600_000  # how far a producer's clock may be ahead of the driver's
-_WAIVE = f'or, where what is lost is not needed (and the job has failOnDataLoss false), "waive": ["{LOST}"]'
-_ASK_SOURCE = '"kafka": {"source_bootstrap_servers": "HOST:9092"} names the brokers that the job has read so far'
+_WAIVE = (
+    "or, where what is lost is not needed (and the job has failOnDataLoss false), "
+    f'"waive": ["{LOST}"]'
+)
+_ASK_SOURCE = (
+    '"kafka": {"source_bootstrap_servers": "HOST:9092"} names the brokers that the job '
+    "has read so far"
+)
 _WAIVE_OTHER = f'or, where the records before these offsets do not matter, "waive": ["{OTHER}"]'
 
 Offsets = Mapping[str, Mapping[int, int]]
@@ -31,7 +42,9 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The next offset of each partition, and when the last batch was planned (milliseconds since 1970)."""
+    """The next offset of each partition, and when the last batch was planned (milliseconds since
+    1970).
+    """
 
     offsets: Offsets
     batch_ms: int | None = None
@@ -51,19 +64,37 @@ def of_topics(wanted: Wanted, topics: Topics | None) -> Iterator[Finding]:
     if topics is None:
         yield Finding(
             "note",
-            f"whether the offsets of {names} are still there was not asked: a checkpoint does not name the brokers",
-            hint='name those of Kafka that the job reads afterwards: "kafka": {"bootstrap_servers": "HOST:9092"}',
+            (
+                f"whether the offsets of {names} are still there was not asked: a checkpoint "
+                "does not name the brokers"
+            ),
+            hint=(
+                'name those of Kafka that the job reads afterwards: "kafka": '
+                '{"bootstrap_servers": "HOST:9092"}'
+            ),
         )
         return
     if topics.wrong is not None:
         ways = f"{topics.hint}; {_WAIVE}" if topics.hint else _WAIVE
-        yield Finding("refuse", f"{topics.brokers} was not to be asked for {names}: {topics.wrong}", LOST, ways)
+        yield Finding(
+            "refuse",
+            f"{topics.brokers} was not to be asked for {names}: {topics.wrong}",
+            LOST,
+            ways,
+        )
         return
-    lost = [finding for topic in sorted(wanted.offsets) for finding in _of_spans(topic, wanted.offsets[topic], topics)]
+    lost = [
+        finding
+        for topic in sorted(wanted.offsets)
+        for finding in _of_spans(topic, wanted.offsets[topic], topics)
+    ]
     yield from lost
     yield from _of_new_partitions(wanted.offsets, topics)
     if not lost:
-        yield Finding("note", f"{topics.brokers} still has every offset from which the job reads on, of {names}")
+        yield Finding(
+            "note",
+            f"{topics.brokers} still has every offset from which the job reads on, of {names}",
+        )
         yield from _of_records(wanted, topics)
 
 
@@ -75,23 +106,36 @@ def _of_spans(topic: str, wanted: Mapping[int, int], topics: Topics) -> Iterator
     gone = sorted(wanted.keys() - spans.keys())
     if gone:
         partitions = ", ".join(map(str, gone))
-        yield _lost(f"{topic} has no partition {partitions} at {topics.brokers}, and the checkpoint has offsets of it")
+        yield _lost(
+            f"{topic} has no partition {partitions} at {topics.brokers}, and the "
+            "checkpoint has offsets of it"
+        )
     for partition in sorted(wanted.keys() & spans.keys()):
         (first, end), ours = spans[partition], wanted[partition]
         if ours < first:
-            yield _lost(f"{topic}/{partition} begins at offset {first}: {first - ours} records from {ours} on are "
-                        "gone, and the job has not read them")  # fmt: skip
+            yield _lost(
+                f"{topic}/{partition} begins at offset {first}: {first - ours} records "
+                f"from {ours} on are "
+                "gone, and the job has not read them"
+            )
         elif ours > end:
-            yield _lost(f"{topic}/{partition} ends at offset {end}, and the job has read up to {ours}: the topic was "
-                        "made anew, or is another one")  # fmt: skip
+            yield _lost(
+                f"{topic}/{partition} ends at offset {end}, and the job has read up to "
+                f"{ours}: the topic was "
+                "made anew, or is another one"
+            )
 
 
 def _lost(fact: str) -> Finding:
-    return Finding("refuse", fact, LOST, f"name the brokers that have it, or bring the records back; {_WAIVE}")
+    return Finding(
+        "refuse", fact, LOST, f"name the brokers that have it, or bring the records back; {_WAIVE}"
+    )
 
 
 def _of_new_partitions(wanted: Offsets, topics: Topics) -> Iterator[Finding]:
-    """Spark reads a partition that it has no offset of from the first record on, whenever that was written."""
+    """Spark reads a partition that it has no offset of from the first record on, whenever that
+    was written.
+    """
     for topic in sorted(wanted.keys() & topics.spans.keys()):
         spans = topics.spans[topic]
         new = {number: spans[number] for number in sorted(spans.keys() - wanted[topic].keys())}
@@ -100,11 +144,19 @@ def _of_new_partitions(wanted: Offsets, topics: Topics) -> Iterator[Finding]:
         names = _named([(topic, number) for number in new])
         records = sum(end - first for first, end in new.values())
         begun = [number for number, (first, _) in new.items() if first > 0]
-        late = "; one that begins behind offset 0 counts as lost data (failOnDataLoss)" if begun else ""
+        late = (
+            "; one that begins behind offset 0 counts as lost data (failOnDataLoss)"
+            if begun
+            else ""
+        )
         yield Finding(
             "warn" if records else "note",
-            f"the checkpoint has no offset of {names}: the job reads it from the beginning ({records:,} records){late}",
-            hint="where these records were read before, from other partitions, the job gets them twice: let it read "
+            (
+                f"the checkpoint has no offset of {names}: the job reads it from the beginning "
+                f"({records:,} records){late}"
+            ),
+            hint="where these records were read before, from other partitions, the job gets "
+            "them twice: let it read "
             "the topic as it was, or begin without the old offsets"
             if records
             else None,
@@ -117,7 +169,8 @@ def _of_records(wanted: Wanted, topics: Topics) -> Iterator[Finding]:
     if late:
         yield Finding(
             "refuse",
-            f"{_named(late)} at {topics.brokers}: the records before the job's offset were written after the batch "
+            f"{_named(late)} at {topics.brokers}: the records before the job's offset were "
+            "written after the batch "
             "that has read up to it: the topic was made anew, or is another one",
             OTHER,
             f"{_ASK_SOURCE}: the records are then compared; {_WAIVE_OTHER}",
@@ -131,21 +184,25 @@ def _of_records(wanted: Wanted, topics: Topics) -> Iterator[Finding]:
     elif not late:
         yield Finding(
             "note",
-            "whether these are the records that the job has read was asked of their times alone: none before its "
+            "whether these are the records that the job has read was asked of their times "
+            "alone: none before its "
             "offsets is newer than the batch that read them",
             hint=_ASK_SOURCE,
         )
 
 
 def _too_new(wanted: Wanted, topics: Topics) -> list[Place]:
-    """Partitions whose last records before the offset are all newer than the batch that read them. A time ahead of now
-    is a producer's own, and says nothing of when the record was written."""
+    """Partitions whose last records before the offset are all newer than the batch that read them.
+    A time ahead of now is a producer's own, and says nothing of when the record was written.
+    """
     if wanted.batch_ms is None:
         return []
     bound = wanted.batch_ms + CLOCKS_APART_MS
     found = []
     for topic, number, records in _each(wanted.offsets, topics):
-        before = [record.timestamp for record in records if record.offset < wanted.offsets[topic][number]]
+        before = [
+            record.timestamp for record in records if record.offset < wanted.offsets[topic][number]
+        ]
         if before and all(time is not None and bound < time <= wanted.now_ms for time in before):
             found.append((topic, number))
     return found
@@ -154,17 +211,31 @@ def _too_new(wanted: Wanted, topics: Topics) -> list[Place]:
 def _compared(wanted: Offsets, topics: Topics, source: Topics) -> Iterator[Finding]:
     if source.wrong is not None:
         ways = f"{source.hint}; {_WAIVE_OTHER}" if source.hint else _WAIVE_OTHER
-        yield Finding("refuse", f"{source.brokers} was not to be asked for the records that the job has read: "
-                      f"{source.wrong}", OTHER, ways)  # fmt: skip
+        yield Finding(
+            "refuse",
+            f"{source.brokers} was not to be asked for the records that the job has read: "
+            f"{source.wrong}",
+            OTHER,
+            ways,
+        )
         return
     if topics.records is None:
-        yield Finding("refuse", f"{topics.brokers} gave no records to compare: {topics.unread}", OTHER, _WAIVE_OTHER)
+        yield Finding(
+            "refuse",
+            f"{topics.brokers} gave no records to compare: {topics.unread}",
+            OTHER,
+            _WAIVE_OTHER,
+        )
         return
     different, unseen, same = list[tuple[Place, str]](), list[Place](), list[Place]()
     there = {(topic, number): records for topic, number, records in _each(wanted, source)}
     for topic, number, records in _each(wanted, topics):
         both = _paired(there.get((topic, number), ()), records)
-        wrong = [f"offset {one.offset} ({told})" for one, other in both if (told := _difference(one, other))]
+        wrong = [
+            f"offset {one.offset} ({told})"
+            for one, other in both
+            if (told := _difference(one, other))
+        ]
         if wrong:
             different.append(((topic, number), wrong[0]))
         else:
@@ -173,17 +244,24 @@ def _compared(wanted: Offsets, topics: Topics, source: Topics) -> Iterator[Findi
         (topic, number), where = different[0]
         yield Finding(
             "refuse",
-            f"{_named([place for place, _ in different])}: {topics.brokers} has other records than {source.brokers}, "
+            f"{_named([place for place, _ in different])}: {topics.brokers} has other "
+            f"records than {source.brokers}, "
             f"as {topic}/{number} at {where}: the job would read some twice, or miss some",
             OTHER,
             f"read on at {source.brokers}, or where the offsets are the same; {_WAIVE_OTHER}",
         )
     if unseen:
-        yield Finding("warn", f"{_named(unseen)}: no record around the job's offset is at both {topics.brokers} and "
-                      f"{source.brokers}, so that nothing could be compared")  # fmt: skip
+        yield Finding(
+            "warn",
+            f"{_named(unseen)}: no record around the job's offset is at both {topics.brokers} and "
+            f"{source.brokers}, so that nothing could be compared",
+        )
     if same and not different:
-        yield Finding("note", f"the records around the job's offsets are the same at {topics.brokers} and at "
-                      f"{source.brokers} ({len(same)} partitions)")  # fmt: skip
+        yield Finding(
+            "note",
+            f"the records around the job's offsets are the same at {topics.brokers} and at "
+            f"{source.brokers} ({len(same)} partitions)",
+        )
 
 
 def _each(wanted: Offsets, topics: Topics) -> Iterator[tuple[str, int, tuple[Record, ...]]]:

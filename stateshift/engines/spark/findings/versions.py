@@ -1,21 +1,30 @@
-"""What the target's Spark cannot read of an image, though everything else fits: refused before anything moves. Pure.
+"""What the target's Spark cannot read of an image, though everything else fits: refused before
+anything moves. Pure.
 
-    state from before 3.0        not from 3.0 on, where a join is no inner one, or decimals are summed: cannot be known,
-                                 and is refused unless it is waived
-    operators                    transformWithState is of 4.0, dropDuplicatesWithinWatermark of 3.5,
-                                 applyInPandasWithState of 3.4: no older Spark has them
-    join state format 3, 4       4.1 on, 4.3 on; an older one takes the setting for invalid, and 4.2 stops with "State
-                                 format version 4 is under development". (Format 1 goes on everywhere, for inner joins.)
-    offset log v2                4.2 on: "UnsupportedLogVersion"; written where sources have names
-    checkpoint format 2          4.0 on: "UnsupportedLogVersion"; before 4.3 the job has to say the format itself, and
-                                 4.0 asks for every partition of a limit, of which a newer one has the first alone
-    row checksums                4.2 on. Before, they are taken for rows: most queries fail, a join in 4.1 lost rows
-    list states of 4.2 on        not before 4.2: values are merged without the comma that is skipped there
-    RocksDB changelogs           3.5 on; before, a version is its zip
-    RocksDB tables of 4.0 on     not 3.3: "unknown checksum type 4" (XXH3)
+    state from before 3.0     not from 3.0 on, where a join is no inner one, or decimals are summed:
+                              cannot be known,
+                              and is refused unless it is waived
+    operators                 transformWithState is of 4.0, dropDuplicatesWithinWatermark of 3.5,
+                              applyInPandasWithState of 3.4: no older Spark has them
+    join state format 3, 4    4.1 on, 4.3 on; an older one takes the setting for invalid, and 4.2
+                              stops with "State
+                              format version 4 is under development". (Format 1 goes on
+                              everywhere, for inner joins.)
+    offset log v2             4.2 on: "UnsupportedLogVersion"; written where sources have names
+    checkpoint format 2       4.0 on: "UnsupportedLogVersion"; before 4.3 the job has to say the
+                              format itself, and
+                              4.0 asks for every partition of a limit, of which a newer one has
+                              the first alone
+    row checksums             4.2 on. Before, they are taken for rows: most queries fail, a join in
+                              4.1 lost rows
+    list states of 4.2 on     not before 4.2: values are merged without the comma that is skipped
+                              there
+    RocksDB changelogs        3.5 on; before, a version is its zip
+    RocksDB tables of 4.0 on  not 3.3: "unknown checksum type 4" (XXH3)
 
-Each of them was seen on real Sparks (tests/versions.md). What is written anew on the way (`transform`) no longer counts
-where its tables and zips are of the oldest kind that all of them read.
+Each of them was seen on real Sparks (tests/versions.md). What is written anew on the way
+(`transform`) no longer counts where its tables and zips are of the oldest kind that all of them
+read.
 """
 
 from __future__ import annotations
@@ -54,7 +63,9 @@ class Target:
     version: str
     parts: tuple[int, ...]
 
-    def refused(self, fact: str, first: tuple[int, ...], waive: str | None = None, way: str = "") -> Finding:
+    def refused(
+        self, fact: str, first: tuple[int, ...], waive: str | None = None, way: str = ""
+    ) -> Finding:
         newer = f"use a target of Spark {'.'.join(map(str, first))} or newer"
         return Finding("refuse", fact, waive=waive, hint=f"{way}; or {newer}" if way else newer)
 
@@ -74,7 +85,9 @@ def of_versions(job: JobSpec, wishes: Wishes, facts: Facts) -> Iterator[Finding]
             fact = f"{name} has an offset log of version 2, which Spark {version} does not read"
             yield target.refused(fact, (4, 2))
         if image.settings.get(ROW_CHECKSUMS) == "true" and parts < (4, 2):
-            fact = f"the rows of {name} have checksums, which Spark {version} takes for a part of them"
+            fact = (
+                f"the rows of {name} have checksums, which Spark {version} takes for a part of them"
+            )
             yield target.refused(fact, (4, 2))
         if "RocksDB" in image.settings.get(PROVIDER, ""):
             yield from _of_format(job, wishes, image, name, target)
@@ -98,16 +111,22 @@ def _of_operators(image: Image, name: str, target: Target) -> Iterator[Finding]:
     for title in dict.fromkeys(titles):
         for start, (called, first) in OPERATORS.items():
             if title.startswith(start) and target.parts < first:
-                yield target.refused(f"{name} uses {called}, which Spark {target.version} does not have", first)
+                yield target.refused(
+                    f"{name} uses {called}, which Spark {target.version} does not have", first
+                )
     state_format = image.settings.get(JOIN, "")
     first = JOINS.get(state_format, (0, 0))
     if JOIN_OPERATOR in titles and target.parts < first:
-        fact = f"{name} has a join of state format {state_format}, which Spark {target.version} does not read"
+        fact = (
+            f"{name} has a join of state format {state_format}, which Spark {target.version} "
+            "does not read"
+        )
         yield target.refused(fact, first)
     transforms = any(title.startswith(TRANSFORMING) for title in titles)
     if transforms and image.settings.get(MERGING) == "2" and (4, 0) <= target.parts < (4, 2):
         yield target.refused(
-            f"{name} may keep list states, and Spark {target.version} takes them apart otherwise than they were put "
+            f"{name} may keep list states, and Spark {target.version} takes them apart "
+            "otherwise than they were put "
             "together",
             (4, 2),
             waive="list-state",
@@ -115,22 +134,31 @@ def _of_operators(image: Image, name: str, target: Target) -> Iterator[Finding]:
         )
 
 
-def _of_format(job: JobSpec, wishes: Wishes, image: Image, name: str, target: Target) -> Iterator[Finding]:
+def _of_format(
+    job: JobSpec, wishes: Wishes, image: Image, name: str, target: Target
+) -> Iterator[Finding]:
     """Checkpoint format 2: its files carry a uuid in their names."""
     names = (path.rpartition("/")[2] for shard in image.shards for path in shard.files)
     if wishes.format_1 or not any("_" in each and not each.endswith(".sst") for each in names):
         return
-    way = 'let it be written in format 1: "transform": [{"kind": "convert", "checkpoint_format": "v1"}]'
+    way = (
+        'let it be written in format 1: "transform": [{"kind": "convert", '
+        '"checkpoint_format": "v1"}]'
+    )
     if target.parts < (4, 0):
         fact = f"{name} is of checkpoint format 2, which Spark {target.version} does not read"
         yield target.refused(fact, (4, 0), way=way)
     elif target.parts == (4, 0) and _is_single(image):
-        fact = f"{name} is of checkpoint format 2 with an operator of one partition, which Spark 4.0 does not take"
+        fact = (
+            f"{name} is of checkpoint format 2 with an operator of one partition, which Spark "
+            "4.0 does not take"
+        )
         yield target.refused(fact, (4, 1), way=way)
     elif target.parts < (4, 3) and not _says(job, FORMAT, "2"):
         yield Finding(
             "warn",
-            f"{name} is of checkpoint format 2, and Spark {target.version} does not find that out by itself: the job "
+            f"{name} is of checkpoint format 2, and Spark {target.version} does not find "
+            "that out by itself: the job "
             "has to say so, or it does not start",
             hint=f'"{FORMAT}": "2" in its settings; or {way}',
         )
@@ -139,7 +167,11 @@ def _of_format(job: JobSpec, wishes: Wishes, image: Image, name: str, target: Ta
 def _is_single(image: Image) -> bool:
     """A newer Spark's operator that has one shard, where the query has more."""
     newer = image.written_by not in (None, "4.0 or later")
-    return newer and image.settings.get(PARTITIONS) != "1" and any(one.shards == 1 for one in image.operators)
+    return (
+        newer
+        and image.settings.get(PARTITIONS) != "1"
+        and any(one.shards == 1 for one in image.operators)
+    )
 
 
 def _says(job: JobSpec, setting: str, value: str) -> bool:
@@ -149,14 +181,25 @@ def _says(job: JobSpec, setting: str, value: str) -> bool:
 
 def _of_files(wishes: Wishes, image: Image, name: str, target: Target) -> Iterator[Finding]:
     paths = [path for shard in image.shards for path in shard.files]
-    if target.parts < (3, 5) and not wishes.of_state and any(path.endswith(".changelog") for path in paths):
+    if (
+        target.parts < (3, 5)
+        and not wishes.of_state
+        and any(path.endswith(".changelog") for path in paths)
+    ):
         yield Finding(
             "refuse",
             f"{name} keeps RocksDB changelogs, of which Spark {target.version} knows nothing",
-            hint='let it be written as tables: "transform": [{"kind": "compact"}]; or use a Spark from 3.5 on',
+            hint=(
+                'let it be written as tables: "transform": [{"kind": "compact"}]; or use a '
+                "Spark from 3.5 on"
+            ),
         )
-    copied = not replace(wishes, compact=False).of_state  # a compaction leaves tables that need none
+    copied = not replace(
+        wishes, compact=False
+    ).of_state  # a compaction leaves tables that need none
     newer = image.written_by is not None and image.written_by.startswith("4.")
     if target.parts < (3, 4) and newer and copied and any(path.endswith(".sst") for path in paths):
-        fact = f"{name} has RocksDB tables whose checksums (XXH3) Spark {target.version} does not know"
+        fact = (
+            f"{name} has RocksDB tables whose checksums (XXH3) Spark {target.version} does not know"
+        )
         yield target.refused(fact, (3, 4))

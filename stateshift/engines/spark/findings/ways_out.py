@@ -1,7 +1,8 @@
 """What to do about a damaged or missing file that no earlier epoch gets around. Pure.
 
-What Spark does without a file was seen with 3.5 to 4.3: schemas of stores and the operators' metadata of version 1 it
-writes anew; without the query's id 4.2 and later refuse to start, earlier ones take it for another query.
+What Spark does without a file was seen with 3.5 to 4.3: schemas of stores and the operators'
+metadata of version 1 it writes anew; without the query's id 4.2 and later refuse to start, earlier
+ones take it for another query.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ def way_out(path: str, image: str) -> str:
     place = classify(path[len(image) :].lstrip("/") if image else path)
     match place.area:
         case "metadata":
-            hint = f"{_COPY}, or write the query's id into it, as the job's own log and its progress name it"
+            hint = (
+                f"{_COPY}, or write the query's id into it, as the job's own log and its "
+                "progress name it"
+            )
         case "state-schema" | "state-metadata" if place.version is None:
             hint = "move {path} out of the way: Spark writes it anew when the job starts"
         case "sources":

@@ -15,7 +15,12 @@ from stateshift.engines.spark.reshaping.evolving import Evolution, evolutions
 from stateshift.engines.spark.reshaping.joining import Joining, joining_of
 from stateshift.engines.spark.reshaping.parts import shards_of
 from stateshift.engines.spark.reshaping.renumbering import log_path_after, number_after
-from stateshift.engines.spark.reshaping.stores import StoreState, partitions_of, provider_of, stores_of
+from stateshift.engines.spark.reshaping.stores import (
+    StoreState,
+    partitions_of,
+    provider_of,
+    stores_of,
+)
 from stateshift.engines.spark.reshaping.wishes import Wishes, path_after, settings_after
 from stateshift.engines.spark.restart.operators import PROVIDER
 from stateshift.formats.spark.names import CheckpointPath, classify
@@ -46,7 +51,11 @@ class Asked:
 
     @cached_property
     def _infos(self) -> Mapping[str, FileInfo]:
-        return self.joining.infos if self.joining else {file.path: file for file in self.facts.source.files}
+        return (
+            self.joining.infos
+            if self.joining
+            else {file.path: file for file in self.facts.source.files}
+        )
 
     def info(self, path: str) -> FileInfo:
         return self._infos.get(path) or FileInfo(path, 0)
@@ -103,11 +112,17 @@ class Asked:
         return self.place(path).version == self.version
 
     def uuid_of(self, store: StoreState, shard: int) -> str | None:
-        """The id that a version has to keep, as its commit names it: where it stays in its place."""
+        """The id that a version has to keep, as its commit names it: where it stays in its
+        place.
+        """
         if not self.wishes.in_place:
             return None
-        places = [self.place(path) for one in store.shards if one.shard == shard for path in one.files]
-        return next((place.uuid for place in places if place.version == self.version and place.uuid), None)
+        places = [
+            self.place(path) for one in store.shards if one.shard == shard for path in one.files
+        ]
+        return next(
+            (place.uuid for place in places if place.version == self.version and place.uuid), None
+        )
 
     @cached_property
     def conf(self) -> dict[str, str]:
@@ -121,7 +136,9 @@ class Asked:
     @cached_property
     def stores(self) -> tuple[StoreState, ...]:
         found = stores_of(self.image, self.provider == ROCKSDB)
-        return tuple(store for store in found if store.operator not in self.wishes.dropped_operators)
+        return tuple(
+            store for store in found if store.operator not in self.wishes.dropped_operators
+        )
 
     @cached_property
     def part(self) -> dict[str, Any] | None:
@@ -131,8 +148,16 @@ class Asked:
             return None
         if "by" in split:
             return {"shards": shards_of(split["by"], split["part"], partitions_of(self.image) or 0)}
-        rules = {f"{s.operator}/{name}": rule for s in self.stores for name, rule in (s.rules or {}).items()}
-        return {"column": split["column"], "values": list(split["values"]), "rules": plain.to_plain(rules)}
+        rules = {
+            f"{s.operator}/{name}": rule
+            for s in self.stores
+            for name, rule in (s.rules or {}).items()
+        }
+        return {
+            "column": split["column"],
+            "values": list(split["values"]),
+            "rules": plain.to_plain(rules),
+        }
 
     @cached_property
     def evolved(self) -> Mapping[str, Evolution]:
@@ -142,7 +167,11 @@ class Asked:
     def evolves(self, store: StoreState) -> list[Evolution]:
         """Of one store on disk: its own, or those of its column families."""
         whole = f"{store.operator}/{store.store}"
-        return [one for name, one in self.evolved.items() if name == whole or name.startswith(f"{whole}/")]
+        return [
+            one
+            for name, one in self.evolved.items()
+            if name == whole or name.startswith(f"{whole}/")
+        ]
 
     def reading(self) -> dict[str, str]:
         """The settings that say how rows are read."""

@@ -5,13 +5,14 @@
      "widen": {"total": "long"}, "rename": {"total": "sum"}, "drop": ["spare"],
      "widen_key": {"id": "long"}, "rename_key": {"id": "number"}, "nullable": ["at"], "nullable_key": ["id"]}
 
-    store        as entries name it: `default`, `left-keyWithIndexToValue`, `default/<column family>`
-    Evolution    one such store: its schemas before and after, as StructType JSON, and the change of each
-    on its way   options["evolve"]: "<operator>/<store>" -> Evolution
+    store       as entries name it: `default`, `left-keyWithIndexToValue`, `default/<column family>`
+    Evolution   one such store: its schemas before and after, as StructType JSON, and the change of
+                each
+    on its way  options["evolve"]: "<operator>/<store>" -> Evolution
 
-Values may change in every way that `row_change` has. A key may be widened, renamed and be null only: with a column more
-or less it would be another key. A widened key hashes otherwise, and its entry then moves to the shard where the job
-looks for it.
+Values may change in every way that `row_change` has. A key may be widened, renamed and be null
+only: with a column more or less it would be another key. A widened key hashes otherwise, and its
+entry then moves to the shard where the job looks for it.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ Bytes = Callable[[bytes], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """`lists` where a value is a list of rows, with `delimiter` between them; `new_key` and `new_value` are what stands
-    in the schema file afterwards."""
+    """`lists` where a value is a list of rows, with `delimiter` between them; `new_key` and
+    `new_value` are what stands in the schema file afterwards.
+    """
 
     key: str
     value: str
@@ -56,16 +58,33 @@ class Evolution:
 
 def evolution_of(change: Mapping[str, Any], schema: Mapping[str, Any], delimiter: str) -> Evolution:
     """One store's, from what is asked for and its schema; `Unfit` where it cannot be."""
-    keys = {kind: change[f"{kind}_key"] for kind in ("widen", "rename", "nullable") if change.get(f"{kind}_key")}
-    values = {kind: change[kind] for kind in ("add", "widen", "rename", "drop", "nullable") if change.get(kind)}
+    keys = {
+        kind: change[f"{kind}_key"]
+        for kind in ("widen", "rename", "nullable")
+        if change.get(f"{kind}_key")
+    }
+    values = {
+        kind: change[kind]
+        for kind in ("add", "widen", "rename", "drop", "nullable")
+        if change.get(kind)
+    }
     new_key = _told("its key", schema["key"], keys)
     new_value = _told("its value", schema["value"], values)
     return Evolution(
-        schema["key"], schema["value"], keys, values, new_key, new_value, bool(schema.get("lists")), delimiter
+        schema["key"],
+        schema["value"],
+        keys,
+        values,
+        new_key,
+        new_value,
+        bool(schema.get("lists")),
+        delimiter,
     )
 
 
-def wanted(wishes: Wishes, image: Image) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any] | None]]:
+def wanted(
+    wishes: Wishes, image: Image
+) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any] | None]]:
     """Per store that is to change: its name, what is asked for, and its schema, if there is one."""
     schemas: Mapping[str, Mapping[str, Any]] = image.details.get("schemas", {})
     for change in wishes.evolve:
@@ -90,13 +109,19 @@ def evolver(plain: Mapping[str, Any], framed: bool) -> tuple[Bytes, Bytes]:
     one = from_plain(Evolution, plain)
     key = evolve(json.loads(one.key), one.key_change).apply
     value = evolve(json.loads(one.value), one.value_change).apply
-    in_value = partial(_in_list, value, one.delimiter.encode()) if one.lists else _behind_frame(value, framed)
+    in_value = (
+        partial(_in_list, value, one.delimiter.encode())
+        if one.lists
+        else _behind_frame(value, framed)
+    )
     return (_behind_frame(key, framed) if one.rekeyed else lambda key: key), in_value
 
 
 def _told(what: str, schema: str, change: Mapping[str, Any]) -> str:
     try:
-        return json.dumps(evolve(json.loads(schema), change).schema, separators=(",", ":"), ensure_ascii=False)
+        return json.dumps(
+            evolve(json.loads(schema), change).schema, separators=(",", ":"), ensure_ascii=False
+        )
     except Unfit as error:
         raise Unfit(f"{what}: {error}") from error
 
@@ -108,7 +133,9 @@ def _behind_frame(apply: Row, framed: bool) -> Bytes:
 
     def applied(content: bytes) -> bytes:
         if content[:1] != FRAME:
-            raise FormatError(f"a row begins with {content[:1].hex() or 'nothing'}, not with RocksDB's byte 00")
+            raise FormatError(
+                f"a row begins with {content[:1].hex() or 'nothing'}, not with RocksDB's byte 00"
+            )
         return FRAME + apply(content[1:])
 
     return applied

@@ -1,13 +1,15 @@
-"""What becomes of an image's state where more is asked for than a copy: which files are written anew, and how. Pure.
+"""What becomes of an image's state where more is asked for than a copy: which files are written
+anew, and how. Pure.
 
-    Reshaping
-      steps       state, in the transform phase: TransformShard over pieces of it, and files that get another path
-      replaced    paths of the source that are not copied as they are
-      shards      the state as it lies at the target afterwards
-      compares    source and target shards whose entries must be the same
-      logs        what happens to offsets and commits on their way, by path
-      operators   what happens to the operators' metadata, by path
-      paths       files that get another path, or none, because their operator or source does
+Reshaping
+  steps      state, in the transform phase: TransformShard over pieces of it, and files that get
+             another path
+  replaced   paths of the source that are not copied as they are
+  shards     the state as it lies at the target afterwards
+  compares   source and target shards whose entries must be the same
+  logs       what happens to offsets and commits on their way, by path
+  operators  what happens to the operators' metadata, by path
+  paths      files that get another path, or none, because their operator or source does
 """
 
 from __future__ import annotations
@@ -24,7 +26,14 @@ from stateshift.engines.spark.entries.keys import key_rule
 from stateshift.engines.spark.entries.settings import CODEC, ROW_CHECKSUM
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.reshaping.asked import Asked
-from stateshift.engines.spark.reshaping.comparing import EVOLVE, PART, PLAIN_ROWS, ROWS, SESSIONS, SUMS
+from stateshift.engines.spark.reshaping.comparing import (
+    EVOLVE,
+    PART,
+    PLAIN_ROWS,
+    ROWS,
+    SESSIONS,
+    SUMS,
+)
 from stateshift.engines.spark.reshaping.log_changes import (
     Change,
     joined_logs,
@@ -33,7 +42,14 @@ from stateshift.engines.spark.reshaping.log_changes import (
     paths_of,
     schemas_of,
 )
-from stateshift.engines.spark.reshaping.pieces import PIECE_BYTES_MAX, Piece, is_rewritten, pieces_of, whole, written
+from stateshift.engines.spark.reshaping.pieces import (
+    PIECE_BYTES_MAX,
+    Piece,
+    is_rewritten,
+    pieces_of,
+    whole,
+    written,
+)
 from stateshift.engines.spark.reshaping.session_keys import sessions_of
 from stateshift.engines.spark.reshaping.sums import cannot_add
 from stateshift.engines.spark.reshaping.wishes import wishes_of
@@ -62,7 +78,9 @@ def reshaping_of(job: JobSpec, facts: Facts, piece_bytes_max: int = PIECE_BYTES_
     if not wishes.any:
         return Reshaping()
     images = enumerate(facts.source.images)
-    made = [_reshaped(Asked(wishes, image, facts, number), piece_bytes_max) for number, image in images]
+    made = [
+        _reshaped(Asked(wishes, image, facts, number), piece_bytes_max) for number, image in images
+    ]
     return Reshaping(
         steps=tuple(step for one in made for step in one.steps),
         replaced=frozenset().union(*(one.replaced for one in made)),
@@ -81,12 +99,17 @@ def _reshaped(asked: Asked, piece_bytes_max: int) -> Reshaping:
         for shard in store.shards:
             both[is_rewritten(asked, store, shard)].append(shard)
     taken = frozenset(path for shard in both[True] for path in shard.files)
-    same = [Piece((shard,), (_renamed(asked, shard),), None, asked.size((shard,))) for shard in both[False]]
+    same = [
+        Piece((shard,), (_renamed(asked, shard),), None, asked.size((shard,)))
+        for shard in both[False]
+    ]
     shards = tuple(target for piece in (*pieces, *same) for target in piece.targets)
     schemas = list(schemas_of(asked))
     taken |= {step.inputs[0].path for step in schemas}
     paths = {path: new for path, new in paths_of(asked).items() if path not in taken}
-    steps = [_step(asked, number, bundle) for number, bundle in enumerate(bundled(pieces, PIECES_MAX))]
+    steps = [
+        _step(asked, number, bundle) for number, bundle in enumerate(bundled(pieces, PIECES_MAX))
+    ]
     return Reshaping(
         steps=(*steps, *joined_logs(asked), *schemas),
         replaced=taken | frozenset(paths),
@@ -99,8 +122,12 @@ def _reshaped(asked: Asked, piece_bytes_max: int) -> Reshaping:
 
 
 def _renamed(asked: Asked, shard: ShardFiles) -> ShardFiles:
-    """The same shard under its new path. It keeps its operator's old id, by which it is compared."""
-    return replace(shard, files=tuple(new for path in shard.files if (new := asked.path(path)) is not None))
+    """The same shard under its new path. It keeps its operator's old id, by which it is
+    compared.
+    """
+    return replace(
+        shard, files=tuple(new for path in shard.files if (new := asked.path(path)) is not None)
+    )
 
 
 def _step(asked: Asked, number: int, pieces: list[Piece]) -> TransformShard:
@@ -133,13 +160,18 @@ def _step(asked: Asked, number: int, pieces: list[Piece]) -> TransformShard:
         source=asked.above,
         inputs=tuple(asked.info(path) for piece in pieces for path in piece.files),
         target=asked.target,
-        outputs=tuple(path for piece in pieces for shard in piece.targets for path in written(shard)),
+        outputs=tuple(
+            path for piece in pieces for shard in piece.targets for path in written(shard)
+        ),
     )
 
 
 def _plain(piece: Piece) -> dict[str, Any]:
     first = piece.sources[0]
-    tables = [[path.rpartition("/")[2] for path in shard.files if path.endswith(".sst")] for shard in piece.targets]
+    tables = [
+        [path.rpartition("/")[2] for path in shard.files if path.endswith(".sst")]
+        for shard in piece.targets
+    ]
     return {
         "operator": first.operator,
         "store": first.store,
@@ -162,7 +194,9 @@ def _evolution(asked: Asked) -> dict[str, Any]:
     framed = asked.provider == ROCKSDB
     names = {operator.id: operator.name for operator in asked.image.operators}
     after = {
-        name: key_rule(names.get(name.partition("/")[0]), name, {**schemas[name], "key": one.new_key}, framed)
+        name: key_rule(
+            names.get(name.partition("/")[0]), name, {**schemas[name], "key": one.new_key}, framed
+        )
         for name, one in asked.evolved.items()
         if one.rekeyed
     }
@@ -189,18 +223,30 @@ def _compares(asked: Asked, pieces: list[Piece], same: list[Piece]) -> Iterator[
     if sessions := _sessions(asked):
         settings |= {SESSIONS: json.dumps(sessions, sort_keys=True)}
     part = {PART: json.dumps(asked.part, sort_keys=True)} if asked.part else {}
-    evolved = {EVOLVE: json.dumps(_evolution(asked)["evolve"], sort_keys=True)} if asked.evolved else {}
+    evolved = (
+        {EVOLVE: json.dumps(_evolution(asked)["evolve"], sort_keys=True)} if asked.evolved else {}
+    )
     compared = [*whole(pieces), *(piece for piece in same if piece.sources != piece.targets)]
     sums: dict[str, str] = {}
     if asked.joining and (asked.wishes.merge or {}).get("sum"):
         # What was added is in no source alone.
-        sums = {SUMS: json.dumps({"sums": _sums(asked), "places": list(asked.joining.places)}, sort_keys=True)}
+        sums = {
+            SUMS: json.dumps(
+                {"sums": _sums(asked), "places": list(asked.joining.places)}, sort_keys=True
+            )
+        }
         compared = [replace(piece, sources=(_as_one(piece.sources),)) for piece in compared]
     seen = {**settings, **part, **evolved, **sums}
     for number, bundle in enumerate(bundled(compared)):
         yield CompareImages(
-            f"compare/state-{asked.number}-{number}", layout.ENGINE, asked.above, asked.target,
+            f"compare/state-{asked.number}-{number}",
+            layout.ENGINE,
+            asked.above,
+            asked.target,
             tuple(shard for piece in bundle for shard in piece.sources),
-            tuple(shard for piece in bundle for shard in piece.targets), (), seen,
-            sum(piece.size for piece in bundle), None if seen == settings else settings,
-        )  # fmt: skip
+            tuple(shard for piece in bundle for shard in piece.targets),
+            (),
+            seen,
+            sum(piece.size for piece in bundle),
+            None if seen == settings else settings,
+        )

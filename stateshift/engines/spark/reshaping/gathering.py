@@ -1,9 +1,11 @@
-"""Entries on their way from source shards to target shards: read, dealt out by their keys, put in order. Pure.
+"""Entries on their way from source shards to target shards: read, dealt out by their keys, put in
+order. Pure.
 
     folded -> [part] -> [frame] -> [evolve] -> deal out -> [column family] -> piles -> [united] -> blocks of a target,
     in order
 
-Records of one key can come from several checkpoints only, which are merged: they are added (see `sums`) or refused.
+Records of one key can come from several checkpoints only, which are merged: they are added (see
+`sums`) or refused.
 """
 
 from __future__ import annotations
@@ -27,7 +29,12 @@ from stateshift.engines.spark.reshaping import session_keys
 from stateshift.engines.spark.reshaping.evolving import Bytes, evolver
 from stateshift.engines.spark.reshaping.parts import belongs
 from stateshift.engines.spark.reshaping.row_blocks import mapped
-from stateshift.engines.spark.reshaping.shards import framed, internal_families, unframed, with_family
+from stateshift.engines.spark.reshaping.shards import (
+    framed,
+    internal_families,
+    unframed,
+    with_family,
+)
 from stateshift.engines.spark.reshaping.sums import Add, adders
 from stateshift.engines.spark.reshaping.uniting import united
 from stateshift.errors import FormatError, Incompatible
@@ -49,8 +56,9 @@ class Gathered:
     unite: Callable[[Iterator[Block]], Iterator[Block]]
 
     def blocks(self, target: int, table: int = 0, tables: int = 1) -> Iterator[Block]:
-        """The target's entries in order; one of several parts of about the same size, of which each goes on where the
-        one before it ends."""
+        """The target's entries in order; one of several parts of about the same size, of which each
+        goes on where the one before it ends.
+        """
         pile = self.piles[target]
         bounds = [None, *pile.bounds(tables), None]
         return self.unite(pile.blocks(bounds[table], bounds[table + 1]))
@@ -74,7 +82,9 @@ class Gathering:
                     piles.add(target, with_family(store, own, self._families))
                     internal[target] += len(own) * (store.rpartition("/")[2] in apart)
         found = {target: piles.pile(target) for target in self.plain["targets"]}
-        return Gathered(found, internal, self._united if len(self.sources) > 1 else lambda blocks: blocks)
+        return Gathered(
+            found, internal, self._united if len(self.sources) > 1 else lambda blocks: blocks
+        )
 
     def read(self, source: ShardFiles) -> Iterator[tuple[str, Block]]:
         """The entries of a source that are wanted, in the targets' encoding."""
@@ -83,7 +93,10 @@ class Gathering:
         for store, block in folded(self.open, source, self.options["settings"]):
             own = keep(store, block) if keep else block
             own = change(store, own) if change and len(own) else own
-            yield store, mapped(own, None, self._evolvers[store][1]) if store in self._evolvers else own
+            yield (
+                store,
+                mapped(own, None, self._evolvers[store][1]) if store in self._evolvers else own,
+            )
 
     @cached_property
     def _families(self) -> Mapping[str, int]:
@@ -92,7 +105,11 @@ class Gathering:
     @property
     def changes_nothing(self) -> bool:
         """About any entry of a source: all of them are read as they will be written."""
-        return not (self.options.get("part") or self._evolvers or any(self._framing(one.files) for one in self.sources))
+        return not (
+            self.options.get("part")
+            or self._evolvers
+            or any(self._framing(one.files) for one in self.sources)
+        )
 
     def _framing(self, files: tuple[str, ...]) -> Callable[[str, Block], Block] | None:
         """What changes about a row when the provider does."""
@@ -105,10 +122,14 @@ class Gathering:
     @cached_property
     def _session_keys(self) -> Mapping[str, Bytes]:
         parting = self.options["provider"] == ROCKSDB
-        return session_keys.of_operator(self.options.get("sessions", {}), self.plain["operator"], parting)
+        return session_keys.of_operator(
+            self.options.get("sessions", {}), self.plain["operator"], parting
+        )
 
     def _dealt(self, source: ShardFiles, store: str, block: Block) -> Iterator[tuple[int, Block]]:
-        """The records of each target; those of other pieces, which take the shard's other keys, are left out."""
+        """The records of each target; those of other pieces, which take the shard's other keys,
+        are left out.
+        """
         if not self.plain.get("partitions"):
             yield self.plain["targets"][0], block
             return
@@ -133,7 +154,9 @@ class Gathering:
     def _hashes(self, source: ShardFiles, store: str, block: Block) -> Ints:
         view = self._views.get(store)
         if view is None:
-            raise FormatError(f"entries of the store {store}, of which no schema tells", source.files[0])
+            raise FormatError(
+                f"entries of the store {store}, of which no schema tells", source.files[0]
+            )
         return hashes_of(view, block.keys)
 
     @cached_property
@@ -168,7 +191,10 @@ class Gathering:
         if not self._families:
             return self._adder(self.plain["store"], keys[0].as_py())(values, others)
         rows = zip(keys.to_pylist(), values.to_pylist(), others.to_pylist(), strict=True)
-        found = [self._adder(*self._store_of(key))(binary([one]), binary([other])) for key, one, other in rows]
+        found = [
+            self._adder(*self._store_of(key))(binary([one]), binary([other]))
+            for key, one, other in rows
+        ]
         return pa.concat_arrays(found)
 
     def _adder(self, store: str, key: bytes) -> Add:
@@ -182,7 +208,11 @@ class Gathering:
         return adders(self.plain["operator"], self.options.get("sums", {}))
 
     def _store_of(self, key: bytes) -> tuple[str, bytes]:
-        name = next(name for name, number in self._families.items() if number == int.from_bytes(key[:2], "little"))
+        name = next(
+            name
+            for name, number in self._families.items()
+            if number == int.from_bytes(key[:2], "little")
+        )
         return f"{self.plain['store']}/{name}", key[2:]
 
 
@@ -192,9 +222,11 @@ def _check_places(source: ShardFiles, store: str, block: Block, places: Ints) ->
     if len(wrong):
         key, folder = block.keys[int(wrong[0])].as_py(), source.files[0].rpartition("/")[0]
         raise Incompatible(
-            f"{folder}: the key {key.hex()} of store {store} belongs to shard {places[wrong[0]]} by its hash, and is "
+            f"{folder}: the key {key.hex()} of store {store} belongs to shard "
+            f"{places[wrong[0]]} by its hash, and is "
             f"in shard {source.shard}: this state was not distributed by all of its key columns",
-            hint="a checkpoint born before Spark 3.3 (useStrictDistribution=false) keeps its number of partitions; "
+            hint="a checkpoint born before Spark 3.3 (useStrictDistribution=false) keeps its "
+            "number of partitions; "
             "take this run back (`stateshift rollback WORKDIR`) and leave `repartition` out",
         )
 
@@ -202,7 +234,11 @@ def _check_places(source: ShardFiles, store: str, block: Block, places: Ints) ->
 def _twice(source: ShardFiles, store: str, key: bytes) -> Incompatible:
     folder = source.files[0].rpartition("/")[0] if source.files else f"shard {source.shard}"
     return Incompatible(
-        f"{folder}: the key {key.hex()} of store {store} is in another of the merged checkpoints, too",
-        hint="take this run back (`stateshift rollback WORKDIR`); merge checkpoints of disjoint keys, or name under "
+        (
+            f"{folder}: the key {key.hex()} of store {store} is in another of the merged "
+            "checkpoints, too"
+        ),
+        hint="take this run back (`stateshift rollback WORKDIR`); merge checkpoints of disjoint "
+        "keys, or name under "
         "`sum` the columns whose values can be added",
     )

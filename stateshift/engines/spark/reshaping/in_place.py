@@ -1,18 +1,21 @@
 """A checkpoint compacted where it lies: `{"kind": "compact", "in_place": true}`. Pure.
 
     halt        fence the next batch, so that nobody goes on while this is under way
-    transform   N.snapshot, or N.zip and its tables, beside the chain of changes that ends in version N
+    transform   N.snapshot, or N.zip and its tables, beside the chain of changes that ends in
+                version N
     compare     what the chain holds with what the new files hold, entry by entry
     publish     the fence is lifted: the job may be started
     submit, confirm
     retire      what the new files replace is set aside, into _stateshift/superseded/<N>/, by rename
 
-The new files have the names under which Spark's own maintenance would have written them, so a restart finds them at any
-time: there is no moment at which it would read half of the old and half of the new. Until the job has committed another
-batch, a rollback puts everything back: afterwards later versions build on the new tables, and it is refused. What was
-set aside is removed by whoever needs the room.
+The new files have the names under which Spark's own maintenance would have written them, so a
+restart finds them at any time: there is no moment at which it would read half of the old and half
+of the new. Until the job has committed another batch, a rollback puts everything back: afterwards
+later versions build on the new tables, and it is refused. What was set aside is removed by whoever
+needs the room.
 
-A RocksDB version that has its own N.zip is left as it is: to make it anew would be to overwrite what a restart reads.
+A RocksDB version that has its own N.zip is left as it is: to make it anew would be to overwrite
+what a restart reads.
 """
 
 from __future__ import annotations
@@ -49,12 +52,15 @@ def set_aside(facts: Facts, reshaping: Reshaping) -> Iterator[MoveFiles]:
         yield MoveFiles(f"retire/aside-{number}", facts.source.location, tuple(bundle))
 
 
-def superseded(image: Image, files: tuple[FileInfo, ...], shards: tuple[ShardFiles, ...]) -> Iterator[FileInfo]:
+def superseded(
+    image: Image, files: tuple[FileInfo, ...], shards: tuple[ShardFiles, ...]
+) -> Iterator[FileInfo]:
     kept = {path for shard in shards for path in shard.files}
     kept |= set(image.planned_state.files if image.planned_state is not None else ())
     stores = {(shard.operator, shard.store) for shard in shards}
     epoch = image.epoch or 0
-    # A zip of the planned batch names tables of versions before it: Spark tidies up those that nobody needs.
+    # A zip of the planned batch names tables of versions before it: Spark tidies up those that
+    # nobody needs.
     keeps_tables = image.planned is not None and image.planned > epoch
     for file in files:
         if image.path and not file.path.startswith(f"{image.path}/"):
@@ -81,19 +87,31 @@ def of_in_place(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
     if facts.source_cluster is None:
         yield Finding(
             "warn",
-            f"{source.location} is changed where it lies: its job must be stopped. A fence keeps it from committing "
+            f"{source.location} is changed where it lies: its job must be stopped. A fence "
+            "keeps it from committing "
             "while this runs",
-            hint="stop it, or name its cluster in the spec (source_cluster) so that it is stopped for you",
+            hint=(
+                "stop it, or name its cluster in the spec (source_cluster) so that it is "
+                "stopped for you"
+            ),
         )
     for image in source.images:
         if image.planned is not None and image.epoch is not None and image.planned > image.epoch:
             yield Finding(
-                "note", f"{image.name or image.path or source.location}: batch {image.planned} was planned and not "
+                "note",
+                f"{image.name or image.path or source.location}: batch {image.planned} was "
+                "planned and not "
                 "committed; it runs again, on what is compacted here",
-            )  # fmt: skip
+            )
     if source.traits.get("renames", True):
-        yield Finding("note", f"what is replaced is set aside in {source.location}/{SUPERSEDED}: remove it when you "
-                      "are sure; rollback puts it back")  # fmt: skip
+        yield Finding(
+            "note",
+            f"what is replaced is set aside in {source.location}/{SUPERSEDED}: remove it when you "
+            "are sure; rollback puts it back",
+        )
     else:
-        yield Finding("note", f"the storage of {source.location} cannot rename: what is replaced stays where it is, "
-                      "and Spark tidies it up by itself")  # fmt: skip
+        yield Finding(
+            "note",
+            f"the storage of {source.location} cannot rename: what is replaced stays where it is, "
+            "and Spark tidies it up by itself",
+        )

@@ -1,12 +1,14 @@
-"""Other checkpoints of the same query, whose state is added to a job's on its way (`merge` of `transform`). Pure.
+"""Other checkpoints of the same query, whose state is added to a job's on its way (`merge` of
+`transform`). Pure.
 
-    state      shard by shard: the entries of all; a key that is in several is refused, or its values are added
-    offsets    the sources of the job, then those of each other, in the order in which they are named
-    sources/   the others' logs under their new numbers
-    commits    the job's, with the smallest watermark
+    state     shard by shard: the entries of all; a key that is in several is refused, or its values
+              are added
+    offsets   the sources of the job, then those of each other, in the order in which they are named
+    sources/  the others' logs under their new numbers
+    commits   the job's, with the smallest watermark
 
-So the job that goes on reads all those inputs: its plan has its own sources first, then each other's. Everything lies
-on one file system, and is read from the deepest place above all of it.
+So the job that goes on reads all those inputs: its plan has its own sources first, then each
+other's. Everything lies on one file system, and is read from the deepest place above all of it.
 """
 
 from __future__ import annotations
@@ -65,7 +67,11 @@ class Joining:
     @cached_property
     def infos(self) -> Mapping[str, FileInfo]:
         surveys = (self.source, *self.others)
-        found = ((self.below_root(n, file.path), file) for n, survey in enumerate(surveys) for file in survey.files)
+        found = (
+            (self.below_root(n, file.path), file)
+            for n, survey in enumerate(surveys)
+            for file in survey.files
+        )
         return {path: file._replace(path=path) for path, file in found}
 
     def shards(self, store: tuple[str, str], shard: int) -> Iterator[ShardFiles]:
@@ -73,10 +79,14 @@ class Joining:
         for number, image in enumerate(self.images):
             for one in image.shards:
                 if (one.operator, one.store) == store and one.shard == shard:
-                    yield replace(one, files=tuple(self.below_root(number, path) for path in one.files))
+                    yield replace(
+                        one, files=tuple(self.below_root(number, path) for path in one.files)
+                    )
 
     def offsets(self, back: int) -> tuple[str, ...]:
-        """The logs of the last committed batch (0), or of the one before it (1) where there is one."""
+        """The logs of the last committed batch (0), or of the one before it (1) where there is
+        one.
+        """
         paths = []
         for number, image in enumerate(self.images):
             epoch = image.epoch or 0
@@ -84,7 +94,10 @@ class Joining:
         return tuple(paths)
 
     def commits(self) -> tuple[str, ...]:
-        return tuple(self.below_root(n, layout.commit_path(image.epoch or 0)) for n, image in enumerate(self.images))
+        return tuple(
+            self.below_root(n, layout.commit_path(image.epoch or 0))
+            for n, image in enumerate(self.images)
+        )
 
     def logs(self) -> Iterator[tuple[str, str]]:
         """The others' source logs: from the root, and where they go."""
@@ -113,22 +126,31 @@ def of_joining(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         return
     source = facts.source
     if source.kind != "checkpoint" or source.epoch is None:
-        yield Finding("refuse", f"{source.location} is not a single checkpoint: there is nothing to merge into",
-                      hint="name the query's own directory")  # fmt: skip
+        yield Finding(
+            "refuse",
+            f"{source.location} is not a single checkpoint: there is nothing to merge into",
+            hint="name the query's own directory",
+        )
         return
     if job.data:
-        yield Finding("refuse", "a merge while `data` moves along", hint="one after the other: two jobs")
+        yield Finding(
+            "refuse", "a merge while `data` moves along", hint="one after the other: two jobs"
+        )
     for other in facts.others:
         yield from other.findings
         if other.kind != "checkpoint" or other.epoch is None:
-            yield Finding("refuse", f"{other.location} is no checkpoint with a committed batch ({other.kind})",
-                          hint=f"stateshift inspect {quote(other.location)}")  # fmt: skip
+            yield Finding(
+                "refuse",
+                f"{other.location} is no checkpoint with a committed batch ({other.kind})",
+                hint=f"stateshift inspect {quote(other.location)}",
+            )
             continue
         yield from _of_other(job, source, other)
     yield Finding(
         "warn",
         f"the job goes on with the sources of {source.location} first, then those of "
-        f"{', '.join(other.location for other in facts.others)}: its plan must read them in this order",
+        f"{', '.join(other.location for other in facts.others)}: its plan must read them "
+        "in this order",
     )
 
 
@@ -136,37 +158,72 @@ def _of_other(job: JobSpec, source: Survey, other: Survey) -> Iterator[Finding]:
     ours, theirs = source.images[0], other.images[0]
     yield from theirs.findings
     if theirs.fence is not None:
-        yield Finding("refuse", f"{other.location} was moved away by run {theirs.fence}: it is fenced",
-                      hint="merge it from where it is now")  # fmt: skip
+        yield Finding(
+            "refuse",
+            f"{other.location} was moved away by run {theirs.fence}: it is fenced",
+            hint="merge it from where it is now",
+        )
     if other.location.split("/")[:3] != source.location.split("/")[:3]:
-        yield Finding("refuse", f"{other.location} is not on the file system of {source.location}",
-                      hint="move it there first, as a job of its own")  # fmt: skip
+        yield Finding(
+            "refuse",
+            f"{other.location} is not on the file system of {source.location}",
+            hint="move it there first, as a job of its own",
+        )
     for survey, image in ((source, ours), (other, theirs)):
-        if image.planned is not None and image.planned > (image.epoch or 0) and job.planned_batch == "keep":
+        if (
+            image.planned is not None
+            and image.planned > (image.epoch or 0)
+            and job.planned_batch == "keep"
+        ):
             yield Finding(
                 "refuse",
-                f"{survey.location}: batch {image.planned} was planned and not committed, and has no like in the other",
+                (
+                    f"{survey.location}: batch {image.planned} was planned and not committed, "
+                    "and has no like in the other"
+                ),
                 hint='let its job finish it, or say "planned_batch": "drop"',
             )
-    shapes = [[(o.id, o.name, [s.name for s in o.stores]) for o in image.operators] for image in (ours, theirs)]
+    shapes = [
+        [(o.id, o.name, [s.name for s in o.stores]) for o in image.operators]
+        for image in (ours, theirs)
+    ]
     if shapes[0] != shapes[1]:
-        yield Finding("refuse", f"{other.location} has other operators than {source.location}",
-                      hint="only checkpoints of the same query are merged; `rename` makes ids alike")  # fmt: skip
+        yield Finding(
+            "refuse",
+            f"{other.location} has other operators than {source.location}",
+            hint="only checkpoints of the same query are merged; `rename` makes ids alike",
+        )
     for key in ALIKE:
         here, there = ours.settings.get(key), theirs.settings.get(key)
         if here != there:
-            yield Finding("refuse", f"{other.location} has {key} = {there}, {source.location} has {here}",
-                          hint="`repartition` or `convert` one of them first")  # fmt: skip
+            yield Finding(
+                "refuse",
+                f"{other.location} has {key} = {there}, {source.location} has {here}",
+                hint="`repartition` or `convert` one of them first",
+            )
     ours_schemas, their_schemas = (image.details.get("schemas", {}) for image in (ours, theirs))
     for store in sorted(ours_schemas.keys() | their_schemas.keys()):
         if ours_schemas.get(store) != their_schemas.get(store):
-            yield Finding("refuse", f"{other.location}: the rows of {store} have other columns than in "
-                          f"{source.location}", hint="only checkpoints of the same query are merged")  # fmt: skip
+            yield Finding(
+                "refuse",
+                f"{other.location}: the rows of {store} have other columns than in "
+                f"{source.location}",
+                hint="only checkpoints of the same query are merged",
+            )
     tracked = [path for path in theirs.needed if classify(path).area == "delta-schema-log"]
     if tracked:
-        yield Finding("refuse", f"{other.location} has a schema log of Delta's ({tracked[0]}), which names its source "
-                      "by a number that it does not keep in a merge",
-                      hint="let the sources of one of them be other than Delta's, or start anew")  # fmt: skip
-    named = [name for name in sources_of(theirs) if not name.isdecimal() and name in sources_of(ours)]
+        yield Finding(
+            "refuse",
+            f"{other.location} has a schema log of Delta's ({tracked[0]}), which names its source "
+            "by a number that it does not keep in a merge",
+            hint="let the sources of one of them be other than Delta's, or start anew",
+        )
+    named = [
+        name for name in sources_of(theirs) if not name.isdecimal() and name in sources_of(ours)
+    ]
     if named:
-        yield Finding("refuse", f"both have a source called {named[0]}", hint="`rename` it in one of them first")
+        yield Finding(
+            "refuse",
+            f"both have a source called {named[0]}",
+            hint="`rename` it in one of them first",
+        )

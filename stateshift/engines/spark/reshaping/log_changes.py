@@ -1,10 +1,10 @@
 """What becomes of the logs and the operators' metadata of an image whose state is changed. Pure.
 
-    logs_of          offsets and commits, by path           what else they say afterwards
-    operators_of     operators' metadata, by path           further options of their rewriting
-    paths_of         files that get another path, or none, because their operator or source does
-    schemas_of       schema files of stores whose rows become others
-    joined_logs      source logs of other checkpoints, under the numbers they have in the merged one
+logs_of          offsets and commits, by path           what else they say afterwards
+operators_of     operators' metadata, by path           further options of their rewriting
+paths_of         files that get another path, or none, because their operator or source does
+schemas_of       schema files of stores whose rows become others
+joined_logs      source logs of other checkpoints, under the numbers they have in the merged one
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ REWRITE_SCHEMA = "spark.rewrite-schema"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A file of the source that another one is made from: by which transform, and where to (below the target). Where
-    more than that file is needed, `source` and `inputs` say it."""
+    """A file of the source that another one is made from: by which transform, and where to (below
+    the target). Where more than that file is needed, `source` and `inputs` say it.
+    """
 
     transform: str
     options: Mapping[str, Any]
@@ -60,7 +61,10 @@ def logs_of(asked: Asked, shards: tuple[ShardFiles, ...]) -> Iterator[tuple[str,
 
 def operators_of(asked: Asked) -> Iterator[tuple[str, Mapping[str, Any]]]:
     folders = {f"state/{old}": f"state/{new}" for old, new in asked.wishes.operators.items()}
-    under = {layout.under(asked.image.path, a): layout.under(asked.image.path, b) for a, b in folders.items()}
+    under = {
+        layout.under(asked.image.path, a): layout.under(asked.image.path, b)
+        for a, b in folders.items()
+    }
     for path in asked.image.needed:
         place = asked.place(path)
         if place.area == "delta-schema-log" and asked.wishes.sources:
@@ -79,7 +83,10 @@ def operators_of(asked: Asked) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _source_folders(asked: Asked) -> dict[str, str]:
     """The folders of sources that get another number or name, as Delta's schema logs name them."""
     renamed = {f"sources/{old}": f"sources/{new}" for old, new in asked.wishes.sources.items()}
-    return {layout.under(asked.image.path, a): layout.under(asked.image.path, b) for a, b in renamed.items()}
+    return {
+        layout.under(asked.image.path, a): layout.under(asked.image.path, b)
+        for a, b in renamed.items()
+    }
 
 
 def paths_of(asked: Asked) -> dict[str, str | None]:
@@ -91,7 +98,9 @@ def _logs_of_dropped_sources(asked: Asked) -> Iterator[str]:
     """Delta's schema logs of sources that are left behind."""
     for embedded in asked.image.embedded:
         folder, _, source = embedded.path.rpartition("/")
-        is_of_source = folder.endswith("/sources") and asked.place(embedded.file).area == "delta-schema-log"
+        is_of_source = (
+            folder.endswith("/sources") and asked.place(embedded.file).area == "delta-schema-log"
+        )
         if is_of_source and source in asked.wishes.dropped_sources:
             yield embedded.file
 
@@ -110,22 +119,43 @@ def schemas_of(asked: Asked) -> Iterator[TransformShard]:
             if name == start or name.startswith(f"{start}/")
         }
         if changed:
-            yield TransformShard(f"transform/schema-{asked.number}-{new}", REWRITE_SCHEMA, {"stores": changed},
-                                 asked.above, (asked.info(path),), asked.target, (new,))  # fmt: skip
+            yield TransformShard(
+                f"transform/schema-{asked.number}-{new}",
+                REWRITE_SCHEMA,
+                {"stores": changed},
+                asked.above,
+                (asked.info(path),),
+                asked.target,
+                (new,),
+            )
 
 
 def joined_logs(asked: Asked) -> Iterator[TransformShard]:
     logs = dict(asked.joining.logs()) if asked.joining else {}
-    for number, bundle in enumerate(bundled((asked.info(path) for path in sorted(logs)), PIECES_MAX)):
-        yield TransformShard(f"transform/joined-{number}", KEEP, {}, asked.above, tuple(bundle), asked.target,
-                             tuple(logs[file.path] for file in bundle))  # fmt: skip
+    for number, bundle in enumerate(
+        bundled((asked.info(path) for path in sorted(logs)), PIECES_MAX)
+    ):
+        yield TransformShard(
+            f"transform/joined-{number}",
+            KEEP,
+            {},
+            asked.above,
+            tuple(bundle),
+            asked.target,
+            tuple(logs[file.path] for file in bundle),
+        )
 
 
 def _joined(asked: Asked, joining: Joining, inside: str, shards: tuple[ShardFiles, ...]) -> Change:
     """A log of all the checkpoints together."""
     if inside.startswith("commits/"):
-        options = {"state_ids": _ids(asked, shards) if asked.uuids else None, "format_2": asked.format_2}
-        return Change(MERGE_COMMITS, options, inside, asked.above, tuple(map(asked.info, joining.commits())))
+        options = {
+            "state_ids": _ids(asked, shards) if asked.uuids else None,
+            "format_2": asked.format_2,
+        }
+        return Change(
+            MERGE_COMMITS, options, inside, asked.above, tuple(map(asked.info, joining.commits()))
+        )
     back = (asked.image.epoch or 0) - int(inside.rpartition("/")[2])
     inputs = tuple(map(asked.info, joining.offsets(back)))
     return Change(MERGE_OFFSETS, {"conf": asked.conf}, inside, asked.above, inputs)
@@ -139,4 +169,7 @@ def _ids(asked: Asked, shards: tuple[ShardFiles, ...]) -> dict[str, list[list[st
         uuid = asked.place(own[-1]).uuid if own else None
         operator = asked.wishes.operators.get(shard.operator, shard.operator)
         found.setdefault(operator, {}).setdefault(shard.shard, []).append(uuid or "")
-    return {operator: [stores for _, stores in sorted(numbered.items())] for operator, numbered in found.items()}
+    return {
+        operator: [stores for _, stores in sorted(numbered.items())]
+        for operator, numbered in found.items()
+    }

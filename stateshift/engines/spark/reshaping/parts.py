@@ -2,10 +2,11 @@
 
     {"shards": [0, 1]}                                     those of these shards
     {"column": "country", "values": ["de"], "rules": {"<operator>/<store>": KeyRule}}
-                                                           those whose key has one of these values in that column
+                                                           those whose key has one of these values
+                                                           in that column
 
-A part is a plain value: it stands in the options of a transform, and, as JSON, among the settings that a comparison
-reads the source by.
+A part is a plain value: it stands in the options of a transform, and, as JSON, among the settings
+that a comparison reads the source by.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def belongs(part: Mapping[str, Any], operator: str, shard: int) -> Kept:
     def kept(store: str, block: Block) -> Block:
         at = nameable(rules[store], part["column"]) if store in rules else None
         if at is None:
-            raise FormatError(f"entries of the store {store}, whose keys have no column {part['column']}")
+            raise FormatError(
+                f"entries of the store {store}, whose keys have no column {part['column']}"
+            )
         return _with(block, StoreView.of_rule(store, rules[store]), at, values)
 
     return kept

@@ -3,13 +3,14 @@
     Piece      sources    shards of one store, read once
                targets    shards of it, as they will be written
 
-A repartition from N to M moves entries only between shards whose numbers leave the same remainder by gcd(N, M), so
-that many groups are independent of each other: each is a piece. Its state may be of any size, for what does not fit in
-memory is put aside in a scratch file; but one that is larger than PIECE_BYTES_MAX is cut into several pieces, each read
-from the same shards and written to some of the targets: so much is read again, and can be done beside each other.
+A repartition from N to M moves entries only between shards whose numbers leave the same remainder
+by gcd(N, M), so that many groups are independent of each other: each is a piece. Its state may be
+of any size, for what does not fit in memory is put aside in a scratch file; but one that is larger
+than PIECE_BYTES_MAX is cut into several pieces, each read from the same shards and written to some
+of the targets: so much is read again, and can be done beside each other.
 
-A shard's tables are named before it is known what is in them: as many as the files it comes from promise, TABLE_BYTES
-each.
+A shard's tables are named before it is known what is in them: as many as the files it comes from
+promise, TABLE_BYTES each.
 """
 
 from __future__ import annotations
@@ -65,8 +66,16 @@ def pieces_of(asked: Asked, store: StoreState, bytes_max: int = PIECE_BYTES_MAX)
 
 def is_rewritten(asked: Asked, store: StoreState, shard: ShardFiles) -> bool:
     """Whether a shard is written anew, rather than copied."""
-    everything = asked.wishes.renumber or asked.other_provider or CODEC in asked.conf or asked.part or asked.joining
-    if asked.wishes.in_place and any(path.endswith(".zip") and asked.is_of_version(path) for path in shard.files):
+    everything = (
+        asked.wishes.renumber
+        or asked.other_provider
+        or CODEC in asked.conf
+        or asked.part
+        or asked.joining
+    )
+    if asked.wishes.in_place and any(
+        path.endswith(".zip") and asked.is_of_version(path) for path in shard.files
+    ):
         return False  # its own zip would be overwritten
     other = asked.wishes.of_state and other_format(asked.image, asked.facts)
     if everything or moves(asked, store) or asked.evolves(store) or other:
@@ -87,8 +96,9 @@ def _is_rekeyed(asked: Asked, store: StoreState) -> bool:
 
 
 def is_settled(shard: ShardFiles, size: int) -> bool:
-    """Nothing is left to compact: a snapshot alone, or as few tables as its bytes need without a changelog behind
-    them."""
+    """Nothing is left to compact: a snapshot alone, or as few tables as its bytes need without a
+    changelog behind them.
+    """
     endings = [path.rpartition(".")[2] for path in shard.files]
     if "zip" not in endings:
         return endings == ["snapshot"]
@@ -106,11 +116,15 @@ def components(before: int, after: int) -> Iterator[tuple[range, range]]:
 
 
 def whole(pieces: list[Piece]) -> list[Piece]:
-    """Pieces that are read from the same shards, as one: only together do they hold what those hold."""
+    """Pieces that are read from the same shards, as one: only together do they hold what those
+    hold.
+    """
     found: dict[tuple[ShardFiles, ...], Piece] = {}
     for piece in pieces:
         known = found.get(piece.sources)
-        found[piece.sources] = replace(piece, targets=known.targets + piece.targets) if known else piece
+        found[piece.sources] = (
+            replace(piece, targets=known.targets + piece.targets) if known else piece
+        )
     return list(found.values())
 
 
@@ -135,14 +149,18 @@ def _moved(asked: Asked, store: StoreState, bytes_max: int) -> Iterator[Piece]:
         size = asked.size(sources)
         passes = min(len(there), -(-size // bytes_max) or 1)
         for start in range(passes):
-            targets = tuple(_made(asked, store, number, size // len(there)) for number in there[start::passes])
+            targets = tuple(
+                _made(asked, store, number, size // len(there)) for number in there[start::passes]
+            )
             yield Piece(sources, targets, (before, after), size)
 
 
 def _made(asked: Asked, store: StoreState, shard: int, size: int) -> ShardFiles:
     """The shard as it will be written, from so many bytes."""
     operator = asked.wishes.operators.get(store.operator, store.operator)
-    folder = f"state/{operator}/{shard}" + ("" if store.store == DEFAULT_STORE else f"/{store.store}")
+    folder = f"state/{operator}/{shard}" + (
+        "" if store.store == DEFAULT_STORE else f"/{store.store}"
+    )
     folder = layout.under(asked.image.path, folder)
     own = f"{folder}/{asked.version_after}"
     if asked.provider == HDFS:

@@ -1,11 +1,14 @@
 """Which state of a planned batch goes along with an image, and under which paths. Pure.
 
-A batch that was planned and not committed is kept, so that it runs again at the target. A sink that has it already
-does not run its plan, so that nobody writes its state again: see `restart.planned`. Brought along, the state is there
-in that case; in the other one Spark overwrites it, as it would in place.
+A batch that was planned and not committed is kept, so that it runs again at the target. A sink that
+has it already does not run its plan, so that nobody writes its state again: see `restart.planned`.
+Brought along, the state is there in that case; in the other one Spark overwrites it, as it would in
+place.
 
-    carried         changes that leave the files of one version as they are: a copy, `compact`, `rename`, `drop`
-    not carried     changes that would have to write them anew: other partitions, provider, codec, rows, keys
+    carried      changes that leave the files of one version as they are: a copy, `compact`,
+                 `rename`, `drop`
+    not carried  changes that would have to write them anew: other partitions, provider, codec,
+                 rows, keys
 """
 
 from __future__ import annotations
@@ -23,22 +26,34 @@ from stateshift.survey import Facts, Image
 def kept_batch(job: JobSpec, image: Image) -> int | None:
     """Return the batch that was planned and not committed, where the spec keeps it.
 
-    It may have reached the sink already. Kept, it runs again over the same input, as after a restart in place: a sink
-    that knows batches by number is given neither less nor more."""
+    It may have reached the sink already. Kept, it runs again over the same input, as after a
+    restart in place: a sink that knows batches by number is given neither less nor more.
+    """
     following = (image.epoch or 0) + 1
     return following if job.planned_batch == "keep" and image.planned == following else None
 
 
 def rewrites_versions(wishes: Wishes, image: Image) -> bool:
-    """Whether a change writes every version of the state anew, so that files of another version do not fit beside."""
+    """Whether a change writes every version of the state anew, so that files of another version
+    do not fit beside.
+    """
     other_settings = settings_after(wishes, image.settings)
-    return bool(other_settings or wishes.renumber or wishes.format_1 or wishes.split or wishes.merge or wishes.evolve)
+    return bool(
+        other_settings
+        or wishes.renumber
+        or wishes.format_1
+        or wishes.split
+        or wishes.merge
+        or wishes.evolve
+    )
 
 
 def planned_paths(job: JobSpec, facts: Facts, images: Iterable[Image]) -> Mapping[str, str]:
     """Return the files to bring, by their path at the source: their path at the target.
 
-    A job that runs writes them at this moment. What is copied of it is planned once more when it has stopped."""
+    A job that runs writes them at this moment. What is copied of it is planned once more when it
+    has stopped.
+    """
     if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued"):
         return {}
     wishes = wishes_of(job.transform)
@@ -61,6 +76,10 @@ def planned_copies(facts: Facts, paths: Mapping[str, str]) -> Iterator[CopyFiles
     for number, bundle in enumerate(bundled(infos[path] for path in sorted(paths))):
         names = tuple(paths[file.path] for file in bundle)
         yield CopyFiles(
-            f"copy/planned-{number}", facts.source.location, facts.target.location, tuple(bundle), names=names,
+            f"copy/planned-{number}",
+            facts.source.location,
+            facts.target.location,
+            tuple(bundle),
+            names=names,
             replaceable=True,
-        )  # fmt: skip
+        )

@@ -5,30 +5,35 @@
                sources             [[shard, [path, ...]], ...]: one input a path
                targets             [shard, ...]
                tables              RocksDB: [[name in SSTs/, ...], ...] for each target
-               partitions          [before, after]: each entry goes to the shard of its key, after it was seen that it
+               partitions          [before, after]: each entry goes to the shard of its key, after
+                                   it was seen that it
                                    comes from where its key puts it
              rules     for these, "<operator>/<store>" -> KeyRule
-             sums      "<operator>/<store>" -> how values of one key are added (see `sums`), where checkpoints are
+             sums      "<operator>/<store>" -> how values of one key are added (see `sums`), where
+                       checkpoints are
                        merged: a piece then has the same shard of several of them
              evolve    "<operator>/<store>" -> Evolution, where rows become others (see `evolving`)
              rules_after   KeyRule of those of them whose keys do
-             sessions  "<operator>/<store>" -> the key's schema, where the provider changes (see `session_keys`)
+             sessions  "<operator>/<store>" -> the key's schema, where the provider changes (see
+                       `session_keys`)
              part      what of the entries is kept (see `parts`); all, where it is left out
              settings  what the sources' rows are read by (see `folding`)
              provider, codec, checksums     how the targets are written
-             format    the number that stands in a zip's metadata (see `zip_format`); null for that of the sources, or
+             format    the number that stands in a zip's metadata (see `zip_format`); null for that
+                       of the sources, or
                        `format_without_zip` where they have none
 
     outputs  HDFS-backed   N.snapshot                  for each target
              RocksDB       its tables, then N.zip      for each target
 
-A piece is read once. What has to be put in order or dealt out on the way is held in piles (see `gathering`) until the
-next piece is read; a shard that becomes one snapshot goes straight through, a block at a time, and where its files are
-little, record by record.
+A piece is read once. What has to be put in order or dealt out on the way is held in piles (see
+`gathering`) until the next piece is read; a shard that becomes one snapshot goes straight through,
+a block at a time, and where its files are little, record by record.
 
-Profile (a million entries of 24 and 32 bytes, seconds of one core): compacted 0.6 as snapshots and 1.3 as tables, dealt
-out anew 1.4 and 1.8; most of it is Arrow's taking, joining and sorting, then LZ4's. Reading six million from disk and
-writing them as tables held 0.5 GB at most, a million 0.3 GB: beyond what piles may hold, they lie in the scratch file.
+Profile (a million entries of 24 and 32 bytes, seconds of one core): compacted 0.6 as snapshots and
+1.3 as tables, dealt out anew 1.4 and 1.8; most of it is Arrow's taking, joining and sorting, then
+LZ4's. Reading six million from disk and writing them as tables held 0.5 GB at most, a million 0.3
+GB: beyond what piles may hold, they lie in the scratch file.
 """
 
 from __future__ import annotations
@@ -89,11 +94,17 @@ class _Piece:
     """Source shards of one store that become target shards of it."""
 
     def __init__(
-        self, plain: Mapping[str, Any], options: Mapping[str, Any], inputs: Sequence[Content], held: _Held
+        self,
+        plain: Mapping[str, Any],
+        options: Mapping[str, Any],
+        inputs: Sequence[Content],
+        held: _Held,
     ) -> None:
         self.plain, self.options, self.held = plain, options, held
         operator, store = plain["operator"], plain["store"]
-        self.sources = [ShardFiles(operator, store, shard, tuple(paths)) for shard, paths in plain["sources"]]
+        self.sources = [
+            ShardFiles(operator, store, shard, tuple(paths)) for shard, paths in plain["sources"]
+        ]
         paths = [path for source in self.sources for path in source.files]
         self.inputs = dict(zip(paths, inputs, strict=True))
 
@@ -105,7 +116,9 @@ class _Piece:
                 yield from self._version(target, self.plain["tables"][number])
 
     def gathering(self) -> Gathering:
-        return Gathering(self.plain, self.options, self.sources, lambda path: self.inputs[path](), self._base)
+        return Gathering(
+            self.plain, self.options, self.sources, lambda path: self.inputs[path](), self._base
+        )
 
     def _snapshot(self, target: int) -> Content:
         def content() -> Iterator[bytes]:
@@ -113,12 +126,20 @@ class _Piece:
                 return self._encoded(self.held.gathered(self).blocks(target))
             gathering = self.gathering()
             begun = Begun(gathering.open)
-            rows = few_rows(begun, self.sources[0], self.options["settings"]) if gathering.changes_nothing else None
+            rows = (
+                few_rows(begun, self.sources[0], self.options["settings"])
+                if gathering.changes_nothing
+                else None
+            )
             if rows is None:
-                return self._encoded(block for _, block in replace(gathering, open=begun).read(self.sources[0]))
+                return self._encoded(
+                    block for _, block in replace(gathering, open=begun).read(self.sources[0])
+                )
             records = starmap(Record, rows.items())
-            return encode_delta(map(with_row_checksum, records) if self.options["checksums"] else records,
-                                self.options["codec"])  # fmt: skip
+            return encode_delta(
+                map(with_row_checksum, records) if self.options["checksums"] else records,
+                self.options["codec"],
+            )
 
         return content
 
@@ -127,7 +148,9 @@ class _Piece:
         return encode_snapshot(checked, self.options["codec"])
 
     def _version(self, target: int, names: Sequence[str]) -> Iterator[Content]:
-        tables = [TableContent(partial(self._in_table, target, n, len(names))) for n in range(len(names))]
+        tables = [
+            TableContent(partial(self._in_table, target, n, len(names))) for n in range(len(names))
+        ]
         yield from tables
 
         def zipped() -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """Session windows' keys: whole as HDFS-backed has them, in two as RocksDB does. Pure.
 
-    HDFS-backed    row of all columns, the session's start last
-    RocksDB        i32LE size | 00 row of the columns without it | 00 row of it      (a prefix, for scans)
+    HDFS-backed  row of all columns, the session's start last
+    RocksDB      i32LE size | 00 row of the columns without it | 00 row of it  (a prefix, for scans)
 
     on its way     options["sessions"]: "<operator>/<store>" -> StructType JSON of the key
 
@@ -37,7 +37,11 @@ def of_operator(sessions: Mapping[str, str], operator: str, parting: bool) -> di
     """Per store of an operator, what makes a key of one provider that of the other."""
     make: Callable[[str], Bytes] = parted if parting else whole
     own = f"{operator}/"
-    return {name.removeprefix(own): make(schema) for name, schema in sessions.items() if name.startswith(own)}
+    return {
+        name.removeprefix(own): make(schema)
+        for name, schema in sessions.items()
+        if name.startswith(own)
+    }
 
 
 def parted(schema: str) -> Bytes:

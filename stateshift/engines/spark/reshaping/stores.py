@@ -14,8 +14,9 @@ from stateshift.survey import Image, ShardFiles
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """One store of an operator, over all its shards, and how its keys are placed; None where that is not known, for the
-    reason in `unknown`."""
+    """One store of an operator, over all its shards, and how its keys are placed; None where that
+    is not known, for the reason in `unknown`.
+    """
 
     operator: str
     store: str
@@ -30,7 +31,9 @@ class StoreState:
 
 
 def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
-    """The stores of the image, each with the rules for its keys (and those of its column families)."""
+    """The stores of the image, each with the rules for its keys (and those of its column
+    families).
+    """
     schemas: Mapping[str, Mapping[str, Any]] = image.details.get("schemas", {})
     counts = {operator.id: operator.shards for operator in image.operators}
     names = {operator.id: operator.name for operator in image.operators}
@@ -40,7 +43,11 @@ def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
     found = []
     for (operator, store), shards in groups.items():
         whole = f"{operator}/{store}"
-        own = {n[len(operator) + 1 :]: s for n, s in schemas.items() if n == whole or n.startswith(whole + "/")}
+        own = {
+            n[len(operator) + 1 :]: s
+            for n, s in schemas.items()
+            if n == whole or n.startswith(whole + "/")
+        }
         rules, unknown = _rules(names.get(operator), own, framed)
         single = counts[operator] == 1 and partitions_of(image) != 1
         single = single or (bool(rules) and not any(rule.placed for rule in rules.values()))

@@ -1,12 +1,15 @@
 """Values of one key in several checkpoints, added column by column. Pure.
 
-    {"schema": StructType JSON of the value, "columns": ["count", "total"], "framed": RocksDB's encoding byte before it}
+    {"schema": StructType JSON of the value, "columns": ["count", "total"], "framed": RocksDB's
+    encoding byte before it}
 
-Only columns of a fixed width in their slot can be added in place: whole numbers, floating point, decimals of at most
-18 digits. Null and a number make the number. Every other column has to be the same in both; names may repeat, and then
-all columns of that name are added. A sum that leaves its type's range is refused, as Spark's would wrap around unseen.
+Only columns of a fixed width in their slot can be added in place: whole numbers, floating point,
+decimals of at most 18 digits. Null and a number make the number. Every other column has to be the
+same in both; names may repeat, and then all columns of that name are added. A sum that leaves its
+type's range is refused, as Spark's would wrap around unseen.
 
-This module is asked by the planner what can be added, so numpy and Arrow are imported where something is.
+This module is asked by the planner what can be added, so numpy and Arrow are imported where
+something is.
 """
 
 from __future__ import annotations
@@ -22,7 +25,14 @@ if TYPE_CHECKING:
 
 Add = Callable[["Binary", "Binary"], "Binary"]
 
-_WIDTHS = {"byte": "<i1", "short": "<i2", "integer": "<i4", "long": "<i8", "float": "<f4", "double": "<f8"}
+_WIDTHS = {
+    "byte": "<i1",
+    "short": "<i2",
+    "integer": "<i4",
+    "long": "<i8",
+    "float": "<f4",
+    "double": "<f8",
+}
 
 
 def adders(operator: str, sums: Mapping[str, Mapping[str, Any]]) -> dict[str, Add]:
@@ -36,11 +46,14 @@ def adders(operator: str, sums: Mapping[str, Mapping[str, Any]]) -> dict[str, Ad
 
 
 def cannot_add(schema: Mapping[str, Any], columns: list[str]) -> str | None:
-    """The first of the columns that is not there, or of a type that cannot be added; in Avro rows none has a place of
-    its own."""
+    """The first of the columns that is not there, or of a type that cannot be added; in Avro rows
+    none has a place of its own.
+    """
     value = decode_struct(schema["value"])
     for column in columns:
-        kinds = [kind for name, kind in zip(value.names, value.types, strict=True) if name == column]
+        kinds = [
+            kind for name, kind in zip(value.names, value.types, strict=True) if name == column
+        ]
         if schema.get("avro") or not kinds or not all(_width(kind) for kind in kinds):
             return column
     return None
@@ -58,7 +71,9 @@ def _adder(schema: StructType, columns: list[str], framed: bool) -> Add:
         from stateshift.formats.binaries import lengths, of_width
 
         sizes = lengths(ones)
-        if (sizes != lengths(others)).any() or (len(sizes) and sizes.min() < slots + 8 * len(schema.types)):
+        if (sizes != lengths(others)).any() or (
+            len(sizes) and sizes.min() < slots + 8 * len(schema.types)
+        ):
             raise _different(schema, columns)
         order, found = [], []
         for size in np.unique(sizes):  # rows of one size are a matrix
@@ -85,7 +100,9 @@ def _matrix(column: Binary, places: Any, size: int) -> Any:
     from stateshift.formats.binaries import edges
 
     starts, content = edges(column.take(pa.array(places)))
-    return np.frombuffer(content, np.uint8)[starts[0] : starts[-1]].reshape(len(places), size).copy()
+    return (
+        np.frombuffer(content, np.uint8)[starts[0] : starts[-1]].reshape(len(places), size).copy()
+    )
 
 
 def _add(rows: Any, more: Any, number: int, nulls: int, slots: int, width: str) -> None:
@@ -95,7 +112,9 @@ def _add(rows: Any, more: Any, number: int, nulls: int, slots: int, width: str) 
     slot, byte, bit = slots + 8 * number, nulls + number // 8, 1 << number % 8
     size = np.dtype(width).itemsize
     null, null_too = (side[:, byte] & bit != 0 for side in (rows, more))
-    one, other = (np.ascontiguousarray(side[:, slot : slot + size]).view(width)[:, 0] for side in (rows, more))
+    one, other = (
+        np.ascontiguousarray(side[:, slot : slot + size]).view(width)[:, 0] for side in (rows, more)
+    )
     total = np.where(null, other, np.where(null_too, one, _total(one, other, ~(null | null_too))))
     rows[:, slot : slot + size] = total.view(np.uint8).reshape(-1, size)
     kept = np.where(null & null_too, bit, 0).astype(np.uint8)
@@ -136,6 +155,9 @@ _BACK = "take this run back (`stateshift rollback WORKDIR`)"
 def _different(schema: StructType, columns: list[str]) -> Incompatible:
     others = ", ".join(name for name in schema.names if name not in columns)
     return Incompatible(
-        f"a key is in several checkpoints, and its values differ in columns that are not added ({others})",
+        (
+            "a key is in several checkpoints, and its values differ in columns that are not "
+            f"added ({others})"
+        ),
         hint=f"{_BACK}; only buffers that can be added (count, sum) are merged over common keys",
     )

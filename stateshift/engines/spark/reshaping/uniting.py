@@ -1,7 +1,8 @@
 """Records of one key, made one: where checkpoints are merged. Pure.
 
-    united(blocks, add)      blocks in order, of which keys may stand behind each other several times
-    add(keys, values, others)   what each of these keys has instead of both; or an error, where they are not added
+united(blocks, add)      blocks in order, of which keys may stand behind each other several times
+add(keys, values, others)   what each of these keys has instead of both; or an error, where they are
+                            not added
 """
 
 from __future__ import annotations

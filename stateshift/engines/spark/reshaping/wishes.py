@@ -1,4 +1,6 @@
-"""What the `transform` of a job asks for, as one value: the kinds of change are one rewriting of the state. Pure."""
+"""What the `transform` of a job asks for, as one value: the kinds of change are one rewriting of
+the state. Pure.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,17 @@ class Wishes:
     @property
     def of_state(self) -> bool:
         """Whether any state file is written anew, rather than copied."""
-        return bool(self.renumber or self.compact or self.partitions or self.provider or self.codec
-                    or self.format_1 or self.split or self.merge or self.evolve)  # fmt: skip
+        return bool(
+            self.renumber
+            or self.compact
+            or self.partitions
+            or self.provider
+            or self.codec
+            or self.format_1
+            or self.split
+            or self.merge
+            or self.evolve
+        )
 
     @property
     def any(self) -> bool:
@@ -74,8 +85,9 @@ def wishes_of(changes: Sequence[Mapping[str, Any]]) -> Wishes:
 
 
 def path_after(wishes: Wishes, path: str) -> str | None:
-    """Where a file of the image is afterwards, as far as operators and sources have other names; None where what it
-    belongs to is left behind."""
+    """Where a file of the image is afterwards, as far as operators and sources have other names;
+    None where what it belongs to is left behind.
+    """
     area, _, rest = path.partition("/")
     name, slash, rest = rest.partition("/")
     names, dropped = {
@@ -88,7 +100,9 @@ def path_after(wishes: Wishes, path: str) -> str | None:
 
 
 def taken_along(job: JobSpec, image: Image) -> Image:
-    """Return an image without the operators that the job's changes leave behind: their files are not copied."""
+    """Return an image without the operators that the job's changes leave behind: their files are
+    not copied.
+    """
     dropped = wishes_of(job.transform).dropped_operators
     if not dropped:
         return image
@@ -111,11 +125,17 @@ def taken_along(job: JobSpec, image: Image) -> Image:
 
 
 def settings_after(wishes: Wishes, settings: Mapping[str, str]) -> dict[str, str]:
-    """What changes in the configuration that the offset log records, and that overrides the session's on a restart."""
+    """What changes in the configuration that the offset log records, and that overrides the
+    session's on a restart.
+    """
     changes: dict[str, str] = {}
     if wishes.partitions:
         # Both, where there are both (SPARK-53942); the first pins the number of state partitions.
-        changes |= {key: str(wishes.partitions) for key in PARTITIONS if key in settings or key == PARTITIONS[0]}
+        changes |= {
+            key: str(wishes.partitions)
+            for key in PARTITIONS
+            if key in settings or key == PARTITIONS[0]
+        }
     if wishes.provider:
         changes[PROVIDER] = CLASSES[wishes.provider]
     if wishes.codec:

@@ -1,8 +1,10 @@
 """The number in the first line of a zip's metadata, which Spark versions do not agree on. Pure.
 
-    Spark 4.0            that of its checkpoint format: 2 under format 2. It refuses any other. Where several queries
-                         share a JVM, it is the format of the first
-    all the others       1. 4.1 refuses 2; 4.3 goes back to an older snapshot then, if the changelogs reach that far
+    Spark 4.0       that of its checkpoint format: 2 under format 2. It refuses any other. Where
+                    several queries
+                    share a JVM, it is the format of the first
+    all the others  1. 4.1 refuses 2; 4.3 goes back to an older snapshot then, if the changelogs
+                    reach that far
 
 Under checkpoint format 1 they all write 1. Source: Spark, RocksDBCheckpointMetadata.VERSION.
 """
@@ -16,7 +18,9 @@ NEWER = "4.0 or later"
 
 
 def zip_format(asked: Asked) -> int | None:
-    """What the target's Spark reads; None where it is not known, so that it stays what the sources have."""
+    """What the target's Spark reads; None where it is not known, so that it stays what the
+    sources have.
+    """
     if not asked.uuids:
         return 1
     version = target_version(asked.facts)
@@ -31,7 +35,9 @@ def zip_format_guessed(asked: Asked) -> int:
 
 
 def other_format(image: Image, facts: Facts) -> bool:
-    """Whether the image has zips that the target's Spark refuses for their number, as far as both are known."""
+    """Whether the image has zips that the target's Spark refuses for their number, as far as
+    both are known.
+    """
     version = target_version(facts)
     if version is None or is_4_0(version) == seems_4_0(image, facts):
         return False
@@ -50,6 +56,10 @@ def is_4_0(version: str) -> bool:
 def seems_4_0(image: Image, facts: Facts) -> bool:
     """4.1 writes a checksum beside every file of the state, 4.2 has settings of its own."""
     under = f"{image.path}/" if image.path else ""
-    beside = any(f.path.startswith(under) and f.path.endswith((".changelog.crc", ".zip.crc")) and "/." not in f.path
-                 for f in facts.source.files)  # fmt: skip
+    beside = any(
+        f.path.startswith(under)
+        and f.path.endswith((".changelog.crc", ".zip.crc"))
+        and "/." not in f.path
+        for f in facts.source.files
+    )
     return image.written_by == NEWER and not beside

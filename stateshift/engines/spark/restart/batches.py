@@ -1,18 +1,24 @@
-"""Whether the logs of a query's batches can be one run's: no hole where a restart looks, and nothing goes backwards.
+"""Whether the logs of a query's batches can be one run's: no hole where a restart looks, and
+nothing goes backwards.
 
-    offsets/L, offsets/L-1      read by every start, L being the newest; "batch L-1 doesn't exist" else. A hole that
-                                lies deeper no start notices (MicroBatchExecution.populateStartOffsets, SPARK-38033)
-    commits/C, C < L - 1        Spark runs batch L alone, from state version L: what lies between is taken as done
-    no commits at all           the same: Spark 2.1 kept none, and later ones run batch L again (2.1.3 and 4.3 agree)
-    offsets/b, offsets/b+1      a source's offset never falls; nor does the watermark
-    commits/b                   hands on the watermark of batch b + 1
-    clocks                      may be set back: batchTimestampMs is warned of, no more
+    offsets/L, offsets/L-1  read by every start, L being the newest; "batch L-1 doesn't exist" else.
+                            A hole that
+                            lies deeper no start notices
+                            (MicroBatchExecution.populateStartOffsets, SPARK-38033)
+    commits/C, C < L - 1    Spark runs batch L alone, from state version L: what lies between is
+                            taken as done
+    no commits at all       the same: Spark 2.1 kept none, and later ones run batch L again (2.1.3
+                            and 4.3 agree)
+    offsets/b, offsets/b+1  a source's offset never falls; nor does the watermark
+    commits/b               hands on the watermark of batch b + 1
+    clocks                  may be set back: batchTimestampMs is warned of, no more
 
-One batch may break the rules: that of Spark's own offline repartitioning (4.2) repeats the offsets and the watermark of
-the last one committed (OfflineStateRepartitionRunner). It has another number of partitions than the one before.
+One batch may break the rules: that of Spark's own offline repartitioning (4.2) repeats the offsets
+and the watermark of the last one committed (OfflineStateRepartitionRunner). It has another number
+of partitions than the one before.
 
-Seen with Spark 4.3: holes at L-1 (refused), L-2 and L-3 (started); a commit log without its last two entries, with and
-without state of version L; two offset logs exchanged ("assertion failed").
+Seen with Spark 4.3: holes at L-1 (refused), L-2 and L-3 (started); a commit log without its last
+two entries, with and without state of version L; two offset logs exchanged ("assertion failed").
 """
 
 from __future__ import annotations
@@ -47,8 +53,10 @@ class Batch:
 
 
 def last_done(found: Found) -> int | None:
-    """Return the last batch that Spark takes as done: the newest commit. Without any commit it is the batch before the
-    last one planned, for Spark runs that one again. None where the job has done nothing yet."""
+    """Return the last batch that Spark takes as done: the newest commit. Without any commit it is
+    the batch before the last one planned, for Spark runs that one again. None where the job has
+    done nothing yet.
+    """
     if found.commits:
         return max(found.commits)
     newest = max(found.offsets, default=0)
@@ -62,20 +70,24 @@ def warn_of_no_commits(reading: Reading, found: Found, epoch: int | None) -> Non
     again = epoch + 1
     if any(store.uses_uuids for store in found.stores.values()):
         reading.refuse(
-            f"{reading.path('commits')}/ holds no commits, which name the files of the state under checkpoint format "
+            f"{reading.path('commits')}/ holds no commits, which name the files of the "
+            "state under checkpoint format "
             "2: Spark cannot load it",
             "commits",
         )
         return
     reading.warn(
-        f"{reading.path('commits')}/ holds no commits, as Spark before 2.2 left it: Spark takes the batches up to "
+        f"{reading.path('commits')}/ holds no commits, as Spark before 2.2 left it: Spark "
+        "takes the batches up to "
         f"{epoch} as done, and runs batch {again} again",
         "commits",
     )
 
 
 def refuse_holes(reading: Reading, found: Found, epoch: int | None) -> None:
-    """Both of the newest offset logs must be there and read; older holes only close the way back."""
+    """Both of the newest offset logs must be there and read; older holes only close the way
+    back.
+    """
     newest = max(found.offsets, default=None)
     if newest is None:
         return
@@ -86,7 +98,8 @@ def refuse_holes(reading: Reading, found: Found, epoch: int | None) -> None:
     if hole < newest - 1:
         path = layout.offset_path(hole)
         reading.warn(
-            f"{reading.path(path)} is missing from between others: a job starts without it, but none can go back to "
+            f"{reading.path(path)} is missing from between others: a job starts without "
+            "it, but none can go back to "
             f"batches {hole} and {hole + 1}",
             path,
         )
@@ -99,7 +112,8 @@ def _require_before(reading: Reading, found: Found, newest: int, epoch: int) -> 
         reading.decoded(path, decode_offsets)
         return
     reading.refuse(
-        f"{reading.path(path)} is missing: Spark starts from the newest, {layout.offset_path(newest)}, and reads the "
+        f"{reading.path(path)} is missing: Spark starts from the newest, "
+        f"{layout.offset_path(newest)}, and reads the "
         f'one before it ("batch {before} doesn\'t exist")',
         path,
         hint=f"a job goes on after batch {epoch} once the offsets of later batches are moved away",
@@ -109,33 +123,43 @@ def _require_before(reading: Reading, found: Found, newest: int, epoch: int) -> 
 def check_uncommitted(
     reading: Reading, found: Found, operators: Sequence[Operator], epoch: int | None
 ) -> None:
-    """Several batches planned and none of them committed: Spark runs the last one, from the state before it."""
+    """Several batches planned and none of them committed: Spark runs the last one, from the
+    state before it.
+    """
     newest = max(found.offsets, default=-1)
     if epoch is None or newest <= epoch + 1 or newest - 1 not in found.offsets:
         return
     if reading.storage.stat(reading.path(layout.commit_path(newest - 1))) is not None:
         return  # the job runs, and committed while its files were listed
     path = layout.offset_path(newest)
-    skipped = f"commits {epoch + 1} to {newest - 1}" if newest > epoch + 2 else f"commit {epoch + 1}"
+    skipped = (
+        f"commits {epoch + 1} to {newest - 1}" if newest > epoch + 2 else f"commit {epoch + 1}"
+    )
     folder = next(_without_version(found, operators, newest), None)
     if folder is not None:
         reading.refuse(
-            f"{skipped} missing: Spark runs batch {newest} alone, from state version {newest}, which "
+            f"{skipped} missing: Spark runs batch {newest} alone, from state version "
+            f"{newest}, which "
             f"{reading.path(folder)} does not have",
             path,
-            hint=f"a job goes on after batch {epoch} once the offsets of later batches are moved away",
+            hint=(
+                f"a job goes on after batch {epoch} once the offsets of later batches are "
+                "moved away"
+            ),
         )
         return
     reading.warn(
-        f"{skipped} missing: where it is, Spark takes those batches as done and runs batch {newest} again; from batch "
+        f"{skipped} missing: where it is, Spark takes those batches as done and runs batch "
+        f"{newest} again; from batch "
         f"{epoch} on only a copy goes on",
         path,
     )
 
 
 def _without_version(found: Found, operators: Sequence[Operator], version: int) -> Iterator[str]:
-    """The folders of stores that cannot be loaded at a version. Which files belong to it under checkpoint format 2
-    only the commit says that is missing."""
+    """The folders of stores that cannot be loaded at a version. Which files belong to it under
+    checkpoint format 2 only the commit says that is missing.
+    """
     for operator in operators:
         for shard in range(operator.shards):
             for store in operator.stores:
@@ -145,8 +169,9 @@ def _without_version(found: Found, operators: Sequence[Operator], version: int) 
 
 
 def refuse_disorder(reading: Reading, found: Found, epoch: int | None, thorough: bool) -> set[int]:
-    """Refuse logs that go backwards where a restart reads them, warn elsewhere. Returns the batches that no job should
-    go back to; without `thorough` only the newest ones are looked at."""
+    """Refuse logs that go backwards where a restart reads them, warn elsewhere. Returns the batches
+    that no job should go back to; without `thorough` only the newest ones are looked at.
+    """
     newest = max(found.offsets, default=None)
     if newest is None:
         return set()
@@ -178,7 +203,10 @@ def _refuse_commits(reading: Reading, batches: Iterable[Batch], first_needed: in
     suspects = {batch.number for batch in batches if 0 < batch.handed_on_ms < batch.watermark_ms}
     for number in sorted(suspects):
         path = layout.commit_path(number)
-        fact = f"{reading.path(path)} hands on an older watermark than {layout.offset_path(number)} has"
+        fact = (
+            f"{reading.path(path)} hands on an older watermark than "
+            f"{layout.offset_path(number)} has"
+        )
         if number >= first_needed:
             reading.refuse(f"{fact}; it is another batch's, or another run's", path)
         else:
@@ -227,7 +255,9 @@ def _fault(before: Batch, after: Batch) -> str | None:
 def _pairs(
     before: Iterable[SourceOffset], after: Iterable[SourceOffset]
 ) -> Iterator[tuple[SourceOffset, SourceOffset]]:
-    """The sources of two batches by their ids; a query that got or lost some has others under the same numbers."""
+    """The sources of two batches by their ids; a query that got or lost some has others under
+    the same numbers.
+    """
     later = {source.source: source for source in after}
     earlier = {source.source: source for source in before}
     if earlier.keys() != later.keys():
@@ -241,7 +271,8 @@ def _warn_of_clock(reading: Reading, before: Batch, after: Batch, first_needed: 
         return
     path = layout.offset_path(after.number)
     reading.warn(
-        f"{reading.path(path)} was planned before {layout.offset_path(before.number)}, by its clock: it was set back, "
+        f"{reading.path(path)} was planned before {layout.offset_path(before.number)}, by "
+        "its clock: it was set back, "
         "or the two are exchanged",
         path,
     )

@@ -35,7 +35,9 @@ def sorted_by_kind(files: Iterable[FileInfo], skip: int) -> Found:
             found.strangers.append(info._replace(path=path))
             continue
         if "/." in path or path.startswith("."):
-            continue  # Hadoop's sidecars and leftovers of writers: half of a local checkpoint, no part of any restart
+            # Hadoop's sidecars and leftovers of writers: half of a local checkpoint, no part of any
+            # restart
+            continue
         place = classify(path)
         area = place.area
         if area == "state":
@@ -62,7 +64,9 @@ def _add_state(found: Found, path: str, place: CheckpointPath, size: int) -> Non
     store = found.stores.get(key)
     if store is None:
         operator, shard, name = key
-        store = found.stores[key] = StoreFiles(operator, shard, name, folder_of(operator, shard, name))
+        store = found.stores[key] = StoreFiles(
+            operator, shard, name, folder_of(operator, shard, name)
+        )
     store.files += 1
     store.bytes += size
     store.add(path, place)

@@ -1,10 +1,10 @@
 """What a restart of one query needs, and from which batches it would work.
 
-The consistent cut: batch N is the highest one committed, its state has version N + 1. Where no batch has a commit,
-N is the one before the last that was planned, as Spark sees it. Needed are offsets N and N - 1,
-commit N, the query's id, the sources' logs, and per operator, shard and store the chain of files of that version.
-What is newer is left behind; a batch that was planned and not committed is told apart (`planned`), and so is the state
-that it has written (`planned_state`).
+The consistent cut: batch N is the highest one committed, its state has version N + 1. Where no
+batch has a commit, N is the one before the last that was planned, as Spark sees it. Needed are
+offsets N and N - 1, commit N, the query's id, the sources' logs, and per operator, shard and store
+the chain of files of that version. What is newer is left behind; a batch that was planned and not
+committed is told apart (`planned`), and so is the state that it has written (`planned_state`).
 """
 
 from __future__ import annotations
@@ -44,10 +44,14 @@ from stateshift.survey import FileInfo, Image, Operator, ShardFiles
 
 
 def surveyed_image(
-    reading: Reading, files: tuple[FileInfo, ...], thorough: bool, changes: Sequence[Mapping[str, Any]] = ()
+    reading: Reading,
+    files: tuple[FileInfo, ...],
+    thorough: bool,
+    changes: Sequence[Mapping[str, Any]] = (),
 ) -> Image:
-    """One query's checkpoint, from its listing and its small files; what `changes` need to know besides. Where they
-    rewind it, everything after that batch does not count."""
+    """One query's checkpoint, from its listing and its small files; what `changes` need to know
+    besides. Where they rewind it, everything after that batch does not count.
+    """
     found = sorted_by_kind(files, len(reading.prefix) + 1 if reading.prefix else 0)
     fence = _without_fence(reading, found)
     newest = (last_done(found), max(found.offsets, default=None))
@@ -55,8 +59,12 @@ def surveyed_image(
     epoch, planned = last_done(found), max(found.offsets, default=None)
     query = _query(reading) if found.metadata else None
     if not found.metadata and (found.offsets or found.commits):
-        reading.refuse(f"{reading.path(layout.METADATA)} is missing: Spark 4.2 and later refuse to start, earlier ones "
-                       "take it for another query", layout.METADATA)  # fmt: skip
+        reading.refuse(
+            f"{reading.path(layout.METADATA)} is missing: Spark 4.2 and later refuse to "
+            "start, earlier ones "
+            "take it for another query",
+            layout.METADATA,
+        )
     warn_of_no_commits(reading, found, epoch)
     refuse_holes(reading, found, epoch)
     suspects = refuse_disorder(reading, found, epoch, thorough)
@@ -99,10 +107,12 @@ def surveyed_image(
             "batch_timestamp_ms": batch_ms,
             "strangers": counted_strangers(found.strangers),
             **({"newest": newest} if rewound else {}),
-            **({"schemas": _schemas(reading, found, operators, epoch, settings)} if changes else {}),
+            **(
+                {"schemas": _schemas(reading, found, operators, epoch, settings)} if changes else {}
+            ),
         },
         planned_state=written,
-    )  # fmt: skip
+    )
 
 
 def _query(reading: Reading) -> metadata_format.QueryMetadata | None:
@@ -112,24 +122,33 @@ def _query(reading: Reading) -> metadata_format.QueryMetadata | None:
         return None
     path = reading.path(layout.METADATA)
     if query.id != query.written.lower():
-        reading.warn(f"{path} holds the query id {query.written}, which Spark takes for {query.id}", layout.METADATA)
+        reading.warn(
+            f"{path} holds the query id {query.written}, which Spark takes for {query.id}",
+            layout.METADATA,
+        )
     if query.trailing:
         end = len(metadata_format.encode_metadata(query)) - query.trailing
-        fact = f"{path} goes on for {query.trailing} bytes behind its JSON, which Spark does not read"
+        fact = (
+            f"{path} goes on for {query.trailing} bytes behind its JSON, which Spark does not read"
+        )
         reading.warn(fact, layout.METADATA, end)
     return query
 
 
 def _rewind(reading: Reading, found: Found, changes: Sequence[Mapping[str, Any]]) -> bool:
-    """Leave out what came after the batch to go back to. Whether any batch after it is committed: else it is a move as
-    any other, also of a batch that was planned."""
+    """Leave out what came after the batch to go back to. Whether any batch after it is committed:
+    else it is a move as any other, also of a batch that was planned.
+    """
     batch = next((change["batch"] for change in changes if change["kind"] == "rewind"), None)
     if batch is None:
         return False
     if batch not in found.commits:
         newest = f"; the newest is batch {max(found.commits)}" if found.commits else ""
-        reading.refuse(f"batch {batch} is not committed in {reading.storage.location}{newest}: there is no going back "
-                       "to it")  # fmt: skip
+        reading.refuse(
+            f"batch {batch} is not committed in {reading.storage.location}{newest}: there "
+            "is no going back "
+            "to it"
+        )
         return False
     if batch == max(found.commits):
         return False
@@ -145,7 +164,9 @@ def _schemas(
     epoch: int | None,
     settings: Mapping[str, str],
 ) -> Mapping[str, Mapping[str, Any]]:
-    from stateshift.engines.spark.schemas import schemas_of  # only for a change: who inspects waits for no encoders
+    from stateshift.engines.spark.schemas import (
+        schemas_of,
+    )  # only for a change: who inspects waits for no encoders
 
     stores = {operator.id: tuple(store.name for store in operator.stores) for operator in operators}
     newest = {operator: newest_metadata(found, operator, epoch) for operator in stores}
@@ -154,9 +175,14 @@ def _schemas(
 
 
 def _without_fence(reading: Reading, found: Found) -> str | None:
-    """A fence of ours is neither a planned nor a committed batch: whose it is, and the logs without it."""
+    """A fence of ours is neither a planned nor a committed batch: whose it is, and the logs
+    without it.
+    """
     owner = None
-    for numbers, path_of in ((found.offsets, layout.offset_path), (found.commits, layout.commit_path)):
+    for numbers, path_of in (
+        (found.offsets, layout.offset_path),
+        (found.commits, layout.commit_path),
+    ):
         newest = max(numbers, default=None)
         if newest is None:
             continue
@@ -173,8 +199,9 @@ def _without_fence(reading: Reading, found: Found) -> str | None:
 def _offsets(
     reading: Reading, found: Found, epoch: int | None, planned: int | None
 ) -> tuple[dict[str, str], tuple[offset_format.SourceOffset, ...], int | None]:
-    """Settings, source lines and time of the last committed batch; the one before it, and a planned one, must read,
-    too."""
+    """Settings, source lines and time of the last committed batch; the one before it, and a planned
+    one, must read, too.
+    """
     if epoch is None:
         epoch = planned
     if epoch is None:
@@ -185,13 +212,19 @@ def _offsets(
             reading.decoded(layout.offset_path(batch), offset_format.decode_offsets)
     if entry is not None and entry.watermark_ms > 0 and not found.stores:
         place = reading.path("") or reading.storage.location
-        reading.warn(f"{place} holds no state, though its query has a watermark: it needs none, or all is missing")
+        reading.warn(
+            f"{place} holds no state, though its query has a watermark: it needs none, or "
+            "all is missing"
+        )
     if entry is None:
         return {}, (), None
     told = entry.conf.get(offset_format.PARTITIONS)
     if told is not None and partitions_of(entry.conf) is None:
         path = layout.offset_path(epoch)
-        reading.refuse(f"{reading.path(path)} says that there are {told[:40]!r} partitions, which no job has", path)
+        reading.refuse(
+            f"{reading.path(path)} says that there are {told[:40]!r} partitions, which no job has",
+            path,
+        )
     return dict(entry.conf), entry.offsets, entry.timestamp_ms
 
 
@@ -215,17 +248,27 @@ def _first_read(
 
 
 def _needed(
-    reading: Reading, found: Found, ends: Endpoints, shards: tuple[ShardFiles, ...], epoch: int | None,
+    reading: Reading,
+    found: Found,
+    ends: Endpoints,
+    shards: tuple[ShardFiles, ...],
+    epoch: int | None,
     planned: int | None,
-) -> tuple[str, ...]:  # fmt: skip
-    """Every path a restart reads. Spark's own checksums stay with the bytes they describe; Hadoop's are not needed."""
+) -> tuple[str, ...]:
+    """Every path a restart reads. Spark's own checksums stay with the bytes they describe;
+    Hadoop's are not needed.
+    """
     if epoch is None:
         return ()
     logs = set(layout.first_read(epoch, planned if planned == epoch + 1 else None))
-    there = {layout.offset_path(b) for b in found.offsets} | {layout.commit_path(b) for b in found.commits}
+    there = {layout.offset_path(b) for b in found.offsets} | {
+        layout.commit_path(b) for b in found.commits
+    }
     there |= {layout.METADATA} if found.metadata else set()
     paths = {reading.path(path) for path in (logs & there) | set(ends.logs)}
-    paths |= {reading.path(path) for path in (*files_of_operators(found, epoch), *found.schema_logs)}
+    paths |= {
+        reading.path(path) for path in (*files_of_operators(found, epoch), *found.schema_logs)
+    }
     paths |= {path for shard in shards for path in shard.files}
     crcs = {reading.path(path) for path in found.spark_crcs}
     return tuple(sorted(paths | {f"{path}.crc" for path in paths if f"{path}.crc" in crcs}))

@@ -1,16 +1,17 @@
-"""Whether what lies in an operator's `_metadata` is of that operator. Spark holds both against the query's plan before
-it starts, and refuses a query whose metadata has another id or another name.
+"""Whether what lies in an operator's `_metadata` is of that operator. Spark holds both against the
+query's plan before it starts, and refuses a query whose metadata has another id or another name.
 
-    operatorId      the number of the directory `state/<op>`
-    operatorName    one of NAMES
-    _stateSchema    where there are schemas of format 3, `_metadata/v2` has to say which of them apply; those of
-                    transformWithState have to be there, those of a join are written again
+    operatorId    the number of the directory `state/<op>`
+    operatorName  one of NAMES
+    _stateSchema  where there are schemas of format 3, `_metadata/v2` has to say which of them
+                  apply; those of
+                  transformWithState have to be there, those of a join are written again
 
-A v1 that is no JSON at all Spark leaves alone, with a warning of its own (4.3). One that is JSON with bytes in it that
-are no UTF-8 it reads, each such byte as U+FFFD.
+A v1 that is no JSON at all Spark leaves alone, with a warning of its own (4.3). One that is JSON
+with bytes in it that are no UTF-8 it reads, each such byte as U+FFFD.
 
-Source: Spark 4.3, IncrementalExecution.checkOperatorValidWithMetadata, StatefulOperatorsUtils (the names),
-StreamingGlobalLimitExec.shortName, StateStoreWriter.operatorStateMetadataVersion.
+Source: Spark 4.3, IncrementalExecution.checkOperatorValidWithMetadata, StatefulOperatorsUtils (the
+names), StreamingGlobalLimitExec.shortName, StateStoreWriter.operatorStateMetadataVersion.
 """
 
 from __future__ import annotations
@@ -23,12 +24,22 @@ from stateshift.engines.spark.reading import Reading
 from stateshift.errors import MissingFile
 from stateshift.formats.spark.operator_metadata import OperatorMetadata
 
-NAMES = frozenset({
-    "stateStoreSave", "StatefulStreamlineAggregate", "sessionWindowStateStoreSaveExec",
-    "dedupe", "dedupeWithinWatermark", "globalLimit", "symmetricHashJoin",
-    "flatMapGroupsWithState", "applyInPandasWithState",
-    "transformWithStateExec", "transformWithStateInPandasExec", "transformWithStateInPySparkExec",
-})  # fmt: skip
+NAMES = frozenset(
+    {
+        "stateStoreSave",
+        "StatefulStreamlineAggregate",
+        "sessionWindowStateStoreSaveExec",
+        "dedupe",
+        "dedupeWithinWatermark",
+        "globalLimit",
+        "symmetricHashJoin",
+        "flatMapGroupsWithState",
+        "applyInPandasWithState",
+        "transformWithStateExec",
+        "transformWithStateInPandasExec",
+        "transformWithStateInPySparkExec",
+    }
+)
 _REMOVE = "remove it: Spark starts without, and writes it again"
 
 
@@ -54,7 +65,10 @@ def check_version(reading: Reading, operator: str, newest: str | None, files: li
         return
     if any("/_stateSchema/" in path for path in files):
         path = f"state/{operator}/_metadata/v2"
-        fact = f"{reading.path(path)} holds no metadata of operator {operator}, which says where its schemas are"
+        fact = (
+            f"{reading.path(path)} holds no metadata of operator {operator}, which says where "
+            "its schemas are"
+        )
         reading.refuse(f"{fact}: Spark refuses to start", path)
 
 

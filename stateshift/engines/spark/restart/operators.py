@@ -1,4 +1,6 @@
-"""The stateful operators of a query: their stores, names and shards, and the files that tell of them. Reads only."""
+"""The stateful operators of a query: their stores, names and shards, and the files that tell of
+them. Reads only.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +25,23 @@ PROVIDERS = {
 }
 
 
-def operators_of(reading: Reading, found: Found, settings: Mapping[str, str]) -> tuple[Operator, ...]:
+def operators_of(
+    reading: Reading, found: Found, settings: Mapping[str, str]
+) -> tuple[Operator, ...]:
     ids = sorted({key[0] for key in found.stores} | set(found.operator_files) - {""}, key=number_of)
     operators = []
     for operator in ids:
         own = [store for key, store in found.stores.items() if key[0] == operator]
-        shards = expected_shards(settings, {s.shard for s in own}, _is_single(reading, found, operator, own))
+        shards = expected_shards(
+            settings, {s.shard for s in own}, _is_single(reading, found, operator, own)
+        )
         names = sorted({store.store for store in own})
         stores = tuple(
-            Store(n, sum(s.files for s in own if s.store == n), sum(s.bytes for s in own if s.store == n))
+            Store(
+                n,
+                sum(s.files for s in own if s.store == n),
+                sum(s.bytes for s in own if s.store == n),
+            )
             for n in names
         )
         title = _title(reading, found, operator)
@@ -42,7 +52,9 @@ def operators_of(reading: Reading, found: Found, settings: Mapping[str, str]) ->
 
 
 def _provider(settings: Mapping[str, str], stores: list[StoreFiles]) -> str | None:
-    """What keeps the state, by the offset log; before Spark 2.3 that says nothing, and the files tell."""
+    """What keeps the state, by the offset log; before Spark 2.3 that says nothing, and the files
+    tell.
+    """
     named = settings.get(PROVIDER, "").rsplit(".", 1)[-1]
     if named:
         return PROVIDERS.get(named, named)
@@ -59,14 +71,22 @@ def is_foreign(settings: Mapping[str, str]) -> bool:
 
 
 def refuse_foreign_state(
-    reading: Reading, operators: tuple[Operator, ...], settings: Mapping[str, str], epoch: int | None
+    reading: Reading,
+    operators: tuple[Operator, ...],
+    settings: Mapping[str, str],
+    epoch: int | None,
 ) -> None:
-    """State that neither of Spark's own providers keeps: which files it consists of only its provider knows."""
+    """State that neither of Spark's own providers keeps: which files it consists of only its
+    provider knows.
+    """
     provider = settings.get(PROVIDER, "")
     if not operators or epoch is None or not is_foreign(settings):
         return
     path = layout.offset_path(epoch)
-    fact = f"{reading.path(path)} says that {provider[:200]} keeps the state, whose files only that provider knows"
+    fact = (
+        f"{reading.path(path)} says that {provider[:200]} keeps the state, whose files only "
+        "that provider knows"
+    )
     reading.refuse(fact, path, hint="copy the stopped job's whole checkpoint by other means")
 
 
@@ -89,7 +109,9 @@ def _title(reading: Reading, found: Found, operator: str) -> str | None:
 def newest_metadata(found: Found, operator: str, epoch: int | None) -> str | None:
     """`_metadata/v2/<batch>` of the newest batch up to `epoch`, else `_metadata/metadata`."""
     files = found.operator_files.get(operator, [])
-    versions = [path for path in files if "/_metadata/v2/" in path and is_number(path.rsplit("/", 1)[-1])]
+    versions = [
+        path for path in files if "/_metadata/v2/" in path and is_number(path.rsplit("/", 1)[-1])
+    ]
     fitting = [path for path in versions if epoch is None or int(path.rsplit("/", 1)[-1]) <= epoch]
     if fitting:
         return max(fitting, key=lambda path: int(path.rsplit("/", 1)[-1]))
@@ -98,14 +120,17 @@ def newest_metadata(found: Found, operator: str, epoch: int | None) -> str | Non
 
 
 def _is_single(reading: Reading, found: Found, operator: str, stores: list[StoreFiles]) -> bool:
-    """A global limit, or an aggregation without a key: only shard 0 exists, whatever the partition count says. The
-    key's schema has no fields, or the one void field that stands for none."""
+    """A global limit, or an aggregation without a key: only shard 0 exists, whatever the partition
+    count says. The key's schema has no fields, or the one void field that stands for none.
+    """
     if {store.shard for store in stores} != {0}:
         return False
     path = f"state/{operator}/0/_metadata/schema"
     if path not in found.operator_files.get(operator, []):
         return False
-    key = reading.decoded(path, lambda content: decode_struct(schema.decode_schema(content).stores[0].key))
+    key = reading.decoded(
+        path, lambda content: decode_struct(schema.decode_schema(content).stores[0].key)
+    )
     return key is not None and all(kind == Atomic("void") for kind in key.types)
 
 
@@ -123,7 +148,9 @@ def files_of_operators(found: Found, epoch: int) -> list[str]:
 
 def refuse_unparsable(reading: Reading, found: Found, epoch: int) -> None:
     """Schemas that Spark reads before a job's first batch, and cannot parse."""
-    schemas = [path for path in files_of_operators(found, epoch) if classify(path).area == "state-schema"]
+    schemas = [
+        path for path in files_of_operators(found, epoch) if classify(path).area == "state-schema"
+    ]
 
     def check(own: Reading, path: str) -> None:
         own.decoded(path, lambda content: check_schema(schema.decode_schema(content)))
@@ -139,10 +166,16 @@ def own_places(reading: Reading, found: Found, epoch: int | None) -> list[Embedd
             if "/_metadata/v2/" not in path:
                 continue
             decoded = reading.decoded(path, operator_metadata.decode_operator_metadata)
-            named = () if decoded is None else (p for store in decoded.stores for p in store.schema_paths)
+            named = (
+                ()
+                if decoded is None
+                else (p for store in decoded.stores for p in store.schema_paths)
+            )
             folders: dict[str, int] = {}
             for name in named:
                 folder = canonical(name.rsplit("/", 1)[0])
                 folders[folder] = folders.get(folder, 0) + 1
-            places += [EmbeddedPath(reading.path(path), f, n, "self") for f, n in sorted(folders.items())]
+            places += [
+                EmbeddedPath(reading.path(path), f, n, "self") for f, n in sorted(folders.items())
+            ]
     return places

@@ -1,21 +1,27 @@
 """The state that a batch has written which was planned and not committed. Reads only.
 
-Batch N + 1 writes state version N + 2 in all its tasks. The sink commits after them, and Spark's own commit comes last:
+Batch N + 1 writes state version N + 2 in all its tasks. The sink commits after them, and Spark's
+own commit comes last:
 
     state N+2 of every shard     the sink's commit     commits/N+1
                             |                      |
-             killed here: the sink        killed here: the sink has the batch. After a restart it recognises the
-             has not got the batch        number and does not run the plan (FileStreamSink.addBatch; Delta, and its
-                                          txnVersion in a foreachBatch): the next batch loads version N+2 as it is
+             killed here: the sink        killed here: the sink has the batch. After a restart it
+                                          recognises the
+             has not got the batch        number and does not run the plan (FileStreamSink.addBatch;
+                                          Delta, and its
+                                          txnVersion in a foreachBatch): the next batch loads
+                                          version N+2 as it is
 
-Nobody can tell the two from the checkpoint, so the state counts as needed once it is whole. If one shard lacks it, then
-some task had not ended, and no sink has the batch.
+Nobody can tell the two from the checkpoint, so the state counts as needed once it is whole. If one
+shard lacks it, then some task had not ended, and no sink has the batch.
 
-Of each shard the file of changes is enough, for the version before it is there. A snapshot beside it is left out: where
-the batch does run again, Spark overwrites the changes, and would prefer the stale snapshot to them.
+Of each shard the file of changes is enough, for the version before it is there. A snapshot beside
+it is left out: where the batch does run again, Spark overwrites the changes, and would prefer the
+stale snapshot to them.
 
-Under checkpoint format 2 only commits/N+1 could say which of the files is meant. Spark cannot go on there itself, in
-place or elsewhere: it fails with `CheckpointInfo length: 0` (StateStoreWriter; seen with 4.0.5 and 4.3.0).
+Under checkpoint format 2 only commits/N+1 could say which of the files is meant. Spark cannot go on
+there itself, in place or elsewhere: it fails with `CheckpointInfo length: 0` (StateStoreWriter;
+seen with 4.0.5 and 4.3.0).
 """
 
 from __future__ import annotations
@@ -29,9 +35,15 @@ from stateshift.survey import Operator, PlannedState
 
 
 def planned_state_of(
-    reading: Reading, found: Found, operators: tuple[Operator, ...], epoch: int | None, planned: int | None
+    reading: Reading,
+    found: Found,
+    operators: tuple[Operator, ...],
+    epoch: int | None,
+    planned: int | None,
 ) -> PlannedState | None:
-    """Return the state version that batch `epoch` + 1 wrote; None where it was not planned, or a shard lacks it."""
+    """Return the state version that batch `epoch` + 1 wrote; None where it was not planned, or a
+    shard lacks it.
+    """
     if epoch is None or planned != epoch + 1:
         return None
     stores = _stores(found, operators)
@@ -48,7 +60,9 @@ def planned_state_of(
             return None
         files += own
     with_checksums = [name for path in files for name in (path, f"{path}.crc")]
-    kept = [path for path in with_checksums if not path.endswith(".crc") or path in found.spark_crcs]
+    kept = [
+        path for path in with_checksums if not path.endswith(".crc") or path in found.spark_crcs
+    ]
     return PlannedState(tuple(sorted({reading.path(path) for path in kept})))
 
 
@@ -59,7 +73,7 @@ def _stores(found: Found, operators: tuple[Operator, ...]) -> list[StoreFiles | 
         for operator in operators
         for shard in range(operator.shards)
         for store in operator.stores
-    ]  # fmt: skip
+    ]
 
 
 def _files(reading: Reading, store: StoreFiles, version: int) -> list[str] | None:
@@ -84,9 +98,15 @@ def _tables(reading: Reading, path: str) -> list[str] | None:
         return None
     except FormatError as error:
         reading.refuse(
-            f"{reading.path(path)} is damaged: {error.fact}. A batch that was planned and not committed wrote it, and "
-            "a job reads it if its sink has that batch", path, error.offset or 0,
-            hint="if the sink does not have the batch, move this file away: the job then runs the batch again",
-        )  # fmt: skip
+            f"{reading.path(path)} is damaged: {error.fact}. A batch that was planned and "
+            "not committed wrote it, and "
+            "a job reads it if its sink has that batch",
+            path,
+            error.offset or 0,
+            hint=(
+                "if the sink does not have the batch, move this file away: the job then runs "
+                "the batch again"
+            ),
+        )
         return None
     return [table.stored for table in decoded.tables]

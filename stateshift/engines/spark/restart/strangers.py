@@ -1,7 +1,7 @@
 """Files inside a checkpoint that no Spark wrote: names that are on no page of its layout. Pure.
 
-They disturb no job: it neither reads nor removes them. Whoever put them there may miss them after a move, or does not
-know that they are there.
+They disturb no job: it neither reads nor removes them. Whoever put them there may miss them after a
+move, or does not know that they are there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def strangers(files: Iterable[FileInfo], image: Image) -> Iterator[Finding]:
 
 
 def _folder(path: str) -> str:
-    """What the files are told together by: their folder inside Spark's own, else the one at the top."""
+    """What the files are told together by: their folder inside Spark's own, else the one at the
+    top.
+    """
     directory = path.rpartition("/")[0]
     top = path.partition("/")[0]
     return directory if top in _OWN or not directory else top
@@ -47,5 +49,8 @@ def _note(folder: str, paths: list[str]) -> Finding:
     if len(paths) == 1:
         fact = f"{paths[0]} is no file of Spark's: no job reads it"
     else:
-        fact = f"{len(paths)} files in {where} are no files of Spark's, {paths[0]} among them: no job reads them"
+        fact = (
+            f"{len(paths)} files in {where} are no files of Spark's, {paths[0]} among them: no "
+            "job reads them"
+        )
     return Finding("note", fact, path=paths[0])

@@ -1,7 +1,9 @@
-"""What connectors and others keep below a checkpoint beside Spark: Delta's schema logs, and files of strangers.
+"""What connectors and others keep below a checkpoint beside Spark: Delta's schema logs, and files
+of strangers.
 
-A schema log is needed by a restart as soon as the table's schema changes, and names the checkpoint by its full path.
-Files of strangers are nothing to Spark: they are named, and stay unless the spec takes them along (`also`).
+A schema log is needed by a restart as soon as the table's schema changes, and names the checkpoint
+by its full path. Files of strangers are nothing to Spark: they are named, and stay unless the spec
+takes them along (`also`).
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ def tracked_schemas(reading: Reading, logs: Iterable[str]) -> list[EmbeddedPath]
         place = canonical(entry.source_path)
         if relation(place, reading.storage.location) != "inside":
             reading.warn(
-                f"{reading.path(path)} names {place}, which is not in {reading.storage.location}: Delta refuses to "
+                f"{reading.path(path)} names {place}, which is not in "
+                f"{reading.storage.location}: Delta refuses to "
                 "start the job here, unless that is the same place by another name",
                 path,
             )
@@ -35,7 +38,9 @@ def tracked_schemas(reading: Reading, logs: Iterable[str]) -> list[EmbeddedPath]
 
 
 def counted_strangers(files: Iterable[FileInfo]) -> tuple[Mapping[str, Any], ...]:
-    """Return how many files, and bytes, each stranger's folder holds: `mine/`, or a single file's name."""
+    """Return how many files, and bytes, each stranger's folder holds: `mine/`, or a single
+    file's name.
+    """
     counted: dict[str, dict[str, Any]] = {}
     for file in files:
         top, slash, _ = file.path.partition("/")

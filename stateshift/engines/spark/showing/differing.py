@@ -1,12 +1,15 @@
 """Two images compared by their entries: shards, files, providers and codecs forgotten. Reads only.
 
-    diff(A, B) -> Differences      per operator and store: added (only B has the key), removed (only A), changed
+    diff(A, B) -> Differences  per operator and store: added (only B has the key), removed (only A),
+                               changed
 
-Where both have as many shards, shard is matched with shard first. What finds no partner there, and everything where
-the counts differ, is matched once more, all shards together: so a key that lies in another shard is no difference. Held
-in memory is what matching holds (see `matching`); the rest of it, and what was left of shards, lies on disk.
+Where both have as many shards, shard is matched with shard first. What finds no partner there, and
+everything where the counts differ, is matched once more, all shards together: so a key that lies in
+another shard is no difference. Held in memory is what matching holds (see `matching`); the rest of
+it, and what was left of shards, lies on disk.
 
-What cannot be compared is named, and then the images are not called equal: nothing showed that they are.
+What cannot be compared is named, and then the images are not called equal: nothing showed that they
+are.
 """
 
 from __future__ import annotations
@@ -31,8 +34,9 @@ def diff(
     show: int = 0,
     fleet: Readers | None = None,
 ) -> Differences:
-    """Compare the image at `one` (A) with that at `other` (B); `show` of the differences of each store are decoded. A
-    `fleet` reads them, where there is one."""
+    """Compare the image at `one` (A) with that at `other` (B); `show` of the differences of each
+    store are decoded. A `fleet` reads them, where there is one.
+    """
     a, b = opened(one, opening), opened(other, opening)
     found = Differences(epochs=(a.survey.epoch, b.survey.epoch))
     sizes = (_sizes(a), _sizes(b))
@@ -45,7 +49,9 @@ def _paired(a: Opened, b: Opened) -> Iterator[tuple[str, Side, Side]]:
     """Operators of one name on both sides; a side that has no such operator is empty."""
     ones, others = _sides(a), _sides(b)
     if len(a.images) == len(b.images) == 1:  # wherever in its directory a single image lies
-        ones, others = ({k.rpartition("/")[2]: v for k, v in side.items()} for side in (ones, others))
+        ones, others = (
+            {k.rpartition("/")[2]: v for k, v in side.items()} for side in (ones, others)
+        )
     for name in dict.fromkeys((*ones, *others)):
         yield name, ones.get(name, Side()), others.get(name, Side())
 
@@ -100,8 +106,12 @@ class _Comparison:
         else:
             self._counts[store] = Counts(self._operator, store)
 
-    def _read_by(self, fleet: Readers, sizes: tuple[dict[str, int], dict[str, int]], apart: Shelf) -> None:
-        """What a fleet has found in buckets whose sums differ is put aside; the rest is the same."""
+    def _read_by(
+        self, fleet: Readers, sizes: tuple[dict[str, int], dict[str, int]], apart: Shelf
+    ) -> None:
+        """What a fleet has found in buckets whose sums differ is put aside; the rest is the
+        same.
+        """
         compared = fleet.unequal(self._sides, sizes, apart.put)
         for store in sorted(compared.met):
             self._begin(store)
@@ -110,7 +120,9 @@ class _Comparison:
 
     def _matched(self, left: list[ShardFiles], right: list[ShardFiles]) -> Iterator[Matched]:
         sides = enumerate((left, right))
-        return matched((side, block) for side, shards in sides for block in self._formed(side, shards))
+        return matched(
+            (side, block) for side, shards in sides for block in self._formed(side, shards)
+        )
 
     def _formed(self, side: int, shards: list[ShardFiles]) -> Iterator[Block]:
         for store, block in self._sides.formed(side, shards):
@@ -137,11 +149,16 @@ class _Comparison:
             room = max(0, self._show - counts.added - counts.removed - counts.changed)
             setattr(counts, change, getattr(counts, change) + len(places))
             picked = places[:room]
-            values = ([None] * len(picked) if b is None else b.values.take(picked).to_pylist() for b in (before, after))
+            values = (
+                [None] * len(picked) if b is None else b.values.take(picked).to_pylist()
+                for b in (before, after)
+            )
             for key, old, new in zip(either.keys.take(picked).to_pylist(), *values, strict=True):
                 self._found.shown.append(self._decoded(store, change, key, old, new))
 
-    def _decoded(self, store: str, change: Change, key: bytes, before: bytes | None, after: bytes | None) -> Difference:
+    def _decoded(
+        self, store: str, change: Change, key: bytes, before: bytes | None, after: bytes | None
+    ) -> Difference:
         forms = self._sides.form(store)
         assert not isinstance(forms, str), "what cannot be compared differs in nothing"
         left, right = forms

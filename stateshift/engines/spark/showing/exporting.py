@@ -1,15 +1,18 @@
 """State as rows for other programs: Parquet, Arrow or JSON lines. Reads only.
 
-    state     operator | store | shard | key {...} | value {...}
-    changes   batch | change (put, merge, delete) | operator | store | shard | key {...} | value {...}, null if deleted
+    state    operator | store | shard | key {...} | value {...}
+    changes  batch | change (put, merge, delete) | operator | store | shard | key {...} | value
+             {...}, null if deleted
 
-Keys and values have the columns of the checkpoint's own schema; in a store of lists the value is a list of them. A
-Parquet or an Arrow file has one schema, so it takes stores of one shape; JSON lines take all. A store whose columns are
-not known is exported as bytes, never guessed at.
+Keys and values have the columns of the checkpoint's own schema; in a store of lists the value is a
+list of them. A Parquet or an Arrow file has one schema, so it takes stores of one shape; JSON lines
+take all. A store whose columns are not known is exported as bytes, never guessed at.
 
-Rows are made in batches and bytes leave as they come: what is held is what folding holds, and one batch.
+Rows are made in batches and bytes leave as they come: what is held is what folding holds, and one
+batch.
 
-JSON has dates as days and times as microseconds since 1970, as `inspect` shows them; decimals are text.
+JSON has dates as days and times as microseconds since 1970, as `inspect` shows them; decimals are
+text.
 """
 
 from __future__ import annotations
@@ -47,7 +50,9 @@ LINES = 16_384
 
 @dataclass
 class Export:
-    """What is to be exported. `chunks` gives the file's bytes once; `entries` counts them meanwhile."""
+    """What is to be exported. `chunks` gives the file's bytes once; `entries` counts them
+    meanwhile.
+    """
 
     found: Opened
     wanted: Wanted
@@ -84,7 +89,9 @@ class Export:
                 if keys is None:
                     keys = tables.keys([key_of(part, key) for key in part.block.keys.to_pylist()])
                 if values is None:
-                    values = tables.values([value_of(part, value) for value in part.block.values.to_pylist()])
+                    values = tables.values(
+                        [value_of(part, value) for value in part.block.values.to_pylist()]
+                    )
                 yield tables.written(tables.batch(_places(part), keys, values))
         yield tables.finished()
 
@@ -117,24 +124,43 @@ class Export:
             views, operator = self.found.views[image.path], operator_id(image, shard.operator)
             for store, block in folded(chunks, shard, image.settings):
                 if store_fits(self.wanted, store):
-                    yield Piece(views.of(shard.operator, store), operator, shard.shard, block, shard.files[-1])
+                    yield Piece(
+                        views.of(shard.operator, store),
+                        operator,
+                        shard.shard,
+                        block,
+                        shard.files[-1],
+                    )
 
     def _changed(self, first: int, last: int) -> Iterator[Piece]:
         """Batch by batch, so that the feed is in the order of time."""
         shards = list(self.found.shards(self.wanted))
-        sources = {image.path: Changes(self.found.storage, self.found.survey, image) for image in self.found.images}
+        sources = {
+            image.path: Changes(self.found.storage, self.found.survey, image)
+            for image in self.found.images
+        }
         for batch in range(first, last + 1):
             for image, shard in shards:
                 yield from self._changes_of(sources[image.path], image, shard, batch)
 
-    def _changes_of(self, source: Changes, image: Image, shard: ShardFiles, batch: int) -> Iterator[Piece]:
+    def _changes_of(
+        self, source: Changes, image: Image, shard: ShardFiles, batch: int
+    ) -> Iterator[Piece]:
         views, operator = self.found.views[image.path], operator_id(image, shard.operator)
         path = f"state/{shard.operator}/{shard.shard}"
         for store, changes in groupby(source.of(shard, batch), lambda change: change.store):
             for some in _batched(changes, ROWS) if store_fits(self.wanted, store) else ():
                 block = block_of((one.key, one.value) for one in some)
                 kinds = tuple(one.change for one in some)
-                yield Piece(views.of(shard.operator, store), operator, shard.shard, block, path, batch, kinds)
+                yield Piece(
+                    views.of(shard.operator, store),
+                    operator,
+                    shard.shard,
+                    block,
+                    path,
+                    batch,
+                    kinds,
+                )
 
 
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
@@ -156,7 +182,10 @@ def _check_committed(found: Opened, wanted: Wanted) -> None:
         if image.epoch is None and any(store.files for one in operators for store in one.stores):
             name = f"{found.location}/{image.path}" if image.path else found.location
             raise PlanError(
-                f"{name} has files of state and no batch that is finished: which of them count, nothing tells",
+                (
+                    f"{name} has files of state and no batch that is finished: which of them "
+                    "count, nothing tells"
+                ),
                 hint=f"stateshift verify {quote(found.location)}",
             )
 
@@ -165,7 +194,10 @@ def _check_changes(found: Opened, first: int, last: int) -> None:
     for image in found.images:
         if first > last or first < 0 or image.epoch is None or last > image.epoch:
             raise PlanError(
-                f"no changes of batches {first} to {last}: the last one that was committed is {image.epoch}",
+                (
+                    f"no changes of batches {first} to {last}: the last one that was committed "
+                    f"is {image.epoch}"
+                ),
                 hint="--changes A..B takes both batches in, the earlier one first",
             )
 

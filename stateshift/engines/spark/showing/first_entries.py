@@ -1,4 +1,6 @@
-"""The first entries of every store, keys and values by the names of their columns as far as these are known."""
+"""The first entries of every store, keys and values by the names of their columns as far as
+these are known.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
-"""Columns as JSON text, many rows at once: what `rows.named` and `json.dumps` make of them one by one.
+"""Columns as JSON text, many rows at once: what `rows.named` and `json.dumps` make of them one by
+one.
 
-    texts(column, kind)    a text for each row; None for types that are left to them (intervals, variants)
+    texts(column, kind)  a text for each row; None for types that are left to them (intervals,
+                         variants)
 
-Numbers and plain strings are put into text by Arrow; floating point, decimals, bytes, and strings that need an escape
-are each made by Python, as everywhere.
+Numbers and plain strings are put into text by Arrow; floating point, decimals, bytes, and strings
+that need an escape are each made by Python, as everywhere.
 """
 
 from __future__ import annotations
@@ -15,12 +17,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stateshift.engines.spark.entries.rows import named, unique
-from stateshift.formats.spark.types import ArrayType, Atomic, DataType, DecimalType, MapType, StructType
+from stateshift.formats.spark.types import (
+    ArrayType,
+    Atomic,
+    DataType,
+    DecimalType,
+    MapType,
+    StructType,
+)
 
 _NOTHING = pa.scalar("", pa.large_string())
 _ESCAPED = r'["\\\x00-\x1f]'
-_WHOLE = {"byte": 1, "short": 2, "integer": 4, "date": 4, "year-month": 4, "long": 8, "timestamp": 8,
-          "timestamp_ntz": 8, "day-time": 8}  # fmt: skip
+_WHOLE = {
+    "byte": 1,
+    "short": 2,
+    "integer": 4,
+    "date": 4,
+    "year-month": 4,
+    "long": 8,
+    "timestamp": 8,
+    "timestamp_ntz": 8,
+    "day-time": 8,
+}
 
 Texts = Any  # a pyarrow.LargeStringArray without nulls
 
@@ -28,7 +46,14 @@ Texts = Any  # a pyarrow.LargeStringArray without nulls
 def fits(kind: DataType) -> bool:
     match kind:
         case Atomic(name):
-            return name in _WHOLE or name in ("boolean", "float", "double", "string", "binary", "void")
+            return name in _WHOLE or name in (
+                "boolean",
+                "float",
+                "double",
+                "string",
+                "binary",
+                "void",
+            )
         case StructType(_, types):
             return all(map(fits, types))
         case ArrayType(element):
@@ -48,7 +73,9 @@ def lists(column: Any, kind: StructType) -> Texts | None:
 
 
 def joined(*parts: Texts | str) -> Texts:
-    columns = [pa.scalar(part, pa.large_string()) if isinstance(part, str) else part for part in parts]
+    columns = [
+        pa.scalar(part, pa.large_string()) if isinstance(part, str) else part for part in parts
+    ]
     return pc.binary_join_element_wise(*columns, _NOTHING)
 
 
@@ -70,24 +97,35 @@ def _texts(column: Any, kind: DataType) -> Texts:
         case MapType(key, item):
             keys, items = _texts(column.keys, key), _texts(column.items, item).fill_null("null")
             return _lists(column, joined("[", keys, ", ", items, "]"))
-    plain = (None if value is None else json.dumps(named(value, kind)) for value in column.to_pylist())
+    plain = (
+        None if value is None else json.dumps(named(value, kind)) for value in column.to_pylist()
+    )
     return pa.array(plain, pa.large_string())
 
 
 def _lists(column: Any, each: Texts) -> Texts:
     """`each` is the text of every item, of all lists one behind the other."""
     items = pa.LargeListArray.from_arrays(column.offsets.cast(pa.int64()), each.fill_null("null"))
-    return _or_null(column, joined("[", pc.binary_join(items, pa.scalar(", ", pa.large_string())), "]"))
+    return _or_null(
+        column, joined("[", pc.binary_join(items, pa.scalar(", ", pa.large_string())), "]")
+    )
 
 
 def _or_null(column: Any, found: Texts) -> Texts:
-    return pc.if_else(column.is_valid(), found, pa.scalar(None, pa.large_string())) if column.null_count else found
+    return (
+        pc.if_else(column.is_valid(), found, pa.scalar(None, pa.large_string()))
+        if column.null_count
+        else found
+    )
 
 
 def _structs(column: Any, names: list[str], types: tuple[DataType, ...]) -> Texts:
     parts: list[Any] = []
     for at, (name, one, kind) in enumerate(zip(names, column.flatten(), types, strict=True)):
-        parts += [f"{', ' if at else ''}{json.dumps(name, ensure_ascii=False)}: ", _texts(one, kind).fill_null("null")]
+        parts += [
+            f"{', ' if at else ''}{json.dumps(name, ensure_ascii=False)}: ",
+            _texts(one, kind).fill_null("null"),
+        ]
     return _or_null(column, joined("{", *parts, "}"))
 
 

@@ -1,4 +1,6 @@
-"""Pieces as JSON lines: many at once where their types allow it, else one by one, and the same either way."""
+"""Pieces as JSON lines: many at once where their types allow it, else one by one, and the same
+either way.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,14 @@ def _together(piece: Piece) -> bytes | None:
     if keys is None or values is None:
         return None
     key = json_text.texts(keys, view.key)
-    value = json_text.lists(values, view.value) if view.many else json_text.texts(values, view.value)
+    value = (
+        json_text.lists(values, view.value) if view.many else json_text.texts(values, view.value)
+    )
     if key is None or value is None:
         return None
-    shared = json.dumps({"operator": piece.operator, "store": view.store, "shard": piece.shard}, ensure_ascii=False)
+    shared = json.dumps(
+        {"operator": piece.operator, "store": view.store, "shard": piece.shard}, ensure_ascii=False
+    )
     lines = joined(shared[:-1] + ', "key": ', key, ', "value": ', value, "}\n")
     _, _, content = lines.buffers()
     assert lines.offset == 0, "a column that was just made begins at its beginning"
@@ -55,7 +61,8 @@ def _one_by_one(piece: Piece) -> Iterator[str]:
             "value": {"hex": found.hex()} if isinstance(found, bytes) else _named(view, found),
         }
         text = json.dumps(plain, ensure_ascii=False)
-        # What is not UTF-8 in a string is kept as a surrogate, which JSON can only say as an escape.
+        # What is not UTF-8 in a string is kept as a surrogate, which JSON can only say as an
+        # escape.
         yield (text if text.isascii() or _encodable(text) else json.dumps(plain)) + "\n"
 
 

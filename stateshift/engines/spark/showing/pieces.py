@@ -1,4 +1,6 @@
-"""Entries, or changes, on their way out of an image: a block of one store of one shard, and how it is read."""
+"""Entries, or changes, on their way out of an image: a block of one store of one shard, and how
+it is read.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ from stateshift.formats.blocks import Block
 
 
 class Piece(NamedTuple):
-    """Entries, or changes, of one store of one shard on their way out. `path` is a file to blame where one of them does
-    not decode; `changes` says what each change is."""
+    """Entries, or changes, of one store of one shard on their way out. `path` is a file to blame
+    where one of them does not decode; `changes` says what each change is.
+    """
 
     view: StoreView
     operator: str
@@ -40,11 +43,15 @@ def key_of(piece: Piece, key: bytes) -> Any:
 
 def value_of(piece: Piece, value: bytes | None) -> Any:
     try:
-        return value if value is None or piece.view.value is None else piece.view.decode_value(value)
+        return (
+            value if value is None or piece.view.value is None else piece.view.decode_value(value)
+        )
     except FormatError as error:
         raise _at(error, piece) from error
 
 
 def _at(error: FormatError, piece: Piece) -> FormatError:
     fact = f"a row of the store {piece.view.store} does not fit its schema: {error.fact}"
-    return FormatError(fact, piece.path, hint="stateshift verify LOCATION --deep names the file it stands in")
+    return FormatError(
+        fact, piece.path, hint="stateshift verify LOCATION --deep names the file it stands in"
+    )

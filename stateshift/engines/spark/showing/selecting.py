@@ -1,7 +1,8 @@
-"""Which images, operators and stores are meant: found once, and refused by name where there is nothing of the kind.
+"""Which images, operators and stores are meant: found once, and refused by name where there is
+nothing of the kind.
 
-In a workflow directory every operator has a checkpoint of its own, and its id inside of it says little: there it is
-called `<directory>/<id>`, and everywhere else `<id>`.
+In a workflow directory every operator has a checkpoint of its own, and its id inside of it says
+little: there it is called `<directory>/<id>`, and everywhere else `<id>`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class Opened:
         for image in self.images:
             for shard in image.shards:
                 names = self.views[image.path].names(shard.operator, shard.store)
-                if operator_fits(wanted, image, shard.operator) and any(store_fits(wanted, name) for name in names):
+                if operator_fits(wanted, image, shard.operator) and any(
+                    store_fits(wanted, name) for name in names
+                ):
                     yield image, shard
 
 
@@ -70,9 +73,14 @@ def opened(location: str, opening: Callable[[str], Storage], batch: int | None =
             _check_batch(location, image, batch)
         whole = spark_survey.survey(storage, until=batch)
     for image in whole.images:
-        refused = next((f for f in image.findings if f.level == "refuse" and _of_state(f.path)), None)
+        refused = next(
+            (f for f in image.findings if f.level == "refuse" and _of_state(f.path)), None
+        )
         if refused is not None:
-            raise PlanError(f"the state is not whole: {refused.message}", hint=f"stateshift verify {quote(location)}")
+            raise PlanError(
+                f"the state is not whole: {refused.message}",
+                hint=f"stateshift verify {quote(location)}",
+            )
     views = {image.path: views_of(storage, image) for image in whole.images}
     return Opened(location, storage, whole, views)
 
@@ -83,7 +91,9 @@ def check_wanted(found: Opened, wanted: Wanted) -> None:
     fitting = [(image, one) for image, one in operators if operator_fits(wanted, image, one.id)]
     if wanted.operator is not None and not fitting:
         names = ", ".join(operator_id(image, one.id) for image, one in operators) or "none"
-        raise PlanError(f"{found.location} has no operator {wanted.operator}", hint=f"its operators: {names}")
+        raise PlanError(
+            f"{found.location} has no operator {wanted.operator}", hint=f"its operators: {names}"
+        )
     names_of = [
         name
         for image, one in fitting
@@ -92,11 +102,15 @@ def check_wanted(found: Opened, wanted: Wanted) -> None:
     ]
     if wanted.store is not None and not any(store_fits(wanted, name) for name in names_of):
         names = ", ".join(dict.fromkeys(names_of)) or "none"
-        raise PlanError(f"{found.location} has no store {wanted.store}", hint=f"its stores: {names}")
+        raise PlanError(
+            f"{found.location} has no store {wanted.store}", hint=f"its stores: {names}"
+        )
 
 
 def _of_state(path: str | None) -> bool:
-    """Whether the state cannot be read without this file. What only a restart needs is no reason to refuse."""
+    """Whether the state cannot be read without this file. What only a restart needs is no reason
+    to refuse.
+    """
     return path is not None and bool({"state", "offsets", "commits"} & set(path.split("/")[:-1]))
 
 

@@ -1,4 +1,6 @@
-"""One file of a checkpoint; what schema its rows have is found from where it lies in its checkpoint."""
+"""One file of a checkpoint; what schema its rows have is found from where it lies in its
+checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def decoded(storage: Storage, name: str, location: str, opening: Opening) -> Dec
 
 
 def _rows(storage: Storage, path: str) -> RowSchema:
-    """The schema that lies beside a state file, if there is one: a checkpoint starts without it, too."""
+    """The schema that lies beside a state file, if there is one: a checkpoint starts without it,
+    too.
+    """
     schema = decoding.schema_path(path)
     if schema is None or storage.stat(schema) is None:
         return RowSchema()

@@ -1,4 +1,6 @@
-"""Rows as a Parquet or an Arrow file that leaves in pieces: what a batch made of the file is handed on at once."""
+"""Rows as a Parquet or an Arrow file that leaves in pieces: what a batch made of the file is
+handed on at once.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,17 @@ from stateshift.formats.spark.types import StructType
 ROWS = 65_536
 
 _CHANGE = [pa.field("batch", pa.int64()), pa.field("change", pa.string())]
-_PLACE = [pa.field("operator", pa.string()), pa.field("store", pa.string()), pa.field("shard", pa.int32())]
+_PLACE = [
+    pa.field("operator", pa.string()),
+    pa.field("store", pa.string()),
+    pa.field("shard", pa.int32()),
+]
 
 
 class Tables:
-    """A file of one schema being written. Arrow's is the file format with a footer, which can be mapped to memory."""
+    """A file of one schema being written. Arrow's is the file format with a footer, which can be
+    mapped to memory.
+    """
 
     def __init__(self, format: str, view: StoreView, changes: bool) -> None:
         self.view, self.changes = view, changes
@@ -37,15 +45,23 @@ class Tables:
         self._rows = 0
         try:
             self._writer = (
-                pq.ParquetWriter(self._out, self._schema) if self._parquet else pa.ipc.new_file(self._out, self._schema)
+                pq.ParquetWriter(self._out, self._schema)
+                if self._parquet
+                else pa.ipc.new_file(self._out, self._schema)
             )
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
-            raise PlanError(f"Parquet cannot hold these columns: {error}", hint="write .arrow or .jsonl") from error
+            raise PlanError(
+                f"Parquet cannot hold these columns: {error}", hint="write .arrow or .jsonl"
+            ) from error
 
     def together(self, view: StoreView, block: Block) -> tuple[pa.Array | None, pa.Array | None]:
-        """Keys and values as arrays, decoded all at once; None where they have to be decoded one by one."""
+        """Keys and values as arrays, decoded all at once; None where they have to be decoded one
+        by one.
+        """
         keys = block.keys.cast(pa.binary()) if view.key is None else keys_of(view, block.keys)
-        return keys, block.values.cast(pa.binary()) if view.value is None else values_of(view, block.values)
+        return keys, block.values.cast(pa.binary()) if view.value is None else values_of(
+            view, block.values
+        )
 
     def keys(self, decoded: Sequence[Any]) -> pa.Array:
         return self._array(decoded, self._schema.field("key").type)
@@ -56,7 +72,9 @@ class Tables:
     def batch(self, places: tuple[Any, ...], keys: pa.Array, values: pa.Array) -> pa.RecordBatch:
         """A place is one value for all rows, or a list with one for each."""
         columns = [
-            pa.array(place, kind) if isinstance(place, list) else pa.repeat(pa.scalar(place, kind), len(keys))
+            pa.array(place, kind)
+            if isinstance(place, list)
+            else pa.repeat(pa.scalar(place, kind), len(keys))
             for place, kind in zip(places, self._schema.types, strict=False)
         ]
         return pa.record_batch([*columns, keys, values], schema=self._schema)
@@ -83,7 +101,9 @@ class Tables:
         return pa.nulls(len(decoded)) if kind == pa.null() else array(decoded, kind)
 
     def _type(self, columns: StructType | None) -> pa.DataType:
-        """Bytes where the columns are not known. Parquet has no structs without fields: an empty key is null there."""
+        """Bytes where the columns are not known. Parquet has no structs without fields: an empty
+        key is null there.
+        """
         if columns is None:
             return pa.binary()
         return pa.null() if self._parquet and not columns.types else arrow_type(columns)

@@ -1,1 +1,3 @@
-"""What the sink that a spec names has of a job's output, read from the sink's own log, without a JVM."""
+"""What the sink that a spec names has of a job's output, read from the sink's own log, without a
+JVM.
+"""

@@ -1,7 +1,8 @@
 """Which batches a Delta table has of a query: its log, read from the newest commit back.
 
-    commits from the newest back      until every query's wanted batch is found, COMMITS_MAX at most
-    the newest checkpoint             for a query that no commit behind it names: its last batch, without a version
+commits from the newest back  until every query's wanted batch is found, COMMITS_MAX at most
+the newest checkpoint         for a query that no commit behind it names: its last batch, without a
+                              version
 """
 
 from __future__ import annotations
@@ -35,9 +36,13 @@ def read_delta_log(storage: Storage, back_to: Mapping[str, int]) -> dict[str, Si
         raise MissingFile(f"{storage.location} is no Delta table: it has no {FOLDER}")
     staged = max((v for path in paths if (v := staged_version(path)) is not None), default=-1)
     if staged > max(commits, default=-1):
-        raise StorageError(f"commits of {storage.location} up to version {staged} are staged, and only the table's "
-                           "catalog knows which of them count", location=storage.location,
-                           hint="let the catalog publish them, then plan again")  # fmt: skip
+        raise StorageError(
+            f"commits of {storage.location} up to version {staged} are staged, and only "
+            "the table's "
+            "catalog knows which of them count",
+            location=storage.location,
+            hint="let the catalog publish them, then plan again",
+        )
     history = _History(back_to)
     checkpoint_version = checkpoint[0].version if checkpoint else -1
     for version in commits[:COMMITS_MAX]:
@@ -52,17 +57,22 @@ def read_delta_log(storage: Storage, back_to: Mapping[str, int]) -> dict[str, Si
     if history.unknown and checkpoint:
         history.add_last(_of_checkpoint(storage, checkpoint))
     elif history.unknown and len(commits) > COMMITS_MAX:
-        raise StorageError(f"the newest {COMMITS_MAX:,} commits of {storage.location} name no batch of the job, and "
-                           "the table has no checkpoint", location=storage.location)  # fmt: skip
+        raise StorageError(
+            f"the newest {COMMITS_MAX:,} commits of {storage.location} name no batch of "
+            "the job, and "
+            "the table has no checkpoint",
+            location=storage.location,
+        )
     return history.logs()
 
 
 class _History:
     """The batches of each application id, as they are found from the newest commit back.
 
-    A RESTORE after a batch, and before the next one of its application, has taken the table to where the next batch
-    went on: what the job means by that batch is then the version that the RESTORE made. So it is after a rewind under
-    new numbers, whose last batch has the number of one whose output was taken back.
+    A RESTORE after a batch, and before the next one of its application, has taken the table to
+    where the next batch went on: what the job means by that batch is then the version that the
+    RESTORE made. So it is after a rewind under new numbers, whose last batch has the number of one
+    whose output was taken back.
     """
 
     def __init__(self, back_to: Mapping[str, int]) -> None:
@@ -99,7 +109,9 @@ class _History:
             self._last.setdefault(app_id, batches.get(app_id))
 
     def logs(self) -> dict[str, SinkLog]:
-        return {app_id: SinkLog(self._last.get(app_id), held) for app_id, held in self._versions.items()}
+        return {
+            app_id: SinkLog(self._last.get(app_id), held) for app_id, held in self._versions.items()
+        }
 
     def _is_wanted(self, app_id: str) -> bool:
         """Whether older commits may tell more of this application."""
@@ -123,7 +135,11 @@ def _of_checkpoint(storage: Storage, files: Iterable[CheckpointName]) -> dict[st
     for file in files:
         path = f"{FOLDER}/{file.name}"
         try:
-            found = decode_transactions(storage.chunks(path)) if file.is_json else transactions_in(storage, path)
+            found = (
+                decode_transactions(storage.chunks(path))
+                if file.is_json
+                else transactions_in(storage, path)
+            )
             batches |= _newest_of_each(found)
         except FormatError as error:
             raise error.at(path) from error

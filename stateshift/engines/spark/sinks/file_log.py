@@ -1,4 +1,6 @@
-"""Which batches a file sink has: the newest number in its _spark_metadata. The log names no query."""
+"""Which batches a file sink has: the newest number in its _spark_metadata. The log names no
+query.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def read_file_sink_log(storage: Storage) -> dict[str, SinkLog]:
         if number is not None and file.path.count("/") == 1:
             numbered[number] = file.path
     if not numbered:
-        raise MissingFile(f"{storage.location} has no {SINK_LOG}: no file sink of Spark has written there")
+        raise MissingFile(
+            f"{storage.location} has no {SINK_LOG}: no file sink of Spark has written there"
+        )
     last = max(numbered)
     try:
         for _ in decode_source_log(storage.chunks(numbered[last])):

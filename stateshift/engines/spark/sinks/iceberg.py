@@ -1,7 +1,8 @@
 """Which batches an Iceberg table has of a query: the snapshots that its metadata names.
 
-Tables of a Hadoop catalog say themselves which metadata is the newest. Of other catalogs' tables the file of the
-highest number is taken; the spec may name the very file (`location` ends with .metadata.json).
+Tables of a Hadoop catalog say themselves which metadata is the newest. Of other catalogs' tables
+the file of the highest number is taken; the spec may name the very file (`location` ends with
+.metadata.json).
 """
 
 from __future__ import annotations
@@ -23,14 +24,20 @@ from stateshift.survey import SinkLog
 
 def read_iceberg_table(storage: Storage, queries: Mapping[str, int]) -> dict[str, SinkLog]:
     """Return what the table at the storage's location has of each query."""
-    names = {file.path.rpartition("/")[2] for file in storage.list(FOLDER) if file.path.count("/") == 1}
+    names = {
+        file.path.rpartition("/")[2] for file in storage.list(FOLDER) if file.path.count("/") == 1
+    }
     name = _hinted(storage, names) or newest_metadata(names)
     if name is None:
-        raise MissingFile(f"{storage.location} is no Iceberg table: it has no {FOLDER} that names one")
+        raise MissingFile(
+            f"{storage.location} is no Iceberg table: it has no {FOLDER} that names one"
+        )
     return read_iceberg_metadata(storage, f"{FOLDER}/{name}", queries)
 
 
-def read_iceberg_metadata(storage: Storage, path: str, queries: Mapping[str, int]) -> dict[str, SinkLog]:
+def read_iceberg_metadata(
+    storage: Storage, path: str, queries: Mapping[str, int]
+) -> dict[str, SinkLog]:
     """Return what the table that this metadata file describes has of each query."""
     try:
         table = decode_table(storage.read(path, METADATA_BYTES_MAX))
@@ -45,7 +52,9 @@ def read_iceberg_metadata(storage: Storage, path: str, queries: Mapping[str, int
 
 
 def _hinted(storage: Storage, names: set[str]) -> str | None:
-    """The metadata file that the version hint leads to: a newer one may be there before the hint is."""
+    """The metadata file that the version hint leads to: a newer one may be there before the hint
+    is.
+    """
     if VERSION_HINT not in names:
         return None
     text = storage.read(f"{FOLDER}/{VERSION_HINT}", 1024).strip()

@@ -1,11 +1,12 @@
 """What each kind of sink makes of a batch that it is given twice. Pure.
 
-kind            knows batches    skips the plan    source
-delta           yes              yes               DeltaSink.addBatch: txn action (query id, batch)
-file            yes              yes               FileStreamSink.addBatch: _spark_metadata
-iceberg         yes              no                SparkWrite.StreamingWrite: the plan runs, the commit is skipped
-kafka           no               no                KafkaStreamingWrite: at least once
-foreach-batch   its author's matter: the spec says it (`idempotent_by_batch`, `transaction_id`)
+kind           knows batches    skips the plan    source
+delta          yes              yes               DeltaSink.addBatch: txn action (query id, batch)
+file           yes              yes               FileStreamSink.addBatch: _spark_metadata
+iceberg        yes              no                SparkWrite.StreamingWrite: the plan runs, the
+                                                  commit is skipped
+kafka          no               no                KafkaStreamingWrite: at least once
+foreach-batch  its author's matter: the spec says it (`idempotent_by_batch`, `transaction_id`)
 """
 
 from __future__ import annotations

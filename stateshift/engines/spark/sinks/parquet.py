@@ -1,4 +1,6 @@
-"""The `txn` column of a Delta checkpoint in Parquet: one column of a file that may be large, read in pieces."""
+"""The `txn` column of a Delta checkpoint in Parquet: one column of a file that may be large,
+read in pieces.
+"""
 
 from __future__ import annotations
 

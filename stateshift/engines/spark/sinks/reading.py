@@ -1,10 +1,12 @@
 """Read what the sink that a spec names has of a job's output.
 
-    delta           _delta_log                 txn actions: application id and batch, with the table's version
-    iceberg         metadata/*.metadata.json   snapshot summaries: query id and batch, with the snapshot's id
-    file            _spark_metadata            the newest batch
-    foreach-batch   _delta_log                 where the spec names the table and the txnAppId
-    kafka           nothing: it keeps no log of batches
+    delta          _delta_log                 txn actions: application id and batch, with the
+                                              table's version
+    iceberg        metadata/*.metadata.json   snapshot summaries: query id and batch, with the
+                                              snapshot's id
+    file           _spark_metadata            the newest batch
+    foreach-batch  _delta_log                 where the spec names the table and the txnAppId
+    kafka          nothing: it keeps no log of batches
 
 Source: Spark, FileStreamSink; Delta, DeltaSink; Iceberg, SparkWrite. No JVM is started.
 """
@@ -27,8 +29,9 @@ METADATA_ENDING = ".metadata.json"
 
 
 def read_sink(sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) -> SinkFacts:
-    """Return what the sink has of the queries whose ids these are, as far back as the batch beside each id. A log that
-    cannot be read is no reason to fail: the facts say why."""
+    """Return what the sink has of the queries whose ids these are, as far back as the batch beside
+    each id. A log that cannot be read is no reason to fail: the facts say why.
+    """
     facts = named_sink(sink)
     try:
         logs = _logs(sink, opening, back_to)
@@ -39,7 +42,9 @@ def read_sink(sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) -> S
     return facts if logs is None else replace(facts, read=True, logs=logs)
 
 
-def _logs(sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) -> dict[str, SinkLog] | None:
+def _logs(
+    sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]
+) -> dict[str, SinkLog] | None:
     """What its log has; None where there is none to be read."""
     if sink.location is None:
         return None

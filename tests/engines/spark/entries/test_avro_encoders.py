@@ -1,4 +1,6 @@
-"""Keys and values whose rows are Avro's, taken apart; what Spark writes is in test_images, cases `tws-avro…`."""
+"""Keys and values whose rows are Avro's, taken apart; what Spark writes is in test_images, cases
+`tws-avro…`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ KEYS = [
 
 
 @pytest.mark.parametrize(("encoder", "content"), KEYS)
-def test_a_key_is_taken_apart_and_no_shorter_or_longer_one_is_taken_for_it(encoder: Encoder, content: bytes) -> None:
+def test_a_key_is_taken_apart_and_no_shorter_or_longer_one_is_taken_for_it(
+    encoder: Encoder, content: bytes
+) -> None:
     decode = avro_rows_of(TWO, encoder, None, {}).key
     assert decode(content) == (1, "x")
     for wrong in (*(content[:end] for end in range(len(content))), content + b"\0"):
@@ -40,7 +44,9 @@ def test_a_key_is_taken_apart_and_no_shorter_or_longer_one_is_taken_for_it(encod
 
 
 @pytest.mark.parametrize(("encoder", "content"), KEYS)
-def test_a_key_of_a_schema_that_no_spark_has_left_is_refused(encoder: Encoder, content: bytes) -> None:
+def test_a_key_of_a_schema_that_no_spark_has_left_is_refused(
+    encoder: Encoder, content: bytes
+) -> None:
     at = content.index(b"\0\0\0" + (ONE if encoder.kind == "row" else b"") + OTHER)
     with pytest.raises(UnknownVersion, match="schema 1"):
         avro_rows_of(TWO, encoder, None, {}).key(content[: at + 1] + b"\1" + content[at + 2 :])
@@ -54,7 +60,9 @@ def test_a_key_that_is_never_of_avro_rows_is_refused_by_name(kind: str) -> None:
 
 def test_a_value_is_read_by_the_schema_that_it_names() -> None:
     old = StructType(("b",), (STRING,))
-    rows = avro_rows_of(TWO, Encoder("row", (), True), TWO, {0: old, 1: TWO, 2: StructType(("a",), (STRING,))})
+    rows = avro_rows_of(
+        TWO, Encoder("row", (), True), TWO, {0: old, 1: TWO, 2: StructType(("a",), (STRING,))}
+    )
     assert rows.value(b"\0\0" + OTHER) == (None, "x")
     assert rows.value(b"\1\0" + ONE + OTHER) == (1, "x")
     with pytest.raises(FormatError, match="was of type string and is of type long"):
@@ -66,7 +74,9 @@ def test_a_value_is_read_by_the_schema_that_it_names() -> None:
 
 
 def test_without_the_older_schema_file_what_it_describes_is_refused_and_the_rest_read() -> None:
-    storage = golden("spark-4.3.0/tws-avro-evolved", lambda path: "_stateSchema/default/0_" not in path)
+    storage = golden(
+        "spark-4.3.0/tws-avro-evolved", lambda path: "_stateSchema/default/0_" not in path
+    )
     (image,) = survey(storage).images
     views, told = views_of(storage, image), list[str]()
     for shard in image.shards:
@@ -81,5 +91,8 @@ def test_without_the_older_schema_file_what_it_describes_is_refused_and_the_rest
 
 def test_avro_rows_and_others_are_not_compared() -> None:
     avro = StoreView("0", "s", TWO, TWO, Encoder("row", (), True))
-    assert forms(avro, replace(avro, encoder=Encoder("row")), alike=True) == "its rows are Avro's in one image only"
+    assert (
+        forms(avro, replace(avro, encoder=Encoder("row")), alike=True)
+        == "its rows are Avro's in one image only"
+    )
     assert not isinstance(forms(avro, avro, alike=True), str)

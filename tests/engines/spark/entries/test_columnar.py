@@ -39,11 +39,20 @@ def test_golden_blocks_are_what_they_are_entry_by_entry(name: str) -> None:
                     found = [view.decode_value(value) for value in block.values.to_pylist()]
                     assert values.equals(array(found, values.type))
                 if view.placed is not None:
-                    expected = [signed_hash(*view.placing(row)) if view.placed else 0 for row in rows]
+                    expected = [
+                        signed_hash(*view.placing(row)) if view.placed else 0 for row in rows
+                    ]
                     assert hashes_of(view, block.keys).tolist() == expected
 
 
 def test_every_encoding_was_among_the_golden_ones(how: str) -> None:
     if len(SEEN) > 1 and how != "quick":  # the whole module ran
-        assert {kind for kind, _ in SEEN} == {"plain", "row", "prefix", "range", "postfix", "before"}
+        assert {kind for kind, _ in SEEN} == {
+            "plain",
+            "row",
+            "prefix",
+            "range",
+            "postfix",
+            "before",
+        }
         assert {many for _, many in SEEN} == {True, False}

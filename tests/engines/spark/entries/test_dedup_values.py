@@ -1,4 +1,6 @@
-"""What dropDuplicates keeps, where the schema beside it lists the columns of its input (Spark before 3.3.1)."""
+"""What dropDuplicates keeps, where the schema beside it lists the columns of its input (Spark
+before 3.3.1).
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ def changed(files, change):
     made = {}
     for path, content in files.items():
         if path.endswith((".delta", ".snapshot")):
-            records = [Record(key, change(value)) for key, value, _ in decode_delta([content]) if value is not None]
+            records = [
+                Record(key, change(value))
+                for key, value, _ in decode_delta([content])
+                if value is not None
+            ]
             content = b"".join(encode_delta(records))
         made[path] = content
     return made
@@ -51,7 +57,9 @@ def restartable(files):
 
 
 def test_an_aggregate_whose_buffers_are_called_as_its_key_keeps_its_schema():
-    """No row of two columns or more is as short as the one null; a row that is too short for them is damaged."""
+    """No row of two columns or more is as short as the one null; a row that is too short for
+    them is damaged.
+    """
     files = changed(contents(hdfs()), lambda value: bytes(8 + 8 * 4))
     assert restartable(files).restartable
     assert not restartable(changed(files, lambda value: bytes(24))).restartable
@@ -75,7 +83,9 @@ def test_the_operators_own_name_is_enough():
         'v1\n{"operatorInfo":{"operatorId":0,"operatorName":"dedupe"},'
         '"stateStoreInfo":[{"storeName":"default","numColsPrefixKey":0,"numPartitions":2}]}'
     )
-    one = '{"type":"struct","fields":[{"name":"word","type":"string","nullable":true,"metadata":{}}]}'
+    one = (
+        '{"type":"struct","fields":[{"name":"word","type":"string","nullable":true,"metadata":{}}]}'
+    )
     files |= {
         "state/0/_metadata/metadata": metadata.encode(),
         SCHEMA: encode_schema(SchemaFile(2, (StoreSchema(one, one),))),

@@ -1,4 +1,6 @@
-"""Keys and lists as RocksDB's encoders put them together, taken apart again; what does not fit is refused."""
+"""Keys and lists as RocksDB's encoders put them together, taken apart again; what does not fit
+is refused.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,13 @@ import struct
 
 import pytest
 
-from stateshift.engines.spark.entries.encoders import Encoder, decode_key, decode_list, encoder_of, listed
+from stateshift.engines.spark.entries.encoders import (
+    Encoder,
+    decode_key,
+    decode_list,
+    encoder_of,
+    listed,
+)
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.spark.types import Atomic, StructType
 
@@ -77,8 +85,14 @@ def test_lists_with_another_delimiter_are_not_misread():
     ("spec", "encoder"),
     [
         ('{"keyStateEncoderType":"NoPrefixKeyStateEncoderSpec"}', Encoder("row")),
-        ('{"keyStateEncoderType":"PrefixKeyScanStateEncoderSpec","numColsPrefixKey":2}', Encoder("prefix", (0, 1))),
-        ('{"keyStateEncoderType":"RangeKeyScanStateEncoderSpec","orderingOrdinals":[0]}', Encoder("range", (0,))),
+        (
+            '{"keyStateEncoderType":"PrefixKeyScanStateEncoderSpec","numColsPrefixKey":2}',
+            Encoder("prefix", (0, 1)),
+        ),
+        (
+            '{"keyStateEncoderType":"RangeKeyScanStateEncoderSpec","orderingOrdinals":[0]}',
+            Encoder("range", (0,)),
+        ),
     ],
 )
 def test_an_encoder_is_told_by_its_json(spec, encoder):
@@ -88,11 +102,14 @@ def test_an_encoder_is_told_by_its_json(spec, encoder):
 @pytest.mark.parametrize(
     "spec",
     [
-        "", "[]", "{}", '{"keyStateEncoderType":7}',
+        "",
+        "[]",
+        "{}",
+        '{"keyStateEncoderType":7}',
         '{"keyStateEncoderType":"PrefixKeyScanStateEncoderSpec","numColsPrefixKey":99999999999}',
         '{"keyStateEncoderType":"RangeKeyScanStateEncoderSpec","orderingOrdinals":[-1]}',
     ],
-)  # fmt: skip
+)
 def test_an_encoder_that_makes_no_sense_is_refused(spec):
     with pytest.raises(FormatError):
         encoder_of(spec)

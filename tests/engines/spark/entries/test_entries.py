@@ -1,4 +1,6 @@
-"""Folding, on small shards made by hand. That real ones fold as Spark reads them is shown in formats/test_golden."""
+"""Folding, on small shards made by hand. That real ones fold as Spark reads them is shown in
+formats/test_golden.
+"""
 
 import pytest
 
@@ -48,7 +50,9 @@ def test_a_shard_without_files_has_no_entries():
 
 
 def test_the_four_bytes_that_old_versions_wrote_too_many_do_not_count():
-    assert folded({"1.delta": delta(Record(A, ROW + b"junk"))}) == folded({"1.delta": delta(Record(A, ROW))})
+    assert folded({"1.delta": delta(Record(A, ROW + b"junk"))}) == folded(
+        {"1.delta": delta(Record(A, ROW))}
+    )
 
 
 def test_row_checksums_are_checked_and_taken_off():
@@ -71,7 +75,10 @@ def test_files_of_two_providers_are_refused():
 
 
 def test_changelogs_alone_are_a_shard_too():
-    files = {"1.changelog": changelog(1, Record(A, ROW)), "2.changelog": changelog(1, Record(A, None))}
+    files = {
+        "1.changelog": changelog(1, Record(A, ROW)),
+        "2.changelog": changelog(1, Record(A, None)),
+    }
     assert folded(files) == []
     assert folded({"1.changelog": files["1.changelog"]}) == [Entry("0", "default", A, ROW)]
 
@@ -103,17 +110,26 @@ def checked(key, payload):
 @pytest.mark.parametrize("operator", ["1", "2"])
 def test_rocksdbs_row_checksums_are_checked_and_taken_off(operator):
     k, gone = b"\1\0k", b"\1\0gone"
-    plain = [Record(k, b"x", True), Record(k, b"value", True), Record(gone, b"y"), Record(gone, None)]
+    plain = [
+        Record(k, b"x", True),
+        Record(k, b"value", True),
+        Record(gone, b"y"),
+        Record(gone, None),
+    ]
     sums = [Record(key, value and checked(key, value), merge) for key, value, merge in plain]
     sums[-1] = with_row_checksum(plain[-1])  # a deleted key is checked too
     settings = {MERGE_OPERATOR: operator}
-    expected = folded({"1.zip": encode_zip(FAMILIES), "2.changelog": changelog(2, *plain)}, settings)
+    expected = folded(
+        {"1.zip": encode_zip(FAMILIES), "2.changelog": changelog(2, *plain)}, settings
+    )
     files = {"1.zip": encode_zip(FAMILIES), "2.changelog": changelog(2, *sums)}
     assert folded(files, {**settings, ROW_CHECKSUM: "true"}) == expected
     assert expected[0].value == (b"x,value" if operator == "1" else b"xvalue")
 
 
-@pytest.mark.parametrize("value", [b"", b"short", checked(b"other", b"x"), checked(b"\1\0k", b"x") + b"more"])
+@pytest.mark.parametrize(
+    "value", [b"", b"short", checked(b"other", b"x"), checked(b"\1\0k", b"x") + b"more"]
+)
 def test_a_value_that_its_checksum_does_not_fit_is_refused(value):
     files = {"1.zip": encode_zip(FAMILIES), "2.changelog": changelog(2, Record(b"\1\0k", value))}
     with pytest.raises(FormatError, match="checksum"):
@@ -129,6 +145,8 @@ def test_a_table_that_is_missing_is_named():
 
 def test_a_column_family_without_a_name_is_refused():
     with pytest.raises(FormatError, match="no name"):
-        folded({"1.zip": encode_zip(FAMILIES), "2.changelog": changelog(2, Record(b"\x09\0k", b"x"))})
+        folded(
+            {"1.zip": encode_zip(FAMILIES), "2.changelog": changelog(2, Record(b"\x09\0k", b"x"))}
+        )
     with pytest.raises(FormatError, match="no snapshot before it names them"):
         folded({"2.changelog": changelog(2, Record(b"\1\0k", b"x"))})

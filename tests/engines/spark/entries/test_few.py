@@ -1,4 +1,6 @@
-"""Little shards folded record by record: what the columns come to, damaged files told alike, and nothing read twice."""
+"""Little shards folded record by record: what the columns come to, damaged files told alike, and
+nothing read twice.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,9 @@ def test_little_that_decompresses_to_much_is_left_to_the_columns() -> None:
 
 @pytest.mark.parametrize("checked", [False, True])
 @pytest.mark.parametrize("size", [8, 400])
-def test_a_compacted_shard_has_the_same_entries_whichever_way_it_was_read(checked: bool, size: int) -> None:
+def test_a_compacted_shard_has_the_same_entries_whichever_way_it_was_read(
+    checked: bool, size: int
+) -> None:
     """On both sides of how much is little."""
     dice = random.Random(size)
     rows = [Record(f"key {number:04}".encode(), dice.randbytes(size)) for number in range(100)]
@@ -103,20 +107,37 @@ def test_a_compacted_shard_has_the_same_entries_whichever_way_it_was_read(checke
     contents = [b"".join(encode_delta(one)) for one in changes]
     assert (sum(map(len, contents)) > BYTES) == (size == 400)
     conf = {ROW_CHECKSUM: "true"} if checked else {}
-    plain = {"operator": "0", "store": "default", "sources": [[0, ["1.delta", "2.delta"]]], "targets": [0]}
-    options = {"pieces": [plain], "settings": conf, "provider": HDFS, "codec": "lz4", "checksums": checked}
+    plain = {
+        "operator": "0",
+        "store": "default",
+        "sources": [[0, ["1.delta", "2.delta"]]],
+        "targets": [0],
+    }
+    options = {
+        "pieces": [plain],
+        "settings": conf,
+        "provider": HDFS,
+        "codec": "lz4",
+        "checksums": checked,
+    }
     (made,) = rewrite_state(options, [lambda one=one: iter((one,)) for one in contents])  # type: ignore[misc]
     for _ in range(2):
         written = list(decode_snapshot(made()))
-        bare = dict(record[:2] for record in (map(without_row_checksum, written) if checked else written))
-        assert bare == {row.key: row.value for row in rows if row.key not in {one.key for one in gone}}
+        bare = dict(
+            record[:2] for record in (map(without_row_checksum, written) if checked else written)
+        )
+        assert bare == {
+            row.key: row.value for row in rows if row.key not in {one.key for one in gone}
+        }
 
 
 @pytest.mark.parametrize("settings", [{}, {ROW_CHECKSUM: "true"}])
 def test_a_damaged_file_is_told_with_its_name_by_both_ways(settings: dict[str, str]) -> None:
     """Also where rows have checksums, which would not fit either: the file comes first."""
     files = Files()
-    files.contents["2.snapshot"] = b"".join(encode_delta(map(with_row_checksum, FILES["2.snapshot"])))
+    files.contents["2.snapshot"] = b"".join(
+        encode_delta(map(with_row_checksum, FILES["2.snapshot"]))
+    )
     files.contents["3.delta"] = files.contents["3.delta"][:-5]
     with pytest.raises(FormatError) as few:
         few_rows(Begun(files), SHARD, settings)

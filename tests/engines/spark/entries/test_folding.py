@@ -32,9 +32,13 @@ def test_golden_shards_fold_to_the_same_in_memory_and_on_piles(name: str, bytes_
     storage = golden(name)
     for image in survey(storage).images:
         for shard in image.shards:
-            expected = Counter((e.store, e.key, e.value) for e in one_by_one(storage.chunks, shard, image.settings))
+            expected = Counter(
+                (e.store, e.key, e.value) for e in one_by_one(storage.chunks, shard, image.settings)
+            )
             blocks = folded(storage.chunks, shard, image.settings, bytes_max)
-            found = Counter((store, key, value) for store, block in blocks for key, value in block.records())
+            found = Counter(
+                (store, key, value) for store, block in blocks for key, value in block.records()
+            )
             assert found == expected
 
 
@@ -42,7 +46,9 @@ KEYS = st.sampled_from([b"", b"a", b"b", b"key", b"k" * 9, b"\0" * 8, b"\0" * 9]
 WRITES = st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=3), st.booleans()), max_size=60)
 
 
-def written(writes: list[tuple[bytes, bytes | None, bool]], every: int, times: list[int]) -> Iterator[Writes]:
+def written(
+    writes: list[tuple[bytes, bytes | None, bool]], every: int, times: list[int]
+) -> Iterator[Writes]:
     for start in range(0, len(writes), every):
         piece = writes[start : start + every]
         merges = np.array([merge and value is not None for _, value, merge in piece], bool)
@@ -51,9 +57,19 @@ def written(writes: list[tuple[bytes, bytes | None, bool]], every: int, times: l
 
 
 @settings(deadline=None)
-@given(WRITES, st.integers(1, 20), st.sampled_from((100, 1 << 20)), st.sampled_from((b",", b"")), st.data())
+@given(
+    WRITES,
+    st.integers(1, 20),
+    st.sampled_from((100, 1 << 20)),
+    st.sampled_from((b",", b"")),
+    st.data(),
+)
 def test_the_last_write_counts_and_merges_are_joined(
-    writes: list[tuple[bytes, bytes | None, bool]], every: int, bytes_max: int, between: bytes, data: st.DataObject
+    writes: list[tuple[bytes, bytes | None, bool]],
+    every: int,
+    bytes_max: int,
+    between: bytes,
+    data: st.DataObject,
 ) -> None:
     times = data.draw(st.lists(st.integers(0, 9), min_size=len(writes), max_size=len(writes)))
     state: dict[bytes, bytes] = {}
@@ -84,7 +100,9 @@ def shard_of(records: list[Record]) -> tuple[Any, ShardFiles]:
     return lambda path: iter([content]), ShardFiles("0", "default", 0, ("state/0/0/1.snapshot",))
 
 
-def test_nothing_is_left_of_piles_whatever_ends_the_folding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_of_piles_whatever_ends_the_folding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     read, shard = shard_of([Record(b"%08d" % n, b"v" * 40) for n in range(5000)])
     blocks = folded(read, shard, {}, bytes_max=1000)
@@ -94,7 +112,9 @@ def test_nothing_is_left_of_piles_whatever_ends_the_folding(tmp_path: Path, monk
     assert not list(tmp_path.iterdir())
 
 
-def test_a_place_for_piles_that_is_not_there_is_a_fault_of_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_for_piles_that_is_not_there_is_a_fault_of_storage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere/at/all")
     read, shard = shard_of([Record(b"%08d" % n, b"v" * 40) for n in range(5000)])
     with pytest.raises(StorageError, match="temporary files") as caught:
@@ -106,6 +126,7 @@ def test_the_same_files_give_the_same_blocks() -> None:
     read, shard = shard_of([Record(b"%08d" % (n % 700), b"v%d" % n) for n in range(5000)])
     for bytes_max in (1000, 1 << 20):
         one, other = (
-            [(store, list(block.records())) for store, block in folded(read, shard, {}, bytes_max)] for _ in range(2)
+            [(store, list(block.records())) for store, block in folded(read, shard, {}, bytes_max)]
+            for _ in range(2)
         )
         assert one == other and sum(len(records) for _, records in one) == 700

@@ -19,7 +19,12 @@ from stateshift.formats.blocks import binary
 from stateshift.formats.spark.types import Atomic, DataType, DecimalType, StructType
 from tests.engines.spark.golden import NAMES, golden
 
-KINDS: tuple[DataType, ...] = (Atomic("string"), Atomic("long"), DecimalType(20, 2), Atomic("binary"))
+KINDS: tuple[DataType, ...] = (
+    Atomic("string"),
+    Atomic("long"),
+    DecimalType(20, 2),
+    Atomic("binary"),
+)
 
 
 def row(values: list[Any]) -> bytes:
@@ -41,18 +46,27 @@ def row(values: list[Any]) -> bytes:
 
 
 def values_of_kind(kind: DataType) -> st.SearchStrategy[Any]:
-    return st.none() | (st.integers(-(1 << 63), (1 << 63) - 1) if kind == Atomic("long") else st.binary(max_size=16))
+    return st.none() | (
+        st.integers(-(1 << 63), (1 << 63) - 1) if kind == Atomic("long") else st.binary(max_size=16)
+    )
 
 
 @given(st.data(), st.sampled_from(("plain", "row")))
-def test_a_row_without_its_index_is_the_row_of_the_other_columns(data: st.DataObject, kind: Any) -> None:
+def test_a_row_without_its_index_is_the_row_of_the_other_columns(
+    data: st.DataObject, kind: Any
+) -> None:
     kinds = data.draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=5))
     keys = data.draw(st.lists(st.tuples(*map(values_of_kind, kinds)), min_size=1, max_size=5))
     frame = b"" if kind == "plain" else b"\0"
     alone = [row(list(zip(kinds, key, strict=True))) for key in keys]
-    indexed = [frame + row([*zip(kinds, key, strict=True), (Atomic("long"), at - 1)]) for at, key in enumerate(keys)]
+    indexed = [
+        frame + row([*zip(kinds, key, strict=True), (Atomic("long"), at - 1)])
+        for at, key in enumerate(keys)
+    ]
     columns = StructType(tuple("abcdef"[: len(kinds) + 1]), (*kinds, Atomic("long")))
-    split = row_and_last(StoreView("0", "s", columns, columns, Encoder(kind)), binary(indexed), last=True)
+    split = row_and_last(
+        StoreView("0", "s", columns, columns, Encoder(kind)), binary(indexed), last=True
+    )
     assert split is not None
     assert split[0].to_pylist() == alone and split[1].tolist() == list(range(-1, len(keys) - 1))
 
@@ -70,10 +84,14 @@ def test_the_stores_of_a_golden_join_have_the_same_keys(name: str) -> None:
                 split = row_and_last(view, block.keys, last)
                 keys = split[0] if split is not None else row_and_time(view, block.keys)
                 assert keys is not None
-                found.setdefault((store.rpartition("/")[2], shard.shard), set()).update(keys.to_pylist())
+                found.setdefault((store.rpartition("/")[2], shard.shard), set()).update(
+                    keys.to_pylist()
+                )
         pairs = (("keyToNumValues", "keyWithIndexToValue"), ("keyWithTsToValues", "tsWithKey"))
         for side in ("left", "right"):
             for one, other in pairs:
                 for number in range(8):
-                    assert found.get((f"{side}-{one}", number)) == found.get((f"{side}-{other}", number))
+                    assert found.get((f"{side}-{one}", number)) == found.get(
+                        (f"{side}-{other}", number)
+                    )
         assert found

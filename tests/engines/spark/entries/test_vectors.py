@@ -1,4 +1,6 @@
-"""Rows decoded by the thousand are what they are one by one; what is odd is left to the decoder that says why."""
+"""Rows decoded by the thousand are what they are one by one; what is odd is left to the decoder
+that says why.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def rows_of(case):
         yield values, view.value
 
 
-@pytest.mark.parametrize("case", STATEFUL, ids=[f"{case.parent.name}/{case.name}" for case in STATEFUL])
+@pytest.mark.parametrize(
+    "case", STATEFUL, ids=[f"{case.parent.name}/{case.name}" for case in STATEFUL]
+)
 def test_golden_rows_decode_to_the_same_arrays_either_way(case):
     for rows, kind in rows_of(case):
         kept = [at for at, one in enumerate(kind.types) if fits(one)]
@@ -59,7 +63,9 @@ def test_golden_rows_decode_to_the_same_arrays_either_way(case):
 
 def test_every_column_of_the_types_that_fit_is_the_same_with_nulls_and_nested():
     inner = StructType(("x", "y"), (Atomic("integer"), Atomic("string")))
-    kind = StructType(("b", "inner", "d", "v"), (Atomic("boolean"), inner, DecimalType(9, 2), Atomic("void")))
+    kind = StructType(
+        ("b", "inner", "d", "v"), (Atomic("boolean"), inner, DecimalType(9, 2), Atomic("void"))
+    )
     nested = struct.pack("<QqII", 0, 7, 3, 24) + b"abc\0\0\0\0\0"
     null = struct.pack("<QqII", 3, 0, 0, 0)
     whole = struct.pack("<QqIIqq", 8, 1, len(nested), 40, -1234, 0) + nested
@@ -67,25 +73,45 @@ def test_every_column_of_the_types_that_fit_is_the_same_with_nulls_and_nested():
     empty = struct.pack("<Qqqqq", 15, 0, 0, 0, 0)
     found = structs(binary([whole, half, empty]), kind)
     assert found is not None and found.to_pylist() == [
-        {"b": True, "inner": {"x": 7, "y": "abc"}, "d": pa.scalar(-1234).cast(pa.decimal128(38, 2)).as_py() / 100,
-         "v": None},
+        {
+            "b": True,
+            "inner": {"x": 7, "y": "abc"},
+            "d": pa.scalar(-1234).cast(pa.decimal128(38, 2)).as_py() / 100,
+            "v": None,
+        },
         {"b": None, "inner": {"x": None, "y": None}, "d": found[1]["d"].as_py(), "v": None},
         {"b": None, "inner": None, "d": None, "v": None},
-    ]  # fmt: skip
-    assert found.equals(array([decode_row(one, kind) for one in (whole, half, empty)], arrow_type(kind)))
+    ]
+    assert found.equals(
+        array([decode_row(one, kind) for one in (whole, half, empty)], arrow_type(kind))
+    )
 
 
 @pytest.mark.parametrize(
     "bad",
-    [row(1, b"abc", size=99), row(1, b"abc", offset=1 << 31), row(1, b"\xff\xfe"), row(1, b"abc")[:20], b"", b"x" * 9],
+    [
+        row(1, b"abc", size=99),
+        row(1, b"abc", offset=1 << 31),
+        row(1, b"\xff\xfe"),
+        row(1, b"abc")[:20],
+        b"",
+        b"x" * 9,
+    ],
 )
 def test_what_is_odd_is_left_to_the_decoder_that_says_why(bad):
     assert structs(binary([row(1, b"abc"), bad]), ROW) is None
-    assert structs(binary([row(1, b"abc"), row(2, b"")]), ROW).to_pylist() == [{"n": 1, "s": "abc"}, {"n": 2, "s": ""}]
+    assert structs(binary([row(1, b"abc"), row(2, b"")]), ROW).to_pylist() == [
+        {"n": 1, "s": "abc"},
+        {"n": 2, "s": ""},
+    ]
 
 
 def test_types_that_need_a_loop_do_not_fit():
-    for kind in (ArrayType(Atomic("void")), MapType(Atomic("long"), Atomic("calendar")), Atomic("variant")):
+    for kind in (
+        ArrayType(Atomic("void")),
+        MapType(Atomic("long"), Atomic("calendar")),
+        Atomic("variant"),
+    ):
         assert not fits(kind) and not fits(StructType(("a",), (kind,)))
     assert fits(ROW)
 
@@ -97,7 +123,10 @@ SOUND = struct.pack("<QqIIII", 0, 5, len(NESTED), 32, 5, 64) + NESTED + b"bytes\
 
 
 @settings(deadline=None, max_examples=300)
-@given(st.lists(st.tuples(st.integers(0, len(SOUND) - 1), st.integers(0, 7)), max_size=4), st.booleans())
+@given(
+    st.lists(st.tuples(st.integers(0, len(SOUND) - 1), st.integers(0, 7)), max_size=4),
+    st.booleans(),
+)
 def test_whatever_bits_are_flipped_both_decoders_say_the_same(flips, other_first):
     flipped = bytearray(SOUND)
     for place, bit in flips:
@@ -129,7 +158,9 @@ def test_long_decimals_are_widened_with_their_sign(numbers):
 SHORTS = struct.pack("<qQ", 3, 2) + struct.pack("<hhh", 1, 0, -2) + b"\0\0"
 TEXTS = struct.pack("<qQ", 2, 0) + struct.pack("<IIII", 3, 32, 0, 40) + b"abc\0\0\0\0\0"
 PAIRS = struct.pack("<q", len(TEXTS)) + TEXTS + struct.pack("<qQqq", 2, 1, 0, 9)
-LISTED = StructType(("a", "m"), (ArrayType(Atomic("short")), MapType(Atomic("string"), Atomic("long"))))
+LISTED = StructType(
+    ("a", "m"), (ArrayType(Atomic("short")), MapType(Atomic("string"), Atomic("long")))
+)
 BOTH = struct.pack("<QIIII", 0, len(SHORTS), 24, len(PAIRS), 24 + len(SHORTS)) + SHORTS + PAIRS
 NEITHER = struct.pack("<QQQ", 3, 0, 0)
 
@@ -137,13 +168,18 @@ NEITHER = struct.pack("<QQQ", 3, 0, 0)
 def test_lists_and_maps_are_columns_of_their_items():
     found = structs(binary([BOTH, NEITHER, BOTH]), LISTED)
     assert found is not None and found.to_pylist()[:2] == [
-        {"a": [1, None, -2], "m": [("abc", None), ("", 9)]}, {"a": None, "m": None},
-    ]  # fmt: skip
-    assert found.equals(array([decode_row(one, LISTED) for one in (BOTH, NEITHER, BOTH)], arrow_type(LISTED)))
+        {"a": [1, None, -2], "m": [("abc", None), ("", 9)]},
+        {"a": None, "m": None},
+    ]
+    assert found.equals(
+        array([decode_row(one, LISTED) for one in (BOTH, NEITHER, BOTH)], arrow_type(LISTED))
+    )
 
 
 @settings(deadline=None, max_examples=300)
-@given(st.lists(st.tuples(st.integers(0, len(BOTH) - 1), st.integers(0, 7)), max_size=4), st.booleans())
+@given(
+    st.lists(st.tuples(st.integers(0, len(BOTH) - 1), st.integers(0, 7)), max_size=4), st.booleans()
+)
 def test_whatever_bits_of_lists_are_flipped_both_decoders_say_the_same(flips, other_first):
     flipped = bytearray(BOTH)
     for place, bit in flips:

@@ -13,7 +13,9 @@ WRITTEN = "3.5 or later"  # as the settings of these checkpoints tell
 
 
 def planned(ours: str | None, theirs: str | None, kind: str = "command", **keys: object) -> Plan:
-    """The move between clusters of these versions; `ours` None: the source's cluster does not tell."""
+    """The move between clusters of these versions; `ours` None: the source's cluster does not
+    tell.
+    """
     source = surveyed(Checkpoint())
     image: Image = source.images[0]
     assert image.written_by == WRITTEN
@@ -25,7 +27,9 @@ def planned(ours: str | None, theirs: str | None, kind: str = "command", **keys:
 
 
 def said(plan: Plan, level: str) -> str:
-    return "\n".join(f"{finding.message} {finding.hint}" for finding in plan.findings if finding.level == level)
+    return "\n".join(
+        f"{finding.message} {finding.hint}" for finding in plan.findings if finding.level == level
+    )
 
 
 @pytest.mark.row("IS-18")
@@ -38,7 +42,9 @@ def said(plan: Plan, level: str) -> str:
         ("3.5.9", "3.4.4", "older than 3.5.9 on ours"),
     ],
 )
-def test_a_target_older_than_either_is_refused_and_can_be_waived(ours: str | None, theirs: str, told: str) -> None:
+def test_a_target_older_than_either_is_refused_and_can_be_waived(
+    ours: str | None, theirs: str, told: str
+) -> None:
     (finding,) = planned(ours, theirs).refusals
     assert told in finding.message
     assert finding.waive == "older-target"
@@ -46,7 +52,8 @@ def test_a_target_older_than_either_is_refused_and_can_be_waived(ours: str | Non
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs"), [(None, "3.5.9"), ("3.5.1", "3.5.9"), (None, "4.3.0"), (None, "3.5.9-amzn-0")]
+    ("ours", "theirs"),
+    [(None, "3.5.9"), ("3.5.1", "3.5.9"), (None, "4.3.0"), (None, "3.5.9-amzn-0")],
 )
 def test_a_target_that_is_as_new_is_not_spoken_of(ours: str | None, theirs: str) -> None:
     plan = planned(ours, theirs)
@@ -61,7 +68,10 @@ def test_a_newer_target_is_a_warning() -> None:
 @pytest.mark.parametrize("kind", ["command", "manual", "livy"])
 def test_a_cluster_that_does_not_tell_is_told_of_with_a_way_to_make_it(kind: str) -> None:
     found = said(planned("4.3.0", None, kind), "note")
-    assert "theirs does not say which Spark it runs: whether it is older than 4.3.0 on ours, is not known" in found
+    assert (
+        "theirs does not say which Spark it runs: whether it is older than 4.3.0 on ours, "
+        "is not known"
+    ) in found
     assert ('"version"' in found) is (kind != "livy")
 
 

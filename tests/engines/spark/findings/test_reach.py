@@ -1,4 +1,6 @@
-"""Can the target cluster reach what the job is handed? As far as it is known before anything moves."""
+"""Can the target cluster reach what the job is handed? As far as it is known before anything
+moves.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +15,27 @@ from tests.support.ground import empty, facts_of, plan_of, spec_of, surveyed
 
 
 def planned(
-    target: str, kind: str = "livy", host: str | None = "far", reaches: bool | None = None, **keys: Any
+    target: str,
+    kind: str = "livy",
+    host: str | None = "far",
+    reaches: bool | None = None,
+    **keys: Any,
 ) -> Plan:
     theirs = ClusterFacts("theirs", kind, "3.5.9", "unknown", host=host, reaches=reaches)
     spec = spec_of(
-        target=target, target_cluster="theirs", spec_clusters={"theirs": {"kind": "livy", "url": "http://far:8998"}},
-        submit={"application": "hdfs://nn/job.py", **keys.pop("submit", {})}, **keys,
-    )  # fmt: skip
+        target=target,
+        target_cluster="theirs",
+        spec_clusters={"theirs": {"kind": "livy", "url": "http://far:8998"}},
+        submit={"application": "hdfs://nn/job.py", **keys.pop("submit", {})},
+        **keys,
+    )
     return plan_of(spec, facts_of(surveyed(Checkpoint()), empty(target), target_cluster=theirs))
 
 
 def of_reach(plan: Plan, level: str) -> str:
-    return "\n".join(f.message for f in plan.findings if f.level == level and f.waive in (None, "target-reach"))
+    return "\n".join(
+        f.message for f in plan.findings if f.level == level and f.waive in (None, "target-reach")
+    )
 
 
 def test_a_local_disk_and_a_cluster_elsewhere_do_not_fit_unless_the_disk_is_shared() -> None:
@@ -35,7 +46,9 @@ def test_a_local_disk_and_a_cluster_elsewhere_do_not_fit_unless_the_disk_is_shar
 
 
 @pytest.mark.parametrize(("host", "reaches"), [("", None), (None, None), ("far", True)])
-def test_a_local_disk_fits_a_cluster_here_and_one_that_says_so(host: str | None, reaches: bool | None) -> None:
+def test_a_local_disk_fits_a_cluster_here_and_one_that_says_so(
+    host: str | None, reaches: bool | None
+) -> None:
     assert not planned("file:///there/orders", host=host, reaches=reaches).refusals
 
 
@@ -74,10 +87,17 @@ def test_data_that_moves_along_has_to_be_reached_too() -> None:
     data = [{"source": "file:///in", "target": "file:///new", "copy": True}]
     theirs = ClusterFacts("theirs", "livy", "3.5.9", "unknown", host="far")
     spec = spec_of(
-        target="hdfs://shop/orders", target_cluster="theirs", data=data,
-        spec_clusters={"theirs": {"kind": "livy", "url": "http://far:8998"}}, submit={"application": "hdfs://nn/job.py"},
-    )  # fmt: skip
+        target="hdfs://shop/orders",
+        target_cluster="theirs",
+        data=data,
+        spec_clusters={"theirs": {"kind": "livy", "url": "http://far:8998"}},
+        submit={"application": "hdfs://nn/job.py"},
+    )
     here = Survey("file:///in", None, "data", (FileInfo("f", 1),))
-    facts = facts_of(surveyed(Checkpoint()), empty("hdfs://shop/orders"), target_cluster=theirs,
-                     data=((here, empty("file:///new")),))  # fmt: skip
+    facts = facts_of(
+        surveyed(Checkpoint()),
+        empty("hdfs://shop/orders"),
+        target_cluster=theirs,
+        data=((here, empty("file:///new")),),
+    )
     assert "file:///new is on a disk of this machine" in plan_of(spec, facts).refusals[0].message

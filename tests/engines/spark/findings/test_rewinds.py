@@ -1,4 +1,6 @@
-"""What the plan of a rewind says of the sink, and what a rewind under new numbers brings to the target."""
+"""What the plan of a rewind says of the sink, and what a rewind under new numbers brings to the
+target.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ def test_the_snapshot_that_ends_with_the_batch_is_named_from_real_iceberg_metada
 
 
 def test_a_file_sinks_log_is_emptied_entry_by_entry() -> None:
-    sink = replace(named_sink(SinkSpec("file", "s3://lake/orders")), read=True, logs={"": SinkLog(5)})
+    sink = replace(
+        named_sink(SinkSpec("file", "s3://lake/orders")), read=True, logs={"": SinkLog(5)}
+    )
     hint = going_back(planned(renumbered(), sink=sink)).hint or ""
     assert "leave of each of the entries 3 to 5 of s3://lake/orders/_spark_metadata" in hint
 
@@ -117,7 +121,12 @@ def test_a_batch_gets_the_newest_number_and_its_state_the_version_after(tmp_path
     ground = brought(tmp_path, renumbered())
     here, there = ground.held(SOURCE), ground.held(TARGET)
     state = {"state/0/0/6.snapshot", "state/0/1/6.snapshot"}
-    logs = {"offsets/4": "offsets/1", "offsets/5": "offsets/2", "offsets/6": "offsets/3", "commits/5": "commits/2"}
+    logs = {
+        "offsets/4": "offsets/1",
+        "offsets/5": "offsets/2",
+        "offsets/6": "offsets/3",
+        "commits/5": "commits/2",
+    }
     assert there.keys() == {"metadata", *logs, *state}
     for new, old in logs.items():
         assert there[new] == here[old], new
@@ -153,27 +162,40 @@ def test_the_next_batch_is_planned_anew_where_the_spec_drops_it(tmp_path: Path) 
     ],
     ids=["committed", "planned", "sink-has-the-same", "sink-ahead", "sink-behind"],
 )
-def test_the_number_is_one_that_no_batch_has_passed(checkpoint: Checkpoint, last: int | None, number: int) -> None:
+def test_the_number_is_one_that_no_batch_has_passed(
+    checkpoint: Checkpoint, last: int | None, number: int
+) -> None:
     sink = None
     if last is not None:
-        sink = replace(named_sink(SinkSpec("delta", "s3://lake/t")), read=True, logs={QUERY: SinkLog(last)})
+        sink = replace(
+            named_sink(SinkSpec("delta", "s3://lake/t")), read=True, logs={QUERY: SinkLog(last)}
+        )
     plan = planned(renumbered(), checkpoint, sink)
     assert plan.epoch == number
-    assert f"Batch 2 gets the number {number}, so that the next is batch {number + 1}" in going_back(plan).message
+    assert (
+        f"Batch 2 gets the number {number}, so that the next is batch {number + 1}"
+        in going_back(plan).message
+    )
 
 
-def test_the_fence_stands_behind_the_newest_batch_and_the_job_is_awaited_under_the_new_numbers(tmp_path: Path) -> None:
+def test_the_fence_stands_behind_the_newest_batch_and_the_job_is_awaited_under_the_new_numbers(
+    tmp_path: Path,
+) -> None:
     spec = running_spec(transform=rewind(2, renumber=True))
     storage = MemoryDisk().open(SOURCE)
     SIX.write(storage)
     plan = plan_of(spec, facts_of(survey.survey(storage, changes=spec.jobs[0].transform)))
-    assert [step.paths for step in plan if isinstance(step, FenceSource)] == [("offsets/6", "commits/6")]
+    assert [step.paths for step in plan if isinstance(step, FenceSource)] == [
+        ("offsets/6", "commits/6")
+    ]
     (confirm,) = [step for step in plan if isinstance(step, AwaitProgress)]
     assert (confirm.commits, confirm.epoch) == (("commits/6",), 5)
 
 
 def test_where_the_sink_has_none_of_the_batches_nothing_is_cleared() -> None:
-    sink = replace(named_sink(SinkSpec("delta", "s3://lake/t")), read=True, logs={QUERY: SinkLog(2)})
+    sink = replace(
+        named_sink(SinkSpec("delta", "s3://lake/t")), read=True, logs={QUERY: SinkLog(2)}
+    )
     assert going_back(planned(renumbered(), sink=sink)).hint == "nothing has to be cleared"
 
 
@@ -224,7 +246,9 @@ def test_where_a_file_sink_writes_to_another_folder_its_log_goes_along() -> None
     """Without it the job fails at the next compaction of the log."""
     sink = replace(named_sink(SinkSpec("file", "s3://lake/t")), read=True, logs={"": SinkLog(5)})
     forked = planned(spec_of(transform=rewind(2), mode="fork"), sink=sink)
-    assert "needs its log there, too: name both folders in `data`" in (going_back(forked).hint or "")
+    assert "needs its log there, too: name both folders in `data`" in (
+        going_back(forked).hint or ""
+    )
     assert "leave of each of the entries 3 to 5" in (going_back(forked).hint or "")
 
 
@@ -238,22 +262,31 @@ def test_back_to_the_newest_batch_is_a_move_that_takes_the_planned_batch_along()
     plan = planned(spec_of(transform=rewind(5)), KILLED)
     names = {name for step in plan for _, name in getattr(step, "named", ())}
     assert {"offsets/6", "state/0/0/7.delta", "state/0/1/7.delta"} <= names
-    assert any("the state that it wrote goes along (2 files)" in one.message for one in plan.findings)
+    assert any(
+        "the state that it wrote goes along (2 files)" in one.message for one in plan.findings
+    )
 
 
-def test_under_a_new_number_the_planned_batch_runs_again_and_its_old_state_stays(tmp_path: Path) -> None:
+def test_under_a_new_number_the_planned_batch_runs_again_and_its_old_state_stays(
+    tmp_path: Path,
+) -> None:
     plan = planned(renumbered(5), KILLED)
     assert not plan.refusals
     assert "goes back from batch 6 to batch 5" in going_back(plan).message
     assert "Batch 5 gets the number 6" in going_back(plan).message
     ground = brought(tmp_path, renumbered(5), KILLED)
     here, there = ground.held(SOURCE), ground.held(TARGET)
-    assert {path for path in there if path.startswith("state/")} == {"state/0/0/7.snapshot", "state/0/1/7.snapshot"}
+    assert {path for path in there if path.startswith("state/")} == {
+        "state/0/0/7.snapshot",
+        "state/0/1/7.snapshot",
+    }
     assert there["offsets/7"] == here["offsets/6"]
 
 
 def test_a_sink_that_is_ahead_is_no_hindrance_to_new_numbers() -> None:
-    sink = replace(named_sink(SinkSpec("delta", "s3://lake/t")), read=True, logs={QUERY: SinkLog(9, {5: 7})})
+    sink = replace(
+        named_sink(SinkSpec("delta", "s3://lake/t")), read=True, logs={QUERY: SinkLog(9, {5: 7})}
+    )
     plan = planned(renumbered(5), SIX, sink)
     assert not plan.refusals
     assert "Batch 5 gets the number 9" in going_back(plan).message

@@ -41,7 +41,9 @@ def test_a_place_with_twice_the_space_is_silent() -> None:
 
 
 @pytest.mark.parametrize(("room", "refused"), [(free(NEEDED - 1), True), (free(NEEDED), False)])
-def test_too_little_space_is_refused_and_just_enough_is_a_warning(room: Room, refused: bool) -> None:
+def test_too_little_space_is_refused_and_just_enough_is_a_warning(
+    room: Room, refused: bool
+) -> None:
     plan = planned(room)
     assert bool(plan.refusals) is refused
     if refused:
@@ -70,7 +72,14 @@ def test_image_and_data_on_one_disk_need_the_space_of_both() -> None:
     def refused(shared: str) -> bool:
         source = replace(HERE, room=Room(shared="source"), denied=())
         data = Survey("file:///in", None, "data", (FileInfo("f0.json", 1000),))
-        there = Survey("file:///new", None, "empty", (), room=replace(free(NEEDED + 500), shared=shared), denied=())
+        there = Survey(
+            "file:///new",
+            None,
+            "empty",
+            (),
+            room=replace(free(NEEDED + 500), shared=shared),
+            denied=(),
+        )
         target = replace(empty(), room=free(NEEDED + 500), denied=())
         spec = spec_of(data=[{"source": "file:///in", "target": "file:///new"}])
         return bool(plan_of(spec, facts_of(source, target, data=((data, there),))).refusals)
@@ -88,7 +97,10 @@ def test_no_permission_is_refused_with_the_place_and_can_be_waived() -> None:
 
 def test_a_lock_that_cannot_be_taken_beside_the_target_is_refused_before_it_is_tried() -> None:
     (finding,) = planned(free(10**9), denied=("file:///there",)).refusals
-    assert finding.message == "no permission to write to file:///there (the lock lies beside its target)"
+    assert (
+        finding.message
+        == "no permission to write to file:///there (the lock lies beside its target)"
+    )
 
 
 def test_a_source_that_cannot_be_fenced_is_refused_but_not_for_a_fork() -> None:

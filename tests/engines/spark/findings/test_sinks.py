@@ -18,7 +18,9 @@ from tests.support.ground import Ground, facts_of, plan_of, plans_of, spec_of, s
 TABLE = "s3://lake/orders"
 
 
-def sink_with(kind: str, last: int | None, versions: dict[int, int] | None = None, of: str = QUERY) -> SinkFacts:
+def sink_with(
+    kind: str, last: int | None, versions: dict[int, int] | None = None, of: str = QUERY
+) -> SinkFacts:
     facts = named_sink(SinkSpec(kind, TABLE))  # type: ignore[arg-type]
     return replace(facts, read=True, logs={of: SinkLog(last, versions or {})})
 
@@ -28,7 +30,14 @@ def planned(sink: SinkFacts | None, checkpoint: Checkpoint | None = None, **keys
 
 
 def about_the_sink(plan: Plan) -> Finding:
-    words = ("Delta table", "Iceberg table", "file sink", "Kafka sink", "foreach-batch", "idempotent sink")
+    words = (
+        "Delta table",
+        "Iceberg table",
+        "file sink",
+        "Kafka sink",
+        "foreach-batch",
+        "idempotent sink",
+    )
     (finding,) = [one for one in plan.findings if any(word in one.message for word in words)]
     return finding
 
@@ -36,14 +45,20 @@ def about_the_sink(plan: Plan) -> Finding:
 @pytest.mark.row("W-4")
 @pytest.mark.parametrize(
     ("last", "told"),
-    [(3, "batch 3, which was planned and not committed, was delivered"),
-     (2, "batch 3, which was planned and not committed, was not delivered")],
-)  # fmt: skip
+    [
+        (3, "batch 3, which was planned and not committed, was delivered"),
+        (2, "batch 3, which was planned and not committed, was not delivered"),
+    ],
+)
 def test_whether_the_planned_batch_was_delivered_is_said(last: int, told: str) -> None:
-    finding = about_the_sink(planned(sink_with("delta", last, {2: 8, 3: 11}), Checkpoint(planned=True)))
+    finding = about_the_sink(
+        planned(sink_with("delta", last, {2: 8, 3: 11}), Checkpoint(planned=True))
+    )
     assert finding.level == "note"
     assert finding.message.endswith(told)
-    assert f"the batches of the job up to {last} (version {8 if last == 2 else 11})" in finding.message
+    assert (
+        f"the batches of the job up to {last} (version {8 if last == 2 else 11})" in finding.message
+    )
 
 
 @pytest.mark.row("W-4")
@@ -52,7 +67,10 @@ def test_a_sink_that_is_ahead_of_the_checkpoint_is_refused_with_the_version_to_r
     plan = planned(sink)
     (finding,) = plan.refusals
     assert "has the batches of the job up to 7" in finding.message
-    assert "planned none after 2: what the job puts out in batches 3 to 7 is dropped" in finding.message
+    assert (
+        "planned none after 2: what the job puts out in batches 3 to 7 is dropped"
+        in finding.message
+    )
     assert "the job fails at the batch behind them" in finding.message
     assert "restore the table to version 5" in (finding.hint or "")
     assert not planned(sink, waive=["sink-ahead"]).refusals
@@ -66,7 +84,10 @@ def test_an_iceberg_sink_that_is_ahead_drops_output_and_the_job_goes_on() -> Non
 
 @pytest.mark.parametrize(
     ("last", "told"),
-    [(1, "the output of batches 2 to 2 is not there"), (None, f"has no batch of the job (query {QUERY})")],
+    [
+        (1, "the output of batches 2 to 2 is not there"),
+        (None, f"has no batch of the job (query {QUERY})"),
+    ],
 )
 def test_a_sink_that_lacks_committed_batches_is_a_warning(last: int | None, told: str) -> None:
     finding = about_the_sink(planned(sink_with("delta", last)))
@@ -74,7 +95,9 @@ def test_a_sink_that_lacks_committed_batches_is_a_warning(last: int | None, told
     assert told in finding.message
 
 
-def test_a_fork_is_given_every_batch_where_the_sink_goes_by_the_query_and_not_where_it_goes_by_numbers() -> None:
+def test_a_fork_is_given_every_batch_where_the_sink_goes_by_the_query_and_not_where_it_goes_by_numbers() -> (
+    None
+):
     by_query = about_the_sink(planned(sink_with("delta", 7), mode="fork"))
     assert by_query.level == "note"
     assert "the fork has an id of its own" in by_query.message
@@ -86,8 +109,9 @@ def test_a_fork_is_given_every_batch_where_the_sink_goes_by_the_query_and_not_wh
 def test_of_a_job_that_runs_it_is_said_how_far_the_sink_is() -> None:
     spec = spec_of(
         spec_clusters={"ours": {"kind": "command", "find": "f", "stop": "t"}},
-        source_cluster="ours", target_cluster="ours",
-    )  # fmt: skip
+        source_cluster="ours",
+        target_cluster="ours",
+    )
     running = ClusterFacts("ours", "command", "4.0.1", "running", "1")
     facts = facts_of(surveyed(Checkpoint()), sink=sink_with("delta", 9), source_cluster=running)
     move = plans_of(spec, facts)[-1]
@@ -99,13 +123,18 @@ def test_of_a_job_that_runs_it_is_said_how_far_the_sink_is() -> None:
 @pytest.mark.parametrize(
     ("sink", "told"),
     [
-        (SinkSpec("kafka"), "the Kafka sink is at least once: a batch that runs twice is there twice"),
+        (
+            SinkSpec("kafka"),
+            "the Kafka sink is at least once: a batch that runs twice is there twice",
+        ),
         (SinkSpec("foreach-batch"), "only its author knows"),
         (SinkSpec("foreach-batch", None, True), "drops a batch that it is given twice"),
         (SinkSpec("foreach-batch", None, False), "is at least once"),
     ],
 )
-def test_a_sink_without_a_log_is_told_by_what_the_spec_says_of_it(sink: SinkSpec, told: str) -> None:
+def test_a_sink_without_a_log_is_told_by_what_the_spec_says_of_it(
+    sink: SinkSpec, told: str
+) -> None:
     finding = about_the_sink(planned(named_sink(sink)))
     assert finding.level == "note"
     assert told in finding.message
@@ -116,7 +145,10 @@ def test_without_a_sink_in_the_spec_it_is_told_how_to_name_it() -> None:
 
 
 def test_a_log_that_cannot_be_read_is_a_warning_with_the_reason() -> None:
-    sink = replace(named_sink(SinkSpec("delta", TABLE)), wrong=f"{TABLE} is no Delta table: it has no _delta_log")
+    sink = replace(
+        named_sink(SinkSpec("delta", TABLE)),
+        wrong=f"{TABLE} is no Delta table: it has no _delta_log",
+    )
     finding = about_the_sink(planned(sink))
     assert finding.level == "warn"
     assert "is no Delta table" in finding.message

@@ -30,9 +30,13 @@ def records(
     )
 
 
-def at_both(here: tuple[Record, ...], there: tuple[Record, ...], partitions: int = 2) -> list[Finding]:
+def at_both(
+    here: tuple[Record, ...], there: tuple[Record, ...], partitions: int = 2
+) -> list[Finding]:
     source = Topics("old:9092", {}, records={"orders": dict.fromkeys(range(partitions), there)})
-    topics = Topics("new:9092", SPANS, records={"orders": dict.fromkeys(range(partitions), here)}, source=source)
+    topics = Topics(
+        "new:9092", SPANS, records={"orders": dict.fromkeys(range(partitions), here)}, source=source
+    )
     return list(of_topics(WANTED, topics))
 
 
@@ -49,24 +53,35 @@ def test_the_same_records_at_both_brokers_are_told_as_that() -> None:
     found = at_both(records(), records())
     assert not refusals(found)
     assert found[-1].message == (
-        "the records around the job's offsets are the same at new:9092 and at old:9092 (2 partitions)"
+        "the records around the job's offsets are the same at new:9092 and at old:9092 (2 "
+        "partitions)"
     )
 
 
 def test_a_topic_whose_offsets_are_shifted_is_refused_though_it_has_the_offset() -> None:
     """The offset is in range at both: Spark reads 35 records twice, and no error tells."""
     (finding,) = refusals(at_both(records(shift=35), records()))
-    assert finding.message.startswith("orders/0, orders/1: new:9092 has other records than old:9092, as orders/0 at")
+    assert finding.message.startswith(
+        "orders/0, orders/1: new:9092 has other records than old:9092, as orders/0 at"
+    )
     assert (finding.waive, "old:9092" in str(finding.hint)) == ("other-records", True)
 
 
 @pytest.mark.parametrize(
     ("changed", "told"),
-    [({"key": None}, "another key"), ({"value": "w"}, "another value"), ({"timestamp": 7}, "another timestamp")],
+    [
+        ({"key": None}, "another key"),
+        ({"value": "w"}, "another value"),
+        ({"timestamp": 7}, "another timestamp"),
+    ],
 )
 @pytest.mark.parametrize("which", [0, 2, 3])
-def test_one_record_that_differs_in_one_thing_is_enough(changed: dict[str, Any], told: str, which: int) -> None:
-    other = tuple(record._replace(**changed) if n == which else record for n, record in enumerate(records()))
+def test_one_record_that_differs_in_one_thing_is_enough(
+    changed: dict[str, Any], told: str, which: int
+) -> None:
+    other = tuple(
+        record._replace(**changed) if n == which else record for n, record in enumerate(records())
+    )
     (finding,) = refusals(at_both(other, records()))
     assert f"at offset {77 + which} ({told})" in finding.message
 
@@ -84,21 +99,34 @@ def test_offsets_that_have_no_record_are_passed_over() -> None:
 
 def test_partitions_of_which_nothing_can_be_compared_are_named() -> None:
     (finding,) = [one for one in at_both((), records()) if one.level == "warn"]
-    assert finding.message.startswith("orders/0, orders/1: no record around the job's offset is at both")
+    assert finding.message.startswith(
+        "orders/0, orders/1: no record around the job's offset is at both"
+    )
 
 
 def test_source_brokers_that_could_not_be_asked_are_refused_with_the_reason() -> None:
     source = Topics("old:9092", {}, "it does not answer", "is it up?")
-    topics = Topics("new:9092", SPANS, records={"orders": {0: records(), 1: records()}}, source=source)
+    topics = Topics(
+        "new:9092", SPANS, records={"orders": {0: records(), 1: records()}}, source=source
+    )
     (finding,) = refusals(list(of_topics(WANTED, topics)))
-    assert "old:9092 was not to be asked for the records that the job has read: it does not answer" in finding.message
+    assert (
+        "old:9092 was not to be asked for the records that the job has read: it does not answer"
+        in finding.message
+    )
     assert str(finding.hint).startswith("is it up?; ")
 
 
 def test_records_that_the_job_has_read_cannot_be_newer_than_the_batch_that_read_them() -> None:
     (finding,) = refusals(at_target(records(at=NOW - 3_600_000)))
-    assert "orders/0, orders/1 at new:9092: the records before the job's offset were written after" in finding.message
-    assert (finding.waive, "source_bootstrap_servers" in str(finding.hint)) == ("other-records", True)
+    assert (
+        "orders/0, orders/1 at new:9092: the records before the job's offset were written after"
+        in finding.message
+    )
+    assert (finding.waive, "source_bootstrap_servers" in str(finding.hint)) == (
+        "other-records",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +139,10 @@ def test_records_that_the_job_has_read_cannot_be_newer_than_the_batch_that_read_
         (tuple(one._replace(timestamp=None) for one in records()), "no times"),
         (records(first=80), "nothing before the offset is left"),
         ((), "nothing is left at all"),
-        ((*records(end=79), records(first=79, end=80, at=BATCH + 700_000)[0]), "one late record among others"),
+        (
+            (*records(end=79), records(first=79, end=80, at=BATCH + 700_000)[0]),
+            "one late record among others",
+        ),
     ],
 )
 def test_what_may_be_the_job_s_own_topic_is_not_refused(here: tuple[Record, ...], why: str) -> None:
@@ -123,8 +154,13 @@ def test_what_may_be_the_job_s_own_topic_is_not_refused(here: tuple[Record, ...]
 @pytest.mark.parametrize("batch_ms", [None, 1003])
 def test_a_batch_whose_time_is_not_known_refuses_nothing(batch_ms: int | None) -> None:
     checkpoint = surveyed(Checkpoint())  # its batches were planned a second after 1970 began
-    image = replace(checkpoint.images[0], details={**checkpoint.images[0].details, "batch_timestamp_ms": batch_ms})
-    topics = Topics("new:9092", {"topic": {0: (0, 99)}}, records={"topic": {0: records(at=NOW - 9)}})
+    image = replace(
+        checkpoint.images[0],
+        details={**checkpoint.images[0].details, "batch_timestamp_ms": batch_ms},
+    )
+    topics = Topics(
+        "new:9092", {"topic": {0: (0, 99)}}, records={"topic": {0: records(at=NOW - 9)}}
+    )
     facts = facts_of(replace(checkpoint, images=(image,)), topics=topics)
     plan = plan_of(spec_of(), replace(facts, at=NOW / 1000))
     assert not plan.refusals
@@ -140,10 +176,26 @@ def test_without_records_it_is_told_that_nobody_asked_and_how_to() -> None:
 @pytest.mark.parametrize(
     ("spans", "level", "told"),
     [
-        ({0: (0, 200), 1: (0, 200), 2: (0, 53)}, "warn", "orders/2: the job reads it from the beginning (53 records)"),
-        ({0: (0, 200), 1: (0, 200), 2: (0, 0)}, "note", "orders/2: the job reads it from the beginning (0 records)"),
-        ({0: (0, 200), 1: (0, 200), 2: (4, 9)}, "warn", "one that begins behind offset 0 counts as lost data"),
-        (dict.fromkeys(range(9), (0, 200)), "warn", "orders/2, orders/3, orders/4 and 4 more: the job reads it from"),
+        (
+            {0: (0, 200), 1: (0, 200), 2: (0, 53)},
+            "warn",
+            "orders/2: the job reads it from the beginning (53 records)",
+        ),
+        (
+            {0: (0, 200), 1: (0, 200), 2: (0, 0)},
+            "note",
+            "orders/2: the job reads it from the beginning (0 records)",
+        ),
+        (
+            {0: (0, 200), 1: (0, 200), 2: (4, 9)},
+            "warn",
+            "one that begins behind offset 0 counts as lost data",
+        ),
+        (
+            dict.fromkeys(range(9), (0, 200)),
+            "warn",
+            "orders/2, orders/3, orders/4 and 4 more: the job reads it from",
+        ),
     ],
 )
 def test_a_partition_that_the_checkpoint_does_not_name_is_read_from_its_beginning(
@@ -161,6 +213,8 @@ def planned(topics: Topics, **keys: Any) -> Plan:
 def test_other_records_can_be_waived() -> None:
     mine = Record(19, 5, False, "k", "v")
     source = Topics("old:1", {}, records={"topic": {0: (mine._replace(value="w"),)}})
-    topics = Topics("new:1", {"topic": {0: (0, 99)}}, records={"topic": {0: (mine,)}}, source=source)
+    topics = Topics(
+        "new:1", {"topic": {0: (0, 99)}}, records={"topic": {0: (mine,)}}, source=source
+    )
     assert [one.waive for one in planned(topics).refusals] == ["other-records"]
     assert not planned(topics, waive=["other-records"]).refusals

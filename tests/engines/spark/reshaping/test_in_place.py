@@ -21,8 +21,16 @@ from tests.formats.golden import CASES
 from tests.support.checkpoints import put
 from tests.support.ground import Ground, plan_of, spec_of
 
-NAMES = ("window-hdfs", "window-rocksdb-changelog", "window-rocksdb-format2", "join-hdfs", "join-rocksdb-v4",
-         "tws-format2", "chained-rocksdb", "dedup-rocksdb-checksum")  # fmt: skip
+NAMES = (
+    "window-hdfs",
+    "window-rocksdb-changelog",
+    "window-rocksdb-format2",
+    "join-hdfs",
+    "join-rocksdb-v4",
+    "tws-format2",
+    "chained-rocksdb",
+    "dedup-rocksdb-checksum",
+)
 NEWEST = {case.name: case for case in CASES if case.parent.name == "spark-4.3.0"}
 IN_PLACE = [{"kind": "compact", "in_place": True}]
 
@@ -35,15 +43,23 @@ def grounded(folder: Path, name: str) -> tuple[Ground, str]:
 def entries_of(ground: Ground, location: str) -> Counter[tuple[object, ...]]:
     storage = ground.open(location)
     (image,) = survey.survey(storage).images
-    blocks = ((shard, *pair) for shard in image.shards for pair in comparable(storage.chunks, shard, image.settings))
+    blocks = (
+        (shard, *pair)
+        for shard in image.shards
+        for pair in comparable(storage.chunks, shard, image.settings)
+    )
     return Counter(
-        (shard.operator, shard.shard, store, *record) for shard, store, block in blocks for record in block.records()
+        (shard.operator, shard.shard, store, *record)
+        for shard, store, block in blocks
+        for record in block.records()
     )
 
 
 @pytest.mark.row("IS-17")
 @pytest.mark.parametrize("name", NAMES)
-def test_the_same_entries_are_in_fewer_files_and_a_rollback_puts_back_every_one(tmp_path: Path, name: str) -> None:
+def test_the_same_entries_are_in_fewer_files_and_a_rollback_puts_back_every_one(
+    tmp_path: Path, name: str
+) -> None:
     ground, location = grounded(tmp_path, name)
     before, held = entries_of(ground, location), ground.held(location)
     ground.apply(spec_of(location, None, transform=IN_PLACE))
@@ -63,7 +79,9 @@ def test_the_same_entries_are_in_fewer_files_and_a_rollback_puts_back_every_one(
 def test_killed_at_any_effect_it_is_restartable_and_ends_or_goes_back_as_an_unharmed_run(
     tmp_path: Path, name: str
 ) -> None:
-    """Also while it is under way a restart finds its whole state; only the fence keeps it from committing."""
+    """Also while it is under way a restart finds its whole state; only the fence keeps it from
+    committing.
+    """
     unharmed, location = grounded(tmp_path / "unharmed", name)
     whole, held = entries_of(unharmed, location), unharmed.held(location)
     spec, counted = spec_of(location, None, transform=IN_PLACE), Effects()
@@ -86,20 +104,30 @@ def test_killed_at_any_effect_it_is_restartable_and_ends_or_goes_back_as_an_unha
         assert ground.held(location) == held, f"killed at effect {number}"
 
 
-def test_a_job_that_goes_on_meanwhile_is_not_overtaken_and_one_that_went_on_is_not_taken_back(tmp_path: Path) -> None:
+def test_a_job_that_goes_on_meanwhile_is_not_overtaken_and_one_that_went_on_is_not_taken_back(
+    tmp_path: Path,
+) -> None:
     ground, location = grounded(tmp_path, "window-rocksdb-changelog")
     spec = spec_of(location, None, transform=IN_PLACE)
     proposed = ground.propose(spec)
     epoch = survey.survey(ground.open(location)).epoch or 0
     for log in ("offsets", "commits"):
-        put(ground.open(location), f"{log}/{epoch + 1}", ground.open(location).read(f"{log}/{epoch}", 1 << 20))
+        put(
+            ground.open(location),
+            f"{log}/{epoch + 1}",
+            ground.open(location).read(f"{log}/{epoch}", 1 << 20),
+        )
     with pytest.raises(StalePlan):
         ground.apply(proposed)
     for log in ("offsets", "commits"):
         ground.open(location).remove(f"{log}/{epoch + 1}")
     ground.apply(ground.propose(spec), "again")
     for log in ("offsets", "commits"):
-        put(ground.open(location), f"{log}/{epoch + 1}", ground.open(location).read(f"{log}/{epoch}", 1 << 20))
+        put(
+            ground.open(location),
+            f"{log}/{epoch + 1}",
+            ground.open(location).read(f"{log}/{epoch}", 1 << 20),
+        )
     with pytest.raises(PlanError, match="cannot do without them"):
         ground.rollback("again", discard_progress=True)
 
@@ -116,6 +144,9 @@ def test_where_nothing_can_be_renamed_the_old_files_stay(tmp_path: Path) -> None
 
 
 def test_in_place_is_for_a_compaction_alone_and_needs_no_place() -> None:
-    for changes, target in ((IN_PLACE, "file:///there"), ([*IN_PLACE, {"kind": "rewind", "batch": 1}], None)):
+    for changes, target in (
+        (IN_PLACE, "file:///there"),
+        ([*IN_PLACE, {"kind": "rewind", "batch": 1}], None),
+    ):
         with pytest.raises(SpecError, match="a compaction in place"):
             spec_of("file:///here", target, transform=changes)

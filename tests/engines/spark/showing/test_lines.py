@@ -38,22 +38,36 @@ def test_golden_state_is_the_same_text_either_way(name: str) -> None:
 FLOATS = st.floats(width=32) | st.sampled_from((float("nan"), float("inf"), -0.0, 1e30))
 KIND = StructType(
     ("s", "d", "b", "s", "i", "l", "m"),
-    (Atomic("string"), Atomic("double"), Atomic("boolean"), Atomic("binary"), StructType(("n",), (Atomic("long"),)),
-     ArrayType(Atomic("string")), MapType(Atomic("long"), Atomic("string"))),
-)  # fmt: skip
+    (
+        Atomic("string"),
+        Atomic("double"),
+        Atomic("boolean"),
+        Atomic("binary"),
+        StructType(("n",), (Atomic("long"),)),
+        ArrayType(Atomic("string")),
+        MapType(Atomic("long"), Atomic("string")),
+    ),
+)
 LONGS = st.integers(-(1 << 63), (1 << 63) - 1)
 ROWS = st.tuples(
-    st.none() | st.text(max_size=9), st.none() | FLOATS, st.none() | st.booleans(), st.none() | st.binary(max_size=5),
-    st.none() | st.tuples(st.none() | LONGS), st.none() | st.lists(st.none() | st.text(max_size=3), max_size=3),
+    st.none() | st.text(max_size=9),
+    st.none() | FLOATS,
+    st.none() | st.booleans(),
+    st.none() | st.binary(max_size=5),
+    st.none() | st.tuples(st.none() | LONGS),
+    st.none() | st.lists(st.none() | st.text(max_size=3), max_size=3),
     st.none() | st.lists(st.tuples(LONGS, st.none() | st.text(max_size=3)), max_size=3),
-)  # fmt: skip
+)
 
 
 @settings(deadline=None)
 @given(st.lists(st.none() | ROWS, min_size=1, max_size=8))
 def test_columns_are_the_text_that_json_makes_of_rows(rows: list[Any]) -> None:
     kind = arrow_type(KIND)
-    plain = [None if row is None else dict(zip((f.name for f in kind), _inner(row), strict=True)) for row in rows]
+    plain = [
+        None if row is None else dict(zip((f.name for f in kind), _inner(row), strict=True))
+        for row in rows
+    ]
     found = texts(pa.array(plain, kind), KIND)
     assert found is not None
     assert found.to_pylist() == [json.dumps(named(row, KIND), ensure_ascii=False) for row in rows]

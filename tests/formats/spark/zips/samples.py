@@ -2,8 +2,8 @@
 
     python -m tests.formats.spark.zips.samples      records it, with the `java` on PATH (Unzip.java)
 
-A verdict a bit, in their order: `=` Java finds the same files, `~` others, `!` it refuses the zip. Written as runs:
-"12!3=" is twelve refusals, and three zips in which nothing is different to Java.
+A verdict a bit, in their order: `=` Java finds the same files, `~` others, `!` it refuses the zip.
+Written as runs: "12!3=" is twelve refusals, and three zips in which nothing is different to Java.
 """
 
 from __future__ import annotations
@@ -46,9 +46,12 @@ def samples() -> dict[str, bytes]:
     }
 
 
-def zipped(*, signature: bytes = b"PK\x07\x08", described: bool = True, wide: bool = False) -> bytes:
-    """A zip of two files, deflated: sizes behind them where they are `described`, else before them; `wide` ones stand
-    in zip64's extra field."""
+def zipped(
+    *, signature: bytes = b"PK\x07\x08", described: bool = True, wide: bool = False
+) -> bytes:
+    """A zip of two files, deflated: sizes behind them where they are `described`, else before them;
+    `wide` ones stand in zip64's extra field.
+    """
     body, directory = b"", b""
     files = {b"metadata": METADATA, b"CURRENT": CURRENT}
     for name, content in files.items():
@@ -62,11 +65,18 @@ def zipped(*, signature: bytes = b"PK\x07\x08", described: bool = True, wide: bo
             before = (0, 0, 0)
         place = len(body)
         lengths = (len(name), len(extra))
-        body += struct.pack("<4s5H3L2H", b"PK\x03\x04", 20, flags, 8, 0, 33, *before, *lengths) + name + extra + data
+        body += (
+            struct.pack("<4s5H3L2H", b"PK\x03\x04", 20, flags, 8, 0, 33, *before, *lengths)
+            + name
+            + extra
+            + data
+        )
         body += signature + struct.pack("<3L", *sizes) if flags else b""
         entry = (20, 20, flags, 8, 0, 33, *sizes, len(name), 0, 0, 0, 0, 0, place)
         directory += struct.pack("<4s6H3L5H2L", b"PK\x01\x02", *entry) + name
-    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, len(files), len(files), len(directory), len(body), 0)
+    end = struct.pack(
+        "<4s4H2LH", b"PK\x05\x06", 0, 0, len(files), len(files), len(directory), len(body), 0
+    )
     return body + directory + end
 
 
