@@ -16,8 +16,8 @@ Imports point down; modules on one row do not import each other:
     journal, plan, steering
     step
     world
-    storage, clusters, brokers
-    formats, spec, survey
+    storage, clusters, sources
+    formats, specification, survey
     errors, plain, private_files, terms
 
 Words: a *job* has an *image* (its whole state at one *epoch*, as files) at a *location*. A *spec*

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from stateshift import migration
-from stateshift.cli.entry import COMMANDS
+from stateshift.cli.shell.entry import COMMANDS
 from stateshift.errors import (
     JournalError,
     MissingFile,

@@ -12,7 +12,7 @@ from stateshift import migration
 from stateshift.errors import PlanError, StateshiftError
 from stateshift.formats.marks import fence_owner
 from stateshift.migration.looking import damages
-from stateshift.spec import parse_spec, to_plain_spec
+from stateshift.specification import parse_spec, to_plain_spec
 from tests.support.checkpoints import Checkpoint
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
 

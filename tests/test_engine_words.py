@@ -15,8 +15,12 @@ import pytest
 
 import stateshift
 from stateshift import look, migration
-from stateshift.cli import as_json, render_diff, render_html, render_run, render_survey
-from stateshift.cli.text import plain_text
+from stateshift.cli.views import diff as render_diff
+from stateshift.cli.views import html_page as render_html
+from stateshift.cli.views import images_json as as_json
+from stateshift.cli.views import run as render_run
+from stateshift.cli.views import survey as render_survey
+from stateshift.cli.views.text import plain_text
 from stateshift.clusters.protocol import JobState
 from stateshift.errors import ClusterError, PlanError, StateshiftError
 from stateshift.report import Report
@@ -181,14 +185,14 @@ OF_BOTH = (
     "estimating.py",
     "step",
     "migration",
-    "cli/render_html.py",
-    "cli/render_run.py",
-    "cli/render_live.py",
-    "cli/render_plan.py",
-    "cli/render_diff.py",
-    "cli/progress.py",
-    "cli/failing.py",
-    "cli/as_json_run.py",
+    "cli/views/html_page.py",
+    "cli/views/run.py",
+    "cli/views/run_at_work.py",
+    "cli/views/plan.py",
+    "cli/views/diff.py",
+    "cli/shell/progress.py",
+    "cli/shell/failing.py",
+    "cli/views/runs_json.py",
 )
 
 # What is said of one engine only, in modules that know both.
@@ -201,7 +205,7 @@ OWN = {
     "migration/running.py": {": a query of it has ended"},
     "migration/proposing.py": {"only Flink's jobs are followed by their checkpoints"},
     "migration/running_jobs.py": {" free slots of ", ", or more TaskManagers; "},
-    "cli/render_plan.py": {' (nobody can ask: name the brokers of Spark jobs, "kafka")'},
+    "cli/views/plan.py": {' (nobody can ask: name the brokers of Spark jobs, "kafka")'},
     "step/images.py": {"key group", "key groups"},  # only the comparison of Flink counts them
 }
 

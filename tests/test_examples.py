@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stateshift.formats import uid
-from stateshift.storage.local import LocalStorage
+from stateshift.storage.local.storage import LocalStorage
 from tests.support.checkpoints import Checkpoint, held, put
 from tests.support.examples import FOLDER, example
 from tests.support.moving import said

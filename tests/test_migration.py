@@ -14,7 +14,7 @@ from stateshift import migration
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
 from stateshift.errors import ClusterError, Interrupted, PlanError, SpecError
 from stateshift.formats.marks import INDEX, decode_index, fence_owner
-from stateshift.spec import parse_spec
+from stateshift.specification import parse_spec
 from stateshift.step import CompareImages
 from tests.clusters.test_spark_causes import SCHEMA, began, ended
 from tests.support.checkpoints import QUERY, Checkpoint

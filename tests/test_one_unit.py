@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from stateshift import look, migration
-from stateshift.cli import as_json, as_json_run, render_diff, render_html, render_run
-from stateshift.cli.text import plain_text
+from stateshift.cli.views import diff as render_diff
+from stateshift.cli.views import html_page as render_html
+from stateshift.cli.views import images_json as as_json
+from stateshift.cli.views import run as render_run
+from stateshift.cli.views import runs_json as as_json_run
+from stateshift.cli.views.text import plain_text
 from stateshift.engines.flink.choosing import metadata_of, places_of
 from stateshift.engines.flink.keyed_entries import keyed_entries, why_operator_is_opaque
 from stateshift.engines.flink.reading import Streams

@@ -14,7 +14,7 @@ import pytest
 from stateshift import migration
 from stateshift.errors import PlanError, TransientStorageError
 from stateshift.migration import Doors
-from stateshift.spec import KafkaSpec, Spec
+from stateshift.specification import KafkaSpec, Spec
 from stateshift.survey import Finding, Record
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
 

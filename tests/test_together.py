@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift import migration
-from stateshift.cli import as_json_run, render_plan
+from stateshift.cli.views import plan as render_plan
+from stateshift.cli.views import runs_json as as_json_run
 from stateshift.clusters.protocol import JobState, Submission
 from stateshift.errors import (
     ClusterError,
@@ -32,7 +33,7 @@ from stateshift.reconfigure.dataflow import Dataflow
 from stateshift.reconfigure.document import to_plain
 from stateshift.reconfigure.reading import dataflow_of, parse_dataflow
 from stateshift.reconfigure.schedulers import fries
-from stateshift.spec import Spec, parse_spec, to_plain_spec
+from stateshift.specification import Spec, parse_spec, to_plain_spec
 from stateshift.storage.memory import ProcessGone
 from stateshift.world import Unwatched
 from tests.cli.support import Outside, said

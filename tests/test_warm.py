@@ -27,7 +27,7 @@ from stateshift.formats.marks import (
 from stateshift.migration import remembering, warming
 from stateshift.migration.running import Run
 from stateshift.report import Report
-from stateshift.spec import Spec
+from stateshift.specification import Spec
 from stateshift.steering import Steering, Throttle
 from stateshift.storage.memory import ProcessGone
 from stateshift.storage.protocol import Storage

@@ -19,7 +19,7 @@ from stateshift.journal import StepFinished, StepStarted, StepUndone
 from stateshift.journal.lines import decode_records
 from stateshift.migration.doors import world_of
 from stateshift.report import Report
-from stateshift.spec import Spec, parse_spec
+from stateshift.specification import Spec, parse_spec
 from stateshift.storage.memory import ProcessGone
 from stateshift.storage.protocol import Storage
 from tests.support.checkpoints import Checkpoint

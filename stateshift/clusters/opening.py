@@ -18,15 +18,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stateshift.clusters import command, flink_rest, livy, manual, spark_submit, standalone
+from stateshift.clusters import command, manual
 from stateshift.clusters.detached import file_name
-from stateshift.clusters.flink_submit import one_application, read_submit
+from stateshift.clusters.flink import cluster as flink_rest
+from stateshift.clusters.flink.submit import one_application, read_submit
 from stateshift.clusters.jars import complaints_about
+from stateshift.clusters.livy import cluster as livy
 from stateshift.clusters.options import Expected, nearest, read_options
 from stateshift.clusters.protocol import Cluster
+from stateshift.clusters.spark_submit import cluster as spark_submit
+from stateshift.clusters.standalone import cluster as standalone
 from stateshift.clusters.stopping import OpenStorage
 from stateshift.errors import Complaint, SpecError
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 
 KINDS: Mapping[str, Mapping[str, Expected]] = {
     "manual": manual.CLUSTER_OPTIONS,

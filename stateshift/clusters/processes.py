@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 
-from stateshift.spec.location import NoLocation, normal, relation
+from stateshift.specification.location import NoLocation, normal, relation
 
 _PROC = Path("/proc")
 _CLOCK_SLACK_SECONDS = 5.0

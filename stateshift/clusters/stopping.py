@@ -24,7 +24,7 @@ from stateshift.clusters.protocol import StopRequest, Submission
 from stateshift.clusters.waiting import wait_for
 from stateshift.clusters.whole_files import READABLE, write_whole
 from stateshift.formats.marks import FOLDER, STOP, STOPPING, encode_stop
-from stateshift.spec.location import normal, scheme
+from stateshift.specification.location import normal, scheme
 
 
 class MarkerStorage(Protocol):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.step import CopyFiles
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 

@@ -20,7 +20,7 @@ from stateshift.survey import Facts, FileInfo, Finding, Image, SinkFacts, Survey
 
 if TYPE_CHECKING:
     from stateshift.plan import Plan
-    from stateshift.spec import JobSpec, SinkSpec, Spec
+    from stateshift.specification import JobSpec, SinkSpec, Spec
     from stateshift.world import EntriesReader, Transform
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from shlex import quote
 
-from stateshift.spec import JobSpec
-from stateshift.spec.location import relation
+from stateshift.specification import JobSpec
+from stateshift.specification.location import relation
 from stateshift.survey import Facts, Finding, Room, Survey
 
 

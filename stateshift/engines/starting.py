@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stateshift.plan import Phase
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.step import AwaitProgress, FenceSource, PrepareJob, SubmitJob
 from stateshift.survey import Facts
 

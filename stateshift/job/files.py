@@ -15,7 +15,7 @@ from typing import Any
 
 from stateshift.errors import PlanError
 from stateshift.formats.marks import TEMPORARY
-from stateshift.spec.location import NoLocation, normal
+from stateshift.specification.location import NoLocation, normal
 
 
 def reachable(place: str) -> bool:

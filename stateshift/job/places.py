@@ -10,7 +10,7 @@ from pathlib import Path
 from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.formats import marks, uid
 from stateshift.job import files
-from stateshift.spec.model import HashProfile, JobSpec, Spec
+from stateshift.specification.model import HashProfile, JobSpec, Spec
 
 _asked: dict[
     tuple[str, str], str
@@ -88,7 +88,7 @@ def _current(spec: Spec | str | None) -> Spec | None:
     path = spec if spec is not None else os.environ.get("STATESHIFT_SPEC") or None
     if not isinstance(path, str):
         return path
-    from stateshift.spec import parse_spec
+    from stateshift.specification import parse_spec
 
     try:
         text = Path(path).read_text("utf-8")

@@ -9,7 +9,7 @@ import os
 from stateshift.engines.looks import Export, Opening, Wanted
 from stateshift.engines.registry import shown_by
 from stateshift.errors import Complaint, PlanError, SpecError
-from stateshift.spec.location import relation
+from stateshift.specification.location import relation
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
 

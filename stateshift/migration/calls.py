@@ -32,7 +32,7 @@ from stateshift.migration.proposing import (
 from stateshift.migration.running import Run
 from stateshift.plan import WHILE_IT_RUNS, Plan
 from stateshift.report import Report, summarize
-from stateshift.spec import Spec, to_plain_spec
+from stateshift.specification import Spec, to_plain_spec
 from stateshift.workdir import Workdir
 
 

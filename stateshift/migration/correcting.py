@@ -15,7 +15,7 @@ from typing import Any
 
 from stateshift import plain
 from stateshift.errors import Complaint, SpecError
-from stateshift.spec import Spec, SubmitSpec, parse_spec, to_plain_spec
+from stateshift.specification import Spec, SubmitSpec, parse_spec, to_plain_spec
 from stateshift.workdir import Workdir
 from stateshift.world import Correction
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from stateshift.clusters.protocol import Cluster
 from stateshift.engines.registry import Entries, Transforms, engine
 from stateshift.migration.correcting import corrections
-from stateshift.spec import ClusterSpec, KafkaSpec, Spec
+from stateshift.specification import ClusterSpec, KafkaSpec, Spec
 from stateshift.step import Fleet
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
@@ -43,7 +43,7 @@ def ask_kafka(
     spec: KafkaSpec, topics: Sequence[str]
 ) -> Mapping[str, Mapping[int, tuple[int, int]]]:
     """The brokers themselves. Their client is not imported before."""
-    from stateshift.brokers.kafka import spans
+    from stateshift.sources.kafka import spans
 
     return spans(spec.bootstrap_servers, spec.properties, topics)
 
@@ -52,7 +52,7 @@ def read_kafka(
     brokers: str, properties: str | None, offsets: Mapping[str, Mapping[int, int]]
 ) -> Mapping[str, Mapping[int, tuple[Record, ...]]]:
     """The brokers themselves, likewise."""
-    from stateshift.brokers.kafka import records
+    from stateshift.sources.kafka import records
 
     return records(brokers, properties, offsets)
 

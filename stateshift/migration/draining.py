@@ -23,8 +23,8 @@ from stateshift.engines.registry import engine
 from stateshift.errors import ClusterError, Interrupted, StateshiftError, StorageError
 from stateshift.migration.together import cuts_of
 from stateshift.migration.working import Working
-from stateshift.spec import JobSpec, Spec
-from stateshift.spec.waves import sharing
+from stateshift.specification import JobSpec, Spec
+from stateshift.specification.waves import sharing
 from stateshift.step import StopJob
 
 POLL_SECONDS = 1.0

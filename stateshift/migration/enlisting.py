@@ -11,7 +11,7 @@ from shlex import quote
 
 from stateshift.errors import Interrupted, StateshiftError
 from stateshift.migration.doors import Doors
-from stateshift.spec import Spec
+from stateshift.specification import Spec
 from stateshift.workdir import Workdir
 
 LOG = "fleet.log"

@@ -15,7 +15,7 @@ from stateshift.journal import PlanProgress
 from stateshift.migration.draining import Draining, parts, reads_out
 from stateshift.migration.working import Working
 from stateshift.plan import WHILE_IT_RUNS, Plan
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.step import PrepareJob, StopJob, TakeCheckpoint, TakeSavepoint
 
 

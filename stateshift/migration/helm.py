@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from stateshift.journal import Journal, Steered
-from stateshift.spec import Spec
+from stateshift.specification import Spec
 from stateshift.steering import Live, Steering, Throttle, Wishes
 from stateshift.storage.wrappers import Pace
 from stateshift.survey import Left

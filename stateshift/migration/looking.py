@@ -21,7 +21,7 @@ from stateshift.engines.registry import Engine, engine
 from stateshift.errors import MissingFile, PlanError
 from stateshift.migration.doors import Doors
 from stateshift.migration.proposing import other_images, source_now
-from stateshift.spec import JobSpec, Spec
+from stateshift.specification import JobSpec, Spec
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, Survey
 from stateshift.workdir import Workdir

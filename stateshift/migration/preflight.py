@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from stateshift.errors import StateshiftError
 from stateshift.migration.doors import AskRecords, Doors
-from stateshift.spec import JobSpec, Spec
+from stateshift.specification import JobSpec, Spec
 from stateshift.storage import locations
 from stateshift.survey import Facts, Survey, Topics
 

@@ -23,9 +23,9 @@ from stateshift.migration.doors import Doors
 from stateshift.migration.together import cuts_of, waves
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.reconfigure.checks import nearest
-from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
-from stateshift.spec.warm import seconds_of
-from stateshift.spec.waves import sharing
+from stateshift.specification import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
+from stateshift.specification.warm import seconds_of
+from stateshift.specification.waves import sharing
 from stateshift.storage import locations
 from stateshift.storage.opening import real_location
 from stateshift.storage.protocol import Storage

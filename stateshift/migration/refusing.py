@@ -13,7 +13,7 @@ from stateshift.engines.registry import engine
 from stateshift.errors import ClusterError, PlanError
 from stateshift.journal import PlanProgress
 from stateshift.plan import PHASES, Plan
-from stateshift.spec import Spec
+from stateshift.specification import Spec
 from stateshift.step import AwaitProgress, LiftFence, SubmitJob
 from stateshift.storage import locations
 from stateshift.terms import terms_of

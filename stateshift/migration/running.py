@@ -49,7 +49,7 @@ from stateshift.migration.warming import Warming
 from stateshift.migration.working import stale
 from stateshift.plan import PHASES, WHILE_IT_RUNS, PhaseName, Plan
 from stateshift.report import Report, summarize
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.step import AwaitProgress, FenceSource, MoveFiles, SubmitJob
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage

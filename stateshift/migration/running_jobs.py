@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 
 from stateshift.clusters.protocol import Cluster, JobState, RunningJob, Slots
 from stateshift.errors import ClusterError
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.survey import Finding, Savable
 
 SLOTS = "free-slots"

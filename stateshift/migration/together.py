@@ -22,8 +22,8 @@ from stateshift.reconfigure.cuts import Cut, cuts
 from stateshift.reconfigure.dataflow import Dataflow
 from stateshift.reconfigure.document import to_plain
 from stateshift.reconfigure.reading import dataflow_of, parse_dataflow
-from stateshift.spec import JobSpec, Spec
-from stateshift.spec.waves import shared
+from stateshift.specification import JobSpec, Spec
+from stateshift.specification.waves import shared
 from stateshift.strategies.waves import in_waves
 
 Wave = tuple[JobSpec, ...]

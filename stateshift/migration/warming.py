@@ -27,8 +27,8 @@ from stateshift.journal import PlanProgress, RoundSeen
 from stateshift.migration import remembering
 from stateshift.migration.halting import Halting
 from stateshift.plan import Plan
-from stateshift.spec import JobSpec
-from stateshift.spec.warm import NEVER, READY, TOLD, seconds_of, window_of
+from stateshift.specification import JobSpec
+from stateshift.specification.warm import NEVER, READY, TOLD, seconds_of, window_of
 from stateshift.survey import Facts, Left
 from stateshift.terms import terms_of
 from stateshift.world import Unwatched

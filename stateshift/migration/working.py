@@ -24,8 +24,8 @@ from stateshift.migration.helm import Helm, Telling
 from stateshift.migration.proposing import LOOKS, SECONDS_BETWEEN_LOOKS, Proposal, gather
 from stateshift.migration.remembering import dropped, remembered
 from stateshift.plan import WHILE_IT_RUNS, Phase, Plan, phases_of
-from stateshift.spec import JobSpec
-from stateshift.spec.warm import NEVER
+from stateshift.specification import JobSpec
+from stateshift.specification.warm import NEVER
 from stateshift.step import CompareImages, TakeCheckpoint, TakeSavepoint, TransformShard
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, Survey

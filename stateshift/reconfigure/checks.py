@@ -12,8 +12,8 @@ from typing import TypeVar
 from stateshift.reconfigure.dataflow import Dataflow, Edge, Operator
 from stateshift.reconfigure.graph import cycles, graph_of
 from stateshift.reconfigure.keys import OPERATOR
-from stateshift.spec.place import Complaints, Place
-from stateshift.spec.values import Reader
+from stateshift.specification.place import Complaints, Place
+from stateshift.specification.values import Reader
 
 Part = TypeVar("Part", Operator, Edge)
 NUMBER_MAX = 1e15  # what `spec.values` takes at most

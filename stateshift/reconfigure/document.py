@@ -25,10 +25,10 @@ from stateshift.reconfigure.checks import nearest, refused_as_too_large, resolve
 from stateshift.reconfigure.dataflow import Dataflow, Edge, Operator
 from stateshift.reconfigure.joining import within
 from stateshift.reconfigure.keys import DATAFLOW, EDGE, JOB, OPERATOR
-from stateshift.spec.keys import Keys
-from stateshift.spec.place import Complaints, Place
-from stateshift.spec.text import read_text
-from stateshift.spec.values import Reader
+from stateshift.specification.keys import Keys
+from stateshift.specification.place import Complaints, Place
+from stateshift.specification.text import read_text
+from stateshift.specification.values import Reader
 
 Opened = Callable[[str], str]
 

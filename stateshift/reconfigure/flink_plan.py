@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from stateshift.reconfigure.dataflow import Dataflow, Edge, Operator, Way
-from stateshift.spec.place import Complaints, Place
+from stateshift.specification.place import Complaints, Place
 
 # How Flink's own functions of which at most one tuple comes call themselves.
 ONE_TO_ONE = (

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import get_args
 
 from stateshift.reconfigure.dataflow import Edge, Kind, Operator, Way
-from stateshift.spec.keys import Key, Keys
+from stateshift.specification.keys import Key, Keys
 
 DATAFLOW = Keys(
     Key("$schema", "text", "Where this schema is, for editors."),

@@ -25,9 +25,9 @@ from stateshift.reconfigure.checks import named, refuse_cycles, refuse_doubles, 
 from stateshift.reconfigure.dataflow import Dataflow
 from stateshift.reconfigure.document import Draft, Opened, read_document
 from stateshift.reconfigure.joining import joined
-from stateshift.spec.place import Complaints, Place
-from stateshift.spec.text import read_text
-from stateshift.spec.values import Reader
+from stateshift.specification.place import Complaints, Place
+from stateshift.specification.text import read_text
+from stateshift.specification.values import Reader
 
 HINT = (
     "stateshift reconfigure --help tells what a dataflow holds, stateshift schema "

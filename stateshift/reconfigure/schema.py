@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 
 from stateshift.reconfigure.keys import DATAFLOW, EDGE, JOB, OPERATOR
-from stateshift.spec.schema import VALUES, Schema, object_schema
+from stateshift.specification.schema import VALUES, Schema, object_schema
 
 _TEXT = {"type": "string", "pattern": r"\S"}
 _ARROWS = {"type": "string", "pattern": r"\S\s*->\s*\S"}

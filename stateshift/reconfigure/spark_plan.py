@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from stateshift.reconfigure.dataflow import Dataflow, Edge, Operator, Way
-from stateshift.spec.place import Complaints, Place
+from stateshift.specification.place import Complaints, Place
 
 PHYSICAL = "== Physical Plan =="
 ONE_TO_ONE = frozenset(

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from stateshift.errors import StorageError
-from stateshift.spec.location import NoLocation
-from stateshift.spec.location import normal as spelled
+from stateshift.specification.location import NoLocation
+from stateshift.specification.location import normal as spelled
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
 _ALIASES: Final = {"s3a": "s3", "s3n": "s3"}

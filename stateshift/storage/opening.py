@@ -8,7 +8,7 @@ import os
 import time
 
 from stateshift.storage import locations
-from stateshift.storage.local import LocalStorage
+from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Retrying
 
@@ -50,6 +50,6 @@ def open_storage(location: str) -> Storage:
         from stateshift.storage.hdfs.opening import open_hdfs
 
         return open_hdfs(location)
-    from stateshift.storage.fsspec_storage import FsspecStorage
+    from stateshift.storage.fsspec.storage import FsspecStorage
 
     return FsspecStorage.open(location)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stateshift.errors import Complaint, SpecError
-from stateshift.spec.strategy import EXPECTED, normal_strategy
+from stateshift.specification.strategy import EXPECTED, normal_strategy
 from stateshift.strategies.colouring import colours
 from stateshift.strategies.moves import Move, Step, degree
 

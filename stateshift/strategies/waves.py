@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stateshift.spec.location import host_of
-from stateshift.spec.model import JobSpec, Spec
+from stateshift.specification.location import host_of
+from stateshift.specification.model import JobSpec, Spec
 from stateshift.strategies.moves import Move
 from stateshift.strategies.steps import Fluid, Optimised, in_steps, strategy_of
 

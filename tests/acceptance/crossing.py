@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stateshift.engines.spark import planner, survey
-from stateshift.spec import parse_spec
+from stateshift.specification import parse_spec
 from stateshift.storage.opening import open_storage
 from stateshift.survey import ClusterFacts, Facts, Survey
 from tests.acceptance.matrix.ground import Order, rows_of

@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.storage.local import LocalStorage
+from stateshift.storage.local.storage import LocalStorage
 from tests.acceptance.standalone import Standalone, standalone
 from tests.acceptance.support import Ran, environment, stateshift
 from tests.support.checkpoints import Checkpoint

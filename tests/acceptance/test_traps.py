@@ -24,7 +24,7 @@ from stateshift.formats.spark.state_files import (
     decode_changelog,
     encode_changelog,
 )
-from stateshift.storage.local import LocalStorage
+from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.memory import MemoryDisk
 from tests.acceptance.matrix.damage import copied
 from tests.acceptance.matrix.damaging import files_of, write_files

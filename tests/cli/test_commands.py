@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.cli import rollback
+from stateshift.cli.commands import rollback
 from stateshift.errors import StorageError
 from stateshift.storage.protocol import Storage
 from stateshift.workdir import Workdir

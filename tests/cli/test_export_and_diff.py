@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.storage.local import LocalStorage
+from stateshift.storage.local.storage import LocalStorage
 from tests.cli.support import SOURCE, TARGET, Outside, said, with_checkpoint
 from tests.look.golden_images import NEWEST
 from tests.support.checkpoints import Checkpoint

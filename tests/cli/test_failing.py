@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from stateshift import errors
-from stateshift.cli import as_json
-from stateshift.cli.failing import described, ours, tell
-from stateshift.cli.terminal import Terminal
-from stateshift.cli.text import plain_text
+from stateshift.cli.shell.failing import described, ours, tell
+from stateshift.cli.shell.terminal import Terminal
+from stateshift.cli.views import images_json as as_json
+from stateshift.cli.views.text import plain_text
 from stateshift.errors import Complaint, FormatError, PlanError, SpecError, StorageError
 from tests.cli.support import Outside, said, with_checkpoint, write_spec
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from stateshift.cli import entry
+from stateshift.cli.shell import entry
 from tests.cli.support import said
 
 COMMANDS = list(entry.COMMANDS)

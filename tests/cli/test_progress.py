@@ -2,8 +2,8 @@
 
 import threading
 
-from stateshift.cli.progress import Bar, Lines, Tally, drawn
-from stateshift.cli.terminal import Terminal
+from stateshift.cli.shell.progress import Bar, Lines, Tally, drawn
+from stateshift.cli.shell.terminal import Terminal
 
 
 class Watched:

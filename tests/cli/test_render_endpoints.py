@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from stateshift.cli import as_json
-from stateshift.cli.render_endpoints import position
+from stateshift.cli.views import images_json as as_json
+from stateshift.cli.views.endpoints import position
 from stateshift.survey import Endpoint
 
 MANY = {"orders": {number: number for number in range(12)}}

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift import migration
-from stateshift.cli.axis import Axis
-from stateshift.cli.render_html import page
-from stateshift.cli.units import number, size, span
+from stateshift.cli.views.axis import Axis
+from stateshift.cli.views.html_page import page
+from stateshift.cli.views.units import number, size, span
 from stateshift.errors import PlanError
 from stateshift.plan import PHASES
 from stateshift.report import (

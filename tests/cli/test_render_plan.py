@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from stateshift.cli import render_plan
-from stateshift.cli.text import plain_text
+from stateshift.cli.views import plan as render_plan
+from stateshift.cli.views.text import plain_text
 from tests.test_warm import Stage, warm_spec
 
 LITTLE = "once what is left would take less than"

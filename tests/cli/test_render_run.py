@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from stateshift.cli import as_json_run, render_html, render_run
-from stateshift.cli.render_run import Listed
-from stateshift.cli.text import plain_text
+from stateshift.cli.views import html_page as render_html
+from stateshift.cli.views import run as render_run
+from stateshift.cli.views import runs_json as as_json_run
+from stateshift.cli.views.run import Listed
+from stateshift.cli.views.text import plain_text
 from stateshift.executor import Broken
 from stateshift.migration import Verdict
 from stateshift.report import FailureReport, JobReport, PhaseReport, Report, RoundReport

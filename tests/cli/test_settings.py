@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.cli import settings
+from stateshift.cli.shell import settings
 from stateshift.errors import SpecError
 from tests.cli.support import said
 

@@ -41,7 +41,7 @@ sys.exit(main(None, replace(doors, open_storage=lambda location: Slow(doors.open
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    from stateshift.storage.local import LocalStorage
+    from stateshift.storage.local.storage import LocalStorage
 
     Checkpoint(batches=4).write(LocalStorage(f"file://{tmp_path}/source"))
     job = {"job_name": "orders", "checkpoint_location": "source", "remote_location": "target/ck"}

@@ -2,7 +2,7 @@ import io
 
 from rich.console import Console
 
-from stateshift.cli.text import Cell, Gap, Line, Table, coloured, pairs, plain_text, section
+from stateshift.cli.views.text import Cell, Gap, Line, Table, coloured, pairs, plain_text, section
 
 TABLE = Table(("name", ">bytes"), (("orders", "1,024"), (Cell("注文", "warn"), "7")))
 

@@ -1,6 +1,6 @@
 import pytest
 
-from stateshift.cli.units import about, bar, many, ranges, rate, share, size, span
+from stateshift.cli.views.units import about, bar, many, ranges, rate, share, size, span
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, Remedy, StopRequest, Submission
 from stateshift.errors import ClusterError, Interrupted
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 from tests.clusters.test_spark_causes import STATE, began, ended
 
 

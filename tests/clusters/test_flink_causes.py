@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.clusters.flink_causes import cause_of, hopeless, without_frames
+from stateshift.clusters.flink.causes import cause_of, hopeless, without_frames
 from tests.clusters.fake_flink import errors, server_error, stack
 
 COULD_NOT_RUN = (

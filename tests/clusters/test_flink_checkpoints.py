@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from stateshift.clusters.http.rest import Unanswered
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import CheckpointRequest, Gone, JobState, SavepointCluster
-from stateshift.clusters.rest import Unanswered
 from stateshift.errors import ClusterError
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 from tests.clusters.fake_flink import FakeFlink, FakeJob, serving
 from tests.clusters.faulty_server import Fault
 

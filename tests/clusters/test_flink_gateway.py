@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from stateshift.clusters.flink_jobs import job_id
-from stateshift.clusters.flink_rest import FlinkRest
-from stateshift.clusters.flink_sql_submit import target_of
+from stateshift.clusters.flink.cluster import FlinkRest
+from stateshift.clusters.flink.jobs import job_id
+from stateshift.clusters.flink.sql_submit import target_of
 from stateshift.clusters.opening import check_submit, open_cluster
 from stateshift.clusters.protocol import JobProgress, JobState, Submission
 from stateshift.errors import ClusterError, Interrupted, SpecError
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 from tests.clusters.fake_flink import FakeFlink, serving
 
 SAVEPOINT = "file:///savepoints/savepoint-1"

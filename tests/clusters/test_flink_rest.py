@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from stateshift.clusters.flink_jobs import job_id
-from stateshift.clusters.flink_rest import FlinkRest
+from stateshift.clusters.flink.cluster import FlinkRest
+from stateshift.clusters.flink.jobs import job_id
 from stateshift.clusters.opening import check_submit, open_cluster
 from stateshift.clusters.protocol import JobProgress, JobState, StopRequest, Submission
 from stateshift.errors import ClusterError, SpecError
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 from tests.clusters.fake_flink import COUNT, SOURCE, FakeFlink, serving, stack
 from tests.clusters.faulty_server import Fault
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from stateshift.clusters.flink_savepoints import cautions, lies_below, trigger_id
+from stateshift.clusters.flink.savepoints import cautions, lies_below, trigger_id
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import SavepointCluster, SavepointRequest, Slots
 from stateshift.errors import ClusterError, Interrupted
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 from tests.clusters.fake_flink import FakeFlink, FakeJob, serving, stack
 from tests.clusters.faulty_server import Fault
 

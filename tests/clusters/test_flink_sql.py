@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stateshift.clusters.flink_sql import BrokenSql, faults_of, refused_setting, statements_of
+from stateshift.clusters.flink.sql import BrokenSql, faults_of, refused_setting, statements_of
 
 SOURCE = "CREATE TABLE a (id BIGINT, p AS PROCTIME()) WITH ('connector' = 'x');"
 INSERT = "INSERT INTO b SELECT id FROM a"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.clusters.hosts import host_of, host_of_master
+from stateshift.clusters.http.hosts import host_of, host_of_master
 from stateshift.clusters.opening import open_cluster
 from stateshift.errors import ClusterError
-from stateshift.spec import ClusterSpec
+from stateshift.specification import ClusterSpec
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from stateshift.clusters.opening import check_submit
 from stateshift.errors import SpecError
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 
 FLINK = ClusterSpec("new", "flink_rest", {"url": "http://jm:8081"})
 

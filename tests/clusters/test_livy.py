@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from stateshift.clusters.livy import Livy
+from stateshift.clusters.livy.cluster import Livy
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import JobState, Remedy, StopRequest, Submission
 from stateshift.errors import ClusterError, SpecError
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 from tests.clusters.fake_livy import FakeLivy, serving
 from tests.clusters.faulty_server import Fault
 from tests.clusters.test_spark_causes import STATE, began, ended

@@ -8,7 +8,7 @@ import pytest
 
 from stateshift.clusters.opening import KINDS, check_submit, open_cluster
 from stateshift.errors import SpecError
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

@@ -16,8 +16,8 @@ import pytest
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.formats import marks, uid
-from stateshift.spec.model import ClusterSpec
-from stateshift.storage.local import LocalStorage
+from stateshift.specification.model import ClusterSpec
+from stateshift.storage.local.storage import LocalStorage
 
 ROOT = Path(__file__).parents[2]
 JOBS = ROOT / "tests" / "jobs"
@@ -117,7 +117,7 @@ def test_a_job_that_does_not_watch_is_killed_and_found_before_that_by_another_pr
         assert _until(lambda: _newest(image / "commits") >= 0), cluster.log("run.words")
         script = (
             "import sys; from stateshift.clusters.opening import open_cluster;"
-            "from stateshift.spec.model import ClusterSpec;"
+            "from stateshift.specification.model import ClusterSpec;"
             "print(open_cluster(ClusterSpec('local', 'spark_submit'), "
             "sys.argv[1]).find('run.words').state)"
         )

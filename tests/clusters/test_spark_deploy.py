@@ -19,7 +19,7 @@ from stateshift import migration
 from stateshift.clusters.opening import check_submit, open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.errors import ClusterError, PlanError, SpecError
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 from tests.support.ground import SOURCE, Ground, spec_of
 
 FAKE = str(Path(__file__).with_name("fake_spark_submit.sh"))

@@ -19,7 +19,7 @@ from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, Remedy, StopRequest, Submission
 from stateshift.errors import ClusterError, SpecError
 from stateshift.formats.marks import STOP, STOPPING
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 from tests.clusters.test_spark_causes import QUERY, STATE, began, ended
 
 FAKE = str(Path(__file__).with_name("fake_spark_submit.sh"))
@@ -294,7 +294,7 @@ def test_the_job_can_be_found_by_a_process_that_did_not_start_it(place: Place) -
     id = place.cluster().submit(place.submission("sleep 60"))
     script = (
         "import json, sys; from stateshift.clusters.opening import open_cluster;"
-        "from stateshift.spec.model import ClusterSpec;"
+        "from stateshift.specification.model import ClusterSpec;"
         "cluster = open_cluster(ClusterSpec('local', 'spark_submit'), sys.argv[1]);"
         "status = cluster.find('run.orders'); print(json.dumps([status.state, status.id]))"
     )

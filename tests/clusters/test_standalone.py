@@ -12,9 +12,9 @@ import pytest
 
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import JobState, Remedy, StopRequest, Submission
-from stateshift.clusters.standalone import Standalone
+from stateshift.clusters.standalone.cluster import Standalone
 from stateshift.errors import ClusterError, SpecError
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 from tests.clusters.fake_standalone import FakeStandalone, serving
 from tests.clusters.faulty_server import Fault
 from tests.clusters.test_spark_causes import STATE, began, ended

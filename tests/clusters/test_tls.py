@@ -16,7 +16,7 @@ import trustme
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, Submission
 from stateshift.errors import ClusterError
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 from tests.clusters import fake_flink, fake_livy, fake_standalone
 
 ORDERS = Submission(

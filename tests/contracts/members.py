@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from stateshift.storage.fsspec_storage import FsspecStorage
-from stateshift.storage.local import LocalStorage
+from stateshift.storage.fsspec.storage import FsspecStorage
+from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Pace, Retrying, Throttled

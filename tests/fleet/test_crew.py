@@ -456,7 +456,7 @@ def test_a_disk_that_is_not_everybodys_is_noticed_at_the_first_step_that_writes_
 
 
 def _disk(made: Stage, folder: Any) -> Callable[[str], Any]:
-    from stateshift.storage.local import LocalStorage
+    from stateshift.storage.local.storage import LocalStorage
 
     return lambda location: (
         LocalStorage(location) if location.startswith("file:") else made.disk.open(location)

@@ -15,7 +15,7 @@ from stateshift.formats import marks
 from stateshift.journal import Journal
 from stateshift.journal.lines import decode_records, encode_record
 from stateshift.plan import decode_plan, encode_plan
-from stateshift.spec import parse_spec, to_plain_spec
+from stateshift.specification import parse_spec, to_plain_spec
 from tests.fuzz.oracles import Broken, attempt, same
 from tests.fuzz.targets import Target
 

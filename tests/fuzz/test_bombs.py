@@ -23,7 +23,7 @@ import cramjam
 import pytest
 
 from stateshift import lock, look, migration
-from stateshift.cli import request
+from stateshift.cli.shell import request
 from stateshift.engines.spark.entries.encoders import Encoder, decode_key, decode_list, encoder_of
 from stateshift.engines.spark.survey import survey
 from stateshift.errors import FormatError, JournalError, PlanError, SpecError
@@ -35,7 +35,7 @@ from stateshift.formats.spark.types import ArrayType, Atomic, MapType, StructTyp
 from stateshift.formats.spark.unsafe_row import decode_row
 from stateshift.formats.stream import lines
 from stateshift.journal.lines import decode_records
-from stateshift.spec import parse_spec
+from stateshift.specification import parse_spec
 from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Finding
 from stateshift.workdir import Workdir

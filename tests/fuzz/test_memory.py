@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.cli import failing
-from stateshift.cli.units import bytes_of
+from stateshift.cli.shell import failing
+from stateshift.cli.views.units import bytes_of
 from stateshift.errors import FormatError, TooLarge
 from stateshift.formats import bounds
 from stateshift.formats.stream import Stream, lines

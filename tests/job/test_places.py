@@ -15,7 +15,7 @@ from stateshift import job
 from stateshift.errors import PlanError, SpecError
 from stateshift.formats import marks, uid
 from stateshift.job import places
-from stateshift.spec.model import HashProfile, JobSpec, OperatorSpec, Spec
+from stateshift.specification.model import HashProfile, JobSpec, OperatorSpec, Spec
 
 NAME = "Aggregate (5)"
 

@@ -30,8 +30,8 @@ from stateshift import migration, plain
 from stateshift.clusters.opening import open_cluster
 from stateshift.engines.registry import ENGINES
 from stateshift.migration import Doors, Proposal
-from stateshift.spec import Spec, parse_spec
-from stateshift.storage.local import LocalStorage
+from stateshift.specification import Spec, parse_spec
+from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.opening import open_storage
 from stateshift.storage.wrappers import Retrying
 from stateshift.workdir import Workdir

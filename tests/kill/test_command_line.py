@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.spec import to_plain_spec
+from stateshift.specification import to_plain_spec
 from tests.kill import judging
 from tests.kill.moments import Moment
 from tests.kill.process import Outcome

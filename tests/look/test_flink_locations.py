@@ -13,7 +13,7 @@ import pytest
 from stateshift.formats.flink.keyed_handles import Changelog, KeyGroups
 from stateshift.formats.flink.metadata import SubtaskState, decode_metadata, encode_metadata
 from stateshift.formats.flink.stream_handles import RelativeFile
-from stateshift.spec import parse_spec
+from stateshift.specification import parse_spec
 from tests.cli.support import Outside
 from tests.engines.flink import golden
 from tests.support.checkpoints import put

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Submission
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 from stateshift.storage.opening import open_storage
 from tests.acceptance.support import ROOT
 from tests.servers.playing import Ground

@@ -11,7 +11,7 @@ from typing import Any
 
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 
 SECONDS_MAX = 300.0
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,7 +17,7 @@ from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import StopRequest
 from stateshift.formats.marks import fence_owner
 from stateshift.formats.uid import directory_name
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 from stateshift.storage.hdfs.opening import open_hdfs
 from stateshift.storage.protocol import Storage
 from tests.acceptance.shop import OPERATORS, Shop

@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
-from stateshift.clusters.flink_jobs import job_id
-from stateshift.clusters.flink_rest import FlinkRest
-from stateshift.clusters.flink_values import release_of
+from stateshift.clusters.flink.cluster import FlinkRest
+from stateshift.clusters.flink.jobs import job_id
+from stateshift.clusters.flink.values import release_of
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import JobState, SavepointRequest, StopRequest, Submission
 from stateshift.errors import ClusterError
 from stateshift.reconfigure.reading import asked, parse_dataflow
 from stateshift.reconfigure.schedulers import fries
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 from tests.support.flink import Cluster, cluster_of, faults, jar, lines, until
 from tests.support.servers import Servers, group
 

@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from stateshift.clusters.flink_gateway import Gateway
-from stateshift.clusters.flink_jobs import job_id
-from stateshift.clusters.flink_rest import FlinkRest
-from stateshift.clusters.flink_sql import statements_of
+from stateshift.clusters.flink.cluster import FlinkRest
+from stateshift.clusters.flink.gateway import Gateway
+from stateshift.clusters.flink.jobs import job_id
+from stateshift.clusters.flink.sql import statements_of
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import JobState, SavepointRequest, Submission
 from stateshift.errors import ClusterError
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 from tests.acceptance.support import stateshift
 from tests.servers.test_flink_rest import killed_while
 from tests.support.examples import FOLDER, example

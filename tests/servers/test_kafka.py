@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from stateshift.brokers.kafka import records, spans
 from stateshift.errors import TransientStorageError
 from stateshift.migration import propose
 from stateshift.migration.doors import real_doors
+from stateshift.sources.kafka import records, spans
 from stateshift.storage.opening import open_storage
 from stateshift.survey import Finding
 from stateshift.workdir import Workdir

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.storage.local import LocalStorage
+from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.locations import authority
 from stateshift.storage.opening import open_storage
 from stateshift.storage.protocol import Storage
@@ -79,7 +79,7 @@ def test_a_checkpoint_moves_from_one_s3_service_to_another_and_back(
     }
 
     def opening(location: str) -> Storage:
-        from stateshift.storage.fsspec_storage import FsspecStorage
+        from stateshift.storage.fsspec.storage import FsspecStorage
 
         return FsspecStorage.open(location, **own[authority(location)])
 

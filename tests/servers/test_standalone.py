@@ -13,7 +13,7 @@ import pytest
 
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import JobState, StopRequest
-from stateshift.spec.model import ClusterSpec
+from stateshift.specification.model import ClusterSpec
 from tests.servers.streams import Stream
 from tests.support.servers import Servers, group, processes
 

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
-from stateshift.storage.fsspec_storage import FsspecStorage
+from stateshift.storage.fsspec.storage import FsspecStorage
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import CHUNK, Storage
 from tests.contracts import test_storage_contract as contract

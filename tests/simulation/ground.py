@@ -34,7 +34,7 @@ from stateshift.errors import AlreadyThere, JournalError, StateshiftError
 from stateshift.formats.marks import IDLE, LOCK_SUFFIX, encode_idle, fence_owner
 from stateshift.migration import Doors, Proposal
 from stateshift.report import Report
-from stateshift.spec import Spec, parse_spec
+from stateshift.specification import Spec, parse_spec
 from stateshift.storage.memory import MemoryDisk, ProcessGone
 from stateshift.storage.temporaries import is_temporary
 from tests.kill.moments import Doomed, DoomedCluster, DoomedLines, DoomedWorkdir, Moment, Moments

@@ -14,7 +14,7 @@ import pytest
 
 from stateshift.errors import Interrupted, MissingFile, StalePlan, StorageError
 from stateshift.step import CopyFiles, MoveFiles, Rename, StageFiles, TransformShard, WriteFile
-from stateshift.storage.local import LocalStorage
+from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.memory import MemoryStorage
 from stateshift.survey import FileInfo
 from tests.support.steps import SOURCE, TARGET, Stage

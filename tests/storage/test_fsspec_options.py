@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stateshift.storage.fsspec_options import options_for, try_once
-from stateshift.storage.fsspec_ways import host_of
+from stateshift.storage.fsspec.options import options_for, try_once
+from stateshift.storage.fsspec.ways import host_of
 
 ALL = {
     "s3": {"endpoint_url": "http://east", "key": "k"},

@@ -23,9 +23,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
-from stateshift.storage.fsspec_failures import from_fsspec
-from stateshift.storage.fsspec_storage import FsspecStorage
-from stateshift.storage.fsspec_ways import Way, lists_whole_trees, way_of
+from stateshift.storage.fsspec.failures import from_fsspec
+from stateshift.storage.fsspec.storage import FsspecStorage
+from stateshift.storage.fsspec.ways import Way, lists_whole_trees, way_of
 from stateshift.storage.opening import open_storage
 from stateshift.storage.protocol import CHUNK
 

@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 
 from stateshift.errors import MissingFile, StorageError, TransientStorageError
-from stateshift.storage import failures, local_pieces
-from stateshift.storage import local_calls as calls
-from stateshift.storage.local import LocalStorage
-from stateshift.storage.local_pieces import PIECE
+from stateshift.storage import failures
+from stateshift.storage.local import calls
+from stateshift.storage.local import pieces as local_pieces
+from stateshift.storage.local.pieces import PIECE
+from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.protocol import CHUNK
 from stateshift.storage.temporaries import is_temporary, temporary
 
@@ -149,7 +150,7 @@ def test_exactly_one_of_several_processes_creates(tmp_path: Path) -> None:
     script = """
         import sys, time
         from stateshift.errors import AlreadyThere
-        from stateshift.storage.local import LocalStorage
+        from stateshift.storage.local.storage import LocalStorage
         storage = LocalStorage(sys.argv[1])
         while time.time() < float(sys.argv[3]):
             pass
@@ -253,7 +254,7 @@ def test_a_link_under_the_temporary_name_is_not_followed(
 
 WRITER = """
     import os, sys
-    from stateshift.storage.local import LocalStorage
+    from stateshift.storage.local.storage import LocalStorage
     storage = LocalStorage(sys.argv[1])
     n = 0
     while True:
@@ -297,7 +298,7 @@ def test_a_process_killed_in_the_middle_of_a_write_leaves_the_old_file(tmp_path:
     done = python(
         """
         import os, signal, sys
-        from stateshift.storage.local import LocalStorage
+        from stateshift.storage.local.storage import LocalStorage
         def content():
             yield b"x" * 1_000_000
             os.kill(os.getpid(), signal.SIGKILL)
@@ -320,7 +321,7 @@ def test_a_file_beyond_the_limit_is_an_error_with_a_hint_and_leaves_nothing(tmp_
         """
         import resource, signal, sys
         from stateshift.errors import StorageError
-        from stateshift.storage.local import LocalStorage
+        from stateshift.storage.local.storage import LocalStorage
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         storage = LocalStorage(sys.argv[1])
@@ -372,7 +373,7 @@ def test_a_full_disk_is_an_error_with_a_hint_and_leaves_the_old_file(tmp_path: P
         """
         import os, sys
         from stateshift.errors import StorageError, TransientStorageError
-        from stateshift.storage.local import LocalStorage
+        from stateshift.storage.local.storage import LocalStorage
         storage = LocalStorage(sys.argv[1])
         storage.write("a", lambda: iter([b"x" * 600_000]))
         for attempt in (
@@ -407,7 +408,7 @@ def test_a_read_only_disk_is_an_error_with_a_hint(tmp_path: Path) -> None:
         """
         import sys
         from stateshift.errors import StorageError
-        from stateshift.storage.local import LocalStorage
+        from stateshift.storage.local.storage import LocalStorage
         storage = LocalStorage(sys.argv[1])
         print(storage.read("a"), storage.sync())
         for attempt in (
@@ -433,7 +434,7 @@ def test_what_may_not_be_read_or_written_is_an_error_with_a_hint() -> None:
         """
         import os, shutil, sys, tempfile
         from stateshift.errors import StorageError
-        from stateshift.storage.local import LocalStorage
+        from stateshift.storage.local.storage import LocalStorage
         if os.getuid() == 0:
             os.setgroups([]); os.setgid(65534); os.setuid(65534)
         root = tempfile.mkdtemp(dir="/tmp")
@@ -552,7 +553,7 @@ def test_a_killed_create_leaves_nothing(tmp_path: Path) -> None:
     done = python(
         """
         import os, sys
-        from stateshift.storage.local import LocalStorage
+        from stateshift.storage.local.storage import LocalStorage
         def kill(event, arguments):
             if event == "os.link":
                 os.kill(os.getpid(), 9)
@@ -583,7 +584,7 @@ def test_syncing_is_shown_to_the_kernel(tmp_path: Path) -> None:
         done = python(
             """
             import sys
-            from stateshift.storage.local import LocalStorage
+            from stateshift.storage.local.storage import LocalStorage
             storage = LocalStorage(sys.argv[1])
             storage.write("a/b", lambda: iter([b"x"])); storage.sync()
             storage.create("c/lock", b"x")

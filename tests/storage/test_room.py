@@ -12,8 +12,8 @@ import pytest
 
 from stateshift.errors import MissingFile, StorageError
 from stateshift.storage.hdfs.calls import Quota, Remaining
-from stateshift.storage.hdfs.room import may_write, narrowest
-from stateshift.storage.local import LocalStorage
+from stateshift.storage.hdfs.free_space import may_write, narrowest
+from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.memory import MemoryDisk
 
 NOBODY = 65534

@@ -20,8 +20,8 @@ from urllib.parse import unquote
 import pytest
 
 from stateshift.errors import StorageError, TransientStorageError
-from stateshift.storage import s3_directly
-from stateshift.storage.fsspec_storage import FsspecStorage
+from stateshift.storage.fsspec import s3_directly
+from stateshift.storage.fsspec.storage import FsspecStorage
 from tests.support.listening import listening
 from tests.support.s3 import forget
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stateshift.errors import StorageError
-from stateshift.storage.local import LocalStorage
+from stateshift.storage.local.storage import LocalStorage
 
 
 def make_pipe(place: Path) -> None:

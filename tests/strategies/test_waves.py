@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stateshift.errors import SpecError
 from stateshift.migration import waves, with_dataflow
-from stateshift.spec import Spec, parse_spec
+from stateshift.specification import Spec, parse_spec
 
 pytestmark = pytest.mark.row("IS-8")
 

@@ -20,7 +20,7 @@ from stateshift.formats.marks import FOLDER, LOCK_SUFFIX
 from stateshift.migration import Doors, Proposal
 from stateshift.plan import Plan
 from stateshift.report import Report
-from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec
+from stateshift.specification import ClusterSpec, JobSpec, Spec, parse_spec
 from stateshift.storage import locations
 from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage

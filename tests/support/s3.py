@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.storage.fsspec_storage import FsspecStorage
+from stateshift.storage.fsspec.storage import FsspecStorage
 from tests.support.servers import Servers
 
 BUCKET = "stateshift"  # each server has it

@@ -19,8 +19,12 @@ from typing import Any
 
 import pytest
 
-from stateshift.cli import as_json_run, render_html, render_live, render_plan, render_run
-from stateshift.cli.text import plain_text
+from stateshift.cli.views import html_page as render_html
+from stateshift.cli.views import plan as render_plan
+from stateshift.cli.views import run as render_run
+from stateshift.cli.views import run_at_work as render_live
+from stateshift.cli.views import runs_json as as_json_run
+from stateshift.cli.views.text import plain_text
 from stateshift.errors import StateshiftError
 from stateshift.migration import Proposal
 from stateshift.report import Report

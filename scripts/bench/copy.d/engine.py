@@ -30,7 +30,7 @@ from stateshift.fleet.mustering import mustered
 from stateshift.journal import Journal, PlanAdopted, RunStarted
 from stateshift.migration.doors import real_doors, world_of
 from stateshift.plan import Phase, Plan, phases_of
-from stateshift.spec import parse_spec
+from stateshift.specification import parse_spec
 from stateshift.step import CopyFiles
 from stateshift.storage.opening import open_patiently
 from stateshift.workdir import FileLines, Workdir

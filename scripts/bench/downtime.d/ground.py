@@ -121,7 +121,7 @@ class Ground:
     def cluster(self, place: str) -> Any:
         """As the program itself opens it."""
         from stateshift.clusters.opening import open_cluster
-        from stateshift.spec import ClusterSpec
+        from stateshift.specification import ClusterSpec
         from stateshift.storage.opening import open_patiently
 
         if place not in self.clusters:

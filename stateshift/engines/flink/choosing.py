@@ -31,7 +31,7 @@ from stateshift.formats.flink.operator_handles import BROADCAST
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import RelativeFile, files_of
 from stateshift.formats.uid import flink_operator_id
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.survey import Image, Survey
 
 _ID = re.compile(r"[0-9a-f]{32}")

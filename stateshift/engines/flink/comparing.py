@@ -17,7 +17,7 @@ from stateshift.engines.flink.loose import handles_of
 from stateshift.formats.flink.operator_handles import BROADCAST
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import files_of
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.step import CompareImages
 from stateshift.step.images import Side
 from stateshift.survey import Image, ShardFiles, Survey

@@ -15,7 +15,7 @@ from stateshift.engines.room import of_room
 from stateshift.formats.flink.java_data import fits_utf
 from stateshift.formats.flink.metadata import PROPERTIES_FROM
 from stateshift.formats.flink.versions import WRITTEN_BY, flink_version, newest_for
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.survey import ClusterFacts, Facts, Finding, Image, Survey
 
 KRYO = "KryoSerializerSnapshot"

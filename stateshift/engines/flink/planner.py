@@ -56,8 +56,8 @@ from stateshift.engines.warming import kept as kept_of
 from stateshift.errors import StalePlan
 from stateshift.formats.flink.versions import newest_for
 from stateshift.plan import Phase, Plan, phases_of
-from stateshift.spec import JobSpec, Spec
-from stateshift.spec.waves import sharing
+from stateshift.specification import JobSpec, Spec
+from stateshift.specification.waves import sharing
 from stateshift.step import (
     AnyStep,
     BringFiles,

@@ -11,7 +11,7 @@ from typing import Any
 
 from stateshift.engines.flink.choosing import Choice, Dealing, metadata_of
 from stateshift.formats.flink.metadata import OperatorState
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Savable, Survey
 
 REWRITE_STATE = ("rescale", "union")  # changes that read keyed state, key by key

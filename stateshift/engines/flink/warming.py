@@ -16,7 +16,7 @@ from stateshift.engines.flink.choosing import is_readable, metadata_of
 from stateshift.engines.flink.copying import Whole, bundles
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import AbsoluteFile, Segment, files_of
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.step import AnyStep, BringFiles, CompareImages, CopyFiles
 from stateshift.survey import Facts, FileInfo, Finding, Survey
 

@@ -17,8 +17,8 @@ from shlex import quote
 
 from stateshift.engines.spark.layout import is_strange
 from stateshift.engines.spark.naming import directory_of
-from stateshift.spec import JobSpec, Spec
-from stateshift.spec.waves import sharing
+from stateshift.specification import JobSpec, Spec
+from stateshift.specification.waves import sharing
 from stateshift.survey import Finding, Image, Survey
 
 

@@ -18,7 +18,7 @@ from stateshift.formats.spark import source_log
 from stateshift.formats.spark.offsets import SourceOffset
 from stateshift.formats.spark.positions import EITHER, EVENT_HUBS, KAFKA, position_of
 from stateshift.formats.spark.uris import decode_location
-from stateshift.spec.location import relation
+from stateshift.specification.location import relation
 from stateshift.storage.protocol import Storage
 from stateshift.survey import EmbeddedPath, Endpoint, Facts, FileInfo, Finding, Image, SinkFacts
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stateshift.formats import uid
-from stateshift.spec import OperatorSpec, Spec
+from stateshift.specification import OperatorSpec, Spec
 
 
 def directory_of(spec: Spec, operator: OperatorSpec, index: Mapping[str, str]) -> str:

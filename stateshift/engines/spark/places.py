@@ -17,8 +17,8 @@ from typing import Any
 
 from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.formats.spark.names import DELTA_SCHEMA_LOG
-from stateshift.spec import JobSpec
-from stateshift.spec.location import relation
+from stateshift.specification import JobSpec
+from stateshift.specification.location import relation
 from stateshift.survey import EmbeddedPath, Facts, FileInfo, Image
 
 REWRITE_LOG = "spark.rewrite-log"

@@ -39,9 +39,9 @@ from stateshift.engines.warming import bare, kept, still_to_copy
 from stateshift.errors import StalePlan
 from stateshift.formats.marks import FOLDER, IDLE
 from stateshift.plan import Phase, Plan, phases_of
-from stateshift.spec import JobSpec, Spec
-from stateshift.spec.warm import NEVER
-from stateshift.spec.waves import stopped_for
+from stateshift.specification import JobSpec, Spec
+from stateshift.specification.warm import NEVER
+from stateshift.specification.waves import stopped_for
 from stateshift.step import (
     AnyStep,
     BringFiles,

@@ -16,7 +16,7 @@ from stateshift.engines.spark.reshaping.files import Reshaping
 from stateshift.engines.spark.reshaping.planned_state import kept_batch
 from stateshift.errors import StalePlan
 from stateshift.formats.marks import INDEX, encode_index
-from stateshift.spec import JobSpec, Spec
+from stateshift.specification import JobSpec, Spec
 from stateshift.step import AnyStep, CopyFiles, KeepOwners, StageFiles, TransformShard, WriteFile
 from stateshift.survey import Facts, Image
 

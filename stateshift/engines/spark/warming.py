@@ -23,7 +23,7 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.places import Rewriting
 from stateshift.engines.warming import brought_by
 from stateshift.formats.spark.names import classify
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.step import BringFiles
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 

@@ -21,7 +21,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from stateshift.errors import MissingFile, StorageError
 from stateshift.storage import failures, locations
 from stateshift.storage.hdfs.calls import HdfsCalls, Status
-from stateshift.storage.hdfs.room import may_write, narrowest
+from stateshift.storage.hdfs.free_space import may_write, narrowest
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary, unique_temporary
 from stateshift.survey import FileInfo, Owned, Room

@@ -19,7 +19,7 @@ from stateshift.engines.flink.reading import Streams
 from stateshift.errors import FormatError, StateshiftError
 from stateshift.formats.flink.keyed_handles import Incremental
 from stateshift.formats.flink.stream_handles import Segment, StreamHandle, files_of
-from stateshift.spec import parse_spec
+from stateshift.specification import parse_spec
 from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image

@@ -25,7 +25,7 @@ from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
 from stateshift.formats.flink.operator_handles import BROADCAST
 from stateshift.formats.flink.stream_handles import Inline, RelativeFile
 from stateshift.formats.uid import flink_operator_id
-from stateshift.spec import Spec, parse_spec
+from stateshift.specification import Spec, parse_spec
 from stateshift.step.images import CompareImages
 from stateshift.storage.memory import MemoryDisk
 from tests.contracts.faulty import Effects, Faulty, Killed, at

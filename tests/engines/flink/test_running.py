@@ -16,7 +16,7 @@ from stateshift.clusters.protocol import Gone, SavepointRequest
 from stateshift.engines.flink.planner import identity_of
 from stateshift.errors import ClusterError, PlanError, StateshiftError
 from stateshift.formats.uid import flink_operator_id
-from stateshift.spec import Spec, parse_spec
+from stateshift.specification import Spec, parse_spec
 from stateshift.survey import ClusterFacts, Facts, Survey
 from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.engines.flink import golden

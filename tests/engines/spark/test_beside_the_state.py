@@ -18,7 +18,7 @@ from stateshift.engines.spark.planner import round_plan, standby_plan
 from stateshift.errors import SpecError
 from stateshift.formats.spark.crc import encode_hadoop_crc, hadoop_checksums
 from stateshift.plan import Plan
-from stateshift.spec import parse_spec
+from stateshift.specification import parse_spec
 from stateshift.step import BringFiles, TransformShard
 from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Finding, Image

@@ -20,7 +20,7 @@ from stateshift.engines.spark.survey import survey
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Block, binary
 from stateshift.plain import to_plain
-from stateshift.storage.local import LocalStorage
+from stateshift.storage.local.storage import LocalStorage
 from tests.engines.spark.test_transforms_golden import STATEFUL
 
 LONG = '{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"metadata":{}}]}'

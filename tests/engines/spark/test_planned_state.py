@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from stateshift import look, migration
-from stateshift.cli import as_json
+from stateshift.cli.views import images_json as as_json
 from stateshift.engines.spark import survey
 from stateshift.engines.spark.entries.folding import folded
 from stateshift.errors import PlanError
 from stateshift.plan import Plan
-from stateshift.spec import Spec
+from stateshift.specification import Spec
 from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import ClusterFacts, Image, SinkFacts, SinkLog
 from tests.engines.spark.test_transforms_golden import source_of

@@ -17,7 +17,7 @@ from stateshift.engines.spark.findings import moves
 from stateshift.formats import uid
 from stateshift.formats.marks import INDEX, decode_index, encode_index, fence_text
 from stateshift.plan import Estimate, Plan, decode_plan, encode_plan
-from stateshift.spec import parse_spec
+from stateshift.specification import parse_spec
 from stateshift.step import (
     AwaitProgress,
     CompareImages,

@@ -12,7 +12,7 @@ import pytest
 from stateshift.engines.spark.sinks.kinds import named_sink
 from stateshift.engines.spark.sinks.reading import read_sink
 from stateshift.formats.tables.delta_log import commit_version, newest_checkpoint
-from stateshift.spec import SinkSpec
+from stateshift.specification import SinkSpec
 from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.opening import open_storage
 from stateshift.survey import SinkFacts, SinkLog

@@ -28,7 +28,7 @@ from stateshift.engines.spark.reshaping.planned_state import (
 )
 from stateshift.engines.spark.reshaping.renumbering import number_after
 from stateshift.engines.spark.reshaping.wishes import wishes_of
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image, SinkFacts, Survey
 
 REPEATED = "repeated-batches"

@@ -30,7 +30,7 @@ from stateshift.engines.spark.reshaping.wishes import Wishes, wishes_of
 from stateshift.engines.spark.reshaping.zip_format import other_format, seems_4_0, target_version
 from stateshift.engines.spark.restart.operators import PROVIDER
 from stateshift.formats.spark.types import decode_struct
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image
 
 ZIP_FORMAT = "zip-format"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from stateshift.engines.spark.findings.sinks import of_sinks
 from stateshift.engines.spark.findings.topics import of_topics, wanted_of
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.survey import Endpoint, Facts, Finding
 
 

@@ -20,10 +20,10 @@ from stateshift.engines.spark.findings.strangers import of_strangers
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
 from stateshift.engines.spark.naming import directory_of
 from stateshift.engines.spark.places import covered, needed_embedded
-from stateshift.spec import JobSpec, Spec
-from stateshift.spec.location import relation
-from stateshift.spec.warm import NEVER
-from stateshift.spec.waves import stopped_for
+from stateshift.specification import JobSpec, Spec
+from stateshift.specification.location import relation
+from stateshift.specification.warm import NEVER
+from stateshift.specification.waves import stopped_for
 from stateshift.survey import EmbeddedPath, Facts, Finding
 
 FRESH_SECONDS = 60.0

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stateshift.spec import JobSpec, Spec
+from stateshift.specification import JobSpec, Spec
 from stateshift.survey import ClusterFacts, Facts, Finding
 
 WAIVER = "target-reach"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stateshift.engines.spark.reshaping.wishes import Wishes
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image
 
 WITHOUT = 'rewind in a fork instead: leave `renumber` out, and say `--fork` ("mode": "fork")'

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.dividing import is_taken
 from stateshift.engines.spark.layout import is_strange
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image
 
 SHOWN_MAX = 4

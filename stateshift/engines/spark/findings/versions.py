@@ -37,7 +37,7 @@ from stateshift.engines.spark.reshaping.zip_format import target_version
 from stateshift.engines.spark.restart.old_state import refused_since_3
 from stateshift.engines.spark.restart.operators import PROVIDER
 from stateshift.formats.spark.offsets import PARTITIONS
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image
 
 JOIN = "spark.sql.streaming.join.stateFormatVersion"

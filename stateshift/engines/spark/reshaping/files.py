@@ -54,7 +54,7 @@ from stateshift.engines.spark.reshaping.session_keys import sessions_of
 from stateshift.engines.spark.reshaping.sums import cannot_add
 from stateshift.engines.spark.reshaping.wishes import wishes_of
 from stateshift.engines.spark.reshaping.zip_format import zip_format, zip_format_guessed
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.step import CompareImages, TransformShard
 from stateshift.survey import Facts, ShardFiles
 

@@ -20,7 +20,7 @@ from shlex import quote
 
 from stateshift.engines.spark import layout
 from stateshift.formats.spark.names import classify
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.survey import Facts, FileInfo, Finding, Image, ShardFiles, Survey
 
 MERGE_OFFSETS = "spark.merge-offsets"

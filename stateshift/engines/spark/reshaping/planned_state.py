@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from stateshift.engines.bundles import bundled
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.reshaping.wishes import Wishes, path_after, settings_after, wishes_of
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.step import CopyFiles
 from stateshift.survey import Facts, Image
 

@@ -11,7 +11,7 @@ from typing import Any
 from stateshift.engines.spark.entries.settings import CODEC
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.restart.operators import PROVIDER
-from stateshift.spec import JobSpec
+from stateshift.specification import JobSpec
 from stateshift.survey import Image
 
 PARTITIONS = ("spark.sql.shuffle.partitions", "spark.sql.streaming.internal.stateStore.partitions")

@@ -14,7 +14,7 @@ from typing import Any
 from stateshift.engines.spark.reading import Reading
 from stateshift.formats.spark.delta_schema_log import decode_schema_log
 from stateshift.formats.spark.uris import canonical
-from stateshift.spec.location import relation
+from stateshift.specification.location import relation
 from stateshift.survey import EmbeddedPath, FileInfo
 
 

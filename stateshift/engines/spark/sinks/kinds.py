@@ -11,7 +11,7 @@ foreach-batch  its author's matter: the spec says it (`idempotent_by_batch`, `tr
 
 from __future__ import annotations
 
-from stateshift.spec import SinkSpec
+from stateshift.specification import SinkSpec
 from stateshift.survey import SinkFacts
 
 KNOWS_BATCHES = {"delta": True, "file": True, "iceberg": True, "kafka": False}

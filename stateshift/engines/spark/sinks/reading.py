@@ -22,7 +22,7 @@ from stateshift.engines.spark.sinks.file_log import read_file_sink_log
 from stateshift.engines.spark.sinks.iceberg import read_iceberg_metadata, read_iceberg_table
 from stateshift.engines.spark.sinks.kinds import named_sink
 from stateshift.errors import FormatError, StateshiftError, StorageError
-from stateshift.spec import SinkSpec
+from stateshift.specification import SinkSpec
 from stateshift.survey import SinkFacts, SinkLog
 
 METADATA_ENDING = ".metadata.json"

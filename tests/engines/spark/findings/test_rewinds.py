@@ -17,7 +17,7 @@ from stateshift.engines.spark.sinks.kinds import named_sink
 from stateshift.engines.spark.sinks.reading import read_sink
 from stateshift.formats.spark.state_files import decode_snapshot
 from stateshift.plan import Plan
-from stateshift.spec import SinkSpec, Spec
+from stateshift.specification import SinkSpec, Spec
 from stateshift.step import AwaitProgress, FenceSource
 from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.opening import open_storage

@@ -10,7 +10,7 @@ import pytest
 
 from stateshift.engines.spark.sinks.kinds import named_sink
 from stateshift.plan import Plan
-from stateshift.spec import SinkSpec
+from stateshift.specification import SinkSpec
 from stateshift.survey import ClusterFacts, Finding, SinkFacts, SinkLog
 from tests.support.checkpoints import QUERY, Checkpoint
 from tests.support.ground import Ground, facts_of, plan_of, plans_of, spec_of, surveyed

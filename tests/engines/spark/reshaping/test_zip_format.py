@@ -15,7 +15,7 @@ from stateshift.engines.spark.transforms import TRANSFORMS
 from stateshift.formats.spark.rocksdb import decode_zip
 from stateshift.plan import Plan
 from stateshift.step import TransformShard
-from stateshift.storage.local import LocalStorage
+from stateshift.storage.local.storage import LocalStorage
 from stateshift.survey import ClusterFacts
 from tests.formats.golden import ROOT
 from tests.support.ground import facts_of, plan_of, spec_of

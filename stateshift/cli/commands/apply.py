@@ -1,0 +1,193 @@
+"""`stateshift apply`: carry out a spec, or a plan that was saved."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stateshift.cli.shell.options import (
+    WORKDIRS,
+    FleetOf,
+    Jobs,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    Yes,
+    epilog,
+)
+from stateshift.cli.shell.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.migration import Doors, Proposal
+    from stateshift.report import Report
+    from stateshift.workdir import Workdir
+
+EPILOG = epilog(
+    "stateshift apply orders.json\nstateshift apply orders.plan --yes --json > report.json\n"
+    "stateshift apply orders.plan --fleet spark://master:7077\n"
+    "stateshift apply orders.json --continuous --yes",
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    130,
+    e0="the job goes on at its target",
+    e4="refused, or the plan is stale: nothing was changed, or it was taken back",
+    e8="the target or the workdir is held by another run",
+    e130="interrupted: `stateshift resume WORKDIR` goes on",
+)
+
+
+def command(
+    context: typer.Context,
+    spec: Annotated[
+        str,
+        typer.Argument(
+            metavar="SPEC|FILE", help="The spec, or a plan saved by `stateshift plan -o`."
+        ),
+    ],
+    yes: Yes = False,
+    workdir: Annotated[
+        str | None,
+        typer.Option(
+            "--workdir", metavar="D", help="Keep journal and report here, not in WORKDIRS/<run>."
+        ),
+    ] = None,
+    job: Jobs = None,
+    parallel: Parallel = None,
+    throttle: Throttle = None,
+    fleet: FleetOf = None,
+    continuous: Annotated[
+        bool,
+        typer.Option(
+            "--continuous",
+            help="Never stop the jobs: keep images of them at their targets that can be "
+            "started from, until this is ended, or `stateshift cutover` is said.",
+        ),
+    ] = False,
+    workdirs: Workdirs = WORKDIRS,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """Carry out a spec or a saved plan, and report.
+
+    Asks first at a terminal, needs --yes elsewhere. Ctrl-C finishes the current write; what was
+    done is written down, and `stateshift resume` goes on.
+    """
+    from dataclasses import replace
+
+    from stateshift import migration
+    from stateshift.cli.shell import request
+    from stateshift.cli.shell.work import carry_out, confirm
+    from stateshift.cli.views import plan as render_plan
+    from stateshift.workdir import Workdir
+
+    terminal = Terminal.of(context, json, verbose)
+    asked, only = request.read(spec), job or []
+    wanted = request.overridden(
+        asked.spec if isinstance(asked, migration.Proposal) else asked, parallel, throttle
+    )
+    if continuous:
+        wanted = request.kept_fresh(wanted, only)
+        asked = wanted  # what was saved stops its jobs
+    refuse_no_master(fleet)
+    if not yes and not terminal.someone_there:
+        confirm(terminal, "", yes)  # before the reading, which may take a while
+    if isinstance(asked, migration.Proposal):
+        asked = replace(asked.of_jobs(only), spec=wanted)
+    jobs = (
+        asked.jobs() if isinstance(asked, migration.Proposal) else migration.jobs_of(wanted, only)
+    )
+    run = run_name([one.name for one in jobs], time.time(), os.urandom(2))
+    place = Workdir(workdir or os.path.join(workdirs, run))
+    refuse_another(place)
+    if isinstance(asked, migration.Proposal):
+        proposed = asked
+    else:
+        proposed = migration.propose(wanted, terminal.doors(), place, only)
+    terminal.talk(
+        render_plan.brief(proposed)
+        if yes and not verbose
+        else render_plan.proposal(proposed, verbose)
+    )
+    refuse_refused(proposed)
+    confirm(terminal, "carry this out?", yes)
+
+    def work(doors: Doors, begun: Callable[[], None]) -> Report:
+        return migration.apply(proposed, run, place, doors, begun)
+
+    return carry_out(terminal, place, work, wanted, fleet)
+
+
+def refuse_no_master(fleet: str | None) -> None:
+    """What is no master is refused before anything is read for it."""
+    if fleet is not None:
+        from stateshift.fleet import kind_of
+
+        kind_of(fleet)
+
+
+def run_name(jobs: list[str], now: float, random: bytes) -> str:
+    """`20260301-120000-orders-1f3a`: when (UTC), what, and four digits so that two at once
+    differ.
+    """
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+    slug = (
+        re.sub(r"[^a-z0-9]+", "-", (jobs[0] if jobs else "").lower()).strip("-")[:32].strip("-")
+        or "run"
+    )
+    return f"{stamp}-{slug}-{random.hex()}"
+
+
+def refuse_refused(proposed: Proposal, typed: bool = False) -> None:
+    """What was just shown cannot be carried out: say so without saying it all again. Of a job that
+    was `typed`, hints that speak of a spec are of no use: what can be waived is waived on the
+    command line.
+    """
+    from stateshift.cli.views import images_json as as_json
+    from stateshift.cli.views.units import many
+    from stateshift.errors import PlanError
+
+    refusals = proposed.refusals
+    if refusals:
+        hint = refusals[0].hint
+        if typed and all(one.waive for one in refusals):
+            names = dict.fromkeys(one.waive for one in refusals)
+            hint = "to waive it: " + " ".join(f"--waive {name}" for name in names)
+        raise PlanError(
+            (
+                f"{many(len(refusals), 'finding refuses', 'findings refuse')} this plan; "
+                "nothing was done"
+            ),
+            hint=hint,
+            findings=[as_json.finding(one) for one in refusals],
+        )
+
+
+def refuse_another(place: Workdir) -> None:
+    """A workdir is one run's. One that is over leaves nothing to be resumed."""
+    from stateshift import migration
+    from stateshift.errors import JournalError
+
+    if not place.exists:
+        return
+    state = migration.progress_of(place).state
+    path, another = str(place.path), "give another --workdir, or none"
+    if state in ("finished", "rolled-back"):
+        over = "is finished" if state == "finished" else "was rolled back"
+        raise JournalError(f"{path} is the workdir of a run that {over}", hint=another)
+    raise JournalError(
+        f"{path} is the workdir of a run already",
+        hint=f"stateshift resume {shlex.quote(path)}; or {another}",
+    )

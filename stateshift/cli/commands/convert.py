@@ -1,0 +1,89 @@
+"""`stateshift convert`: another state store provider, codec or checkpoint format, or another
+version of Flink.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import (
+    WORKDIRS,
+    FleetOf,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    Yes,
+)
+from stateshift.cli.shell.shortcut import (
+    Asked,
+    Fork,
+    Source,
+    To,
+    Waive,
+    WorkdirHere,
+    carry,
+    ending,
+    one_job,
+)
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = ending(
+    "stateshift convert /data/orders --to /data/orders-rocksdb --provider rocksdb\n"
+    "stateshift convert /data/savepoint-1 --to /data/savepoint-for-1.20 --flink 1.20"
+)
+
+
+def command(
+    context: typer.Context,
+    source: Source,
+    to: To,
+    provider: Annotated[
+        str | None, typer.Option("--provider", metavar="P", help="hdfs-backed or rocksdb.")
+    ] = None,
+    codec: Annotated[
+        str | None, typer.Option("--codec", metavar="C", help="lz4, zstd, snappy or lzf.")
+    ] = None,
+    checkpoint_format: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint-format", metavar="V", help="v1, for a Spark that knows no other."
+        ),
+    ] = None,
+    flink: Annotated[
+        str | None,
+        typer.Option(
+            "--flink", metavar="V", help="Of a savepoint: the Flink that is to read it, as 1.20."
+        ),
+    ] = None,
+    waive: Waive = None,
+    fork: Fork = False,
+    yes: Yes = False,
+    workdir: WorkdirHere = None,
+    parallel: Parallel = None,
+    throttle: Throttle = None,
+    fleet: FleetOf = None,
+    workdirs: Workdirs = WORKDIRS,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Write state for another provider, codec or format.
+
+    The checkpoint says what it is kept in: the job needs no other configuration. A savepoint's
+    metadata is written for another Flink with --flink.
+    """
+    asked = Asked(
+        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
+    )
+    wanted = {
+        "provider": provider,
+        "codec": codec,
+        "checkpoint_format": checkpoint_format,
+        "flink": flink,
+    }
+    given = {key: value for key, value in wanted.items() if value is not None}
+    job = one_job(source, to, [{"kind": "convert", **given}], waive, fork)
+    return carry(asked, [job])

@@ -1,0 +1,76 @@
+"""`stateshift cutover`: now the job may be stopped, once what is left of it is little enough."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import Json, Verbose, WorkdirOf, epilog
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = epilog(
+    "stateshift cutover .stateshift/20260301-120000-orders-1f3a",
+    2,
+    4,
+    8,
+    e0="asked for: `stateshift status WORKDIR --watch` shows when it happens",
+    e4="nothing of this run is still to be stopped",
+)
+
+
+def command(
+    context: typer.Context,
+    workdir: WorkdirOf,
+    now: Annotated[
+        bool,
+        typer.Option(
+            "--now",
+            help="At once, however much is left: the job is down for as long as that takes.",
+        ),
+    ] = False,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """Let a warm migration stop its job.
+
+    The job is stopped as soon as less is left to bring than `until` says; with --now at once."""
+    from shlex import quote
+
+    from stateshift import migration
+    from stateshift.cli.shell import steer
+    from stateshift.cli.views.units import span
+    from stateshift.errors import PlanError
+    from stateshift.specification.warm import seconds_of
+    from stateshift.workdir import Workdir
+
+    terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
+    progress = steer.refuse_over(place, "cut over")
+    warm = [
+        job
+        for job in migration.spec_of(place).jobs
+        if job.mode == "warm" and job.name in progress.jobs
+    ]
+    status = f"stateshift status {quote(str(place.path))}"
+    if not warm:
+        raise PlanError(
+            'nothing of this run is brought over while it runs ("mode": "warm")', hint=status
+        )
+    if steer.is_halted(progress, place):
+        raise PlanError(steer.STOPPED, hint=status)
+    place.steering.ask_cutover(now)
+    live = place.steering.live() if place.held else None
+    told = ", ".join(
+        f"{job}: {span(one.seconds)} left" for job, one in (live.left if live else {}).items()
+    )
+    below = span(min(seconds_of(job.until) for job in warm))
+    when = "at once" if now else f"as soon as less than {below} is left to bring"
+    names = ", ".join(job.name for job in warm)
+    steer.asked(
+        terminal,
+        place,
+        "asked",
+        f"{names}: to be stopped {when}" + (f" ({told})" if told else ""),
+        now=now,
+    )
+    return None

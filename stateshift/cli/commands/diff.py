@@ -1,0 +1,64 @@
+"""`stateshift diff`: two images compared by their entries. Reads only."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import FleetOf, Json, Verbose, epilog
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = epilog(
+    "stateshift diff hdfs://old:8020/checkpoints/orders s3://new/checkpoints/orders\n"
+    "stateshift diff orders moved/orders --show 5",
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    e0="both hold the same entries",
+    e4="no image, or they hold what cannot be compared",
+    e5="they differ",
+    e7="the fleet failed",
+)
+
+
+def command(
+    context: typer.Context,
+    a: Annotated[str, typer.Argument(metavar="A", help="An image: a URL or a local path.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    show: Annotated[
+        int,
+        typer.Option("--show", metavar="N", min=0, help="Show so many differences of each store."),
+    ] = 0,
+    fleet: FleetOf = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """Two images compared, entry by entry.
+
+    Added is what only B has, removed what only A has. Numbers of shards, files, codecs and state
+    store providers make no difference: two images are equal when their entries are. A fleet may
+    read them.
+    """
+    from stateshift import look
+    from stateshift.cli.shell.manned import manned
+    from stateshift.cli.views import diff as render_diff
+    from stateshift.cli.views import images_json as as_json
+    from stateshift.errors import PlanError, VerifyError
+
+    terminal = Terminal.of(context, json, verbose)
+    with manned(terminal, fleet, [a, b]) as crew:
+        found = look.diff(a, b, terminal.opening(), show, crew)
+    if json:
+        terminal.document(as_json.differences(found))
+    else:
+        terminal.show(render_diff.differences(found, a, b, verbose))
+    match found.different:
+        case True:
+            return VerifyError.exit_code
+        case None:
+            return PlanError.exit_code
+    return 0

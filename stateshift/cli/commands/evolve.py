@@ -1,0 +1,158 @@
+"""`stateshift evolve`: other columns in the state, so that a changed job goes on with it."""
+
+from __future__ import annotations
+
+import json as plain_json
+from typing import Annotated, Any
+
+import typer
+
+from stateshift.cli.shell.options import (
+    WORKDIRS,
+    FleetOf,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    Yes,
+)
+from stateshift.cli.shell.shortcut import (
+    Asked,
+    Fork,
+    Source,
+    To,
+    Waive,
+    WorkdirHere,
+    carry,
+    ending,
+    one_job,
+    pairs,
+)
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = ending(
+    "stateshift evolve /data/orders --to /data/orders-2 --add max:integer --widen total=long\n"
+    "stateshift evolve /data/orders --to /data/orders-2 --operator 1 --add "
+    "last:string=none@count --drop spare"
+)
+
+
+def command(
+    context: typer.Context,
+    source: Source,
+    to: To,
+    operator: Annotated[
+        str, typer.Option("--operator", metavar="ID", help="The stateful operator.")
+    ] = "0",
+    store: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--store",
+            metavar="NAME",
+            help="Its store, as `inspect --entries` calls it; several times. [default]",
+        ),
+    ] = None,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add",
+            metavar="NAME:TYPE[=DEFAULT][@AFTER]",
+            help="A column more, null where nothing is said.",
+        ),
+    ] = None,
+    widen: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--widen", metavar="NAME=TYPE", help="A wider type, such as long for integer."
+        ),
+    ] = None,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option("--rename", metavar="OLD=NEW", help="Another name for a column."),
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option("--drop", metavar="NAME", help="A column less.")
+    ] = None,
+    nullable: Annotated[
+        list[str] | None,
+        typer.Option("--nullable", metavar="NAME", help="It may be null from now on; * for all."),
+    ] = None,
+    widen_key: Annotated[
+        list[str] | None,
+        typer.Option("--widen-key", metavar="NAME=TYPE", help="The same for a column of the key."),
+    ] = None,
+    rename_key: Annotated[
+        list[str] | None,
+        typer.Option("--rename-key", metavar="OLD=NEW", help="The same for a column of the key."),
+    ] = None,
+    nullable_key: Annotated[
+        list[str] | None,
+        typer.Option("--nullable-key", metavar="NAME", help="The same for a column of the key."),
+    ] = None,
+    waive: Waive = None,
+    fork: Fork = False,
+    yes: Yes = False,
+    workdir: WorkdirHere = None,
+    parallel: Parallel = None,
+    throttle: Throttle = None,
+    fleet: FleetOf = None,
+    workdirs: Workdirs = WORKDIRS,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Change the columns of a state, where Spark refuses to.
+
+    For a job whose query has an aggregate more, a wider column, or one less; or for another Spark,
+    which takes a column for one that may be null that the last one took for one that may not. What
+    is added holds its default for every key that is there already. Columns inside of a struct are
+    written with dots.
+    """
+    asked = Asked(
+        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
+    )
+    wanted: dict[str, Any] = {
+        "add": [column_of(text) for text in add or ()],
+        "widen": pairs("--widen", "NAME=…", widen),
+        "rename": pairs("--rename", "NAME=…", rename),
+        "drop": list(drop or ()),
+        "widen_key": pairs("--widen-key", "NAME=…", widen_key),
+        "rename_key": pairs("--rename-key", "NAME=…", rename_key),
+        "nullable": list(nullable or ()),
+        "nullable_key": list(nullable_key or ()),
+    }
+    change = {"kind": "evolve", "operator": operator, **{k: v for k, v in wanted.items() if v}}
+    changes = [{**change, "store": name} for name in store or ["default"]]
+    return carry(asked, [one_job(source, to, changes, waive, fork)])
+
+
+def column_of(text: str) -> dict[str, Any]:
+    """NAME:TYPE[=DEFAULT][@AFTER]; a default is JSON, or else the text itself: of a string, a
+    number is one, too. In quotes it may hold an @.
+    """
+    name, colon, rest = text.partition(":")
+    rest, at, after = rest.partition("@") if "=" not in rest else _last(rest, "@")
+    if rest.count('"') % 2:  # that @ was inside of the quotes
+        rest, at, after = rest + at + after, "", ""
+    kind, equals, default = rest.partition("=")
+    if not (name and colon and kind):
+        raise typer.BadParameter(f"--add takes NAME:TYPE[=DEFAULT][@AFTER], not {text!r}")
+    return {
+        "name": name,
+        "type": kind,
+        **({"default": _json(default, kind)} if equals else {}),
+        **({"after": after} if at else {}),
+    }
+
+
+def _last(text: str, mark: str) -> tuple[str, str, str]:
+    before, found, after = text.rpartition(mark)
+    return (before, found, after) if found else (text, "", "")
+
+
+def _json(text: str, kind: str) -> Any:
+    try:
+        value = plain_json.loads(text)
+    except ValueError:
+        return text
+    return text if kind.strip().lower() == "string" and not isinstance(value, str | None) else value

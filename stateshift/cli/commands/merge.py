@@ -1,0 +1,88 @@
+"""`stateshift merge`: the states of several checkpoints of one query, or of several savepoints,
+as one.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import (
+    WORKDIRS,
+    FleetOf,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    Yes,
+    names_in,
+)
+from stateshift.cli.shell.shortcut import (
+    Asked,
+    Fork,
+    To,
+    Waive,
+    WorkdirHere,
+    carry,
+    ending,
+    one_job,
+)
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = ending("stateshift merge /data/eu /data/us --to /data/orders")
+
+
+def command(
+    context: typer.Context,
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="LOCATION…", help="The checkpoints; the first one gives the batch number."
+        ),
+    ],
+    to: To,
+    sum: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sum", metavar="COLUMN", help="Add its values where a key is in several checkpoints."
+        ),
+    ] = None,
+    union: Annotated[
+        str | None,
+        typer.Option(
+            "--union",
+            metavar="ID,…",
+            help="Operators of Flink that are in several and become one, by uid.",
+        ),
+    ] = None,
+    waive: Waive = None,
+    fork: Fork = False,
+    yes: Yes = False,
+    workdir: WorkdirHere = None,
+    parallel: Parallel = None,
+    throttle: Throttle = None,
+    fleet: FleetOf = None,
+    workdirs: Workdirs = WORKDIRS,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Put the states of several images together.
+
+    Savepoints of Flink become one with the operators of all; those of --union have to have counted
+    different keys. Checkpoints of Spark are those of one query: they have run over inputs of their
+    own. The job that goes on reads all of these: the first one's sources, then the others', in the
+    order in which they are named.
+    """
+    asked = Asked(
+        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
+    )
+    first, *others = sources
+    if not others:
+        raise typer.BadParameter("merge takes two checkpoints, or more")
+    change = {"kind": "merge", "locations": others, **({"sum": sum} if sum else {})}
+    united = [{"kind": "union", "operators": names_in(union)}] if union else []
+    return carry(
+        asked, [one_job(first, to, [change, *united], waive, fork)], "flink" if united else None
+    )

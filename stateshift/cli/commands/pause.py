@@ -1,0 +1,58 @@
+"""`stateshift pause`: bring nothing for a while; the job runs on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import Json, Verbose, WorkdirOf, epilog
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = epilog(
+    "stateshift pause .stateshift/20260301-120000-orders-1f3a\n"
+    "stateshift pause .stateshift/20260301-120000-orders-1f3a --off",
+    2,
+    4,
+    8,
+    e0="paused behind the write it is in, or going on again",
+    e4="the job has been stopped: a pause would keep it down",
+)
+
+
+def command(
+    context: typer.Context,
+    workdir: WorkdirOf,
+    off: Annotated[
+        bool, typer.Option("--off", help="Go on; `stateshift resume WORKDIR` does the same.")
+    ] = False,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """Let a warm migration rest, while its job runs on."""
+    from shlex import quote
+
+    from stateshift.cli.shell import steer
+    from stateshift.errors import PlanError
+    from stateshift.workdir import Workdir
+
+    terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
+    progress = steer.refuse_over(place, "pause")
+    if off:
+        place.steering.pause(False)
+        steer.asked(terminal, place, "running", "it goes on")
+        return None
+    where = quote(str(place.path))
+    if not place.held:
+        raise PlanError(
+            "nobody is at work on it now: there is nothing to pause",
+            hint=f"stateshift status {where}",
+        )
+    if steer.is_halted(progress, place):
+        raise PlanError(
+            f"{steer.STOPPED}: a pause would keep it down",
+            hint=f"stateshift rollback {where} takes the run back",
+        )
+    place.steering.pause(True)
+    steer.asked(terminal, place, "paused", f"paused; to go on: stateshift pause {where} --off")
+    return None

@@ -1,0 +1,145 @@
+"""`stateshift plan`: what would be done. Reads, and changes nothing but the file named by -o."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stateshift.cli.shell.options import (
+    WORKDIRS,
+    Jobs,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    epilog,
+)
+from stateshift.cli.shell.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.migration import Proposal
+
+EPILOG = epilog(
+    "stateshift plan orders.json -o orders.plan",
+    2,
+    3,
+    4,
+    6,
+    7,
+    e0="the plan can be carried out",
+    e4="a finding says refuse; the plan is shown",
+)
+
+
+def command(
+    context: typer.Context,
+    spec: Annotated[
+        str, typer.Argument(metavar="SPEC", help="The spec; or a saved plan, to look at it again.")
+    ],
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Save the plan for `stateshift apply FILE`."
+        ),
+    ] = None,
+    job: Jobs = None,
+    parallel: Parallel = None,
+    throttle: Throttle = None,
+    workdirs: Workdirs = WORKDIRS,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep",
+            help="Read all that a restart needs to its end, as `verify --deep` and apply do.",
+        ),
+    ] = False,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """What would be done, how long it takes, the risks.
+
+    Shows phases, files, bytes, an estimate of time and downtime, and what to know before. Reads,
+    and changes nothing: `stateshift apply` carries out exactly what is shown here.
+    """
+    from stateshift.cli.shell import request
+    from stateshift.cli.views import plan as render_plan
+    from stateshift.cli.views import runs_json as as_json_run
+    from stateshift.errors import PlanError
+    from stateshift.migration import Proposal, propose
+    from stateshift.workdir import Workdir
+
+    terminal = Terminal.of(context, json, verbose)
+    if output is not None:
+        _refuse_output(spec, output)  # before the reading, which may take a while
+    asked, only = request.read(spec), job or []
+    if not isinstance(asked, Proposal):
+        asked = request.overridden(asked, parallel, throttle)
+        asked = propose(
+            asked, terminal.doors(), Workdir(os.path.join(workdirs, "plan")), only, deep
+        )
+    else:
+        asked = asked.of_jobs(only)
+    if json:
+        terminal.document(as_json_run.proposal(asked, verbose))
+    else:
+        terminal.show(render_plan.proposal(asked, verbose))
+    if output is not None:
+        _save(asked, output)
+        again = f"carry it out with: stateshift apply {shlex.quote(output)}"
+        terminal.say(f"saved; {'it is refused as it stands' if asked.refusals else again}")
+    return PlanError.exit_code if asked.refusals else None
+
+
+def _refuse_output(spec: str, output: str) -> None:
+    """The plan goes to a file of its own, in a directory that is there."""
+    from stateshift.errors import Complaint, SpecError, StorageError
+
+    if _same(spec, output):
+        stem = os.path.splitext(output)[0]
+        other = f"{stem}.plan" if not _same(spec, f"{stem}.plan") else f"{stem}-2.plan"
+        raise SpecError(
+            (Complaint("-o", f"{output} is the file that is read: the plan would take its place"),),
+            hint=f"give it another name: -o {shlex.quote(other)}",
+        )
+    if os.path.isdir(output):
+        raise SpecError(
+            (Complaint("-o", f"{output} is a directory, and a plan is a file"),),
+            hint=f"-o {shlex.quote(os.path.join(output, 'plan.json'))}",
+        )
+    folder = os.path.dirname(output)
+    if folder and not os.path.isdir(folder):
+        raise StorageError(
+            f"-o {output}: the directory {folder} is not there",
+            location=output,
+            hint=f"mkdir -p {shlex.quote(folder)}",
+        )
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _save(proposed: Proposal, path: str) -> None:
+    """The whole file or none: somebody may be about to apply what is there."""
+    import json
+
+    from stateshift.migration import encode_proposal
+
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(encode_proposal(proposed), file, indent=1, ensure_ascii=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)

@@ -1,0 +1,90 @@
+"""`stateshift rename`: other ids for operators and sources, or none."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import (
+    WORKDIRS,
+    FleetOf,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    Yes,
+)
+from stateshift.cli.shell.shortcut import (
+    Asked,
+    Fork,
+    Source,
+    To,
+    Waive,
+    WorkdirHere,
+    carry,
+    ending,
+    one_job,
+    pairs,
+)
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = ending("stateshift rename /data/orders --to /data/orders-2 --operator 0=1 --operator 1=0")
+
+
+def command(
+    context: typer.Context,
+    source: Source,
+    to: To,
+    operator: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--operator", metavar="OLD=NEW", help="An operator's id, or uid; several times."
+        ),
+    ] = None,
+    input: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--source", metavar="OLD=NEW", help="A source's index or name; several times."
+        ),
+    ] = None,
+    drop_operator: Annotated[
+        list[str] | None,
+        typer.Option("--drop-operator", metavar="ID", help="Leave its state behind."),
+    ] = None,
+    drop_source: Annotated[
+        list[str] | None,
+        typer.Option("--drop-source", metavar="ID", help="Leave its offsets behind."),
+    ] = None,
+    waive: Waive = None,
+    fork: Fork = False,
+    yes: Yes = False,
+    workdir: WorkdirHere = None,
+    parallel: Parallel = None,
+    throttle: Throttle = None,
+    fleet: FleetOf = None,
+    workdirs: Workdirs = WORKDIRS,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Rename or drop operators and sources.
+
+    So that a changed job finds its state, where Spark numbers its operators and sources otherwise
+    than before, or where an operator of a Flink job has another uid.
+    """
+    asked = Asked(
+        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
+    )
+    named = {
+        "operators": pairs("--operator", "OLD=NEW", operator),
+        "sources": pairs("--source", "OLD=NEW", input),
+    }
+    dropped = {"operators": drop_operator, "sources": drop_source}
+    changes = [
+        {"kind": kind, **{key: value for key, value in keys.items() if value}}
+        for kind, keys in (("rename", named), ("drop", dropped))
+        if any(keys.values())
+    ]
+    job = one_job(source, to, changes or [{"kind": "rename"}], waive, fork)
+    return carry(asked, [job])

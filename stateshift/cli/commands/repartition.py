@@ -1,0 +1,89 @@
+"""`stateshift repartition`: another number of state partitions, of subtasks or of key groups."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import (
+    WORKDIRS,
+    FleetOf,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    Yes,
+)
+from stateshift.cli.shell.shortcut import (
+    Asked,
+    Fork,
+    Source,
+    To,
+    Waive,
+    WorkdirHere,
+    carry,
+    ending,
+    one_job,
+)
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = ending(
+    "stateshift repartition /data/orders --to /data/orders-64 --partitions 64\n"
+    "stateshift repartition /data/savepoint-1 --to /data/savepoint-256 --max-parallelism 256"
+)
+
+
+def command(
+    context: typer.Context,
+    source: Source,
+    to: To,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", metavar="N", min=1, help="How many, of a Spark checkpoint."),
+    ] = None,
+    parallelism: Annotated[
+        int | None,
+        typer.Option(
+            "--parallelism", metavar="N", min=1, help="Of a savepoint: how many subtasks."
+        ),
+    ] = None,
+    max_parallelism: Annotated[
+        int | None,
+        typer.Option(
+            "--max-parallelism", metavar="N", min=1, help="Of a savepoint: how many key groups."
+        ),
+    ] = None,
+    waive: Waive = None,
+    fork: Fork = False,
+    yes: Yes = False,
+    workdir: WorkdirHere = None,
+    parallel: Parallel = None,
+    throttle: Throttle = None,
+    fleet: FleetOf = None,
+    workdirs: Workdirs = WORKDIRS,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Spread state over another number of partitions.
+
+    For every kind of operator and both providers. The job goes on with that number: the checkpoint
+    says it. A savepoint of Flink gets another parallelism, or another max parallelism, for which
+    its keys have to be strings or numbers.
+    """
+    asked = Asked(
+        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
+    )
+    groups = {"parallelism": parallelism, "max_parallelism": max_parallelism}
+    rescale = {key: value for key, value in groups.items() if value is not None}
+    if (partitions is None) == (not rescale):
+        raise typer.BadParameter(
+            "--partitions for a checkpoint of Spark; --parallelism, --max-parallelism for Flink's"
+        )
+    if rescale:
+        return carry(
+            asked, [one_job(source, to, [{"kind": "rescale", **rescale}], waive, fork)], "flink"
+        )
+    job = one_job(source, to, [{"kind": "repartition", "partitions": partitions}], waive, fork)
+    return carry(asked, [job])

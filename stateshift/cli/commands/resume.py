@@ -1,0 +1,78 @@
+"""`stateshift resume`: go on where the journal ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stateshift.cli.shell.options import FleetOf, Json, Verbose, WorkdirOf, epilog
+from stateshift.cli.shell.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.migration import Doors
+    from stateshift.report import Report
+
+EPILOG = epilog(
+    "stateshift resume .stateshift/20260301-120000-orders-1f3a\n"
+    "stateshift resume .stateshift/20260301-120000-orders-1f3a --spec corrected.json",
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    130,
+    e0="the job goes on at its target, or the rollback is done",
+    e4="what is there is no longer what the plan was made from",
+    e130="interrupted: the same command goes on",
+)
+
+
+def command(
+    context: typer.Context,
+    workdir: WorkdirOf,
+    spec: Annotated[
+        str | None,
+        typer.Option(
+            "--spec",
+            metavar="FILE",
+            help="The same spec with another `submit`: jobs start as it says.",
+        ),
+    ] = None,
+    fleet: FleetOf = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """Go on with a run where it stopped.
+
+    With or without a fleet, whichever it began with."""
+    from stateshift import migration
+    from stateshift.cli.commands.apply import refuse_no_master
+    from stateshift.cli.shell import request, steer
+    from stateshift.cli.shell.work import carry_out
+    from stateshift.workdir import Workdir
+
+    place = Workdir(workdir)
+    place.require()
+    refuse_no_master(fleet)
+    terminal, state = Terminal.of(context, json, verbose), migration.progress_of(place).state
+    if state in ("finished", "rolled-back", "rolling-back"):
+        fleet = None  # nothing that a fleet would do
+    if state in ("finished", "rolled-back"):
+        unused = "" if spec is None else f"; {spec} changes nothing"
+        ended = "is finished" if state == "finished" else "was rolled back"
+        terminal.say(f"nothing is left to do: the run {ended}{unused}")
+    if place.held and place.steering.wishes().paused:
+        place.steering.pause(False)
+        steer.asked(terminal, place, "running", "it was paused, and goes on")
+        return None
+    corrected = request.spec_in(spec) if spec is not None else None
+    manned = migration.spec_of(place) if fleet is not None else None
+
+    def work(doors: Doors, begun: Callable[[], None]) -> Report:
+        return migration.resume(place, doors, corrected, begun)
+
+    return carry_out(terminal, place, work, manned, fleet)

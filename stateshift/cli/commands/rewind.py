@@ -1,0 +1,72 @@
+"""`stateshift rewind`: go back to an earlier batch."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import (
+    WORKDIRS,
+    FleetOf,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    Yes,
+)
+from stateshift.cli.shell.shortcut import (
+    Asked,
+    Fork,
+    Source,
+    To,
+    Waive,
+    WorkdirHere,
+    carry,
+    ending,
+    one_job,
+)
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = ending("stateshift rewind /data/orders --to /data/orders-41 --batch 41")
+
+Renumber = Annotated[
+    bool,
+    typer.Option(
+        "--renumber",
+        help="Give batch N the newest number: a sink that knows batches takes the next.",
+    ),
+]
+
+
+def command(
+    context: typer.Context,
+    source: Source,
+    to: To,
+    batch: Annotated[
+        int, typer.Option("--batch", metavar="N", min=0, help="The last batch that counts.")
+    ],
+    waive: Waive = None,
+    fork: Fork = False,
+    renumber: Renumber = False,
+    yes: Yes = False,
+    workdir: WorkdirHere = None,
+    parallel: Parallel = None,
+    throttle: Throttle = None,
+    fleet: FleetOf = None,
+    workdirs: Workdirs = WORKDIRS,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Bring a checkpoint over as of an earlier batch.
+
+    `stateshift verify LOCATION` names the batches that can still be restored. The input after it is
+    read again.
+    """
+    asked = Asked(
+        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
+    )
+    change = {"kind": "rewind", "batch": batch, **({"renumber": True} if renumber else {})}
+    job = one_job(source, to, [change], waive, fork)
+    return carry(asked, [job])

@@ -1,0 +1,92 @@
+"""`stateshift rollback`: take a run back, everything it wrote and nothing else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stateshift.cli.shell.options import Json, Verbose, WorkdirOf, Yes, epilog
+from stateshift.cli.shell.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.migration import Doors
+    from stateshift.report import Report
+    from stateshift.workdir import Workdir
+
+SECONDS_MAX = 120.0  # for a process at work to end
+
+EPILOG = epilog(
+    "stateshift rollback .stateshift/20260301-120000-orders-1f3a",
+    2,
+    4,
+    5,
+    6,
+    7,
+    8,
+    130,
+    e0="taken back; what could not be is named",
+    e4="the job has committed batches on the target since",
+    e130="interrupted: `stateshift resume WORKDIR` goes on taking back",
+)
+
+
+def command(
+    context: typer.Context,
+    workdir: WorkdirOf,
+    yes: Yes = False,
+    discard_progress: Annotated[
+        bool,
+        typer.Option(
+            "--discard-progress", help="Throw away what the job has committed on the target since."
+        ),
+    ] = False,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """Take a run back, all of it and nothing else.
+
+    Unfences the source, removes what the run wrote on the target, and says what it could not. A
+    process that is at work on it is asked to stop first.
+    """
+    from stateshift import migration
+    from stateshift.cli.shell.work import carry_out, confirm
+    from stateshift.cli.views import run as render_run
+    from stateshift.errors import PlanError
+    from stateshift.workdir import Workdir
+
+    terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
+    told = migration.status(place)
+    if told.state != "rolled-back":
+        if terminal.someone_there and not yes:
+            terminal.talk(render_run.report(told, workdir, place.held))
+        confirm(terminal, "take this back?", yes)
+    if place.held:
+        _end(terminal, place)
+
+    def work(doors: Doors, begun: Callable[[], None]) -> Report:
+        """Take it back. Where that asks for `--discard-progress`, its hint keeps what else was
+        said here.
+        """
+        try:
+            return migration.rollback(place, doors, discard_progress, begun)
+        except PlanError as error:
+            if error.hint and error.hint.endswith(" --discard-progress"):
+                words = error.hint.split("stateshift rollback ")[0]
+                error.hint = words + terminal.again("--discard-progress")
+            raise
+
+    return carry_out(terminal, place, work)
+
+
+def _end(terminal: Terminal, place: Workdir) -> None:
+    """Whoever works on it ends as by Ctrl-C, behind the write it is in; what waits longer than
+    that is told as held.
+    """
+    terminal.say("a process is at work on it: it was asked to stop")
+    place.steering.ask_stop()
+    until = time.monotonic() + SECONDS_MAX
+    while place.held and time.monotonic() < until:
+        time.sleep(0.1)

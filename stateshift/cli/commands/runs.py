@@ -1,0 +1,82 @@
+"""`stateshift runs`: the runs below a directory, oldest first. One that cannot be read does not
+hide the others.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stateshift.cli.shell.options import WORKDIRS, Json, Verbose, epilog
+from stateshift.cli.shell.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.cli.views.run import Listed
+
+EPILOG = epilog("stateshift runs --json", 2, 6, e0="listed")
+
+
+def command(
+    context: typer.Context,
+    workdirs: Annotated[
+        str,
+        typer.Argument(
+            metavar="[DIR]", envvar="STATESHIFT_WORKDIRS", help="Where to look for workdirs."
+        ),
+    ] = WORKDIRS,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """All runs, and where each of them stands."""
+    from stateshift.cli.views import run as render_run
+
+    terminal = Terminal.of(context, json, verbose)
+    found = [_listed(path) for path in below(workdirs)]
+    if json:
+        terminal.document([_document(one) for one in found])
+    else:
+        terminal.show(render_run.runs(found, workdirs))
+    return None
+
+
+def below(root: str) -> list[str]:
+    """The directories below `root`, and `root` itself, that hold a journal; by name, which
+    begins with the time.
+    """
+    if not os.path.isdir(root):
+        return []
+    candidates = [
+        root,
+        *(entry.path for entry in sorted(os.scandir(root), key=lambda e: e.name) if entry.is_dir()),
+    ]
+    return [path for path in candidates if os.path.exists(os.path.join(path, "journal"))]
+
+
+def _listed(path: str) -> Listed:
+    from stateshift import migration
+    from stateshift.cli.views.run import Listed
+    from stateshift.errors import StateshiftError
+    from stateshift.workdir import Workdir
+
+    place = Workdir(path)
+    try:
+        held = place.held
+        return Listed(path, migration.status(place), held, page=None if held else place.page_told)
+    except StateshiftError as error:
+        return Listed(path, None, False, error.fact)
+
+
+def _document(one: Listed) -> dict[str, Any]:
+    from stateshift.cli.views import runs_json as as_json_run
+
+    if one.report is None:
+        return {
+            "run": os.path.basename(one.workdir),
+            "state": "damaged",
+            "report": None,
+            "workdir": one.workdir,
+            "failure": {"message": one.damage},
+        }
+    return as_json_run.status(one.report, one.workdir, one.held, page=one.page)

@@ -1,0 +1,115 @@
+"""`stateshift status`: where a run stands. Reads its journal only, also while another process
+writes it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stateshift.cli.shell.options import Json, Verbose, WorkdirOf, epilog
+from stateshift.cli.shell.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.report import Report
+    from stateshift.steering import Live
+    from stateshift.workdir import Workdir
+
+SECONDS_BETWEEN = 0.5
+
+EPILOG = epilog(
+    "stateshift status .stateshift/20260301-120000-orders-1f3a\n"
+    "stateshift status .stateshift/20260301-120000-orders-1f3a --watch",
+    2,
+    8,
+    130,
+    e0="told, whatever the state is",
+    e130="nobody watches any more; the run goes on",
+)
+
+
+def command(
+    context: typer.Context,
+    workdir: WorkdirOf,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", "-w", help="Again and again, until nobody works on it any more."),
+    ] = False,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """Where a run stands, and what can be done now.
+
+    With --watch what it is at, what is left, and how long the job would be down for it; with --json
+    as well, a document a line.
+    """
+    from stateshift import migration
+    from stateshift.cli.views import run as render_run
+    from stateshift.cli.views import run_at_work as render_live
+    from stateshift.cli.views import runs_json as as_json_run
+    from stateshift.workdir import Workdir
+
+    terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
+    told, held = migration.status(place), place.held
+    if watch and held:
+        _watch(terminal, place)
+        told, held = migration.status(place), place.held
+    now = time.time()
+    live = render_live.ticking(place.steering.live(), now) if held else None
+    page = None if held else place.page_told
+    if json:
+        terminal.document(as_json_run.status(told, workdir, held, live, page))
+    else:
+        terminal.show(render_run.status(told, workdir, held, live, page, now))
+    return None
+
+
+def _watch(terminal: Terminal, place: Workdir) -> None:
+    """At a terminal drawn over what was said before; elsewhere only what is new."""
+    from stateshift import migration
+    from stateshift.cli.views import run_at_work as render_live
+
+    with _saying(terminal, place) as say:
+        while place.held:
+            say(migration.status(place), render_live.ticking(place.steering.live(), time.time()))
+            time.sleep(SECONDS_BETWEEN)
+
+
+@contextmanager
+def _saying(terminal: Terminal, place: Workdir) -> Iterator[Callable[[Report, Live | None], None]]:
+    from stateshift.cli.views import run_at_work as render_live
+    from stateshift.cli.views import runs_json as as_json_run
+
+    if terminal.json:
+        path = str(place.path)
+        yield lambda told, live: terminal.document(as_json_run.status(told, path, True, live))
+    elif terminal.colours(sys.stdout):
+        with _drawing() as draw:
+            yield lambda told, live: draw(render_live.watched(told, live))
+    else:
+        said = [""]
+
+        def say(told: Report, live: Live | None) -> None:
+            if (now := render_live.line(told, live)) != said[0]:
+                said[0] = now
+                terminal.say(now)
+
+        yield say
+
+
+@contextmanager
+def _drawing() -> Iterator[Callable[[Iterator[object]], None]]:
+    from rich.console import Console, Group
+    from rich.live import Live as Drawn
+
+    from stateshift.cli.views.text import coloured
+
+    with Drawn(
+        console=Console(highlight=False, markup=False, emoji=False), transient=True
+    ) as drawn:
+        yield lambda blocks: drawn.update(Group(*coloured(blocks)), refresh=True)  # type: ignore[arg-type]

@@ -1,0 +1,91 @@
+"""`stateshift verify`: could a job restart from this image; does what a run did still hold.
+Reads only.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import FleetOf, Json, Verbose, epilog
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = epilog(
+    "stateshift verify hdfs://namenode:8020/checkpoints/orders --deep\n"
+    "stateshift verify .stateshift/20260301-120000-orders-1f3a",
+    2,
+    3,
+    5,
+    6,
+    7,
+    8,
+    e0="a job can restart; the run's evidence holds",
+    e5="a job cannot restart; something does not hold any more",
+    e7="the fleet failed",
+)
+
+
+def command(
+    context: typer.Context,
+    location: Annotated[
+        str, typer.Argument(metavar="LOCATION|WORKDIR", help="An image, or the workdir of a run.")
+    ],
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Decode every file of the state, too.")
+    ] = False,
+    fleet: FleetOf = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """Could a job restart from it; does a run's work hold.
+
+    An image is asked whether a job could restart from it, and from which epochs; the workdir of a
+    run, whether everything the run did is still so. A fleet reads for --deep, and for a run.
+    """
+    from stateshift.workdir import Workdir
+
+    terminal = Terminal.of(context, json, verbose)
+    if "://" not in location and Workdir(location).exists:
+        return _run(terminal, location, fleet)
+    return _image(terminal, location, deep, fleet)
+
+
+def _image(terminal: Terminal, location: str, deep: bool, fleet: str | None) -> int:
+    from stateshift import look
+    from stateshift.cli.shell.manned import manned
+    from stateshift.cli.views import images_json as as_json
+    from stateshift.cli.views import survey as render_survey
+    from stateshift.errors import VerifyError
+
+    with manned(terminal, fleet if deep else None, [location]) as crew:
+        found = look.restartable(location, terminal.opening(), deep, crew)
+    if terminal.json:
+        terminal.document(as_json.judgement(found))
+    else:
+        terminal.show(render_survey.judgement(found, location))
+    return 0 if found.restartable else VerifyError.exit_code
+
+
+def _run(terminal: Terminal, path: str, fleet: str | None) -> int:
+    from dataclasses import replace
+
+    from stateshift import migration
+    from stateshift.cli.shell.manned import manned
+    from stateshift.cli.views import run as render_run
+    from stateshift.cli.views import runs_json as as_json_run
+    from stateshift.errors import VerifyError
+    from stateshift.workdir import Workdir
+
+    workdir = Workdir(path)
+    places = migration.places_of(migration.spec_of(workdir)) if fleet is not None else []
+    with manned(terminal, fleet, places) as crew:
+        found, told = (
+            migration.verify(workdir, replace(terminal.doors(), fleet=crew)),
+            migration.status(workdir),
+        )
+    if terminal.json:
+        terminal.document(as_json_run.verdict(found, told, path))
+    else:
+        terminal.show(render_run.verdict(found, told, path))
+    return VerifyError.exit_code if found.broken else 0

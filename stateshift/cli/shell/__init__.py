@@ -1,0 +1,1 @@
+"""What all commands share: the entry, settings, options, the terminal, errors and progress."""

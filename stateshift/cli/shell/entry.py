@@ -1,0 +1,259 @@
+"""From argv to an exit code: settings, the commands, and what is left to be said when one of
+them fails.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stateshift import __version__
+from stateshift.cli.commands import (
+    apply,
+    compact,
+    convert,
+    cutover,
+    diff,
+    evolve,
+    export,
+    fork,
+    gather,
+    inspect,
+    merge,
+    pause,
+    plan,
+    reconfigure,
+    rename,
+    repair,
+    repartition,
+    resume,
+    rewind,
+    rollback,
+    runs,
+    schema,
+    split,
+    status,
+    throttle,
+    uid,
+    verify,
+)
+from stateshift.cli.shell import settings
+from stateshift.cli.shell.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.migration import Doors
+
+_MODULES = (
+    inspect,
+    verify,
+    export,
+    diff,
+    plan,
+    apply,
+    resume,
+    rollback,
+    status,
+    runs,
+    cutover,
+    pause,
+    throttle,
+    compact,
+    repartition,
+    rewind,
+    fork,
+    convert,
+    rename,
+    split,
+    merge,
+    evolve,
+    gather,
+    repair,
+    reconfigure,
+    uid,
+    schema,
+)
+COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
+
+# The error of an argument that does not fit; which package it comes from depends on typer's
+# version.
+Usage: Any = typer.BadParameter.__mro__[2]
+
+EPILOG = """\b
+Example:
+  stateshift inspect hdfs://namenode:8020/checkpoints/orders
+  stateshift plan orders.json -o orders.plan
+  stateshift apply orders.plan
+
+\b
+Settings come from flags, then the environment, then stateshift.toml in the
+working directory or the user's config directory:
+  json      STATESHIFT_JSON      one JSON document on stdout
+  parallel  STATESHIFT_PARALLEL  how many steps run at once
+  throttle  STATESHIFT_THROTTLE  bytes a second at most: "50MB"
+  workdirs  STATESHIFT_WORKDIRS  where workdirs are made (.stateshift)
+  fleet     STATESHIFT_FLEET     a Spark master whose executors share the work
+  memory    STATESHIFT_MEMORY    what one process may take to read: "2GiB" (1GiB)
+NO_COLOR, and CI, make everything plain lines.
+
+\b
+Exit codes: 0 done, 1 a bug of ours, 2 request, 3 format, 4 plan, 5 verify,
+  6 storage, 7 cluster, 8 journal, 130 interrupted (and resumable)
+"""
+
+
+def enter(argv: Sequence[str] | None, doors: Doors | None) -> int | None:
+    """Run the command that `argv` names; everything it raises has become text and an exit code
+    on return.
+    """
+    # A listing makes tens of thousands of small values at once, none of them garbage: collecting
+    # every seven hundred costs a fifth of an inspection.
+    gc.set_threshold(50_000, 20, 20)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    terminal = Terminal(doors, json="--json" in arguments, arguments=tuple(arguments))
+    try:
+        with _sigterm_is_ctrl_c():
+            answer = _app(arguments)(
+                args=arguments,
+                prog_name="stateshift",
+                standalone_mode=False,
+                obj=terminal,
+                default_map=_defaults(arguments),
+            )
+    except Usage as error:
+        return _refused(error, terminal)
+    except BrokenPipeError:
+        # Nobody reads any more (`… | head`). Python would complain once more when it flushes at
+        # exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except (
+        Exception,
+        KeyboardInterrupt,
+    ) as error:  # before a command began; commands tell their own
+        from stateshift.cli.shell.failing import tell
+
+        return tell(error, terminal)
+    return answer if isinstance(answer, int) else 0
+
+
+def _app(arguments: Sequence[str]) -> typer.Typer:
+    # Help is plain text, the same at a terminal and in a pipe: it is printed before a coloured one
+    # is imported.
+    app = typer.Typer(
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
+    )
+    app.callback(epilog=EPILOG)(_top)
+    # Options are put together anew by each process: where it is clear which command is meant, only
+    # its own.
+    for name in (arguments[0],) if arguments and arguments[0] in COMMANDS else COMMANDS:
+        module = COMMANDS[name]
+        app.command(name, epilog=module.EPILOG)(_told(module.command))
+    return app
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"stateshift {__version__}\n")
+        raise typer.Exit
+
+
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Move the state of running streaming jobs between clusters: planned, verified, resumable,
+    reversible.
+    """
+
+
+def _told(command: Callable[..., int | None]) -> Callable[..., int | None]:
+    """The command, with everything it raises told and turned into its exit code."""
+
+    @wraps(command)
+    def told(*args: Any, **options: Any) -> int | None:
+        try:
+            return command(*args, **options)
+        except (typer.Exit, BrokenPipeError, Usage):
+            raise
+        except typer.Abort:
+            caught: BaseException = KeyboardInterrupt()
+        except (Exception, KeyboardInterrupt) as error:
+            caught = error
+        from stateshift.cli.shell.failing import tell
+
+        terminal = options["context"].obj
+        return tell(caught, terminal)
+
+    return told
+
+
+def _defaults(arguments: list[str]) -> dict[str, dict[str, Any]]:
+    """The settings files, as every command's defaults. Asking for help reads none of them."""
+    if not arguments or {"--help", "-h", "--version"} & set(arguments):
+        return {}
+    found = settings.read((os.getcwd(), typer.get_app_dir("stateshift")))
+    _bound_memory(os.environ.get("STATESHIFT_MEMORY") or found.pop("memory", None))
+    found.pop("memory", None)
+    return dict.fromkeys(COMMANDS, found) if found else {}
+
+
+def _bound_memory(text: str | None) -> None:
+    """How much memory this process may take for what it reads."""
+    from stateshift.cli.views.units import bytes_of
+    from stateshift.errors import Complaint, SpecError
+    from stateshift.formats import bounds
+
+    try:
+        size = bounds.DEFAULT if text is None else bytes_of(text)
+        if size < bounds.LEAST:
+            raise ValueError(
+                f"{text!r} is less than the {bounds.LEAST >> 20} MiB that we need ourselves"
+            )
+    except ValueError as error:
+        raise SpecError(
+            (Complaint("STATESHIFT_MEMORY", str(error)),), hint="STATESHIFT_MEMORY=1GiB"
+        ) from None
+    bounds.set_total(size)
+
+
+def _refused(error: Any, terminal: Terminal) -> int:
+    """An argument that does not fit, as any other error of the request."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(f"{error.format_message()}\n")
+        return 2
+    from stateshift.cli.shell.failing import tell
+    from stateshift.errors import Complaint, SpecError
+
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "stateshift"
+    return tell(
+        SpecError((Complaint(command, error.format_message()),), hint=f"{command} --help"), terminal
+    )
+
+
+@contextmanager
+def _sigterm_is_ctrl_c() -> Iterator[None]:
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not the main thread: somebody else's program, and its signals are its own
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

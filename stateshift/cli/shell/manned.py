@@ -1,0 +1,50 @@
+"""A fleet for a command that only looks. What Spark says goes to a file that is kept only if
+something went wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stateshift.cli.shell.terminal import Terminal
+from stateshift.world import Unwatched
+
+if TYPE_CHECKING:
+    from stateshift.fleet.crew import Crew
+
+
+class _Speaking(Unwatched):
+    """Nobody counts; what has to be said is."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def say(self, line: str) -> None:
+        from stateshift.storage.locations import redact
+
+        self._terminal.say(redact(line))
+
+
+@contextmanager
+def manned(terminal: Terminal, master: str | None, places: Sequence[str]) -> Iterator[Crew | None]:
+    """The crew of this master for as long as this lasts; none where none is named."""
+    if master is None:
+        yield None
+        return
+    from stateshift.fleet.mustering import mustered
+    from stateshift.storage import locations
+
+    handle, log = tempfile.mkstemp(prefix="stateshift-fleet-", suffix=".log")
+    os.close(handle)
+    absolute = [locations.normal(place, os.getcwd()) for place in places]
+    with mustered(
+        terminal.open_fleet(), master, absolute, Path(log), _Speaking(terminal), threading.Event()
+    ) as crew:
+        yield crew
+    os.unlink(log)

@@ -1,0 +1,109 @@
+"""What several commands take, said once. The names are those of the environment (`STATESHIFT_…`)
+and of the settings file, too. Registration reads these annotations: nothing heavy may be imported
+here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.views.units import rate
+
+
+def _rate(text: str | None) -> str | None:
+    if text is not None:
+        try:
+            rate(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+    return text
+
+
+def names_in(text: str) -> list[str]:
+    """What an option says with commas between."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+Json = Annotated[
+    bool, typer.Option("--json", envvar="STATESHIFT_JSON", help="One JSON document on stdout.")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask; needed where nobody can be asked.")
+]
+Jobs = Annotated[
+    list[str] | None,
+    typer.Option("--job", metavar="NAME", help="Only this job of the spec; several times."),
+]
+WorkdirOf = Annotated[
+    str, typer.Argument(metavar="WORKDIR", help="The workdir of a run (see: stateshift runs).")
+]
+Location = Annotated[str, typer.Argument(metavar="LOCATION", help="A URL or a local path.")]
+Workdirs = Annotated[
+    str,
+    typer.Option(
+        "--workdirs", metavar="DIR", envvar="STATESHIFT_WORKDIRS", help="Where workdirs are made."
+    ),
+]
+Parallel = Annotated[
+    int | None,
+    typer.Option(
+        "--parallel",
+        metavar="N",
+        min=1,
+        max=256,
+        envvar="STATESHIFT_PARALLEL",
+        help="How many steps run at once, whatever the spec says.",
+    ),
+]
+Throttle = Annotated[
+    str | None,
+    typer.Option(
+        "--throttle",
+        metavar="RATE",
+        envvar="STATESHIFT_THROTTLE",
+        callback=_rate,
+        help=(
+            "At most so many bytes a second, read and written (50MB, 64MiB), whatever the spec "
+            "says."
+        ),
+    ),
+]
+FleetOf = Annotated[
+    str | None,
+    typer.Option(
+        "--fleet",
+        metavar="MASTER",
+        envvar="STATESHIFT_FLEET",
+        help="Spread the work over a Spark's executors: local[N], spark://host:port, yarn, k8s://…",
+    ),
+]
+
+WORKDIRS = ".stateshift"
+
+EXITS = {
+    0: "done, or nothing to do",
+    1: "a bug of ours (the traceback is kept in a file)",
+    2: "the request or the spec is not valid",
+    3: "bytes are not what their format says",
+    4: "the request does not fit what was found",
+    5: "something does not hold",
+    6: "where bytes live failed",
+    7: "where jobs run failed",
+    8: "the journal is damaged, foreign or held",
+    130: "interrupted",
+}
+
+
+def epilog(example: str, *codes: int, **said: str) -> str:
+    """The end of a command's help: an example to paste, and its exit codes. `said` replaces a
+    code's words (`e5=…`). The \\b keeps the lines as they are.
+    """
+    lines = [f"  {code:<4} {said.get(f'e{code}', EXITS[code])}" for code in (0, *codes)]
+    return (
+        "\b\nExample:\n"
+        + "\n".join(f"  {line}" for line in example.split("\n"))
+        + ("\n\n\b\nExit codes:\n" + "\n".join(lines))
+    )

@@ -1,0 +1,247 @@
+"""Long work, watched: a bar on a terminal, a line now and then everywhere else. On stderr, always.
+
+    Tally    what was done of the current phase: counts, rate, time left. A value; knows no terminal
+    Lines    a line at each phase's beginning and end, and every few seconds between
+    Bar      one bar that is drawn over and over (rich)
+
+Both are a Meter: told by several threads at once, never asked, and never the reason for a failure.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stateshift.cli.views.text import Line, lines_of
+from stateshift.cli.views.units import many, number, size, span
+from stateshift.storage.locations import redact
+
+if TYPE_CHECKING:
+    from stateshift.cli.shell.terminal import Terminal
+    from stateshift.world import Meter
+
+SECONDS_BETWEEN_LINES = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """One phase, as far as it is done. Times are a monotonic clock's."""
+
+    job: str
+    phase: str
+    files: int
+    bytes: int
+    began: float
+    files_done: int = 0
+    bytes_done: int = 0
+
+    def plus(self, files: int, bytes: int) -> Tally:
+        return replace(self, files_done=self.files_done + files, bytes_done=self.bytes_done + bytes)
+
+    @property
+    def part(self) -> float:
+        """How much is done, from 0 to 1: by bytes where there are any, and by files, whichever
+        is further behind.
+        """
+        parts = [done / whole for done, whole in self._counts if whole]
+        return min(1.0, *parts) if parts else 0.0
+
+    @property
+    def _counts(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        return (self.files_done, self.files), (self.bytes_done, self.bytes)
+
+    def rate(self, now: float) -> float:
+        """Bytes a second since the phase began."""
+        return self.bytes_done / max(now - self.began, 1e-3)
+
+    def seconds_left(self, now: float) -> float | None:
+        """None where it is too early to say."""
+        if self.part == 0.0 or now - self.began < 1.0:
+            return None
+        return (now - self.began) * (1 - self.part) / self.part
+
+    def told(self, now: float) -> str:
+        """`copy: 1,200 of 3,000 files, 120 MiB of 1.2 GiB, 12 MiB/s, 1 min 30 s left`."""
+        parts = [f"{number(self.files_done)} of {many(self.files, 'file')}"] if self.files else []
+        if self.bytes:
+            parts += [f"{size(self.bytes_done)} of {size(self.bytes)}", f"{size(self.rate(now))}/s"]
+        left = self.seconds_left(now)
+        if left is not None:
+            parts.append(f"{span(left)} left")
+        return (
+            f"{self.phase}: {', '.join(parts)}"
+            if parts
+            else f"{self.phase}: {span(now - self.began)}"
+        )
+
+
+class Watch(Protocol):
+    """A meter that is opened and closed."""
+
+    def phase(self, job: str, name: str, files: int, bytes: int) -> None: ...
+
+    def step(self, name: str, description: str) -> None: ...
+
+    def done(self, files: int, bytes: int) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Lines:
+    """For logs: nothing is drawn over."""
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        now: Callable[[], float] = time.monotonic,
+        verbose: bool = False,
+    ) -> None:
+        self._write, self._now, self._verbose = write, now, verbose
+        self._tally: Tally | None = None
+        self._last = 0.0
+        self._lock = threading.Lock()
+
+    def phase(self, job: str, name: str, files: int, bytes: int) -> None:
+        with self._lock:
+            self._end()
+            self._tally = Tally(job, name, files, bytes, self._now())
+            self._last = self._tally.began
+            what = _counted(files, bytes)
+            self._write(f"{job}: {name}" + (f" ({what})" if what else ""))
+
+    def step(self, name: str, description: str) -> None:
+        if self._verbose:
+            with self._lock:
+                self._write(f"  {name}: {redact(description)}")
+
+    def done(self, files: int, bytes: int) -> None:
+        with self._lock:
+            if self._tally is None:
+                return
+            self._tally, now = self._tally.plus(files, bytes), self._now()
+            if now - self._last >= SECONDS_BETWEEN_LINES:
+                self._last = now
+                self._write(f"{self._tally.job}: {self._tally.told(now)}")
+
+    def say(self, line: str) -> None:
+        with self._lock:
+            self._write(redact(line))
+
+    def close(self) -> None:
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        """A phase that took a while says how long."""
+        if self._tally is None:
+            return
+        took = self._now() - self._tally.began
+        if took >= SECONDS_BETWEEN_LINES:
+            done = _counted(self._tally.files_done, self._tally.bytes_done)
+            self._write(
+                f"{self._tally.job}: {self._tally.phase} took "
+                + (f"{done} in " if done else "")
+                + span(took)
+            )
+        self._tally = None
+
+
+def _counted(files: int, bytes: int) -> str:
+    """`3 files, 1.5 MiB`: what there is none of is left out."""
+    return ", ".join(
+        filter(None, (many(files, "file") if files else "", size(bytes) if bytes else ""))
+    )
+
+
+class Bar:
+    """For a terminal: the phase, how far, how fast, and what is being done."""
+
+    def __init__(self, verbose: bool = False) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+        self._verbose = verbose
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.fields[job]}", style="bold"),
+            BarColumn(bar_width=24, complete_style="green", pulse_style="green"),
+            TextColumn("{task.description}"),
+            console=Console(stderr=True, highlight=False, markup=False),
+            transient=True,
+            refresh_per_second=4,
+            get_time=time.monotonic,
+        )
+        self._task: Any = None
+        self._tally: Tally | None = None
+        self._lock = threading.Lock()
+        self._progress.start()
+
+    def phase(self, job: str, name: str, files: int, bytes: int) -> None:
+        with self._lock:
+            self._tally = Tally(job, name, files, bytes, time.monotonic())
+            if self._task is not None:
+                self._progress.remove_task(self._task)
+            total = 1.0 if files or bytes else None
+            self._task = self._progress.add_task(_escaped(name), total=total, job=_escaped(job))
+            self._draw()
+
+    def step(self, name: str, description: str) -> None:
+        with self._lock:
+            if self._verbose:
+                self._print(f"  {name}: {redact(description)}")
+            if self._tally is not None and not self._tally.files and not self._tally.bytes:
+                # Nothing to count (a job that is started, or waited for): say what it is instead.
+                self._progress.update(self._task, description=_escaped(redact(description)))
+
+    def done(self, files: int, bytes: int) -> None:
+        with self._lock:
+            if self._tally is not None:
+                self._tally = self._tally.plus(files, bytes)
+                self._draw()
+
+    def say(self, line: str) -> None:
+        self._print(redact(line))
+
+    def _print(self, text: str) -> None:
+        self._progress.console.print("\n".join(lines_of(text)))
+
+    def close(self) -> None:
+        self._progress.stop()
+
+    def _draw(self) -> None:
+        assert self._tally is not None
+        told = self._tally.told(time.monotonic())
+        self._progress.update(self._task, completed=self._tally.part, description=_escaped(told))
+
+
+def _escaped(text: str) -> str:
+    """A column's text is read for markup; a job may be called `[bold]`."""
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def drawn(terminal: Terminal) -> bool:
+    """Whether a bar may be drawn: on a terminal with colours that is not a CI step's."""
+    return terminal.colours(sys.stderr) and not terminal.environment.get("CI")
+
+
+@contextmanager
+def watching(terminal: Terminal) -> Iterator[Meter]:
+    """The meter of a run, closed however it ends."""
+    watch: Watch = (
+        Bar(terminal.verbose)
+        if drawn(terminal)
+        else Lines(lambda line: terminal.talk([Line(line)]), verbose=terminal.verbose)
+    )
+    try:
+        yield watch
+    finally:
+        watch.close()

@@ -1,0 +1,212 @@
+"""What the one-job shortcuts have in common: each writes a spec, and runs it through plan and apply
+as any other.
+
+    compact, repartition, convert, rename, rewind, merge,  one job, whose `transform` is what the
+                                                           command is called
+    evolve
+    gather                                                 one job without any: a Flink image in one
+                                                           folder
+    split                                                  one job a part
+    fork                                                   one job, in mode fork
+
+The spec is kept in the run's workdir; what a shortcut cannot say, a spec can.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stateshift.cli.shell.options import epilog
+
+if TYPE_CHECKING:
+    from stateshift.cli.shell.terminal import Terminal
+    from stateshift.migration import Doors
+    from stateshift.report import Report
+    from stateshift.specification import Spec
+
+To = Annotated[
+    str,
+    typer.Option("--to", metavar="LOCATION", help="Where the changed image goes: an empty place."),
+]
+Source = Annotated[
+    str, typer.Argument(metavar="LOCATION", help="The checkpoint: a URL or a local path.")
+]
+Waive = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--waive",
+        metavar="NAME",
+        help="A finding that need not stop it; may be given several times.",
+    ),
+]
+Fork = Annotated[
+    bool,
+    typer.Option(
+        "--fork",
+        help="The source is not fenced and may go on; the copy gets an identity of its own.",
+    ),
+]
+WorkdirHere = Annotated[
+    str | None,
+    typer.Option(
+        "--workdir", metavar="D", help="Keep journal and report here, not in WORKDIRS/<run>."
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How the run is carried out: the flags that every shortcut takes."""
+
+    terminal: Terminal
+    yes: bool
+    workdir: str | None
+    workdirs: str
+    parallel: int | None
+    throttle: str | None
+    fleet: str | None = None
+
+
+def ending(example: str) -> str:
+    """The end of a shortcut's help."""
+    return epilog(
+        example,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+        130,
+        e0="the changed image is at its target",
+        e4=(
+            "refused: nothing was changed; or what was found later does not fit: the run can "
+            "be taken back"
+        ),
+        e7="the fleet failed",
+        e8="the target or the workdir is held by another run",
+        e130="interrupted: `stateshift resume WORKDIR` goes on",
+    )
+
+
+def one_job(
+    source: str,
+    target: str,
+    changes: Sequence[Mapping[str, Any]],
+    waive: list[str] | None,
+    fork: bool,
+) -> dict[str, Any]:
+    """A job of a spec. It is called as its new place is."""
+    return {
+        "name": target.rstrip("/").rpartition("/")[2] or "job",
+        "checkpoint_location": source,
+        "remote_location": target,
+        **({"transform": list(changes)} if changes else {}),
+        **({"mode": "fork"} if fork else {}),
+        **({"waive": waive} if waive else {}),
+    }
+
+
+def in_place_job(
+    source: str, changes: Sequence[Mapping[str, Any]], waive: list[str] | None
+) -> dict[str, Any]:
+    """A job that stays where it is."""
+    return {
+        "name": source.rstrip("/").rpartition("/")[2] or "job",
+        "checkpoint_location": source,
+        "transform": list(changes),
+        **({"waive": waive} if waive else {}),
+    }
+
+
+def pairs(flag: str, form: str, given: Sequence[str] | None) -> dict[str, str]:
+    """What a flag that may come several times maps to what; `form` is how it is written, as in
+    OLD=NEW.
+    """
+    found: dict[str, str] = {}
+    for pair in given or ():
+        old, equals, new = pair.partition("=")
+        if not (old and equals and new) or old in found:
+            raise typer.BadParameter(
+                f"{flag} takes {form}, each {form.partition('=')[0]} once; not {pair!r}"
+            )
+        found[old] = new
+    return found
+
+
+def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]], only: str | None = None) -> int:
+    """Plan, show, ask, apply, report. `only` is the engine whose images the shortcut is for, if
+    not for all.
+    """
+    from stateshift import migration
+    from stateshift.cli.commands.apply import (
+        refuse_another,
+        refuse_no_master,
+        refuse_refused,
+        run_name,
+    )
+    from stateshift.cli.shell import request
+    from stateshift.cli.shell.work import carry_out, confirm
+    from stateshift.cli.views import plan as render_plan
+    from stateshift.workdir import Workdir
+
+    terminal = asked.terminal
+    engine = _engine(jobs[0]["checkpoint_location"], terminal, only)
+    spec = request.overridden(_spec(jobs, engine), asked.parallel, asked.throttle)
+    refuse_no_master(asked.fleet)
+    if not asked.yes and not terminal.someone_there:
+        confirm(terminal, "", False)
+    run = run_name([job.name for job in spec.jobs], time.time(), os.urandom(2))
+    place = Workdir(asked.workdir or os.path.join(asked.workdirs, run))
+    refuse_another(place)
+    proposed = migration.propose(spec, terminal.doors(), place)
+    brief = asked.yes and not terminal.verbose
+    terminal.talk(
+        render_plan.brief(proposed) if brief else render_plan.proposal(proposed, terminal.verbose)
+    )
+    refuse_refused(proposed, typed=True)
+    confirm(terminal, "carry this out?", asked.yes)
+
+    def work(doors: Doors, begun: Callable[[], None]) -> Report:
+        return migration.apply(proposed, run, place, doors, begun)
+
+    return carry_out(terminal, place, work, spec, asked.fleet)
+
+
+def _engine(location: str, terminal: Terminal, only: str | None) -> str:
+    """Whose image lies there. What is none is for the plan to say."""
+    from stateshift.engines.registry import folder_meant, recognised
+    from stateshift.errors import PlanError
+    from stateshift.storage import locations
+
+    opening = terminal.opening()
+    found = recognised(opening(folder_meant(locations.normal(location, os.getcwd()), opening)))
+    if only is not None and found is not None and found != only:
+        hint = f"stateshift inspect {quote(location)}"
+        raise PlanError(f"{location} holds no image of {only.capitalize()}", hint=hint)
+    return found or only or "spark"
+
+
+def _spec(jobs: Sequence[Mapping[str, Any]], engine: str) -> Spec:
+    import json
+
+    from stateshift.specification import parse_spec
+    from stateshift.specification.text import protect
+
+    def literal(value: Any) -> Any:
+        if isinstance(value, str):
+            return protect(value)  # what is typed is meant as it is
+        if isinstance(value, Mapping):
+            return {key: literal(item) for key, item in value.items()}
+        return [literal(item) for item in value] if isinstance(value, list | tuple) else value
+
+    plain = {"version": 1, "engine": engine, "jobs": [literal(job) for job in jobs]}
+    return parse_spec(json.dumps(plain), base=os.getcwd())

@@ -1,0 +1,158 @@
+"""Where the program speaks: results on stdout, everything else on stderr; with `--json` one
+document and no more.
+
+A terminal with colours gets rich; everything else (a pipe, a file, `NO_COLOR`, `TERM=dumb`) the
+same words in plain lines. One Terminal is made by `main` and handed to every command; what a
+command asks of the outside world (`doors`) comes from here too, so that a test can put in-memory
+twins there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    import threading
+
+    from stateshift.cli.views.text import Block
+    from stateshift.fleet.mustering import OpenFleet
+    from stateshift.migration import Doors
+    from stateshift.storage.protocol import Storage
+    from stateshift.world import Meter
+
+
+@dataclass
+class Terminal:
+    doors_given: Doors | None = None
+    json: bool = False
+    verbose: bool = False
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    arguments: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, context: Any, json: bool, verbose: bool = False) -> Terminal:
+        """The one that `main` made, told what this command was asked for."""
+        terminal: Terminal = context.obj
+        terminal.json, terminal.verbose = json, verbose
+        return terminal
+
+    def again(self, *more: str) -> str:
+        """The command as it was given, and `more` flags that it has not; to be pasted."""
+        import shlex
+
+        ours = list(self.arguments)
+        end = ours.index("--") if "--" in ours else len(ours)  # behind it everything is an argument
+        ours[end:end] = [flag for flag in more if flag not in ours[:end]]
+        return shlex.join(["stateshift", *ours])
+
+    # -- speaking
+
+    def show(self, blocks: Iterable[Block]) -> None:
+        """The result, for a person."""
+        self._print(blocks, sys.stdout)
+
+    def talk(self, blocks: Iterable[Block]) -> None:
+        """Everything that is not the result."""
+        self._print(blocks, sys.stderr)
+
+    def say(self, line: str) -> None:
+        from stateshift.cli.views.text import Line
+
+        self.talk([Line(line)])
+
+    def document(self, value: Any) -> None:
+        """The one JSON document."""
+        import json
+
+        indent = 2 if sys.stdout.isatty() else None
+        # A file's name may hold bytes that are no text; JSON says them as escapes, and gives them
+        # back.
+        text = json.dumps(value, indent=indent, ensure_ascii=False)
+        if not _encodable(text, sys.stdout):
+            text = json.dumps(value, indent=indent)
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    def write(self, content: bytes) -> None:
+        """A part of a result that is no document but a stream of bytes."""
+        raw = getattr(sys.stdout, "buffer", None)
+        if raw is None:  # somebody who calls us from Python caught stdout as text
+            sys.stdout.write(content.decode("utf-8"))
+            return
+        raw.write(content)
+        raw.flush()
+
+    def _print(self, blocks: Iterable[Block], stream: TextIO) -> None:
+        from stateshift.cli.views.text import coloured, plain_text
+
+        if not self.colours(stream):
+            text = plain_text(blocks)
+            if not _encodable(text, stream):
+                text = text.encode(stream.encoding or "ascii", "backslashreplace").decode(
+                    stream.encoding or "ascii"
+                )
+            stream.write(text)
+            stream.flush()
+            return
+        from rich.console import Console
+
+        console = Console(file=stream, highlight=False, markup=False, emoji=False)
+        for renderable in coloured(blocks):
+            console.print(renderable)
+
+    # -- who listens
+
+    def colours(self, stream: TextIO) -> bool:
+        plain = self.environment.get("NO_COLOR") or self.environment.get("TERM") == "dumb"
+        return stream.isatty() and not plain
+
+    @property
+    def someone_there(self) -> bool:
+        """Whether a question would be seen and could be answered."""
+        return sys.stdin.isatty() and sys.stderr.isatty()
+
+    # -- the outside
+
+    def opening(self) -> Callable[[str], Storage]:
+        """How a location is opened by a command that only looks, and waits for nothing that
+        moves.
+        """
+        if self.doors_given is not None:
+            return self.doors_given.open_storage
+        from stateshift.look import open_patiently
+
+        return open_patiently
+
+    def open_fleet(self) -> OpenFleet:
+        """How a fleet is opened."""
+        if self.doors_given is not None:
+            return self.doors_given.open_fleet
+        from stateshift.migration.doors import open_fleet
+
+        return open_fleet
+
+    def doors(self, meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
+        """The real ones, unless a test gave others."""
+        import threading
+        from dataclasses import replace
+
+        from stateshift.world import Unwatched
+
+        meter, stop = meter or Unwatched(), stop or threading.Event()
+        if self.doors_given is not None:
+            return replace(self.doors_given, meter=meter, stop=stop)
+        from stateshift.migration import real_doors
+
+        return real_doors(meter=meter, stop=stop)
+
+
+def _encodable(text: str, stream: TextIO) -> bool:
+    try:
+        text.encode(stream.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True

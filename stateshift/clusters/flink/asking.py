@@ -1,0 +1,131 @@
+"""Asking Flink over HTTP, its JobManager or the SQL gateway before it: as whom, and what a "no"
+with a stack means.
+
+`flink_calls` and `flink_gateway` say what is asked. A failure that says what is wrong is a refusal,
+whatever its code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from stateshift.clusters.flink.causes import Cause, cause_of
+from stateshift.clusters.http.credentials import authentication, secret_headers
+from stateshift.clusters.http.rest import Refused, Service, Unanswered
+from stateshift.clusters.redaction import redact
+from stateshift.errors import ClusterError
+
+T = TypeVar("T")
+
+_PASSWORD: Final = "STATESHIFT_FLINK_PASSWORD"
+_CREDENTIALS: Final = (
+    'give the cluster "auth" and "user", with the password in STATESHIFT_FLINK_PASSWORD '
+    'or a "password_file"; or '
+    'a "token_file"; or "header_files" for a gateway before it'
+)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """`options` are the cluster's, checked (see `flink_rest`); `option` is the one that says
+    where this is.
+    """
+
+    cluster: str
+    url: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    words: str = "Flink"
+    api: str = "Flink's REST API"
+    example: str = "http://jobmanager:8081"
+    option: str = "url"
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        failed: str | None = None,
+        hints: Mapping[int, str] | None = None,
+        **asked: Any,
+    ) -> dict[str, Any]:
+        """`failed` is what it means if this is refused, and `hints` the way out by HTTP's
+        status.
+        """
+        asks = self._service(asked.pop("headers", {}))
+        return self._in_its_words(
+            lambda: asks.json(method, self.place(path), **asked), failed, hints or {}
+        )
+
+    def listed(self, path: str) -> list[Any]:
+        """What answers with a list, and no object."""
+        return self._in_its_words(
+            lambda: self._service({}).listed("GET", self.place(path)), None, {}
+        )
+
+    def _service(self, more: Mapping[str, str]) -> Service:
+        headers = {**secret_headers(self.options, self.cluster), **more}
+        who = authentication(self.options, self.cluster, _PASSWORD)
+        return Service(
+            self.cluster,
+            self.words,
+            self.example,
+            "errors",
+            self._ways_out,
+            self.options,
+            headers,
+            who,
+            self.option,
+        )
+
+    def _in_its_words(
+        self, ask: Callable[[], T], failed: str | None, hints: Mapping[int, str]
+    ) -> T:
+        try:
+            return ask()
+        except (Refused, Unanswered) as error:
+            cause = cause_of(error.told)
+            if cause is None:
+                raise
+            raise self._told(error, cause, failed, hints) from error
+
+    def place(self, path: str) -> str:
+        return self.url.rstrip("/") + path
+
+    @contextmanager
+    def read(self, path: str) -> Iterator[None]:
+        """Something else than Flink may answer there: what it says is read in here."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise Unanswered(
+                f"{redact(self.place(path))} does not tell what {self.words} tells there: "
+                f"{type(error).__name__} {error}",
+                cluster=self.cluster,
+                hint=self._right,
+            ) from error
+
+    def _told(
+        self,
+        error: Refused | Unanswered,
+        cause: Cause,
+        failed: str | None,
+        hints: Mapping[int, str],
+    ) -> ClusterError:
+        """The same error, in its own words."""
+        status = error.status or 0
+        hint = cause.hint or hints.get(status) or error.hint or "the JobManager's log has all of it"
+        fact = f"{redact(self.url)}: {f'{failed}: ' if failed else ''}{cause.fact}"
+        if isinstance(error, Refused) or (status == 500 and cause.certain):
+            return Refused(fact, status, error.told, cluster=self.cluster, hint=hint)
+        return Unanswered(fact, status, error.told, cluster=self.cluster, hint=hint)
+
+    @property
+    def _ways_out(self) -> Mapping[int, str]:
+        forbidden = "this user may not do that: ask who runs the gateway before Flink"
+        return {401: _CREDENTIALS, 403: forbidden, 404: self._right}
+
+    @property
+    def _right(self) -> str:
+        return f'"{self.option}" has to be that of {self.api}, such as {self.example}'

@@ -1,0 +1,312 @@
+"""Flink's REST API (1.15 to 2.3), as plain values.
+
+    GET   /config                                {"flink-version": "2.3.0", "refresh-interval":
+                                                 3000, ...}
+    GET   /jobs/overview                         {"jobs": [{"jid", "name", "state"}, ...]}
+    GET   /jobs/<id>                             {"jid", "name", "state", "now", "vertices":
+                                                 [VERTEX], ...}; 404
+    GET   /jobs/<id>/status                      {"status": "RUNNING"}: as it is now
+    PATCH /jobs/<id>?mode=cancel                 202, also of one that has ended; 404
+    GET   /jobs/<id>/checkpoints                 {"latest": {"completed", "savepoint", "restored"},
+                                                 "history": [...]}
+    GET   /jobs/<id>/checkpoints/config          {"state_backend": "HashMapStateBackend", ...}
+    GET   /jobs/<id>/execution-result            {"job-execution-result": {"failure-cause":
+                                                 {"stack-trace"}}}, once over
+    GET   /jobs/<id>/exceptions                  {"exceptionHistory": {"entries": [{"stacktrace",
+                                                 "timestamp"}]}}
+    POST  /jobs/<id>/savepoints, /jobs/<id>/stop 202 {"request-id"}; twice with one triggerId: one
+          savepoint
+    GET   /jobs/<id>/savepoints/<trigger>        {"status": {"id": "COMPLETED"}, "operation":
+                                                 {"location"} or
+                                                 {"failure-cause": {"stack-trace"}}}; 404 of one not
+                                                 known or forgotten
+    POST  /jobs/<id>/checkpoints                 202 {"request-id"}; before 1.17 there is no such
+                                                 page
+    GET   /jobs/<id>/checkpoints/<trigger>       {"status": {"id": "COMPLETED"}, "operation":
+                                                 {"checkpointId"} or
+                                                 {"failureCause": {"stack-trace"}}}
+    GET   /jobs/<id>/vertices/<vertex>/metrics    [{"id": "0.name.group.metric"}, ...]; empty until
+                                                  gathered
+    GET   /overview                              {"slots-total", "slots-available", ...}
+    GET   /jobmanager/config                     [{"key", "value"}, ...]
+    GET   /jars, POST /jars/upload, POST /jars/<id>/run
+    GET, PUT /jobs/<id>/resource-requirements    {"<vertex>": {"parallelism": {"lowerBound",
+                                                 "upperBound"}}}
+
+Of a job's parts and of its checkpoints Flink tells what it has gathered within the last
+web.refresh-interval, three seconds by default (DefaultExecutionGraphCache,
+AbstractCheckpointStatsHandler): a job that is long over may be told to run. Its state alone
+(JobStatusHandler), a savepoint and a checkpoint that were asked for are told as they are.
+
+A job that fails before it runs, as one whose savepoint does not fit, stays there FAILED, without
+vertices; its id can be given to no other until Flink forgets it (jobstore.expiration-time, an
+hour). A refusal carries a Java stack (`flink_causes`), in an HTTP 500 as well: one that says what
+is wrong has had no effect.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from stateshift.clusters.flink.asking import Asking
+from stateshift.clusters.flink.values import (
+    Checkpoints,
+    Job,
+    Triggered,
+    checkpoints_of,
+    job_of,
+    result_of,
+    triggered_checkpoint_of,
+    triggered_of,
+)
+from stateshift.clusters.http.multipart import FileForm
+from stateshift.clusters.http.rest import Refused
+
+OUTAGE_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True)
+class FlinkCalls:
+    """`options` are the cluster's, checked (see `flink_rest`)."""
+
+    cluster: str
+    url: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def of_one_application(self) -> bool:
+        """Whether the cluster goes when its job has ended."""
+        return bool(self.options.get("application"))
+
+    @property
+    def outage_seconds(self) -> float:
+        """How long Flink may be silent while something is waited for: a JobManager takes a while
+        to be started anew.
+        """
+        return float(self.options.get("outage_seconds", OUTAGE_SECONDS))
+
+    def version(self) -> str | None:
+        told = self._call("GET", "/config").get("flink-version")
+        return str(told) if told else None
+
+    def refresh_seconds(self) -> float:
+        """How old what is told of a job's parts and checkpoints may be."""
+        with self._read("/config"):
+            return float(self._call("GET", "/config").get("refresh-interval", 3000)) / 1000
+
+    def jobs(self) -> tuple[tuple[str, str, str], ...]:
+        """(id, name, state) of each that Flink knows of, as it tells them."""
+        with self._read("/jobs/overview"):
+            listed = self._call("GET", "/jobs/overview")["jobs"]
+            return tuple((str(one["jid"]), str(one["name"]), str(one["state"])) for one in listed)
+
+    def job(self, id: str) -> Job | None:
+        told = self._call_or_none(f"/jobs/{id}")
+        with self._read(f"/jobs/{id}"):
+            job = None if told is None else job_of(told)
+        if (
+            job is None or not job.vertices
+        ):  # what has come to nothing is told by its having no parts: both at one time
+            return job
+        return replace(job, told=self.state(id) or job.told)
+
+    def state(self, id: str) -> str | None:
+        """In Flink's own word, as it is now; None of a job that Flink does not know, and where
+        it has no such page.
+        """
+        try:
+            told = self._call_or_none(f"/jobs/{id}/status")
+        except Refused as refused:
+            if refused.status in (404, 405):
+                return None
+            raise
+        return None if told is None else str(told.get("status"))
+
+    def cancel(self, id: str) -> None:
+        """One that is not there, or has ended, is fine."""
+        try:
+            self._call("PATCH", f"/jobs/{id}", params={"mode": "cancel"})
+        except Refused as refused:
+            if refused.status not in (404, 409):
+                raise
+
+    def checkpoints(self, id: str) -> Checkpoints:
+        """Nothing, of a job that Flink does not know or that has none."""
+        told = self._counted_of(id)
+        with self._read(f"/jobs/{id}/checkpoints"):
+            return Checkpoints(None, None, ()) if told is None else checkpoints_of(told)
+
+    def settings(self, id: str) -> dict[str, Any]:
+        return self._known_of(id, "checkpoints/config") or {}
+
+    def exceptions(self, id: str) -> list[dict[str, Any]]:
+        """What made it fail, newest first: stacktrace, timestamp, taskName."""
+        told = self._known_of(id, "exceptions") or {}
+        entries = (told.get("exceptionHistory") or {}).get("entries")
+        found = (
+            [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+        )
+        first = told.get("root-exception")  # before 2.0, also of one that is not in the history
+        return found or (
+            [{"stacktrace": first, "timestamp": told.get("timestamp")}] if first else []
+        )
+
+    def failure(self, id: str) -> Mapping[str, Any]:
+        """What a job has ended with that has failed: which is not always what its history of
+        exceptions has.
+        """
+        with self._read(f"/jobs/{id}/execution-result"):
+            return result_of(self._known_of(id, "execution-result") or {})
+
+    def metrics(self, id: str, vertex: str) -> tuple[str, ...]:
+        """The names of what a vertex's subtasks measure; nothing as long as Flink has not
+        gathered them.
+        """
+        path = f"/jobs/{id}/vertices/{vertex}/metrics"
+        with self._read(path):
+            return tuple(str(one["id"]) for one in self._asking.listed(path))
+
+    def slots(self) -> tuple[int, int]:
+        """How many there are, and how many are free."""
+        with self._read("/overview"):
+            told = self._call("GET", "/overview")
+            return int(told["slots-total"]), int(told["slots-available"])
+
+    def configuration(self) -> dict[str, str]:
+        """The JobManager's own."""
+        with self._read("/jobmanager/config"):
+            return {
+                str(one["key"]): str(one["value"])
+                for one in self._asking.listed("/jobmanager/config")
+            }
+
+    def trigger(self, id: str, stop: bool, body: Mapping[str, Any]) -> None:
+        self._call("POST", f"/jobs/{id}/{'stop' if stop else 'savepoints'}", json=body)
+
+    def triggered(self, id: str, trigger: str) -> Triggered | None:
+        """None, of one that Flink does not know or has forgotten (five minutes after it was
+        done).
+        """
+        told = self._call_or_none(f"/jobs/{id}/savepoints/{trigger}")
+        with self._read(f"/jobs/{id}/savepoints/{trigger}"):
+            return None if told is None else triggered_of(told)
+
+    def trigger_checkpoint(self, id: str) -> str:
+        """Of the kind that the job takes anyway; what it is known by."""
+        with self._read(f"/jobs/{id}/checkpoints"):
+            return str(self._call("POST", f"/jobs/{id}/checkpoints", json={})["request-id"])
+
+    def triggered_checkpoint(self, id: str, trigger: str) -> Triggered | None:
+        """None, of one that Flink does not know or has forgotten."""
+        told = self._call_or_none(f"/jobs/{id}/checkpoints/{trigger}")
+        with self._read(f"/jobs/{id}/checkpoints/{trigger}"):
+            return None if told is None else triggered_checkpoint_of(told)
+
+    def jar_of(self, name: str) -> str | None:
+        """The id of a jar that was uploaded under this name."""
+        with self._read("/jars"):
+            files = self._call("GET", "/jars", hints=_NO_JARS)["files"]
+            return next((str(one["id"]) for one in files if one["name"] == name), None)
+
+    def jars(self) -> dict[str, str]:
+        """The id of each jar that was uploaded, and its name."""
+        with self._read("/jars"):
+            files = self._call("GET", "/jars", hints=_NO_JARS)["files"]
+            return {str(one["id"]): str(one["name"]) for one in files}
+
+    def upload(self, jar: Path, name: str) -> str:
+        with (
+            FileForm.of(jar, "jarfile", name, "application/x-java-archive") as form,
+            self._read("/jars/upload"),
+        ):
+            headers, failed = {"Content-Type": form.content_type}, "the jar was not taken"
+            told = self._call("POST", "/jars/upload", failed, _NO_JARS, data=form, headers=headers)
+            return str(told["filename"]).rpartition("/")[2]
+
+    def run(self, jar: str, body: Mapping[str, Any]) -> str:
+        path = f"/jars/{quote(jar, safe='')}/run"
+        with self._read(path):
+            return str(
+                self._call("POST", path, "the job was not started", _NO_JARS, json=body)["jobid"]
+            )
+
+    def parallelism(self, id: str) -> dict[str, Any]:
+        """How many of each vertex there are to be: {"<vertex>": {"parallelism": {"lowerBound",
+        "upperBound"}}}.
+        """
+        return self._call("GET", f"/jobs/{id}/resource-requirements")
+
+    def set_parallelism(self, id: str, wanted: Mapping[str, Any]) -> None:
+        self._call("PUT", f"/jobs/{id}/resource-requirements", json=wanted)
+
+    def _known_of(self, id: str, what: str) -> dict[str, Any] | None:
+        """None as long as there is nothing to be told: while a job is INITIALIZING, Flink answers
+        500 to all but the job itself.
+        """
+        try:
+            return self._call_or_none(f"/jobs/{id}/{what}")
+        except Refused as refused:
+            if "while the JobManager is initializing" in refused.fact:
+                return None
+            raise
+
+    def _counted_of(self, id: str) -> dict[str, Any] | None:
+        """Its checkpoints. With them come quantiles of how long they took, which are first computed
+        for who asks first: another who asks meanwhile is told NullArgumentException (seen of 2.3).
+        """
+        for _ in range(5):
+            try:
+                return self._known_of(id, "checkpoints")
+            except Refused as refused:
+                if "NullArgumentException" not in refused.fact:
+                    raise
+            time.sleep(0.05)
+        return self._known_of(id, "checkpoints")
+
+    def _call_or_none(self, path: str) -> dict[str, Any] | None:
+        try:
+            return self._call("GET", path)
+        except Refused as refused:
+            if refused.status == 404 and _is_flinks(refused.told):
+                return None
+            raise
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        failed: str | None = None,
+        hints: Mapping[int, str] | None = None,
+        **asked: Any,
+    ) -> dict[str, Any]:
+        return self._asking.call(method, path, failed, hints, **asked)
+
+    def _read(self, path: str) -> AbstractContextManager[None]:
+        return self._asking.read(path)
+
+    @property
+    def _asking(self) -> Asking:
+        return Asking(self.cluster, self.url, self.options)
+
+
+_NO_JARS: Final = {
+    404: "this Flink takes no jars: it is a cluster of one application, or web.submit.enable "
+    "is false; submit to a "
+    "session cluster, or start the job by a cluster of kind command"
+}
+
+
+def _is_flinks(told: Any) -> bool:
+    """Whether it is Flink that does not know what was asked about: who knows no such page
+    answers 404 as well.
+    """
+    errors = told.get("errors") if isinstance(told, dict) else None
+    return isinstance(errors, list) and not any(
+        str(one).startswith("Not found: ") for one in errors
+    )

@@ -1,0 +1,268 @@
+"""Ending a Flink job with its last checkpoint: one more is completed, the job is cancelled, and
+what it completed last stays where it is.
+
+    latest_checkpoint(calls, id)              where the job's last retained checkpoint is
+    end_with_checkpoint(calls, request, ...)  the same, once the job has ended
+
+    <state_dir>/<tag>.checkpoint.json  {"begun", "since": our time and the JobManager's;
+                                       "cancelled": true and
+                                        "completed": a checkpoint's number, once it is to be cancelled; "image"
+                                        and "accepted" where its cluster goes with it}
+
+Flink deletes the checkpoints of a job that is cancelled unless they are to be retained
+(execution.checkpointing.externalized-checkpoint-retention): without that nothing is cancelled here.
+One that was completed since we began is as good as the one that we ask for, and before 1.17 Flink
+cannot be asked: then the next one in its own time is waited for. Between the last checkpoint and
+the end the job may complete yet another, which takes the place of the former: which one it is, is
+read when it has ended. Flink's list of them may then be some seconds old, and not have the one that
+we know of, which lies beside the others under its number. Who can look there sees whether there is
+yet another.
+
+A cluster of one application goes when its job has ended, and often before it is asked again: where
+the checkpoint lies is noted before the job is cancelled, and that Flink has accepted it, after.
+Without that, one that is silent may as well have lost its JobManager, and the job may run again:
+then nobody says that it has ended. If it does run when it is asked again, it has gone on from what
+was noted, and is ended anew, with another checkpoint.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from stateshift.clusters.flink.calls import FlinkCalls
+from stateshift.clusters.flink.values import Job, Triggered, lasting_of
+from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
+from stateshift.clusters.noted import Notes
+from stateshift.clusters.protocol import CheckpointRequest, Gone
+from stateshift.clusters.waiting import wait_for
+from stateshift.errors import ClusterError
+
+T = TypeVar("T")
+
+RETAIN = "execution.checkpointing.externalized-checkpoint-retention"
+_BEGINS, _ENDED = {"INITIALIZING", "CREATED"}, {"CANCELED", "FAILED"}
+_RUNS = _BEGINS | {"RUNNING", "RESTARTING"}
+_NO_SUCH_CALL = (404, 405)
+_LISTED_SECONDS_MAX = (
+    15.0  # more than Flink's list of checkpoints is old, as anybody would configure it
+)
+
+
+def latest_checkpoint(calls: FlinkCalls, id: str) -> str | None:
+    """None, of a job that has none yet, or keeps its checkpoints in its JobManager's memory."""
+    latest = calls.checkpoints(id).latest_checkpoint
+    return None if latest is None or is_in_memory(latest.path) else latest.path
+
+
+def is_in_memory(path: str) -> bool:
+    """Of a checkpoint that goes with its JobManager: "<checkpoint-not-externally-addressable>"."""
+    return path.startswith("<")
+
+
+def end_with_checkpoint(
+    calls: FlinkCalls, request: CheckpointRequest, notes: Notes, interrupt: threading.Event | None
+) -> str:
+    return _Ending(calls, request, notes, interrupt).done()
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    calls: FlinkCalls
+    request: CheckpointRequest
+    notes: Notes
+    interrupt: threading.Event | None
+
+    def done(self) -> str:
+        until = time.monotonic() + self.request.seconds_max
+        if self._has_gone_on(until):
+            self.notes.add(self._note, cancelled=False, begun=time.time(), since=self._job().now)
+        if not self._noted.get("cancelled"):
+            self._refuse_what_would_be_lost()
+            completed = self._wait(self._completed(self._begun()), until)
+            if completed is None:
+                fact = (
+                    f"no checkpoint of {self.request.job_id} was completed in "
+                    f"{self.request.seconds_max:g} s"
+                )
+                raise self._error(
+                    fact,
+                    "it runs on: see why in Flink's own page of its checkpoints, then "
+                    "`stateshift resume WORKDIR`",
+                )
+            known = {"image": self._last(completed)} if self.calls.of_one_application else {}
+            self.notes.add(self._note, cancelled=True, completed=completed, **known)
+        try:
+            if self._wait(self._cancelled(), until) is None:
+                fact = (
+                    f"{self.request.job_id} still runs {self.request.seconds_max:g} s after it "
+                    "was cancelled"
+                )
+                raise self._error(fact, "`stateshift resume WORKDIR` waits for its end again")
+            return self._last(int(self._noted.get("completed", 0)))
+        except Unanswered as silent:
+            if "image" not in self._noted:
+                raise
+            raise self._gone(silent) from silent
+
+    def _has_gone_on(self, until: float) -> bool:
+        """Of a cluster of one application, what was noted is all that will be known of its last
+        checkpoint.
+        """
+        noted = self._noted
+        if not (self.calls.of_one_application and noted.get("cancelled")) or noted.get("accepted"):
+            return False
+        try:
+            return self._wait(lambda: self._job().told, until) in _RUNS
+        except Unanswered:
+            return False
+
+    def _refuse_what_would_be_lost(self) -> None:
+        job = self._job()
+        if job.told not in _ENDED and not lasting_of(self.calls.settings(job.id)):
+            fact = f"the checkpoints of {job.name} ({job.id}) are deleted when it is cancelled"
+            raise self._error(
+                fact,
+                f'"{RETAIN}": "RETAIN_ON_CANCELLATION" in its configuration; nothing was stopped',
+            )
+
+    def _gone(self, silent: Unanswered) -> ClusterError:
+        """Where it was accepted that the job ends, and its cluster with it, it has ended."""
+        noted, id = self._noted, self.request.job_id
+        if not noted.get("accepted"):
+            hint = (
+                "`stateshift resume WORKDIR` once it answers again; where it is gone for "
+                "good, the newest chk- folder "
+                f'beside {noted["image"]} is the job\'s image, for "existing_savepoint_paths"'
+            )
+            return self._error(
+                (
+                    f"{id} was to be cancelled, and its cluster does not say whether it was: "
+                    f"{silent.fact}"
+                ),
+                hint,
+            )
+        hint = f"its last checkpoint is {noted['image']}, or a later one beside it"
+        return Gone(
+            f"{id} was cancelled, and its cluster is gone",
+            float(noted["begun"]),
+            noted["image"],
+            cluster=self.calls.cluster,
+            job=id,
+            hint=hint,
+        )
+
+    def _begun(self) -> int:
+        """When we began, by the JobManager's clock: noted before anything is asked for."""
+        noted = self._noted.get("since")
+        if noted is None:
+            noted = self._job().now
+            self.notes.add(self._note, begun=time.time(), since=noted)
+        return int(noted)
+
+    def _completed(self, since: int) -> Callable[[], int | None]:
+        """The number of the checkpoint that the job may be ended with."""
+        asked: list[str] = []
+
+        def look() -> int | None:
+            job = self._job()
+            if job.told in _ENDED:
+                return 0  # by somebody, in between: what it completed last is its image
+            if job.told == "FINISHED":
+                raise self._error(
+                    (
+                        f"{job.name} ({job.id}) has come to the end of its input: nothing is "
+                        "left to go on"
+                    ),
+                    "its output is complete",
+                )
+            if asked and asked[0]:
+                told = self.calls.triggered_checkpoint(job.id, asked[0]) or Triggered()
+                if told.cause is not None:
+                    raise self._error(
+                        f"no checkpoint was completed: {told.cause.fact}", told.cause.hint
+                    )
+                if told.checkpoint is not None:
+                    return told.checkpoint
+            elif not asked and job.told not in _BEGINS:
+                asked.append(self._ask(job.id))
+            latest = self.calls.checkpoints(job.id).latest_checkpoint
+            return latest.id if latest is not None and latest.triggered >= since else None
+
+        return look
+
+    def _ask(self, id: str) -> str:
+        """The id of what was asked for; nothing where this Flink cannot be asked."""
+        try:
+            return self.calls.trigger_checkpoint(id)
+        except Refused as refused:
+            if refused.status in _NO_SUCH_CALL:
+                return ""
+            raise
+
+    def _cancelled(self) -> Callable[[], bool | None]:
+        asked: list[bool] = []
+
+        def look() -> bool | None:
+            job = self._job()
+            ended = job.told in _ENDED
+            if not asked:
+                if not ended:
+                    self.calls.cancel(job.id)
+                asked.append(True)
+                if self.calls.of_one_application:
+                    self.notes.add(self._note, accepted=True)
+            return True if ended else None
+
+        return look
+
+    def _last(self, completed: int) -> str:
+        """By Flink's list; where that is older than what it has told to be completed, by that
+        one's number.
+        """
+
+        def look() -> str | None:
+            latest = self.calls.checkpoints(self.request.job_id).latest_checkpoint
+            if latest is None or latest.id >= completed:
+                return None if latest is None else latest.path
+            folder, number, _ = latest.path.rpartition(f"/chk-{latest.id}")
+            return f"{folder}/chk-{completed}" if number and latest.path.endswith(number) else None
+
+        path = self._wait(look, time.monotonic() + _LISTED_SECONDS_MAX)
+        if path is None or is_in_memory(path):
+            fact = f"Flink tells of no checkpoint of {self.request.job_id} that outlives it"
+            raise self._error(
+                fact,
+                "look for the newest chk- folder of the job: that is its image, for "
+                '"existing_savepoint_paths"',
+            )
+        return path
+
+    def _wait(self, look: Callable[[], T | None], until: float) -> T | None:
+        patient = through_outages(look, self.calls.outage_seconds)
+        return wait_for(patient, max(0.0, until - time.monotonic()), self.interrupt)
+
+    def _job(self) -> Job:
+        job = self.calls.job(self.request.job_id)
+        if job is None:
+            fact = f"Flink at {self.calls.url} knows no job {self.request.job_id}"
+            raise self._error(
+                fact,
+                "a job that ended is forgotten after a while: name its last checkpoint in "
+                '"existing_savepoint_paths"',
+            )
+        return job
+
+    def _error(self, fact: str, hint: str | None) -> ClusterError:
+        return ClusterError(fact, cluster=self.calls.cluster, job=self.request.job_id, hint=hint)
+
+    @property
+    def _note(self) -> str:
+        return f"{self.request.tag}.checkpoint"
+
+    @property
+    def _noted(self) -> dict[str, Any]:
+        return self.notes.read(self._note) or {}

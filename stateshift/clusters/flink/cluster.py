@@ -1,0 +1,431 @@
+"""Flink jobs on a session cluster, over its REST API. A job's id is a digest of its tag: Flink
+starts one job under an id, and whoever knows the tag finds it.
+
+    options     url, auth, user, password_file, token_file, header_files, ca_file, cert_file,
+                key_file,
+                request_seconds, settle_seconds, outage_seconds, flink_configuration, application, state_dir,
+                sql_gateway (where Flink's SQL gateway is, which is asked as the same person)
+    submission  jar (a file here, uploaded once) or jar_id (one that is there), entry_class,
+                arguments; or sql (a file
+                of statements here); parallelism, allow_non_restored_state, claim_mode (no_claim or legacy),
+                flink_configuration
+    stopping    job_id or job_ids, of jobs that we did not submit, or job_name; else it has the
+                job's name;
+                drain and format (canonical or native) of the savepoint it is stopped with, which a
+                request tells
+
+The submission's location is the savepoint that the job is restored from; empty, it starts with
+nothing. It also stands wherever `{checkpoint}` does in an argument or a value of
+`flink_configuration`, as the job and the tag do (IS-6). Its claim is always Flink's to leave the
+files alone: with `claim` it would delete them, and they may be the only copy.
+
+While something is waited for, Flink may be silent for `outage_seconds`: its JobManager may be
+started anew. `application` says that this is a cluster of one application, which goes when the
+application has ended; it takes no submissions, and where it does not answer, its job has ended. It
+may go before it has told where the savepoint or the last checkpoint is, which is then looked for
+where it was to be (`Gone`).
+
+A job that failed before it was anything (its savepoint did not fit, say) was not started: the tag's
+next attempt has another id. Flink forgets jobs an hour after they ended, and all of them when its
+JobManager is started anew without high availability: one that we know of and it does not is
+`unknown`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stateshift.clusters.flink.async_state import no_canonical
+from stateshift.clusters.flink.calls import FlinkCalls
+from stateshift.clusters.flink.causes import hopeless
+from stateshift.clusters.flink.checkpoints import end_with_checkpoint, latest_checkpoint
+from stateshift.clusters.flink.jobs import (
+    attempts,
+    job_id,
+    log_of,
+    named,
+    running_of,
+    status_of,
+    stillborn_of,
+)
+from stateshift.clusters.flink.rescale import rescale
+from stateshift.clusters.flink.savepoints import failed_savepoint, take_savepoint
+from stateshift.clusters.flink.submit import SUBMIT_OPTIONS, one_application, read_submit, ready
+from stateshift.clusters.flink.values import STATES, Job, is_job_id
+from stateshift.clusters.http.credentials import AUTHENTICATION
+from stateshift.clusters.http.hosts import host_of
+from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
+from stateshift.clusters.noted import Notes, reached_at, refuse_unknown
+from stateshift.clusters.options import FLAG, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, Expected
+from stateshift.clusters.protocol import (
+    CheckpointRequest,
+    Failure,
+    Gone,
+    JobProgress,
+    JobState,
+    JobStatus,
+    RunningJob,
+    SavepointRequest,
+    Slots,
+    StopRequest,
+    Submission,
+)
+from stateshift.clusters.redaction import last_lines, redact
+from stateshift.clusters.stopping import stop_options
+from stateshift.clusters.waiting import wait_for, wait_until_settled
+from stateshift.errors import ClusterError
+
+CLUSTER_OPTIONS = {
+    "url": NEEDED_TEXT,
+    "auth": AUTHENTICATION,
+    "user": TEXT,
+    "password_file": TEXT,
+    "token_file": TEXT,
+    "header_files": SETTINGS,
+    "ca_file": TEXT,
+    "cert_file": TEXT,
+    "key_file": TEXT,
+    "request_seconds": SECONDS,
+    "settle_seconds": SECONDS,
+    "outage_seconds": SECONDS,
+    "flink_configuration": SETTINGS,
+    "sql_gateway": TEXT,
+    "application": FLAG,
+    "state_dir": TEXT,
+}
+FORMAT = Expected("canonical or native", lambda v: v in ("canonical", "native"))
+STOP_OPTIONS = {"job_id": TEXT, "job_ids": TEXTS, "job_name": TEXT, "drain": FLAG, "format": FORMAT}
+
+_SETTLE_SECONDS = 60.0
+_FORGOTTEN = (
+    "Flink does not know it any more: it ended a while ago, or its JobManager was started anew"
+)
+
+
+@dataclass(frozen=True)
+class FlinkRest:
+    """See the module. `options` are checked already (CLUSTER_OPTIONS)."""
+
+    name: str
+    state_dir: Path
+    options: Mapping[str, Any]
+    interrupt: threading.Event | None = None
+
+    @property
+    def kind(self) -> str:
+        return "flink_rest"
+
+    def version(self) -> str | None:
+        try:
+            return self._calls(None).version()
+        except ClusterError:
+            return None
+
+    def host(self, connection: str | None = None) -> str | None:
+        return host_of(connection or str(self.options["url"]))
+
+    def reaches(self, location: str) -> bool | None:
+        return None
+
+    def find(self, tag: str) -> JobStatus:
+        record = self._notes.read(tag) or {}
+        calls, id = self._calls(record), record.get("id")
+        if id is not None:
+            job, stopped = calls.job(id), bool(record.get("stopped"))
+            if job is None:
+                kept = JobStatus(JobState.FINISHED, id, "stopped")
+                return kept if stopped else JobStatus(JobState.UNKNOWN, id, _FORGOTTEN)
+            return status_of(calls, job, stopped)
+        waits = bool(record) and not record.get("refused")
+        settled = float(record["begun"]) + self._settle_seconds if waits else 0.0
+
+        def look(over: bool) -> JobStatus | None:
+            attempt, job = attempts(calls, tag)
+            if job is not None:
+                if record:
+                    self._notes.add(tag, id=job.id)
+                return status_of(calls, job, bool(record.get("stopped")))
+            return (
+                JobStatus(JobState.ABSENT)
+                if over or attempt > record.get("attempt", attempt)
+                else None
+            )
+
+        return wait_until_settled(look, settled, self.interrupt) or JobStatus(JobState.ABSENT)
+
+    def find_source(self, request: StopRequest) -> JobStatus:
+        """Of several ids: of one that is alive, if there is."""
+        if request.tag is not None:
+            status = self.find(request.tag)
+            if status.state is not JobState.ABSENT:
+                return status
+        calls = self._calls(None)
+        try:
+            found = self._sources(request)
+        except Unanswered as silent:
+            if not calls.of_one_application:
+                raise
+            return JobStatus(JobState.FINISHED, None, f"its cluster went with it: {silent.fact}")
+        if not found:
+            return JobStatus(JobState.ABSENT)
+        return status_of(calls, next((job for job in found if job.state.alive), found[-1]), False)
+
+    def submit(self, submission: Submission) -> str:
+        given = read_submit(submission.options, "/submit", self.options)
+        self._refuse_application(submission)
+        status = self.find(submission.tag)
+        if status.state is not JobState.ABSENT:
+            return status.id or submission.tag
+        record: dict[str, Any] = {"url": reached_at(submission, str(self.options["url"]))}
+        calls = self._calls(record)
+        with ready(calls, submission, given, self.interrupt) as start:
+            attempt, _ = attempts(calls, submission.tag)
+            record |= {
+                "begun": time.time(),
+                "attempt": attempt,
+                "location": submission.location,
+                "refused": False,
+            }
+            return self._started(calls, submission.tag, record, start)
+
+    def _started(
+        self, calls: FlinkCalls, tag: str, record: Mapping[str, Any], start: Callable[[str], object]
+    ) -> str:
+        id = job_id(tag, int(record["attempt"]))
+        self._notes.add(tag, **record, asked=id)
+        try:
+            start(id)
+        except Refused:
+            job = calls.job(id)  # somebody was first, or what is behind the job's start failed
+            if job is None or job.stillborn:
+                self._notes.add(tag, refused=True)
+                raise
+        except Unanswered as unanswered:
+            if self.find(tag).id != id:  # waits until it is settled
+                raise stillborn_of(calls, id) or unanswered from unanswered
+        self._notes.add(tag, id=id)
+        return id
+
+    def stop(self, request: StopRequest) -> JobStatus:
+        """Cancel: what a job has done since its last checkpoint is done again by who goes on from
+        there. A job whose state is wanted is stopped with a savepoint.
+        """
+        status = self._to_stop(request)
+        refuse_unknown(status, request, self.name)
+        if request.tag is not None and self._notes.read(request.tag) is not None:
+            self._notes.add(request.tag, stopped=True)
+        calls = self._calls(self._notes.read(request.tag) if request.tag is not None else None)
+        while status.state.alive and status.id is not None:
+            calls.cancel(status.id)
+            self._await_end(calls, status.id, request)
+            status = self._to_stop(request)  # of several, another one
+        return status
+
+    def log(self, tag: str, lines_max: int = 50) -> str:
+        """What made it fail, the last time behind the others; and the way out, where there is
+        one.
+        """
+        calls, id = self._calls(self._notes.read(tag)), self.find(tag).id
+        return last_lines(log_of(calls, id), lines_max) if id is not None else ""
+
+    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+        """Nothing: `log` and `progress` tell it."""
+        return None
+
+    def running(self, job: str) -> tuple[RunningJob, ...]:
+        calls = self._calls(None)
+        try:
+            there = calls.job(job) if is_job_id(job) else None
+            found = [there] if there is not None else named(calls, job)
+            return tuple(running_of(calls, one) for one in found)
+        except Unanswered:
+            if not calls.of_one_application:
+                raise
+            return ()
+
+    def alive(self) -> tuple[RunningJob, ...]:
+        """Every job that runs there, by its id and its name."""
+        told = [
+            (id, name, STATES.get(state, JobState.UNKNOWN))
+            for id, name, state in self._calls(None).jobs()
+        ]
+        return tuple(RunningJob(id, name, state) for id, name, state in told if state.alive)
+
+    def no_canonical(self, job_id: str) -> str | None:
+        """Why a canonical savepoint of this job would fail, as far as Flink tells."""
+        calls = self._calls(None)
+        job = calls.job(job_id)
+        return None if job is None else no_canonical(calls, job, self.interrupt)
+
+    def slots(self) -> Slots | None:
+        """None where its configuration cannot be read."""
+        calls = self._calls(None)
+        try:
+            configured = calls.configuration()
+        except Refused:
+            return None
+        every, free = calls.slots()
+        adaptive = configured.get("jobmanager.scheduler", "").lower() == "adaptive"
+        resources = (
+            "kubernetes.cluster-id",
+            "yarn.application.name",
+            "high-availability.cluster-id.yarn",
+        )
+        target = configured.get("execution.target", "")
+        on_demand = target.startswith(("kubernetes", "yarn")) or any(
+            key in configured for key in resources
+        )
+        return Slots(every, free, adaptive, on_demand)
+
+    def jars(self) -> dict[str, str] | None:
+        """The id of each jar that is there, and its name."""
+        return self._calls(None).jars()
+
+    def savepoint(self, request: SavepointRequest) -> str:
+        return take_savepoint(self._calls(None), request, self._notes, self.interrupt)
+
+    def failed_behind(self, request: SavepointRequest) -> str | None:
+        return failed_savepoint(request.tag, self._notes)
+
+    def latest_checkpoint(self, job_id: str) -> str | None:
+        began, calls = time.time(), self._calls(None)
+        try:
+            return latest_checkpoint(calls, job_id)
+        except Unanswered as silent:
+            if not calls.of_one_application:
+                raise
+            hint = 'its job has ended: name its newest chk- folder in "existing_savepoint_paths"'
+            raise Gone(silent.fact, began, cluster=self.name, job=job_id, hint=hint) from silent
+
+    def checkpoint(self, request: CheckpointRequest) -> str:
+        return end_with_checkpoint(self._calls(None), request, self._notes, self.interrupt)
+
+    def progress(self, tag: str) -> JobProgress:
+        record = self._notes.read(tag) or {}
+        calls = self._calls(record)
+        id = record.get("id") or job_id(tag, attempts(calls, tag)[0])
+        job, told = calls.job(id), calls.checkpoints(id)
+        epoch, path = self._restored_from(tag, record, id, told.restored)
+        completed = told.latest.id if told.latest else None
+        runs = job is not None and job.runs
+        why = self._hopeless(calls, id) if completed is None or completed <= (epoch or 0) else None
+        return JobProgress(path, epoch, completed, runs, why)
+
+    def rescale(
+        self, job_id: str, parallelism: Mapping[str, int], seconds_max: float = 120.0
+    ) -> None:
+        """Change how many of each vertex run, in place; return when they do. Vertices left out
+        stay as they are.
+        """
+        rescale(self._calls(None), job_id, parallelism, seconds_max, self.interrupt)
+
+    def _restored_from(
+        self, tag: str, record: Mapping[str, Any], id: str, told: tuple[int, str] | None
+    ) -> tuple[int | None, str | None]:
+        """The image it began from. Flink tells what it was restored from last: after a failure that
+        is a checkpoint of its own. It gets there only from what it was submitted with, so that is
+        told instead.
+        """
+        if told is None:
+            return None, None
+        if f"/{id}/" not in told[1]:
+            if record and record.get("restored") != list(told):
+                self._notes.add(tag, restored=list(told))
+            return told
+        first = record.get("restored")
+        return (first[0], first[1]) if first else (None, record.get("location"))
+
+    def _hopeless(self, calls: FlinkCalls, id: str) -> str | None:
+        """Why a job that has completed no checkpoint will complete none."""
+        try:
+            return hopeless([str(one.get("stacktrace") or "") for one in calls.exceptions(id)])
+        except (Refused, Unanswered):
+            return None
+
+    def _to_stop(self, request: StopRequest) -> JobStatus:
+        """A job under a tag that is not there is not looked for by its name: the source may run
+        beside it.
+        """
+        named = {"job_id", "job_ids", "job_name"} & set(request.options)
+        return (
+            self.find(request.tag)
+            if request.tag is not None and not named
+            else self.find_source(request)
+        )
+
+    def _sources(self, request: StopRequest) -> list[Job]:
+        asked, calls = (
+            stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS),
+            self._calls(None),
+        )
+        ids = [*asked.get("job_ids", ()), *([asked["job_id"]] if "job_id" in asked else [])]
+        if ids:
+            return [job for id in ids if (job := calls.job(str(id))) is not None]
+        name = str(asked.get("job_name", request.job))
+        elsewhere = self._moved_away(request.location)
+        found = [job for job in named(calls, name) if job.id not in elsewhere]
+        alive = [job for job in found if job.state.alive]
+        if len(alive) > 1:
+            listed = ", ".join(f'"{job.id}"' for job in alive)
+            fact = f"{len(alive)} jobs called {name!r} run on {self.name}: {listed}"
+            hint = (
+                f'say which: "stop": {{"job_id": {listed.partition(",")[0]}}}, or all of them '
+                'as "job_ids"'
+            )
+            raise ClusterError(fact, cluster=self.name, job=request.job, hint=hint)
+        return alive or found
+
+    def _moved_away(self, location: str) -> set[str]:
+        """Jobs that we submitted from another image."""
+        place = location.rstrip("/")
+        ours = (one for one in self._notes.every() if "asked" in one)
+        return {
+            str(one["asked"])
+            for one in ours
+            if str(one.get("location", place)).rstrip("/") != place
+        }
+
+    def _await_end(self, calls: FlinkCalls, id: str, request: StopRequest) -> None:
+        def ended() -> bool | None:
+            job = calls.job(id)
+            return None if job is not None and job.state.alive else True
+
+        if not wait_for(
+            through_outages(ended, calls.outage_seconds), request.seconds_max, self.interrupt
+        ):
+            raise ClusterError(
+                (
+                    f"{id}, the job {request.job}, still runs {request.seconds_max:g} s after "
+                    "it was cancelled"
+                ),
+                cluster=self.name,
+                job=request.job,
+                hint=f"look at it: curl {redact(calls.url.rstrip('/'))}/jobs/{id}",
+            )
+
+    def _refuse_application(self, submission: Submission) -> None:
+        if self._calls(None).of_one_application:
+            fact = one_application(self.name)
+            hint = (
+                "submit to a session cluster, or start the application by a cluster of kind command"
+            )
+            raise ClusterError(fact, cluster=self.name, job=submission.job, hint=hint)
+
+    @property
+    def _settle_seconds(self) -> float:
+        return float(self.options.get("settle_seconds", _SETTLE_SECONDS))
+
+    @property
+    def _notes(self) -> Notes:
+        return Notes(self.state_dir)
+
+    def _calls(self, record: Mapping[str, Any] | None) -> FlinkCalls:
+        """Where the record's job was submitted, else where the cluster is."""
+        return FlinkCalls(
+            self.name, str((record or {}).get("url") or self.options["url"]), self.options
+        )

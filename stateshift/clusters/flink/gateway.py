@@ -1,0 +1,135 @@
+"""The REST API of Flink's SQL gateway, in its first version, which all of them answer (1.16 to
+2.3).
+
+    POST   /v1/sessions                   {"properties": {...}} -> {"sessionHandle": S}; gone after
+                                          ten idle minutes
+    POST   /v1/sessions/<S>/statements    {"statement", "executionConfig": {...}} ->
+                                          {"operationHandle": O}
+    GET    /v1/sessions/<S>/operations/<O>/status      {"status": "PENDING", "RUNNING", "FINISHED",
+                                                       "ERROR", ...}
+    GET    /v1/sessions/<S>/operations/<O>/result/0    what came of it: of an ERROR, 500 with the
+                                                       stack
+    DELETE /v1/sessions/<S>               what the session has started goes on
+
+`executionConfig` is for its statement alone, and goes before what the session and its SETs say.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from stateshift.clusters.flink.asking import Asking
+from stateshift.clusters.flink.sql import Statement
+from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
+from stateshift.clusters.redaction import redact
+from stateshift.clusters.waiting import wait_for
+from stateshift.errors import ClusterError
+
+_UNDER_WAY: Final = ("INITIALIZED", "PENDING", "RUNNING")
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """`options` are the cluster's, checked (see `flink_rest`). A statement may take
+    `seconds_max`.
+    """
+
+    cluster: str
+    url: str
+    options: Mapping[str, Any]
+    file: str
+    seconds_max: float
+    outage_seconds: float
+    interrupt: threading.Event | None = None
+
+    @contextmanager
+    def session(self, properties: Mapping[str, str]) -> Iterator[Session]:
+        path = "/v1/sessions"
+        with self.asking.read(path):
+            told = self.asking.call("POST", path, json={"properties": dict(properties)})
+            path = f"{path}/{quote(str(told['sessionHandle']), safe='')}"
+        try:
+            yield Session(self, path)
+        finally:
+            with suppress(ClusterError):  # it ends by itself
+                self.asking.call("DELETE", path)
+
+    @property
+    def asking(self) -> Asking:
+        words = "Flink's SQL gateway"
+        return Asking(
+            self.cluster, self.url, self.options, words, words, "http://gateway:8083", "sql_gateway"
+        )
+
+
+@dataclass(frozen=True)
+class Session:
+    gateway: Gateway
+    path: str
+
+    def run(self, statement: Statement, configuration: Mapping[str, str] | None = None) -> None:
+        """To its end. Unanswered, where it was taken and nobody knows what came of it."""
+        operation = self._begun(statement, configuration or {})
+        look = through_outages(lambda: self._ended(operation), self.gateway.outage_seconds)
+        ended = wait_for(look, self.gateway.seconds_max, self.gateway.interrupt)
+        if ended == "FINISHED":
+            return
+        if ended == "ERROR":
+            self._call(statement, "GET", f"{operation}/result/0")  # which says why
+        if isinstance(ended, Refused):
+            fact = f"it was taken, and then the gateway did not know it any more: {ended.fact}"
+            raise self._unanswered(statement, fact) from ended
+        told = (
+            f"it ended as {ended}"
+            if ended
+            else f"it has taken more than {self.gateway.seconds_max:g} s"
+        )
+        raise self._unanswered(statement, f"{redact(self.gateway.url)}: {told}")
+
+    def _begun(self, statement: Statement, configuration: Mapping[str, str]) -> str:
+        """The path of the operation that carries it out."""
+        asked = {
+            "statement": statement.text,
+            **({"executionConfig": dict(configuration)} if configuration else {}),
+        }
+        path = f"{self.path}/statements"
+        with self.gateway.asking.read(path):
+            told = self._call(statement, "POST", path, json=asked)
+            return f"{self.path}/operations/{quote(str(told['operationHandle']), safe='')}"
+
+    def _ended(self, operation: str) -> str | Refused | None:
+        """How; None as long as it has not. A gateway that was started anew knows neither session
+        nor operation.
+        """
+        path = f"{operation}/status"
+        with self.gateway.asking.read(path):
+            try:
+                status = str(self.gateway.asking.call("GET", path)["status"])
+            except Refused as refused:
+                return refused
+        return None if status in _UNDER_WAY else status
+
+    def _call(self, statement: Statement, method: str, path: str, **asked: Any) -> dict[str, Any]:
+        """What goes wrong is told with where in the file that is."""
+        try:
+            return self.gateway.asking.call(method, path, **asked)
+        except (Refused, Unanswered) as error:
+            told = statement.in_file(error.fact.partition(" Was expecting one of")[0])
+            fact, status = f"{self._where(statement)}: {told}", error.status or 0
+            raise type(error)(
+                fact, status, error.told, cluster=self.gateway.cluster, hint=error.hint
+            ) from error
+
+    def _where(self, statement: Statement) -> str:
+        return f"{self.gateway.file}, line {statement.line} ({statement.called})"
+
+    def _unanswered(self, statement: Statement, fact: str) -> Unanswered:
+        hint = "see the gateway's log; then: stateshift resume WORKDIR"
+        return Unanswered(
+            f"{self._where(statement)}: {fact}", cluster=self.gateway.cluster, hint=hint
+        )

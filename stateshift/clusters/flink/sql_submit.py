@@ -1,0 +1,214 @@
+"""How a job of SQL is submitted: its file read and checked, and what the SQL gateway is told.
+
+All but the last statement are run before the job is begun, in a session with the spec's
+configuration; after a crash they are run again. The last one goes with what makes the job ours, for
+itself alone: its id, what it is restored from, and the cluster where it is to run. That is the one
+at "url", unless "flink_configuration" says otherwise, for a gateway that reaches it under another
+address.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from stateshift.clusters.flink.calls import FlinkCalls
+from stateshift.clusters.flink.gateway import Gateway, Session
+from stateshift.clusters.flink.sql import (
+    BrokenSql,
+    Statement,
+    faults_of,
+    refused_setting,
+    statements_of,
+)
+from stateshift.clusters.flink.values import Job, release_of
+from stateshift.clusters.http.rest import REQUEST_SECONDS, Refused
+from stateshift.clusters.options import settings
+from stateshift.clusters.protocol import Submission
+from stateshift.clusters.redaction import redact
+from stateshift.clusters.waiting import wait_for
+from stateshift.errors import ClusterError, Complaint
+
+_OF_JARS: Final = ("entry_class", "arguments")
+_GATEWAY_SINCE: Final = (1, 16)
+_RECOVERY: Final = tuple(
+    f"execution.state-recovery.{key}" for key in ("path", "claim-mode", "ignore-unclaimed-state")
+)
+_RECOVERY_ONCE: Final = (
+    "execution.savepoint.path",
+    "execution.savepoint-restore-mode",
+    "execution.savepoint.ignore-unclaimed-state",
+)
+_SECONDS_TO_APPEAR: Final = 5.0
+# A gateway tries for a minute to reach a cluster that is not there; a request is given as long by
+# default.
+_REQUESTS: Final = 3
+
+
+def complaints_about_sql(
+    given: Mapping[str, Any], cluster: Mapping[str, Any], pointer: str
+) -> Iterator[Complaint]:
+    """Why no job could be submitted by it."""
+    yield from (
+        Complaint(
+            f"{pointer}/{option}",
+            "is of a jar, and there is none",
+            given[option],
+            'nothing, beside "sql"',
+        )
+        for option in _OF_JARS
+        if option in given
+    )
+    if "sql_gateway" not in cluster:
+        expected = '"sql_gateway" in the cluster, such as http://gateway:8083'
+        yield Complaint(
+            f"{pointer}/sql", "the cluster has no gateway that takes SQL", given["sql"], expected
+        )
+    for key, value in _configuration(given, cluster).items():
+        if (why := refused_setting(key, value)) is not None:
+            yield Complaint(
+                f"{pointer}/flink_configuration", f"{key}: {why}", value, "nothing about it"
+            )
+    try:
+        statements = _statements(given)
+        faults = tuple(faults_of(statements, _of_submission(given)))
+    except BrokenSql as broken:
+        faults = (broken.fault,)
+    except (OSError, UnicodeDecodeError) as error:
+        why = str(error.strerror) if isinstance(error, OSError) else "it is no UTF-8"
+        yield Complaint(
+            f"{pointer}/sql",
+            f"cannot be read: {why}",
+            given["sql"],
+            "a file of SQL on this machine",
+        )
+        return
+    yield from (
+        Complaint(f"{pointer}/sql", fault.told, given["sql"], fault.expected) for fault in faults
+    )
+
+
+@contextmanager
+def sql_ready(
+    calls: FlinkCalls,
+    submission: Submission,
+    given: Mapping[str, Any],
+    interrupt: threading.Event | None,
+) -> Iterator[Callable[[str], None]]:
+    """All is done but the start, which is given the job's id."""
+    version = calls.version()
+    if release_of(version) < _GATEWAY_SINCE:
+        fact = (
+            f"Flink {version} has no SQL gateway: it came with "
+            f"{_GATEWAY_SINCE[0]}.{_GATEWAY_SINCE[1]}"
+        )
+        raise ClusterError(
+            fact, cluster=calls.cluster, job=submission.job, hint="submit a jar, or to a newer one"
+        )
+    *before, last = _statements(given)
+    seconds_max = _REQUESTS * float(calls.options.get("request_seconds", REQUEST_SECONDS))
+    gateway = Gateway(
+        calls.cluster,
+        str(calls.options["sql_gateway"]),
+        calls.options,
+        str(given["sql"]),
+        seconds_max,
+        calls.outage_seconds,
+        interrupt,
+    )
+    configuration = _configuration(given, calls.options)
+    with gateway.session({"pipeline.name": submission.job, **configuration}) as session:
+        for statement in before:
+            session.run(statement)
+        told = {
+            **_ours(submission, given, release_of(version)),
+            **target_of(calls.url, calls.options, configuration),
+        }
+        yield lambda id: _start(
+            session, last, {**told, "$internal.pipeline.job-id": id}, calls, interrupt
+        )
+
+
+def target_of(
+    url: str, options: Mapping[str, Any], configuration: Mapping[str, str]
+) -> dict[str, str]:
+    """Where the gateway is to submit to. Nothing, where it is told otherwise or knows better:
+    behind a proxy, Flink is not where it is for us.
+    """
+    place = urlsplit(url)
+    if {"execution.target", "rest.address"} & set(configuration) or options.get(
+        "auth", "none"
+    ) != "none":
+        return {}
+    if place.scheme != "http" or place.path.strip("/") or place.hostname is None:
+        return {}
+    return {
+        "execution.target": "remote",
+        "rest.address": place.hostname,
+        "rest.port": str(place.port or 80),
+    }
+
+
+def _start(
+    session: Session,
+    statement: Statement,
+    told: Mapping[str, str],
+    calls: FlinkCalls,
+    stop: threading.Event | None,
+) -> None:
+    session.run(statement, told)
+    id = told["$internal.pipeline.job-id"]
+
+    def there() -> Job | None:
+        return calls.job(id)
+
+    seconds_max = min(
+        _SECONDS_TO_APPEAR, float(calls.options.get("settle_seconds", _SECONDS_TO_APPEAR))
+    )
+    if wait_for(there, seconds_max, stop) is None:
+        try:
+            session.run(Statement(f"STOP JOB '{id}'", statement.line, ("STOP", "JOB"), ""), told)
+            after = "it was cancelled there"
+        except ClusterError as error:
+            after = f"cancel it there, for the gateway does not: {error.fact}"
+        fact = (
+            f"the SQL gateway has started {id} on another cluster than that at "
+            f"{redact(calls.url)}; {after}"
+        )
+        hint = (
+            'say how the gateway reaches that one: "flink_configuration": '
+            '{"execution.target": "remote", '
+            '"rest.address": HOST, "rest.port": PORT}'
+        )
+        raise Refused(fact, 0, cluster=calls.cluster, hint=hint)
+
+
+def _ours(
+    submission: Submission, given: Mapping[str, Any], release: tuple[int, int]
+) -> dict[str, str]:
+    told = {"table.dml-sync": "false", "execution.runtime-mode": "streaming"}
+    if not submission.location:
+        return told
+    allow = str(bool(given.get("allow_non_restored_state", False))).lower()
+    claim = str(given.get("claim_mode", "no_claim")).upper()
+    path, mode, ignore = _RECOVERY if release >= (1, 20) else _RECOVERY_ONCE
+    return {**told, path: submission.location, mode: claim, ignore: allow}
+
+
+def _statements(given: Mapping[str, Any]) -> tuple[Statement, ...]:
+    return statements_of(Path(str(given["sql"])).read_text("utf-8-sig"))
+
+
+def _configuration(given: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, str]:
+    return {**settings(cluster.get("flink_configuration")), **_of_submission(given)}
+
+
+def _of_submission(given: Mapping[str, Any]) -> dict[str, str]:
+    parallelism = (
+        {"parallelism.default": str(given["parallelism"])} if "parallelism" in given else {}
+    )
+    return {**settings(given.get("flink_configuration")), **parallelism}

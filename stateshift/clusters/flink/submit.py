@@ -1,0 +1,182 @@
+"""How a Flink job is submitted: the options checked, the jar brought there, and what the request
+says.
+
+A jar goes there under its own name with a digest of its content behind it, so that one that is
+there is not sent again. How a job of SQL is, says `flink_sql_submit`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from stateshift.clusters.flink.calls import FlinkCalls
+from stateshift.clusters.flink.sql_submit import complaints_about_sql, sql_ready
+from stateshift.clusters.flink.values import release_of, texts_of
+from stateshift.clusters.noted import filled, filled_values
+from stateshift.clusters.options import (
+    ARGUMENTS,
+    COUNT,
+    FLAG,
+    SETTINGS,
+    TEXT,
+    read_options,
+    settings,
+)
+from stateshift.clusters.protocol import Submission
+from stateshift.errors import ClusterError, Complaint, SpecError
+
+SUBMIT_OPTIONS = {
+    "jar": TEXT,
+    "jar_id": TEXT,
+    "sql": TEXT,
+    "entry_class": TEXT,
+    "arguments": ARGUMENTS,
+    "parallelism": COUNT,
+    "allow_non_restored_state": FLAG,
+    "claim_mode": TEXT,
+    "flink_configuration": SETTINGS,
+}
+_CLAIMS = ("no_claim", "legacy")
+
+
+def read_submit(
+    options: Mapping[str, Any], pointer: str, cluster: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The options, if they can be meant: asked before anything moves, and once more before a
+    submission. `cluster` are the cluster's own.
+    """
+    given = read_options(options, SUBMIT_OPTIONS, pointer)
+    complaints = [*_about_program(given, cluster, pointer), *_about_claim(given, pointer)]
+    if given.get("parallelism") == 0:
+        complaints.append(
+            Complaint(f"{pointer}/parallelism", "does not fit", 0, "a whole number from 1 on")
+        )
+    if complaints:
+        raise SpecError(tuple(complaints))
+    return given
+
+
+def one_application(name: str) -> str:
+    return f"{name} is a cluster of one application, which is started together with it"
+
+
+@contextmanager
+def ready(
+    calls: FlinkCalls,
+    submission: Submission,
+    given: Mapping[str, Any],
+    interrupt: threading.Event | None,
+) -> Iterator[Callable[[str], object]]:
+    """All is done but the start, which is given the job's id."""
+    if "sql" in given:
+        with sql_ready(calls, submission, given, interrupt) as start:
+            yield start
+    else:
+        body = run_body(submission, given, calls.options, calls.version(), calls.cluster)
+        jar = jar_there(calls, given, submission)
+        yield lambda id: calls.run(jar, {**body, "jobId": id})
+
+
+def run_body(
+    submission: Submission,
+    given: Mapping[str, Any],
+    cluster: Mapping[str, Any],
+    version: str | None,
+    name: str,
+) -> dict[str, Any]:
+    """What Flink is told. It ignores words that it does not know: what a version lacks is
+    refused here.
+    """
+    release = release_of(version)
+    configured = {
+        **settings(cluster.get("flink_configuration")),
+        **settings(given.get("flink_configuration")),
+    }
+    configuration = filled_values(configured, submission)
+    for option, since, asked in (
+        ("flink_configuration", (1, 17), configuration),
+        ("claim_mode", (1, 15), True),
+    ):
+        if asked and release < since:
+            fact = f'Flink {version} does not know "{option}": it came with {since[0]}.{since[1]}'
+            raise ClusterError(
+                fact,
+                cluster=name,
+                job=submission.job,
+                hint="submit to a newer one, or leave it out",
+            )
+    plain = {"entry_class": "entryClass", "parallelism": "parallelism"}
+    return {
+        "programArgsList": [
+            filled(argument, submission) for argument in texts_of(given.get("arguments", ()))
+        ],
+        **({"flinkConfiguration": configuration} if configuration else {}),
+        **{theirs: given[ours] for ours, theirs in plain.items() if ours in given},
+        **(_restored(submission.location, given, release) if submission.location else {}),
+    }
+
+
+def jar_there(calls: FlinkCalls, given: Mapping[str, Any], submission: Submission) -> str:
+    """The id of the jar on the cluster, which it has afterwards."""
+    if "jar_id" in given:
+        return str(given["jar_id"])
+    jar = Path(str(given["jar"]))
+    try:
+        name = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', jar.stem)}-{_digest(jar)}.jar"
+        return calls.jar_of(name) or calls.upload(jar, name)
+    except OSError as error:
+        fact = f"the jar {jar} cannot be read: {error.strerror or error}"
+        hint = '"jar" names a file on this machine'
+        raise ClusterError(fact, cluster=calls.cluster, job=submission.job, hint=hint) from error
+
+
+def _restored(location: str, given: Mapping[str, Any], release: tuple[int, int]) -> dict[str, Any]:
+    return {
+        "savepointPath": location,
+        "allowNonRestoredState": bool(given.get("allow_non_restored_state", False)),
+        "claimMode" if release >= (1, 20) else "restoreMode": str(
+            given.get("claim_mode", "no_claim")
+        ).upper(),
+    }
+
+
+def _about_program(
+    given: Mapping[str, Any], cluster: Mapping[str, Any], pointer: str
+) -> Iterator[Complaint]:
+    named = [option for option in ("jar", "jar_id", "sql") if option in given]
+    if len(named) != 1:
+        yield Complaint(
+            f"{pointer}/jar",
+            "needs a jar, or the id of one that is there, or a file of SQL, and not both",
+            named or None,
+            "a file on this machine",
+        )
+    elif named == ["sql"]:
+        yield from complaints_about_sql(given, cluster, pointer)
+    elif named == ["jar"] and not Path(str(given["jar"])).is_file():
+        yield Complaint(
+            f"{pointer}/jar", "there is no such file", given["jar"], "a file on this machine"
+        )
+
+
+def _about_claim(given: Mapping[str, Any], pointer: str) -> list[Complaint]:
+    claim = given.get("claim_mode", "no_claim")
+    if claim in _CLAIMS:
+        return []
+    why = (
+        "lets Flink delete the image, which may be the only copy"
+        if claim == "claim"
+        else "does not fit"
+    )
+    return [Complaint(f"{pointer}/claim_mode", why, claim, ", ".join(_CLAIMS))]
+
+
+def _digest(jar: Path) -> str:
+    with jar.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""How a service is asked over HTTP: requests, credentials, uploads."""

@@ -1,0 +1,1 @@
+"""Spark jobs behind Apache Livy."""

@@ -1,0 +1,141 @@
+"""Livy's REST API for batches (0.7, and later ones that keep it), as plain values.
+
+    GET    /batches?from=0&size=N   {"from": 0, "total": 3, "sessions": [BATCH, ...]}
+    POST   /batches                 201 BATCH; 400 {"msg": "Duplicate session name: Some(x) ..."}
+    GET    /batches/7               BATCH; 404 {"msg": "Session '7' not found."}
+    GET    /batches/7/log           {"id": 7, "from": 0, "total": 9, "log": ["...", ...]}
+    DELETE /batches/7               {"msg": "deleted"}
+    GET    /version                 {"version": "0.7.1-incubating", ...}: Livy's, not Spark's
+
+A BATCH is {"id": 7, "name": "x", "state": "running", "appId": null, "log": [...]}. Its name is
+given to one batch at a time: to another only when the first was deleted, or has ended and was
+forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stateshift.clusters.http.credentials import authentication
+from stateshift.clusters.http.rest import Refused, Service, Unanswered
+from stateshift.clusters.protocol import JobState
+from stateshift.clusters.redaction import redact
+
+PAGE: Final = 100
+_LIVY, _EXAMPLE = "Livy", "http://host:8998"
+_PASSWORD: Final = "STATESHIFT_LIVY_PASSWORD"
+_STATES: Final[Mapping[str, JobState]] = {
+    "not_started": JobState.QUEUED,
+    "starting": JobState.QUEUED,
+    "recovering": JobState.QUEUED,
+    "idle": JobState.RUNNING,
+    "running": JobState.RUNNING,
+    "busy": JobState.RUNNING,
+    "shutting_down": JobState.RUNNING,
+    "success": JobState.FINISHED,
+    "error": JobState.FAILED,
+    "dead": JobState.FAILED,
+    "killed": JobState.FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    id: int
+    name: str | None
+    state: JobState
+    told: str  # the state in Livy's own word
+    application: str | None
+
+
+@dataclass(frozen=True)
+class LivyCalls:
+    """`options` are the cluster's, checked (see `livy`)."""
+
+    cluster: str
+    url: str
+    options: Mapping[str, Any]
+
+    def batches(self) -> Iterator[Batch]:
+        """All of them, page by page; one that ends meanwhile may be told twice."""
+        start = 0
+        while True:
+            told = self._call("GET", "/batches", params={"from": start, "size": PAGE})
+            sessions = _list(told, "sessions", self)
+            yield from (batch_of(one, self) for one in sessions)
+            start += PAGE
+            if len(sessions) < PAGE:
+                return
+
+    def batch(self, id: int) -> Batch | None:
+        try:
+            return batch_of(self._call("GET", f"/batches/{id}"), self)
+        except Refused as refused:
+            if refused.status == 404:
+                return None
+            raise
+
+    def create(self, body: Mapping[str, Any]) -> Batch:
+        return batch_of(self._call("POST", "/batches", json=body), self)
+
+    def delete(self, id: int) -> None:
+        """One that is not there is fine."""
+        try:
+            self._call("DELETE", f"/batches/{id}")
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+
+    def log(self, id: int, lines_max: int) -> list[str]:
+        """The end of it: asked from where it begins, for Livy keeps but the last lines, and
+        counts those.
+        """
+        total = int(
+            self._call("GET", f"/batches/{id}/log", params={"from": 0, "size": 0}).get("total", 0)
+        )
+        params = {"from": max(0, total - lines_max), "size": lines_max}
+        return [
+            str(line)
+            for line in _list(self._call("GET", f"/batches/{id}/log", params=params), "log", self)
+        ]
+
+    def _call(self, method: str, path: str, **asked: Any) -> dict[str, Any]:
+        headers = {
+            "X-Requested-By": "stateshift"
+        }  # Livy's protection against forged requests asks for it
+        who = authentication(self.options, self.cluster, _PASSWORD)
+        service = Service(
+            self.cluster, _LIVY, _EXAMPLE, "msg", _WAYS_OUT, self.options, headers, who
+        )
+        return service.json(method, self.url.rstrip("/") + path, **asked)
+
+
+_WAYS_OUT: Final[Mapping[int, str]] = {
+    401: (
+        'give the cluster "auth" and "user", and the password in STATESHIFT_LIVY_PASSWORD or '
+        'a "password_file"'
+    ),
+    403: "this user may not do that on Livy: ask its operator (livy.server.access-control)",
+    404: '"url" has to be that of Livy\'s REST API, such as http://host:8998',
+}
+
+
+def batch_of(told: Any, calls: LivyCalls) -> Batch:
+    try:
+        word, name, application = str(told["state"]), told.get("name"), told.get("appId")
+        return Batch(int(told["id"]), name, _STATES.get(word, JobState.UNKNOWN), word, application)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Unanswered(
+            f"{redact(calls.url)} tells of a batch in a way that Livy does not: {str(told)[:200]}",
+            cluster=calls.cluster,
+            hint=f'"url" has to be that of Livy\'s REST API, such as {_EXAMPLE}',
+        ) from error
+
+
+def _list(told: Any, key: str, calls: LivyCalls) -> list[Any]:
+    found = told.get(key) if isinstance(told, dict) else None
+    if not isinstance(found, list):
+        raise Unanswered(f"{redact(calls.url)} has no {key!r} in its answer", cluster=calls.cluster)
+    return found

@@ -1,0 +1,273 @@
+"""Spark jobs behind Apache Livy: a job is a batch, and its tag is in the batch's name, which Livy
+gives to one at a time: TAG@PLACE. The place is a digest of the location, by which any run finds the
+job that has its checkpoint there.
+
+    options     url, auth (none, basic, kerberos), user, password_file, ca_file, request_seconds,
+                settle_seconds,
+                conf, proxy_user, graceful_seconds, state_dir
+    submission  application (needed: a file that the cluster can read), class, arguments, conf,
+                py_files, jars, files,
+                and Livy's own queue, driver_memory, driver_cores, executor_memory, executor_cores,
+                num_executors
+    stopping    batch (an id) or batch_name, of a job that we did not submit, else it has the job's
+                name;
+                graceful_seconds
+
+The image's location is handed over as `spark.stateshift.checkpoint`, which `stateshift.job` reads,
+beside `spark.stateshift.job` and `.tag`; and wherever `{checkpoint}`, `{job}` or `{tag}` stands in
+an argument or a value of `conf` (IS-6).
+
+An answer may be lost, and we may be killed, after Livy has taken a batch. So what is begun is
+written down first, and until `settle_seconds` later a batch that Livy does not list may still
+appear: `find` waits for that long before it says `absent`. Livy forgets batches a while after they
+ended, and all of them when it is restarted without recovery: one that we know of and it does not is
+`unknown`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stateshift.clusters.http.credentials import AUTHENTICATION
+from stateshift.clusters.http.hosts import host_of
+from stateshift.clusters.http.rest import Refused, Unanswered
+from stateshift.clusters.livy.calls import Batch, LivyCalls
+from stateshift.clusters.noted import (
+    Notes,
+    Stopping,
+    filled,
+    filled_values,
+    handed_over,
+    reached_at,
+)
+from stateshift.clusters.options import (
+    ARGUMENTS,
+    COUNT,
+    NEEDED_TEXT,
+    SECONDS,
+    SETTINGS,
+    TEXT,
+    TEXTS,
+    read_options,
+)
+from stateshift.clusters.options import settings as texts
+from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.redaction import last_lines, redact
+from stateshift.clusters.spark_causes import LOG_LINES, failure_of
+from stateshift.clusters.stopping import OpenStorage, forget_marker
+from stateshift.clusters.waiting import wait_until_settled
+
+CLUSTER_OPTIONS = {
+    "url": NEEDED_TEXT,
+    "auth": AUTHENTICATION,
+    "user": TEXT,
+    "password_file": TEXT,
+    "ca_file": TEXT,
+    "request_seconds": SECONDS,
+    "settle_seconds": SECONDS,
+    "conf": SETTINGS,
+    "proxy_user": TEXT,
+    "graceful_seconds": SECONDS,
+    "state_dir": TEXT,
+}
+# Ours -> Livy's own word.
+_PLAIN = {
+    "class": "className",
+    "py_files": "pyFiles",
+    "jars": "jars",
+    "files": "files",
+    "queue": "queue",
+    "driver_memory": "driverMemory",
+    "driver_cores": "driverCores",
+    "executor_memory": "executorMemory",
+    "executor_cores": "executorCores",
+    "num_executors": "numExecutors",
+}
+SUBMIT_OPTIONS = {
+    "application": NEEDED_TEXT,
+    "arguments": ARGUMENTS,
+    "conf": SETTINGS,
+    "class": TEXT,
+    "py_files": TEXTS,
+    "jars": TEXTS,
+    "files": TEXTS,
+    "queue": TEXT,
+    "driver_memory": TEXT,
+    "executor_memory": TEXT,
+    "driver_cores": COUNT,
+    "executor_cores": COUNT,
+    "num_executors": COUNT,
+}
+STOP_OPTIONS = {"batch": COUNT, "batch_name": TEXT, "graceful_seconds": SECONDS}
+
+_SETTLE_SECONDS = 60.0
+_FORGOTTEN = "Livy does not know it any more: it ended a while ago, or Livy was started anew"
+
+
+@dataclass(frozen=True)
+class Livy:
+    """See the module. `options` are checked already (CLUSTER_OPTIONS)."""
+
+    name: str
+    state_dir: Path
+    options: Mapping[str, Any]
+    open_storage: OpenStorage | None = None
+    interrupt: threading.Event | None = None
+
+    @property
+    def kind(self) -> str:
+        return "livy"
+
+    def version(self) -> str | None:
+        """Livy tells its own, not Spark's."""
+        return None
+
+    def host(self, connection: str | None = None) -> str | None:
+        return host_of(connection or str(self.options["url"]))
+
+    def reaches(self, location: str) -> bool | None:
+        return None
+
+    def find(self, tag: str) -> JobStatus:
+        record = self._notes.read(tag)
+        calls = self._calls(record)
+        if record is not None and record.get("id") is not None:
+            return _of_id(calls, int(record["id"]), bool(record.get("stopped")))
+        settle = float(self.options.get("settle_seconds", _SETTLE_SECONDS))
+        settled = 0.0 if record is None else float(record["begun"]) + settle
+
+        def look(over: bool) -> JobStatus | None:
+            found = _tagged(calls, tag)
+            return _status(found[-1]) if found else JobStatus(JobState.ABSENT) if over else None
+
+        return wait_until_settled(look, settled, self.interrupt) or JobStatus(JobState.ABSENT)
+
+    def find_source(self, request: StopRequest) -> JobStatus:
+        if request.tag is not None:
+            status = self.find(request.tag)
+            if status.state is not JobState.ABSENT:
+                return status
+        batch = self._source(request)
+        return JobStatus(JobState.ABSENT) if batch is None else _status(batch)
+
+    def submit(self, submission: Submission) -> str:
+        body = self._body(submission, read_options(submission.options, SUBMIT_OPTIONS, "/submit"))
+        status = self.find(submission.tag)
+        if status.state is not JobState.ABSENT:
+            return status.id or submission.tag
+        forget_marker(submission, self.open_storage)
+        record = {"begun": time.time(), "url": reached_at(submission, str(self.options["url"]))}
+        self._notes.add(submission.tag, **record)
+        calls = self._calls(record)
+        try:
+            id = calls.create(body).id
+        except Refused as refused:
+            taken = _tagged(calls, submission.tag) if refused.status == 400 else []
+            if not taken:
+                raise
+            id = taken[-1].id  # somebody was first: the name is the tag
+        except Unanswered as unanswered:
+            status = self.find(submission.tag)  # waits until it is settled
+            if status.id is None:
+                raise unanswered
+            id = int(status.id)
+        self._notes.add(submission.tag, id=id)
+        return str(id)
+
+    def stop(self, request: StopRequest) -> JobStatus:
+        record = self._notes.read(request.tag) if request.tag is not None else None
+        look = f"curl {redact(str(self.options['url']).rstrip('/'))}/batches/{{id}}"
+        return self._stopping.stop(request, lambda id: self._calls(record).delete(int(id)), look)
+
+    def log(self, tag: str, lines_max: int = 50) -> str:
+        id = self.find(tag).id
+        if id is None or lines_max <= 0:
+            return ""
+        try:
+            lines = self._calls(self._notes.read(tag)).log(int(id), lines_max)
+        except Refused:  # it is forgotten
+            return ""
+        return last_lines(redact("\n".join(lines), os.environ), lines_max)
+
+    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+        return failure_of(self.log(tag, LOG_LINES), alive)
+
+    def _source(self, request: StopRequest) -> Batch | None:
+        """One that is alive, if there is: by the id or the name that the spec gives it; else what
+        any run of ours has submitted for this location, or somebody else under the job's name.
+        """
+        asked, calls = self._stopping.asked(request), self._calls(None)
+        if "batch" in asked:
+            return calls.batch(int(asked["batch"]))
+        name, ours = asked.get("batch_name"), f"@{_place(request.location)}"
+        found = [
+            batch
+            for batch in calls.batches()
+            if (
+                batch.name == name
+                if name
+                else batch.name == request.job or (batch.name or "").endswith(ours)
+            )
+        ]
+        alive = [batch for batch in found if batch.state.alive]
+        return next(iter([*alive[-1:], *found[-1:]]), None)
+
+    def _body(self, submission: Submission, given: Mapping[str, Any]) -> dict[str, Any]:
+        conf = filled_values(
+            {**texts(self.options.get("conf")), **texts(given.get("conf"))}, submission
+        )
+        return {
+            "file": given["application"],
+            "name": f"{submission.tag}@{_place(submission.location)}",
+            "args": [filled(str(argument), submission) for argument in given.get("arguments", ())],
+            "conf": {**conf, **handed_over(submission)},
+            **({"proxyUser": self.options["proxy_user"]} if "proxy_user" in self.options else {}),
+            **{theirs: given[ours] for ours, theirs in _PLAIN.items() if ours in given},
+        }
+
+    @property
+    def _notes(self) -> Notes:
+        return Notes(self.state_dir)
+
+    @property
+    def _stopping(self) -> Stopping:
+        known = (STOP_OPTIONS, SUBMIT_OPTIONS)
+        return Stopping(self, self._notes, self.options, *known, self.open_storage, self.interrupt)
+
+    def _calls(self, record: Mapping[str, Any] | None) -> LivyCalls:
+        """Where the record's batch was submitted, else where the cluster is."""
+        return LivyCalls(
+            self.name, str((record or {}).get("url") or self.options["url"]), self.options
+        )
+
+
+def _tagged(calls: LivyCalls, tag: str) -> list[Batch]:
+    return [
+        batch
+        for batch in calls.batches()
+        if batch.name is not None and batch.name.rpartition("@")[0] == tag
+    ]
+
+
+def _place(location: str) -> str:
+    """What stands for a location in a name: Livy tells nothing else of a batch that we gave it."""
+    return hashlib.sha256(location.rstrip("/").encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _of_id(calls: LivyCalls, id: int, stopped: bool) -> JobStatus:
+    batch = calls.batch(id)
+    if stopped and (batch is None or batch.state is JobState.FAILED):
+        return JobStatus(JobState.FINISHED, str(id), "stopped")
+    return JobStatus(JobState.UNKNOWN, str(id), _FORGOTTEN) if batch is None else _status(batch)
+
+
+def _status(batch: Batch) -> JobStatus:
+    detail = batch.told if batch.state in (JobState.FAILED, JobState.UNKNOWN) else batch.application
+    return JobStatus(batch.state, str(batch.id), detail)

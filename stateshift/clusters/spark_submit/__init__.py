@@ -1,0 +1,1 @@
+"""Spark jobs that this machine's `spark-submit` starts."""

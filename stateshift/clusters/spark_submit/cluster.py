@@ -1,0 +1,434 @@
+"""Spark jobs that this machine's `spark-submit` starts, with any master URL.
+
+    <state_dir>/<tag>.log, .lock, .pid, .exit  see `detached`; the process is the driver, or its
+                                               launcher
+    <state_dir>/<tag>.deployed, .ended         of a driver in the cluster: see `spark_deploy`
+    <state_dir>/<location>.source.json         which processes of a job that we did not submit were
+                                               stopped
+
+    options     master, deploy_mode (client or cluster), conf, spark_submit, java_home,
+                java_options, environment,
+                state_dir, pid_file, seconds_max, graceful_seconds, kill_seconds
+    submission  application (needed), arguments, conf, deploy_mode, py_files, environment, cwd
+    stopping    pid_file, graceful_seconds
+
+A job gets STATESHIFT_TAG, STATESHIFT_JOB and STATESHIFT_CHECKPOINT (its location) in its
+environment; a driver in the cluster, which has another one, is told them as `spark.stateshift.tag`,
+`.job` and `.checkpoint`. They also stand wherever `{tag}`, `{job}` and `{checkpoint}` do in an
+argument or a value of `conf` (IS-6).
+
+`find` asks the files of the tag. `find_source` asks them too, where there is a tag; else the pid
+file, else the environments of this user's processes on this machine: a job that was started by hand
+is recognised by the same variables. Who is not seen is `absent` only where that can be known. With
+any master but `local`, the driver may run in the cluster, or on the host of somebody else:
+`unknown`. So is a job that a process of Spark's on this machine names in its command line, without
+the variables.
+
+`stop` writes the marker (see `stopping`) and gives the job `graceful_seconds` to answer it. Who
+answers has the rest of the time to stop between two batches; who does not, or does not end, gets
+SIGTERM, and SIGKILL after that. Being killed is safe too: Spark then repeats the batch it was in. A
+driver in the cluster is asked by the marker alone: to kill it from here is refused, with the
+command that does it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+from typing import Any
+from urllib.parse import unquote
+
+from stateshift.clusters import detached, processes
+from stateshift.clusters.http.hosts import host_of_master
+from stateshift.clusters.noted import filled
+from stateshift.clusters.options import (
+    ARGUMENTS,
+    NEEDED_TEXT,
+    SECONDS,
+    SETTINGS,
+    TEXT,
+    TEXTS,
+    read_options,
+    settings,
+)
+from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.redaction import last_lines, redact
+from stateshift.clusters.spark_causes import LOG_BYTES, failure_of
+from stateshift.clusters.spark_submit import deploy as spark_deploy
+from stateshift.clusters.spark_submit import home as spark_home
+from stateshift.clusters.spark_submit.deploy import DEPLOY_MODE, Deployed
+from stateshift.clusters.spark_submit.notes import DriverNotes
+from stateshift.clusters.stopping import (
+    GRACEFUL_SECONDS,
+    OpenStorage,
+    StopMarker,
+    forget_marker,
+    stop_options,
+    stopped_gracefully,
+)
+from stateshift.clusters.waiting import wait_for
+from stateshift.errors import ClusterError, Complaint, SpecError
+
+CLUSTER_OPTIONS = {
+    "master": TEXT,
+    "deploy_mode": DEPLOY_MODE,
+    "conf": SETTINGS,
+    "spark_submit": TEXT,
+    "java_home": TEXT,
+    "java_options": TEXT,
+    "environment": SETTINGS,
+    "state_dir": TEXT,
+    "pid_file": TEXT,
+    "seconds_max": SECONDS,
+    "graceful_seconds": SECONDS,
+    "kill_seconds": SECONDS,
+}
+SUBMIT_OPTIONS = {
+    "application": NEEDED_TEXT,
+    "arguments": ARGUMENTS,
+    "conf": SETTINGS,
+    "deploy_mode": DEPLOY_MODE,
+    "py_files": TEXTS,
+    "environment": SETTINGS,
+    "cwd": TEXT,
+}
+STOP_OPTIONS = {"pid_file": TEXT, "graceful_seconds": SECONDS}
+
+_IN_SPARK = ("spark-internal", "pyspark-shell", "sparkr-shell")  # no files, but classes of Spark's
+
+
+def refuse_missing(given: Mapping[str, Any], pointer: str) -> None:
+    """An application that is not there would be found out when the old job has been stopped
+    already.
+    """
+    application = str(given["application"])
+    scheme, _, rest = application.rpartition(":")
+    if "{" in application or scheme not in ("", "file") or application in _IN_SPARK:
+        return  # told only when it is started; or somewhere else
+    path = Path(str(given.get("cwd") or "."), unquote(rest.removeprefix("//")) if scheme else rest)
+    if not path.is_file():
+        raise SpecError(
+            (
+                Complaint(
+                    f"{pointer}/application",
+                    "there is no such file",
+                    application,
+                    "a file on this machine, where spark-submit runs",
+                ),
+            )
+        )
+
+
+def refuse_impossible(
+    cluster: Mapping[str, Any], given: Mapping[str, Any], pointer: str, connection: str | None
+) -> None:
+    """A way to run the driver that this master does not have."""
+    mode = spark_deploy.deploy_mode(cluster, given)
+    spark_deploy.refuse_impossible(
+        mode, master_of(cluster, connection), str(given["application"]), pointer
+    )
+
+
+def master_of(cluster: Mapping[str, Any], connection: str | None) -> str:
+    """The connection overrides the cluster's master; `host:port` means a standalone one."""
+    if not connection:
+        return str(cluster.get("master", "local[*]"))
+    return f"spark://{connection}" if ":" in connection and "://" not in connection else connection
+
+
+_KILL_SECONDS = (
+    10.0  # the usual time from SIGTERM to SIGKILL: Spark's shutdown hooks take one or two
+)
+
+
+@dataclass(frozen=True)
+class SparkSubmit:
+    """See the module. `options` are checked already (CLUSTER_OPTIONS)."""
+
+    name: str
+    state_dir: Path
+    options: Mapping[str, Any]
+    open_storage: OpenStorage | None = None
+    interrupt: threading.Event | None = None
+
+    @property
+    def kind(self) -> str:
+        return "spark_submit"
+
+    def version(self) -> str | None:
+        try:
+            return spark_home.version_of(self._executable())
+        except ClusterError:
+            return None
+
+    def host(self, connection: str | None = None) -> str | None:
+        return host_of_master(self._master(connection))
+
+    def reaches(self, location: str) -> bool | None:
+        return None
+
+    def find(self, tag: str) -> JobStatus:
+        stem = self._stem(tag)
+        trace = detached.trace(stem)
+        id = str(trace.pid) if trace.started else None
+        driver = self._notes.deployed(tag) if trace.started else None
+        if driver is not None:
+            return spark_deploy.status_of(
+                driver, trace, detached.said(stem), self._notes.ended_path(tag).exists()
+            )
+        if trace.held:
+            return JobStatus(JobState.RUNNING if trace.started else JobState.QUEUED, id)
+        if not trace.started:
+            return JobStatus(JobState.ABSENT)
+        if trace.code == 0:
+            return JobStatus(JobState.FINISHED, id)
+        detail = "was killed" if trace.code is None else f"exit code {trace.code}"
+        return JobStatus(
+            JobState.FAILED, id, detail + (", asked to stop" if detached.stopped(stem) else "")
+        )
+
+    def find_source(self, request: StopRequest) -> JobStatus:
+        if request.tag is not None:
+            status = self.find(request.tag)
+            if status.state is not JobState.ABSENT:
+                return status
+        if not processes.visible():
+            return JobStatus(
+                JobState.UNKNOWN, None, "this system has no /proc: processes cannot be seen"
+            )
+        pids = self._processes(request)
+        return JobStatus(JobState.RUNNING, str(pids[0])) if pids else self._unseen(request)
+
+    def _unseen(self, request: StopRequest) -> JobStatus:
+        """Of a job that none of the processes here is: whether that means that it does not run."""
+        if self._stop_options(request).get("pid_file"):
+            return JobStatus(JobState.ABSENT)  # the spec names the process that it is
+        stopped = self._notes.stopped(request)
+        if stopped:
+            return JobStatus(JobState.FINISHED, str(stopped[0]), "stopped")
+        master = self._master(None)
+        if not spark_deploy.is_local(master):
+            why = (
+                f"with master {master} its driver may run in the cluster, or be started from "
+                "another host"
+            )
+            return JobStatus(JobState.UNKNOWN, None, f"no process here is it, and {why}")
+        named = processes.of_spark_naming(request.job, request.location)
+        if named:
+            why = (
+                f"process {named[0]} names it in its command line, and has no STATESHIFT_JOB "
+                "and _CHECKPOINT"
+            )
+            return JobStatus(JobState.UNKNOWN, str(named[0]), why)
+        return JobStatus(JobState.ABSENT)
+
+    def submit(self, submission: Submission) -> str:
+        given = read_options(submission.options, SUBMIT_OPTIONS, "/submit")
+        arguments, driver = self._command(submission, given), self._to_deploy(submission, given)
+
+        def attempt() -> str | None:
+            status = self.find(submission.tag)
+            return start() if status.state is JobState.ABSENT else status.id
+
+        def start() -> str | None:
+            stem = self._stem(submission.tag)
+            with detached.taken(stem) as lock:
+                if lock is None or detached.trace(stem).started:
+                    return None  # somebody else is at it, or was: look again
+                forget_marker(submission, self.open_storage)
+                self._notes.submitting(submission, driver)
+                environment = self._environment(submission, given)
+                process = detached.start(
+                    stem, arguments, environment, lock, directory=given.get("cwd")
+                )
+                # Others know it by the number that it writes down itself: nobody shall be told of
+                # it earlier.
+                wait_for(
+                    lambda: detached.trace(stem).started or process.poll() is not None or None, 5.0
+                )
+                return str(detached.leave(process))
+
+        id = wait_for(attempt, self._seconds_max, self.interrupt)
+        if id is None:
+            raise ClusterError(
+                (
+                    f"{submission.tag} is being submitted by another process, which does not "
+                    "come to an end"
+                ),
+                cluster=self.name,
+                job=submission.job,
+            )
+        return id
+
+    def stop(self, request: StopRequest) -> JobStatus:
+        status = self.find_source(request)
+        if status.state is JobState.UNKNOWN:
+            raise ClusterError(
+                f"cannot tell whether {request.job} runs: {status.detail}",
+                cluster=self.name,
+                job=request.job,
+                hint=self._way_to_tell(request.tag),
+            )
+        self._notes.stopping(request, self._processes(request))
+        if status.state.alive and not self._stop_gracefully(request):
+            self._kill(request)
+        return self.find_source(request)
+
+    def _way_to_tell(self, tag: str | None) -> str:
+        driver = self._notes.deployed(tag)
+        if tag is None or driver is None:
+            return "stop it by hand, and use a cluster of kind manual for the source"
+        ended = quote(str(self._notes.ended_path(tag)))
+        kill = driver.to_kill(detached.said(self._stem(tag)))
+        return f"end it: {kill}; once it is over: touch {ended}; then: stateshift resume WORKDIR"
+
+    def log(self, tag: str, lines_max: int = 50) -> str:
+        return last_lines(redact(detached.said(self._stem(tag)), os.environ), lines_max)
+
+    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+        return failure_of(detached.said(self._stem(tag), bytes_max=LOG_BYTES), alive)
+
+    def _stop_gracefully(self, request: StopRequest) -> bool:
+        """Whether the job has ended by itself."""
+        marker = StopMarker(request, request.seconds_max, self.open_storage)
+        patience = float(self._stop_options(request).get("graceful_seconds", GRACEFUL_SECONDS))
+        return stopped_gracefully(marker, lambda: self._ended(request), patience, self.interrupt)
+
+    def _kill(self, request: StopRequest) -> None:
+        self._refuse_to_kill_the_launcher(request)
+        self._signal(request, signal.SIGTERM)
+        patience = float(self.options.get("kill_seconds", _KILL_SECONDS))
+        if wait_for(lambda: self._ended(request) or None, patience, self.interrupt):
+            return
+        self._signal(request, signal.SIGKILL)
+        if not wait_for(lambda: self._ended(request) or None, _KILL_SECONDS, self.interrupt):
+            raise ClusterError(
+                f"{request.job} is still there after SIGKILL",
+                cluster=self.name,
+                job=request.job,
+                hint=f"look at it: ps -fp {self.find_source(request).id}",
+            )
+
+    def _refuse_to_kill_the_launcher(self, request: StopRequest) -> None:
+        """The driver in the cluster would go on without it."""
+        driver = self._notes.deployed(request.tag)
+        if request.tag is None or driver is None or not self.find(request.tag).state.alive:
+            return
+        raise ClusterError(
+            f"{request.job} runs in the cluster ({driver.master}), did not answer the "
+            "request to stop, and cannot be "
+            "killed from here",
+            cluster=self.name,
+            job=request.job,
+            hint=(
+                f"{driver.to_kill(detached.said(self._stem(request.tag)))}; then: stateshift "
+                "resume WORKDIR"
+            ),
+        )
+
+    def _signal(self, request: StopRequest, number: signal.Signals) -> None:
+        """All processes of the job: the group of the one we started, and whatever carries its
+        tag.
+        """
+        tag = request.tag
+        if tag is None or not self.find(tag).state.alive:
+            processes.send(self._processes(request), number)
+            return
+        stem = self._stem(tag)
+        detached.note_stopped(stem)
+        pid = detached.trace(stem).pid
+        if pid is not None:
+            processes.send_group(pid, number)
+        if number is signal.SIGKILL:
+            processes.send({*processes.of_tag(tag), *detached.holders(stem)}, number)
+
+    def _ended(self, request: StopRequest) -> bool:
+        return not self.find_source(request).state.alive
+
+    def _processes(self, request: StopRequest) -> tuple[int, ...]:
+        pid_file = self._stop_options(request).get("pid_file")
+        if pid_file:
+            return processes.of_pid_file(pid_file)
+        tagged = processes.of_tag(request.tag) if request.tag is not None else ()
+        return tagged or processes.of_job(request.job, request.location)
+
+    def _stop_options(self, request: StopRequest) -> dict[str, Any]:
+        return stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS)
+
+    def _command(self, submission: Submission, given: Mapping[str, Any]) -> list[str]:
+        master, mode = (
+            self._master(submission.connection),
+            spark_deploy.deploy_mode(self.options, given),
+        )
+        command = [str(self._executable()), "--master", master, "--deploy-mode", mode]
+        command += ["--name", submission.job]
+        conf = self._conf(given)
+        if mode == "cluster":
+            conf |= spark_deploy.told_in_conf(master, submission, conf)
+        for key, value in conf.items():
+            command += ["--conf", f"{key}={filled(value, submission)}"]
+        if self.options.get("java_options"):
+            command += ["--driver-java-options", self.options["java_options"]]
+        if given.get("py_files"):
+            command += ["--py-files", ",".join(given["py_files"])]
+        arguments = [filled(str(argument), submission) for argument in given.get("arguments", ())]
+        return [*command, given["application"], *arguments]
+
+    def _conf(self, given: Mapping[str, Any]) -> dict[str, str]:
+        return {**settings(self.options.get("conf")), **settings(given.get("conf"))}
+
+    def _to_deploy(self, submission: Submission, given: Mapping[str, Any]) -> Deployed | None:
+        """The driver, where it is to run in the cluster."""
+        if spark_deploy.deploy_mode(self.options, given) == "client":
+            return None
+        return spark_deploy.deployed(self._master(submission.connection), self._conf(given))
+
+    def _master(self, connection: str | None) -> str:
+        return master_of(self.options, connection)
+
+    def _environment(self, submission: Submission, given: Mapping[str, Any]) -> dict[str, str]:
+        ours = {
+            "STATESHIFT_TAG": submission.tag,
+            "STATESHIFT_JOB": submission.job,
+            "STATESHIFT_CHECKPOINT": submission.location,
+        }
+        environment = {**os.environ, **self._python_of_spark()}
+        if self.options.get("java_home"):
+            environment["JAVA_HOME"] = self.options["java_home"]
+        for more in (
+            settings(self.options.get("environment")),
+            submission.environment,
+            given.get("environment"),
+        ):
+            environment.update(settings(more))
+        return environment | ours
+
+    def _python_of_spark(self) -> dict[str, str]:
+        """pyspark's own script would use whatever `python3` and SPARK_HOME are around: it gets
+        ours.
+        """
+        home = spark_home.home_of(self._executable())
+        if home is None or home != spark_home.installed_pyspark():
+            return {}
+        python = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        return {"SPARK_HOME": str(home), "PYSPARK_PYTHON": python}
+
+    def _executable(self) -> Path:
+        return spark_home.executable(self.options.get("spark_submit"))
+
+    @property
+    def _seconds_max(self) -> float:
+        return float(self.options.get("seconds_max", 60.0))
+
+    def _stem(self, tag: str) -> Path:
+        return self.state_dir / detached.file_name(tag)
+
+    @property
+    def _notes(self) -> DriverNotes:
+        return DriverNotes(self.state_dir)

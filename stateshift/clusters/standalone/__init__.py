@@ -1,0 +1,1 @@
+"""Spark jobs on a standalone cluster, submitted to its master over REST."""

@@ -1,0 +1,206 @@
+"""A standalone Spark master, as plain values: its REST API for submissions, and the pages of master
+and workers.
+
+    POST <url>/v1/submissions/create           {"success": true, "submissionId":
+                                               "driver-20261121213711-0000", ...}
+    GET  <url>/v1/submissions/status/<id>      {"success": true, "driverState": "RUNNING",
+                                               "workerId": ...}; of one that
+                                               it does not know {"success": false}; always "serverSparkVersion"; of one
+                                               that could not be started "message", with the exception
+    POST <url>/v1/submissions/kill/<id>        {"success": false, ...} where there is nothing to
+                                               kill
+    GET  <ui_url>/json/                        {"workers": [{"id", "webuiaddress"}],
+                                               "activedrivers": [DRIVER, ...],
+                                                "completeddrivers": [...]}
+    GET  <webuiaddress>/log/?driverId=<id>&logType=stderr     what the driver said, its launch
+                                                              command first
+
+A DRIVER is {"id", "starttime": "1795297031716", "state", "worker", "mainclass"}, and says nothing
+of who submitted it: that stands in its launch command, where Spark writes the submission's settings
+(hiding those that look like secrets).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from stateshift.clusters.http.rest import Refused, Service, Unanswered, read_secret
+from stateshift.clusters.protocol import JobState
+from stateshift.clusters.redaction import redact
+
+_STATES: Final[Mapping[str, JobState]] = {
+    "SUBMITTED": JobState.QUEUED,
+    "RELAUNCHING": JobState.QUEUED,
+    "RUNNING": JobState.RUNNING,
+    "FINISHED": JobState.FINISHED,
+    "KILLED": JobState.FAILED,
+    "FAILED": JobState.FAILED,
+    "ERROR": JobState.FAILED,
+}
+_SPARK, _EXAMPLE = "a standalone Spark", "http://master:6066"
+_PAGE, _PAGE_EXAMPLE = "the master's page", "http://master:8080"
+_LAUNCH_BYTES: Final = 64 * 1024  # a launch command is 3 to 30 KB
+UI_PORT: Final = 8080
+REASON_MAX: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    id: str
+    state: JobState
+    told: str  # the state in Spark's own word, and what it says of a driver that it could not start
+    submitted: float = 0.0
+    page: str | None = None  # of the worker that runs it
+
+
+@dataclass(frozen=True)
+class StandaloneCalls:
+    """`options` are the cluster's, checked (see `standalone`)."""
+
+    cluster: str
+    url: str
+    options: Mapping[str, Any]
+
+    def version(self) -> str | None:
+        """Spark's, of the master: in every answer."""
+        told = self._rest("GET", "status/stateshift").get("serverSparkVersion")
+        return str(told) if told else None
+
+    def create(self, body: Mapping[str, Any]) -> str:
+        told = self._rest("POST", "create", json=body)
+        id = told.get("submissionId")
+        if told.get("success") is not True or not id:
+            fact = f"{self._place('create')}: {str(told.get('message') or told)[:500]}"
+            hint = "look at the master's page; then: stateshift resume WORKDIR"
+            raise Refused(fact, 200, cluster=self.cluster, hint=hint)
+        return str(id)
+
+    def driver(self, id: str) -> Driver | None:
+        told = self._rest("GET", f"status/{id}")
+        if told.get("success") is not True:
+            return None
+        word = str(told.get("driverState", "UNKNOWN"))
+        return Driver(id, _STATES.get(word, JobState.UNKNOWN), word + _reason(told.get("message")))
+
+    def kill(self, id: str) -> None:
+        """One that is not there, or has ended, is fine."""
+        self._rest("POST", f"kill/{id}", json={})
+
+    def drivers(self, active: bool = False) -> list[Driver]:
+        """All that the master still knows of, newest first."""
+        told = self._pages.json("GET", f"{self.ui_url}/json/")
+        keys = ("activedrivers",) if active else ("activedrivers", "completeddrivers")
+        listed = [one for key in keys for one in _list(told, key, self)]
+        pages = {
+            str(one.get("id")): one.get("webuiaddress") for one in _list(told, "workers", self)
+        }
+        found = [_listed(one, pages, self) for one in listed]
+        return sorted(found, key=lambda one: one.submitted, reverse=True)
+
+    def applications(self, name: str) -> list[str]:
+        """The ids of those that run under this name, wherever their drivers do."""
+        told = self._pages.json("GET", f"{self.ui_url}/json/").get("activeapps")
+        running = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+        return [str(one.get("id")) for one in running if one.get("name") == name]
+
+    def launch_command(self, driver: Driver) -> str | None:
+        """How its worker started it; None where no worker has, or where the worker does not
+        tell.
+        """
+        try:
+            said = self._said(driver, "stderr", {"offset": "0", "byteLength": str(_LAUNCH_BYTES)})
+        except (Refused, Unanswered):
+            return None
+        return next(
+            (line for line in said.splitlines() if line.startswith("Launch Command:")), None
+        )
+
+    def said(self, driver: Driver, kind: str, bytes_max: int) -> str:
+        """The end of its stdout or stderr; nothing where its worker does not tell."""
+        try:
+            said = self._said(driver, kind, {"byteLength": str(bytes_max)})
+        except (Refused, Unanswered):
+            return ""
+        return said.partition("\n")[2]  # behind a line that counts the bytes
+
+    def _said(self, driver: Driver, kind: str, part: Mapping[str, str]) -> str:
+        if not driver.page:
+            raise Unanswered(f"no worker tells of {driver.id}", cluster=self.cluster)
+        return self._pages.text(
+            f"{driver.page}/log/", params={"driverId": driver.id, "logType": kind, **part}
+        )
+
+    def _rest(self, method: str, path: str, **asked: Any) -> dict[str, Any]:
+        return self._service.json(method, self._place(path), **asked)
+
+    def _place(self, path: str) -> str:
+        return f"{self.url.rstrip('/')}/v1/submissions/{path}"
+
+    @property
+    def ui_url(self) -> str:
+        """Where the master's page is: its usual port on the same host, unless the cluster says
+        otherwise.
+        """
+        named = self.options.get("ui_url")
+        if named:
+            return str(named).rstrip("/")
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.hostname}:{UI_PORT}"
+
+    @property
+    def _pages(self) -> Service:
+        """Of the master and its workers: they want no token."""
+        return Service(
+            self.cluster, _PAGE, _PAGE_EXAMPLE, "message", {}, self.options, {}, option="ui_url"
+        )
+
+    @property
+    def _service(self) -> Service:
+        file = self.options.get("token_file")
+        headers = (
+            {"Authorization": f"Bearer {read_secret(file, 'token', self.cluster)}"} if file else {}
+        )
+        return Service(self.cluster, _SPARK, _EXAMPLE, "message", _WAYS_OUT, self.options, headers)
+
+
+_WAYS_OUT: Final[Mapping[int, str]] = {
+    401: 'the master asks who we are: give the cluster a "token_file"',
+    403: 'the master refuses this token: give the cluster another "token_file"',
+    404: (
+        f'"url" has to be that of the REST server, such as {_EXAMPLE} '
+        "(spark.master.rest.enabled is to be true)"
+    ),
+}
+
+
+def _reason(message: Any) -> str:
+    """The first words of "Exception from the cluster:" and a stack."""
+    lines = [line.strip() for line in str(message or "").splitlines()]
+    said = next((line for line in lines if line and not line.endswith("cluster:")), "")
+    return f": {redact(said, os.environ)[:REASON_MAX]}" if said else ""
+
+
+def _listed(told: Any, pages: Mapping[str, str], calls: StandaloneCalls) -> Driver:
+    try:
+        word, page = str(told["state"]), pages.get(str(told.get("worker")))
+        submitted = float(told.get("starttime") or 0) / 1000
+        return Driver(str(told["id"]), _STATES.get(word, JobState.UNKNOWN), word, submitted, page)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise calls._pages.odd(
+            calls.ui_url, "tells of a driver in a way that Spark does not"
+        ) from error
+
+
+def _list(told: Mapping[str, Any], key: str, calls: StandaloneCalls) -> Iterator[Any]:
+    found = told.get(key)
+    if not isinstance(found, list):
+        raise Unanswered(
+            f"{calls.ui_url}/json/ has no {key!r} in its answer",
+            cluster=calls.cluster,
+            hint=f'"ui_url" has to be that of {_PAGE}, such as {_PAGE_EXAMPLE}',
+        )
+    return iter(found)

@@ -1,0 +1,404 @@
+"""Spark jobs on a standalone cluster, submitted to its master over REST: the driver runs on a
+worker.
+
+    options     url, ui_url, token_file, ca_file, request_seconds, settle_seconds, conf,
+                environment,
+                graceful_seconds, state_dir
+    submission  application (needed: a file that the workers can read), class (of a jar), arguments,
+                conf, py_files,
+                environment, driver_memory, driver_cores
+    stopping    driver (an id) or app_name, of a job that we did not submit; graceful_seconds
+
+A `.py` application is run by Spark's own PythonRunner, which spark-submit refuses in this mode and
+the master does not. The image's location is handed over as `spark.stateshift.checkpoint`, which
+`stateshift.job` reads, beside `spark.stateshift.job` and `.tag`; in STATESHIFT_CHECKPOINT, _JOB and
+_TAG; and wherever `{checkpoint}`, `{job}` or `{tag}` stands in an argument or a value of `conf`
+(IS-6).
+
+The master gives each submission a new id, and does not know tags. So what is begun is written down
+first (`noted`), and where the answer was lost the driver is looked for by a digest of the tag in
+its launch command, which its worker shows. Until `settle_seconds` later it may still appear: `find`
+waits for that long before it says `absent`; and while a driver that may be ours waits for a worker,
+nobody can tell: `unknown`. The launch command has a digest of the location as well, by which any
+run finds the job that has its checkpoint there; a job that somebody else submitted has its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stateshift.clusters.http.hosts import host_of
+from stateshift.clusters.http.rest import Unanswered
+from stateshift.clusters.noted import (
+    Notes,
+    Stopping,
+    filled,
+    filled_values,
+    handed_over,
+    reached_at,
+    told_of,
+)
+from stateshift.clusters.options import (
+    ARGUMENTS,
+    COUNT,
+    NEEDED_TEXT,
+    SECONDS,
+    SETTINGS,
+    TEXT,
+    TEXTS,
+    read_options,
+)
+from stateshift.clusters.options import settings as texts
+from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.redaction import last_lines, redact
+from stateshift.clusters.spark_causes import LOG_LINES, failure_of
+from stateshift.clusters.standalone.calls import Driver, StandaloneCalls
+from stateshift.clusters.stopping import OpenStorage, forget_marker
+from stateshift.clusters.waiting import wait_until_settled
+from stateshift.errors import ClusterError
+
+CLUSTER_OPTIONS = {
+    "url": NEEDED_TEXT,
+    "ui_url": TEXT,
+    "token_file": TEXT,
+    "ca_file": TEXT,
+    "request_seconds": SECONDS,
+    "settle_seconds": SECONDS,
+    "conf": SETTINGS,
+    "environment": SETTINGS,
+    "graceful_seconds": SECONDS,
+    "state_dir": TEXT,
+}
+SUBMIT_OPTIONS = {
+    "application": NEEDED_TEXT,
+    "class": TEXT,
+    "arguments": ARGUMENTS,
+    "conf": SETTINGS,
+    "py_files": TEXTS,
+    "environment": SETTINGS,
+    "driver_memory": TEXT,
+    "driver_cores": COUNT,
+}
+STOP_OPTIONS = {"driver": TEXT, "app_name": TEXT, "graceful_seconds": SECONDS}
+
+_SETTLE_SECONDS = 60.0
+_CLOCKS_APART_SECONDS = 3600.0
+_PYTHON = "org.apache.spark.deploy.PythonRunner"
+_FORGOTTEN = (
+    "its master does not know it any more: it ended a while ago, or the master was started anew"
+)
+# A master before Spark 4 starts drivers without what Spark needs of Java 9 and later; Java 8
+# ignores it.
+_OPENED = (
+    "java.lang",
+    "java.lang.invoke",
+    "java.lang.reflect",
+    "java.io",
+    "java.net",
+    "java.nio",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "jdk.internal.ref",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar",
+)
+_JAVA_OPTIONS = " ".join(
+    [
+        "-XX:+IgnoreUnrecognizedVMOptions",
+        *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED),
+    ]
+)
+# What a worker puts its own copy of the application in place of.
+_COPY = "{{USER_JAR}}"
+_PLACE = "-Dspark.stateshift.place="
+
+
+@dataclass(frozen=True)
+class Standalone:
+    """See the module. `options` are checked already (CLUSTER_OPTIONS)."""
+
+    name: str
+    state_dir: Path
+    options: Mapping[str, Any]
+    open_storage: OpenStorage | None = None
+    interrupt: threading.Event | None = None
+
+    @property
+    def kind(self) -> str:
+        return "spark_standalone"
+
+    def version(self) -> str | None:
+        try:
+            return self._calls(None).version()
+        except ClusterError:
+            return None
+
+    def host(self, connection: str | None = None) -> str | None:
+        return host_of(connection or str(self.options["url"]))
+
+    def reaches(self, location: str) -> bool | None:
+        return None
+
+    def find(self, tag: str) -> JobStatus:
+        record = self._notes.read(tag)
+        calls = self._calls(record)
+        if record is None:
+            return _seen(_first(calls, calls.drivers(active=True), _has(_mark(tag)))[0])
+        if record.get("id") is not None:
+            return _of_id(calls, str(record["id"]), bool(record.get("stopped")))
+        begun = float(record["begun"])
+        settled = begun + float(self.options.get("settle_seconds", _SETTLE_SECONDS))
+
+        def look(over: bool) -> JobStatus | None:
+            recent = [
+                one for one in calls.drivers() if one.submitted >= begun - _CLOCKS_APART_SECONDS
+            ]
+            found, unseen = _first(calls, recent, _has(_mark(tag)))
+            if found is not None:
+                self._notes.add(tag, id=found.id)
+                return _status(found)
+            return _not_found(unseen) if over else None
+
+        found = wait_until_settled(look, settled, self.interrupt)
+        return found or JobStatus(JobState.UNKNOWN, None, "its master did not tell in time")
+
+    def find_source(self, request: StopRequest) -> JobStatus:
+        if request.tag is not None:
+            status = self.find(request.tag)
+            if status.state is not JobState.ABSENT:
+                return status
+        asked, calls = self._stopping.asked(request), self._calls(None)
+        if "driver" in asked:
+            driver = calls.driver(str(asked["driver"]))
+            return JobStatus(JobState.ABSENT) if driver is None else _status(driver)
+        name = asked.get("app_name")
+        wanted, drivers = (
+            _has(_named(str(name))) if name else _is_source(request),
+            calls.drivers(active=True),
+        )
+        found = _first(calls, drivers, wanted)[0]
+        return (
+            _status(found)
+            if found is not None
+            else _unseen(calls, drivers, str(name or request.job))
+        )
+
+    def submit(self, submission: Submission) -> str:
+        given = read_options(submission.options, SUBMIT_OPTIONS, "/submit")
+        seconds_max = 2 * float(self.options.get("settle_seconds", _SETTLE_SECONDS)) + 60.0
+        with self._notes.alone(submission.tag, seconds_max, self.interrupt):
+            status = self.find(submission.tag)
+            if status.state is JobState.UNKNOWN and status.id is None:
+                raise ClusterError(
+                    f"cannot tell whether {submission.job} was submitted: {status.detail}",
+                    cluster=self.name,
+                    job=submission.job,
+                    hint=(
+                        "see on the master's page what these drivers are; then: stateshift "
+                        "resume WORKDIR"
+                    ),
+                )
+            if status.state is not JobState.ABSENT:
+                return status.id or submission.tag
+            forget_marker(submission, self.open_storage)
+            record = {"begun": time.time(), "url": reached_at(submission, str(self.options["url"]))}
+            calls = self._calls(record)
+            body = self._body(submission, given, calls.version())
+            self._notes.add(submission.tag, **record)
+            try:
+                id = calls.create(body)
+            except Unanswered as unanswered:
+                status = self.find(submission.tag)  # waits until it is settled
+                if status.id is None:
+                    raise unanswered
+                id = status.id
+            self._notes.add(submission.tag, id=id)
+            return id
+
+    def stop(self, request: StopRequest) -> JobStatus:
+        calls = self._calls(self._notes.read(request.tag) if request.tag is not None else None)
+        look = f"curl {redact(calls.url)}/v1/submissions/status/{{id}}"
+        return self._stopping.stop(request, calls.kill, look)
+
+    def log(self, tag: str, lines_max: int = 50) -> str:
+        """What Java said, and behind it what Python did: PythonRunner sends both of its streams
+        to stdout.
+        """
+        calls, id = self._calls(self._notes.read(tag)), self.find(tag).id
+        driver = next((one for one in calls.drivers() if one.id == id), None)
+        if driver is None or lines_max <= 0:
+            return ""
+        said = [calls.said(driver, kind, 1 << 16) for kind in ("stderr", "stdout")]
+        return last_lines(redact("\n".join(part for part in said if part), os.environ), lines_max)
+
+    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+        return failure_of(self.log(tag, LOG_LINES), alive)
+
+    def _body(
+        self, submission: Submission, given: Mapping[str, Any], version: str | None
+    ) -> dict[str, Any]:
+        application, python = str(given["application"]), str(given["application"]).endswith(".py")
+        arguments = [filled(str(argument), submission) for argument in given.get("arguments", ())]
+        if not python and "class" not in given:
+            fact = f"{application} is no .py file, and nothing says which class of it is to be run"
+            hint = '"submit": {"class": "org.shop.Orders"}'
+            raise ClusterError(fact, cluster=self.name, job=submission.job, hint=hint)
+        ours = {f"STATESHIFT_{name.upper()}": value for name, value in told_of(submission).items()}
+        return {
+            "action": "CreateSubmissionRequest",
+            "clientSparkVersion": "stateshift",
+            "appResource": application
+            if "://" in application
+            else f"file://{os.path.abspath(application)}",
+            "mainClass": _PYTHON if python else given["class"],
+            "appArgs": [_COPY, ",".join(given.get("py_files", ())), *arguments]
+            if python
+            else arguments,
+            "environmentVariables": {
+                **texts(self.options.get("environment")),
+                **submission.environment,
+                **texts(given.get("environment")),
+                **ours,
+            },
+            "sparkProperties": self._settings(submission, given, version),
+        }
+
+    def _settings(
+        self, submission: Submission, given: Mapping[str, Any], version: str | None
+    ) -> dict[str, str]:
+        sized = {
+            f"spark.driver.{key[7:]}": given[key]
+            for key in ("driver_memory", "driver_cores")
+            if key in given
+        }
+        return {
+            "spark.app.name": submission.job,
+            **(
+                {"spark.driver.defaultJavaOptions": _JAVA_OPTIONS}
+                if (version or "").startswith("3.")
+                else {}
+            ),
+            **filled_values(
+                {**texts(self.options.get("conf")), **texts(given.get("conf"))}, submission
+            ),
+            **texts(sized),
+            **handed_over(submission),
+            "spark.submit.deployMode": "cluster",
+            "spark.stateshift.submission": _digest(submission.tag),
+            "spark.stateshift.place": _digest(submission.location.rstrip("/")),
+        }
+
+    @property
+    def _notes(self) -> Notes:
+        return Notes(self.state_dir)
+
+    @property
+    def _stopping(self) -> Stopping:
+        known = (STOP_OPTIONS, SUBMIT_OPTIONS)
+        return Stopping(self, self._notes, self.options, *known, self.open_storage, self.interrupt)
+
+    def _calls(self, record: Mapping[str, Any] | None) -> StandaloneCalls:
+        """Where the record's driver was submitted, else where the cluster is; another master has
+        a page of its own.
+        """
+        url = str((record or {}).get("url") or self.options["url"])
+        here = url == self.options["url"]
+        options = {key: value for key, value in self.options.items() if here or key != "ui_url"}
+        return StandaloneCalls(self.name, url, options)
+
+
+def _digest(text: str) -> str:
+    """What stands for a tag or a location in a launch command: Spark hides settings in which it
+    sees the word `secret` or `token`, and either may have one.
+    """
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _mark(tag: str) -> str:
+    return f'"-Dspark.stateshift.submission={_digest(tag)}"'
+
+
+def _has(mark: str) -> Callable[[str], bool]:
+    return lambda command: mark in command
+
+
+def _is_source(request: StopRequest) -> Callable[[str], bool]:
+    """Whether any run of ours submitted the driver for this location, or somebody else under the
+    job's name.
+    """
+    here, named = f'"{_PLACE}{_digest(request.location.rstrip("/"))}"', _named(request.job)
+    return lambda command: here in command or (named in command and _PLACE not in command)
+
+
+def _named(name: str) -> str:
+    return f'"-Dspark.app.name={name}"'
+
+
+def _first(
+    calls: StandaloneCalls, drivers: list[Driver], wanted: Callable[[str], bool]
+) -> tuple[Driver | None, list[str]]:
+    """The newest driver whose launch command is such a one; and the ids of those before it that
+    do not show theirs.
+    """
+    unseen = []
+    for driver in drivers:
+        command = calls.launch_command(driver)
+        if command is None:
+            unseen.append(driver.id)
+        elif wanted(command):
+            return driver, unseen
+    return None, unseen
+
+
+def _not_found(unseen: list[str]) -> JobStatus:
+    """Of a submission whose answer was lost: it is absent only if every driver is seen to be
+    another one.
+    """
+    if not unseen:
+        return JobStatus(JobState.ABSENT)
+    which = f"{', '.join(unseen[:3])}{' …' if len(unseen) > 3 else ''}"
+    return JobStatus(
+        JobState.UNKNOWN, None, f"{which} may be it: no worker shows yet how that was launched"
+    )
+
+
+def _unseen(calls: StandaloneCalls, drivers: list[Driver], name: str) -> JobStatus:
+    """Of a job that no driver on the cluster is: its driver may run elsewhere (client mode), and
+    its application here. Each driver of this name, as of a job that was moved on, has an
+    application of its own.
+    """
+    applications = calls.applications(name)
+    commands = [calls.launch_command(driver) for driver in drivers] if applications else []
+    ours = [command for command in commands if command is None or _named(name) in command]
+    if len(applications) <= len(ours):
+        return JobStatus(JobState.ABSENT)
+    why = (
+        f"application {applications[0]} has its name, and a driver that does not run on the cluster"
+    )
+    return JobStatus(JobState.UNKNOWN, applications[0], why)
+
+
+def _of_id(calls: StandaloneCalls, id: str, stopped: bool) -> JobStatus:
+    driver = calls.driver(id)
+    if stopped and (driver is None or driver.state is JobState.FAILED):
+        return JobStatus(JobState.FINISHED, id, "stopped")
+    return JobStatus(JobState.UNKNOWN, id, _FORGOTTEN) if driver is None else _status(driver)
+
+
+def _seen(driver: Driver | None) -> JobStatus:
+    return JobStatus(JobState.ABSENT) if driver is None else _status(driver)
+
+
+def _status(driver: Driver) -> JobStatus:
+    detail = driver.told if driver.state in (JobState.FAILED, JobState.UNKNOWN) else None
+    return JobStatus(driver.state, driver.id, detail)

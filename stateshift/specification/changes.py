@@ -1,0 +1,214 @@
+"""`transform` of a job: changes to the state on its way, each an object with a `kind` and that
+kind's own keys.
+
+    {"kind": "rewind", "batch": 41, "renumber": true}
+    {"kind": "compact", "in_place": true}
+    {"kind": "repartition", "partitions": 17}
+    {"kind": "convert", "provider": "rocksdb", "codec": "zstd", "checkpoint_format": "v1"}     any of the three
+    {"kind": "rename", "operators": {"0": "1"}, "sources": {"0": "1"}}                         either, or both
+    {"kind": "drop", "operators": ["1"], "sources": ["2"]}
+    {"kind": "split", "by": 4, "part": 0}  or  {"kind": "split", "column": "country", "values":
+                                               ["de", "fr"]}
+    {"kind": "merge", "locations": ["/there"], "sum": ["count"]}
+    {"kind": "evolve", "operator": "0", "store": "default", "add": [{"name": "last", "type": "long", "default": 0,
+     "after": "count"}], "widen": {"count": "long"}, "rename": {"a": "b"}, "drop": ["c"], "widen_key": {"id": "long"},
+     "rename_key": {"id": "number"}, "nullable": ["at"], "nullable_key": ["id"]}
+    {"kind": "rescale", "parallelism": 3, "max_parallelism": 256}                              either, or both (Flink)
+    {"kind": "union", "operators": ["count"]}                                                  (Flink)
+    {"kind": "repair", "files": ["/savepoints/savepoint-1"]}                                   (Flink)
+
+The model keeps them as mappings with canonical keys. Each kind stands once (`evolve` once for each
+store, `rename` and `drop` of Flink once for each image that they are `of`): what several of them
+ask for is one rewriting of the state, so their order does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from stateshift.specification.keys import COLUMN, TRANSFORMS, Key
+from stateshift.specification.place import Place
+from stateshift.specification.secret import refuse_secrets
+from stateshift.specification.values import Reader
+
+Change = dict[str, Any]
+
+
+def read_changes(reader: Reader, place: Place) -> tuple[Change, ...]:
+    """The changes of one job; what could not be read is left out, after a complaint."""
+    found: list[Change] = []
+    items = list(place.items) if reader.is_a(place, list, "a list of objects") else []
+    for item in items:
+        change = _read(reader, item)
+        if change is None:
+            continue
+        if _place(change) in map(_place, found):
+            reader.complaints.add(item, f"a second {change['kind']!r}", "each kind once")
+        else:
+            found.append(change)
+    return tuple(found)
+
+
+def _place(change: Change) -> tuple[Any, ...]:
+    """What may stand once."""
+    of_store = (
+        (change.get("operator"), change.get("store", "default"))
+        if change["kind"] == "evolve"
+        else ()
+    )
+    return (change["kind"], change.get("of"), *of_store)
+
+
+def _read(reader: Reader, place: Place) -> Change | None:
+    before = len(reader.complaints.found)
+    refuse_secrets(reader.complaints, place)
+    if len(reader.complaints.found) > before or not reader.is_a(
+        place, dict, "an object with a 'kind'"
+    ):
+        return None
+    kind = _kind(reader, place)
+    if kind is None:
+        return None
+    keys = TRANSFORMS[kind]
+    known = reader.known(place, keys)
+    change: Change = {"kind": kind}
+    for key in keys.all[1:]:
+        value = _value(reader, key, known[key.name]) if key.name in known else None
+        if value is not None:
+            change[key.name] = list(value) if isinstance(value, tuple) else value
+    _FITS[kind](reader, place, known)
+    return change
+
+
+def _kind(reader: Reader, place: Place) -> str | None:
+    keys = TRANSFORMS["compact"]
+    key = keys["kind"]
+    spelled = next((name for name in place.value if keys.find(name) == key), None)
+    if spelled is None:
+        reader.complaints.add(place, "'kind' is missing", f"one of {', '.join(TRANSFORMS)}")
+        return None
+    kind: str | None = reader.value(key, place / spelled)
+    return kind
+
+
+def _value(reader: Reader, key: Key, place: Place) -> Any:
+    if key.kind == "values":
+        return _values(reader, place)
+    if key.kind == "types":
+        return _types(reader, place)
+    if key.kind == "columns":
+        return _columns(reader, place)
+    if key.kind != "names":
+        return reader.value(key, place)
+    if not reader.is_a(place, dict, "an object from old to new names"):
+        return None
+    named: dict[str, str] = {}
+    for name in place.value:
+        below = place / name
+        if not isinstance(below.value, str) or not below.value.strip():
+            reader.refuse(below, "the new name, as text")
+        elif below.value in named.values():
+            reader.complaints.add(
+                below, f"{below.value!r} would be the name of two", "a name for each"
+            )
+        else:
+            named[name] = below.value
+    return named
+
+
+def _types(reader: Reader, place: Place) -> dict[str, str] | None:
+    if not reader.is_a(place, dict, "an object from columns to text"):
+        return None
+    found = {}
+    for name in place.value:
+        below = place / name
+        if isinstance(below.value, str) and below.value.strip():
+            found[name] = below.value
+        else:
+            reader.refuse(below, "a type or a name, as text")
+    return found
+
+
+def _columns(reader: Reader, place: Place) -> list[dict[str, Any]]:
+    found = []
+    for item in place.items if reader.is_a(place, list, "a list of columns") else ():
+        if not reader.is_a(item, dict, "a column: an object with 'name' and 'type'"):
+            continue
+        known = reader.known(item, COLUMN)
+        if reader.need(item, known, "name", "type"):
+            column = {key: below.value for key, below in known.items()}
+            for key, kinds in (("name", str), ("type", (str, dict)), ("after", str)):
+                if key in column and not isinstance(column[key], kinds):
+                    reader.refuse(
+                        known[key], "text" if kinds is str else "a type's name, or its JSON"
+                    )
+            found.append(column)
+    return found
+
+
+def _values(reader: Reader, place: Place) -> list[str | None]:
+    """Texts, blank ones too, and null; a number or a boolean as its text."""
+    if isinstance(place.value, str):
+        return [part.strip() for part in place.value.split(",")]
+    found: list[str | None] = []
+    for item in place.items if reader.is_a(place, list, "a list, or one text with commas") else ():
+        value = item.value
+        if isinstance(value, bool | int):
+            value = str(value).lower()
+        if value is not None and not isinstance(value, str):
+            reader.refuse(item, "text, a whole number, true, false or null")
+        else:
+            found.append(value)
+    return found
+
+
+def _needs(*names: str) -> Callable[[Reader, Place, Mapping[str, Place]], None]:
+    def fits(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
+        reader.need(place, known, *names)
+
+    return fits
+
+
+def _needs_one(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
+    if not known.keys() - {"kind", "of"}:
+        reader.complaints.add(place, "nothing is asked for", "one of its keys beside 'kind'")
+
+
+def _split(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
+    shards, column = {"by", "part"} & known.keys(), {"column", "values"} & known.keys()
+    if bool(shards) == bool(column):
+        reader.complaints.add(
+            place, "a split by shards or by a column", "'by' and 'part', or 'column' and 'values'"
+        )
+    elif (
+        reader.need(place, known, *(("by", "part") if shards else ("column", "values"))) and shards
+    ):
+        by, part = known["by"].value, known["part"].value
+        if isinstance(by, int) and isinstance(part, int) and part >= by > 0:
+            reader.complaints.add(
+                known["part"], f"there is no part {part} of {by}", "parts are counted from 0"
+            )
+
+
+def _evolve(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
+    if reader.need(place, known, "operator") and not known.keys() - {"kind", "operator", "store"}:
+        reader.complaints.add(
+            place, "nothing is asked for", "add, widen, rename, drop, nullable or one for keys"
+        )
+
+
+_FITS: Mapping[str, Callable[[Reader, Place, Mapping[str, Place]], None]] = {
+    "rewind": _needs("batch"),
+    "compact": _needs(),
+    "repartition": _needs("partitions"),
+    "convert": _needs_one,
+    "rename": _needs_one,
+    "drop": _needs_one,
+    "split": _split,
+    "merge": _needs("locations"),
+    "evolve": _evolve,
+    "rescale": _needs_one,
+    "repair": _needs("files"),
+    "union": _needs("operators"),
+}

@@ -1,0 +1,261 @@
+"""One job as a spec spells it, in the dialect and for the engine the whole spec is in.
+
+Switches (IS-4): without `version` the spec is INFORE's, and merge jobs or a remote connection count
+only where `merge` or `remote` is true. With `version` they count where they are given, unless the
+switch is false. A connection that is switched on has to be there. A remote location is on where it
+is given (IS-5).
+
+Flink's jobs (IF-1): with existing savepoints the first is the source; else savepoints of the job
+ids are taken, and the source is where Flink puts them. `host` and `port` without a `source_cluster`
+are the cluster on which they run. `checkpoint_location` and `remote_location` name source and
+target here as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stateshift.specification.keys import JOB, SPEC, Engine, Key
+from stateshift.specification.model import ClusterSpec, FlinkJob, JobSpec
+from stateshift.specification.parts import name_of, named, read_part
+from stateshift.specification.place import Place
+from stateshift.specification.values import Reader
+
+METADATA = "_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What the spec as a whole says of its jobs. `defaults` are the values of keys that stand
+    beside `jobs`.
+    """
+
+    engine: Engine
+    switches_on: bool
+    restart: bool
+    places: Mapping[str, Place]
+    defaults: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadJob:
+    """A job, where it stands, and where each of its keys does (its own ones, and those for all
+    jobs).
+    """
+
+    job: JobSpec
+    place: Place
+    places: Mapping[str, Place]
+
+    def at(self, *names: str) -> Place:
+        """The first of these keys that is there, else the job."""
+        return next((self.places[name] for name in names if name in self.places), self.place)
+
+    def each(self, name: str, values: tuple[Any, ...]) -> list[Place]:
+        """The places of what was read from a list or a map: each its own, unless some of it
+        could not be read.
+        """
+        place = self.at(name)
+        if isinstance(place.value, list | dict) and len(place.value) == len(values):
+            return [
+                place / key
+                for key in (place.value if isinstance(place.value, dict) else range(len(values)))
+            ]
+        return [place] * len(values)
+
+
+def read_jobs(reader: Reader, place: Place, dialect: Dialect) -> list[ReadJob]:
+    jobs = [_job(reader, item, name, dialect) for name, item in named(reader, place, "jobs")]
+    if isinstance(place.value, list | dict) and not jobs:
+        reader.complaints.add(place, "no job", "at least one job")
+    return [job for job in jobs if job is not None]
+
+
+def _job(reader: Reader, place: Place, given: str | None, dialect: Dialect) -> ReadJob | None:
+    own = reader.known(place, JOB, {"at the top, beside 'jobs'": SPEC})
+    if not isinstance(place.value, dict):
+        return None
+    for name, at in own.items():
+        _check_engine(reader, JOB[name], at, dialect.engine)
+    read = {key: read_part(reader, JOB[key], at) for key, at in own.items() if key != "name"}
+    values = dialect.defaults | {key: value for key, value in read.items() if value is not None}
+    values["name"] = name_of(reader, place, given, own, JOB["name"]) or ""
+    places = {**dialect.places, **own}
+    read_as = _flink_job if dialect.engine == "flink" else _spark_job
+    job = read_as(reader, place, places, values, dialect)
+    return ReadJob(job, place, places)
+
+
+def check_engine(reader: Reader, places: Mapping[str, Place], engine: Engine) -> None:
+    """Complain of keys beside `jobs` that only the other engine knows."""
+    for name, place in places.items():
+        _check_engine(reader, SPEC[name], place, engine)
+
+
+def _check_engine(reader: Reader, key: Key, place: Place, engine: Engine) -> None:
+    if key.engine not in (None, engine):
+        other, this = str(key.engine).capitalize(), engine.capitalize()
+        reader.complaints.add(
+            place, f"{place.key!r} is a key of {other}'s jobs", f"a key of {this}'s jobs"
+        )
+
+
+def _spark_job(
+    reader: Reader,
+    place: Place,
+    places: Mapping[str, Place],
+    values: dict[str, Any],
+    dialect: Dialect,
+) -> JobSpec:
+    reader.need(place, places, "checkpoint_location")
+    for switch, key, expected in _SWITCHES:
+        if values.get(switch) and key not in places:
+            reader.complaints.add(places[switch], f"{switch!r} is true without {key!r}", expected)
+        if not values.get(switch, dialect.switches_on):
+            values.pop(key, None)
+    return _job_spec(values)
+
+
+_SWITCHES = (
+    ("merge", "merge_jobs", "the directories to merge, or false"),
+    ("remote", "remote_connection", "a connection host:port, or false"),
+)
+
+
+def _flink_job(
+    reader: Reader,
+    place: Place,
+    places: Mapping[str, Place],
+    values: dict[str, Any],
+    dialect: Dialect,
+) -> JobSpec:
+    _name_folders(values)
+    own = [key for key in JOB.all if key.of is FlinkJob and key.name in values]
+    flink: dict[str, Any] = {str(key.field): values[key.name] for key in own}
+    source, switch = values.get("checkpoint_location"), flink.get("from_existing_savepoint")
+    if switch is False:
+        flink["existing_savepoints"] = ()
+    elif (
+        source
+        and dialect.restart
+        and not flink.get("existing_savepoints")
+        and not flink.get("job_ids")
+    ):
+        flink["existing_savepoints"] = (source,)
+    existing = flink.get("existing_savepoints", ())
+    flink["from_existing_savepoint"] = bool(existing)
+
+    if dialect.restart and not existing:
+        _check_savepoints_can_be_taken(reader, place, places, switch)
+    for given, other in (("host", "port"), ("port", "host")):
+        if given in places and other not in places:
+            reader.complaints.add(
+                places[given], f"{given!r} without {other!r}", "both of them, or neither"
+            )
+    if "host" in flink and "port" in flink and "source_cluster" not in values:
+        values["source_cluster"] = rest_name(flink["host"], flink["port"])
+    _set_ends(reader, place, places, values, existing)
+    return _job_spec(values, FlinkJob(**flink))
+
+
+def _name_folders(values: dict[str, Any]) -> None:
+    """A savepoint may be named by its `_metadata`, as for Flink itself: its folder is meant."""
+    for name in ("checkpoint_location", "remote_location", "new_savepoint_path"):
+        if isinstance(values.get(name), str):
+            values[name] = folder_meant(values[name])
+    for name in ("existing_savepoint_paths", "merge_jobs"):
+        if isinstance(values.get(name), tuple):
+            values[name] = tuple(map(folder_meant, values[name]))
+    values["transform"] = tuple(_with_folders(change) for change in values.get("transform") or ())
+
+
+def _with_folders(change: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(change)
+    if isinstance(found.get("of"), str):
+        found["of"] = folder_meant(found["of"])
+    for name in ("locations", "files"):
+        if isinstance(found.get(name), list | tuple):
+            found[name] = type(found[name])(folder_meant(one) for one in found[name])
+    return found
+
+
+def folder_meant(location: str) -> str:
+    """The folder of a savepoint that is named by its `_metadata`."""
+    plain = location.rstrip("/")
+    return plain.removesuffix(f"/{METADATA}") if plain.endswith(f"/{METADATA}") else location
+
+
+def rest_name(host: str, port: int) -> str:
+    """What a cluster is called of which a job tells host and port, and nothing else."""
+    return f"{host}:{port}"
+
+
+def implied_cluster(job: JobSpec) -> ClusterSpec | None:
+    """The cluster whose host and port the job tells."""
+    flink = job.flink
+    if (
+        flink is None
+        or not flink.host
+        or not flink.port
+        or job.source_cluster != rest_name(flink.host, flink.port)
+    ):
+        return None
+    return ClusterSpec(job.source_cluster, "flink_rest", {"url": f"http://{job.source_cluster}"})
+
+
+def _check_savepoints_can_be_taken(
+    reader: Reader, place: Place, places: Mapping[str, Place], switch: bool | None
+) -> None:
+    if switch and "existing_savepoint_paths" not in places:
+        message = "'from_existing_savepoint' is true without 'existing_savepoint_paths'"
+        reader.complaints.add(place, message, "the savepoints to start from, or false")
+    elif not switch and "job_ids" not in places and "existing_savepoint_paths" not in places:
+        message = "neither 'existing_savepoint_paths' nor 'job_ids'"
+        reader.complaints.add(place, message, "savepoints, or jobs of which they are taken")
+    elif "job_ids" in places and not {"host", "source_cluster"} & set(places):
+        message = "'job_ids' without 'host' and 'port', or 'source_cluster'"
+        reader.complaints.add(places["job_ids"], message, "where the jobs run")
+
+
+def _set_ends(
+    reader: Reader,
+    place: Place,
+    places: Mapping[str, Place],
+    values: dict[str, Any],
+    existing: tuple[str, ...],
+) -> None:
+    """Source and target, from Flink's own keys where the general ones are not there."""
+    new, target = values.get("new_savepoint_path"), values.get("remote_location")
+    if new and target and new != target:
+        message = "'remote_location' and 'new_savepoint_path' differ"
+        reader.complaints.add(places["remote_location"], message, "one of them")
+    values["remote_location"] = target or new
+    ends = [
+        values.get("checkpoint_location"),
+        *existing,
+        values.get("target_directory"),
+        values.get("checkpoint_dir"),
+    ]
+    values["checkpoint_location"] = next((end for end in ends if end), None)
+    if not {
+        "checkpoint_location",
+        "existing_savepoint_paths",
+        "target_directory",
+        "checkpoint_dir",
+    } & set(places):
+        reader.complaints.add(
+            place, "'target_directory' is missing", "where Flink puts the savepoint it is asked for"
+        )
+
+
+def _job_spec(values: Mapping[str, Any], flink: FlinkJob | None = None) -> JobSpec:
+    """The keys that INFORE's and ours have in common, by the model's names."""
+    own = [key for key in JOB.all if key.of is JobSpec and key.field]
+    fields: dict[str, Any] = {
+        str(key.field): values[key.name] for key in own if values.get(key.name) is not None
+    }
+    ends = fields.pop("verify", {})
+    fields |= ends if isinstance(ends, Mapping) else {"verify": ends}
+    return JobSpec(**{"source": "", **fields, "flink": flink})

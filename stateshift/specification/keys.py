@@ -1,0 +1,869 @@
+"""Every key a spec may hold, once: what reads specs, what writes them and the JSON Schema are all
+made from this table.
+
+    Key   one key: its canonical name, what kind of value it takes, and the field of the model it
+          fills
+    Keys  the keys of one kind of object, found by any spelling
+
+A spelling is *folded* before it is looked up: lower case, without blanks, underscores and hyphens.
+`merge_jobs`, `mergeJobs`, `Merge Jobs` and `MERGE-JOBS` are one key. The rows IS-1, IS-2 and IF-1
+give INFORE's keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from stateshift.specification.model import (
+    WAIVERS,
+    FlinkJob,
+    JobSpec,
+    KafkaSpec,
+    Keep,
+    Mode,
+    OnFailure,
+    SinkKind,
+    SinkSpec,
+    Spec,
+    SubmitSpec,
+    Verify,
+    VerifySource,
+)
+
+Engine = Literal["spark", "flink"]
+
+CLUSTER_KINDS = ("manual", "command", "spark_submit", "livy", "spark_standalone", "flink_rest")
+PROFILES = ("default", "java-signed")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`also` are other names of it; `engine` the one that alone knows it, `hints_at` one it
+    suggests where the spec does not name its engine; `blank_is_off` is INFORE's way to leave a key
+    out; `for_all` may stand beside `jobs`.
+    """
+
+    name: str
+    kind: str
+    about: str
+    of: type | None = None
+    field: str | None = None
+    also: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    engine: Engine | None = None
+    hints_at: Engine | None = None
+    blank_is_off: bool = False
+    for_all: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.also)
+
+    @property
+    def default(self) -> Any:
+        """What the model holds where the key is left out; MISSING where it must be given."""
+        if self.of is None or self.field is None:
+            return dataclasses.MISSING
+        model = {f.name: f for f in dataclasses.fields(self.of)}[self.field]
+        made = model.default_factory
+        return model.default if made is dataclasses.MISSING else made()
+
+
+class Keys:
+    """The keys of one kind of object."""
+
+    def __init__(self, *keys: Key) -> None:
+        self.all = keys
+        self._folded = {fold(name): key for key in keys for name in key.names}
+
+    def __getitem__(self, name: str) -> Key:
+        return self._folded[fold(name)]
+
+    def find(self, spelling: str) -> Key | None:
+        return self._folded.get(fold(spelling))
+
+    def nearest(self, spelling: str) -> str | None:
+        close = difflib.get_close_matches(fold(spelling), self._folded, n=1, cutoff=0.6)
+        return self._folded[close[0]].name if close else None
+
+
+def fold(spelling: str) -> str:
+    return spelling.lower().replace(" ", "").replace("_", "").replace("-", "")
+
+
+def _job(name: str, kind: str, field: str | None, about: str, **more: Any) -> Key:
+    return Key(name, kind, about, JobSpec, field, **more)
+
+
+def _flink(name: str, kind: str, field: str, about: str, **more: Any) -> Key:
+    return Key(name, kind, about, FlinkJob, field, engine="flink", blank_is_off=True, **more)
+
+
+JOB = Keys(
+    _job("name", "text", "name", "The job's name, unique in this spec.", also=("job_name",)),
+    _job(
+        "checkpoint_location",
+        "location",
+        "source",
+        (
+            "Where the job's image is now: a URL, or a local path (a relative one starts where "
+            "the spec lies)."
+        ),
+        hints_at="spark",
+    ),
+    _job(
+        "remote_location",
+        "location",
+        "target",
+        "Where the image goes. Left out or blank, the job stays where it is.",
+        hints_at="spark",
+        blank_is_off=True,
+    ),
+    _job(
+        "merge",
+        "boolean",
+        None,
+        "Whether the content of `merge_jobs` is moved into the checkpoint location first. "
+        "With `version`, it need not "
+        "be said where there are merge jobs; without (INFORE's dialect), merge jobs are "
+        "off until it is true.",
+        engine="spark",
+    ),
+    _job(
+        "merge_jobs",
+        "locations",
+        "merge_locations",
+        "Directories on the same file system whose content is moved into the checkpoint "
+        "location first: a list, or "
+        "one text with commas.",
+        engine="spark",
+        blank_is_off=True,
+    ),
+    _job(
+        "remote",
+        "boolean",
+        None,
+        "Whether the job is started at `remote_connection`. With `version`, it need not be "
+        "said where there is a "
+        "connection; without (INFORE's dialect), the connection is off until it is true.",
+        engine="spark",
+    ),
+    _job(
+        "remote_connection",
+        "connection",
+        "connection",
+        (
+            "host:port (or scheme://host:port) at which the job is started, over what the "
+            "cluster says."
+        ),
+        engine="spark",
+        blank_is_off=True,
+    ),
+    _job(
+        "operators",
+        "operators",
+        "operators",
+        "The stateful operators by name: a list of names, a list of {name, directory}, or "
+        "a map from name to "
+        "directory. A directory is only for one that somebody else named.",
+    ),
+    _job(
+        "source_cluster",
+        "text",
+        "source_cluster",
+        "The cluster that runs the job now.",
+        for_all=True,
+    ),
+    _job(
+        "target_cluster",
+        "text",
+        "target_cluster",
+        "The cluster that runs it afterwards.",
+        for_all=True,
+    ),
+    _job(
+        "submit", "submit", "submit", "How the job is started on the target cluster.", for_all=True
+    ),
+    _job(
+        "source_submit",
+        "submit",
+        "source_submit",
+        "How a rollback starts it on the source again.",
+        for_all=True,
+    ),
+    _job("stop", "stop", "stop", "How the job is stopped on the source cluster.", for_all=True),
+    _job("transform", "transform", "transform", "Changes to the state on its way, each kind once."),
+    _job(
+        "data", "data", "data", "Directories the job reads or writes that are elsewhere afterwards."
+    ),
+    _job(
+        "kafka",
+        "kafka",
+        "kafka",
+        (
+            "The brokers from which the job reads afterwards: they are asked whether they "
+            "still have its offsets."
+        ),
+        engine="spark",
+        for_all=True,
+    ),
+    _job(
+        "sink",
+        "sink",
+        "sink",
+        "What the job writes to. Its own log tells which batch it has last: whether the "
+        "planned batch was delivered, "
+        "whether a rewind is dropped, and which version of the table to restore.",
+        engine="spark",
+    ),
+    _job(
+        "also",
+        "folders",
+        "also",
+        "What lies in the checkpoint, is not the engine's, and is taken along: paths below "
+        "the checkpoint, such as "
+        "mine/.",
+        engine="spark",
+    ),
+    _job(
+        "verify",
+        "verify",
+        "verify",
+        "How the target is compared with the source: entry by entry, by the digests of "
+        "files, or not. As an object "
+        "also how the source is looked at before the job is stopped: every byte that a "
+        "restart needs, or names alone.",
+        choices=get_args(Verify),
+        for_all=True,
+    ),
+    _job(
+        "keep",
+        "texts",
+        "keep",
+        "What files and directories keep of the source beside their content: "
+        f"{', '.join(get_args(Keep))}. The owner "
+        "(and the group) takes rights that only HDFS's superuser, or root, has.",
+        for_all=True,
+    ),
+    _job(
+        "mode",
+        "choice",
+        "mode",
+        "move: stop the job, bring its image over, start it there. warm: bring most of it "
+        "over while the job runs, in "
+        "rounds, and stop it for the rest; a job of Flink then ends with its last "
+        "checkpoint: they have to be "
+        "incremental, and retained. fork: the source goes on, and the copy gets an "
+        "identity of its own.",
+        choices=get_args(Mode),
+        for_all=True,
+    ),
+    _job(
+        "rounds",
+        "count",
+        "rounds",
+        "Warm: at most so many rounds. Alone, the job is stopped after them; beside "
+        "`until`, it is not stopped where "
+        "that has not been reached by then.",
+        for_all=True,
+    ),
+    _job(
+        "until",
+        "until",
+        "until",
+        (
+            "Warm: when the job may be stopped: once what is left to bring would take less "
+            "than this (remaining < 5s)."
+        ),
+        for_all=True,
+    ),
+    _job(
+        "cutover",
+        "cutover",
+        "cutover",
+        "Warm: ready, as soon as that is reached; told, not before `stateshift cutover`; "
+        "hours of the day "
+        "(22:00-04:30, with UTC behind where they are not this machine's); or never: each "
+        "round leaves an image that "
+        "can be started from, should the source be lost.",
+        for_all=True,
+    ),
+    _job(
+        "planned_batch",
+        "choice",
+        "planned_batch",
+        "A batch that was planned and not committed: keep its offsets, so that it runs "
+        "with the same input, or drop "
+        "them.",
+        choices=("keep", "drop"),
+        for_all=True,
+    ),
+    _job(
+        "waive",
+        "texts",
+        "waive",
+        f"Findings that need not stop the plan: {', '.join(WAIVERS)}.",
+        for_all=True,
+    ),
+    _flink(
+        "job_ids", "texts", "job_ids", "The ids of the running jobs of which savepoints are taken."
+    ),
+    _flink(
+        "new_savepoint_path",
+        "location",
+        "new_savepoint",
+        "The savepoint to write. It must not exist.",
+        also=("new_savepoint",),
+    ),
+    _flink(
+        "existing_savepoint_paths",
+        "locations",
+        "existing_savepoints",
+        "Savepoints to start from.",
+        also=("existing_savepoint_path", "existing_savepoints"),
+    ),
+    _flink("host", "text", "host", "The host of Flink's REST API."),
+    _flink("port", "port", "port", "The port of Flink's REST API."),
+    _flink(
+        "target_directory",
+        "location",
+        "target_directory",
+        "Where Flink puts the savepoints it is asked for.",
+    ),
+    _flink(
+        "from_existing_savepoint",
+        "boolean",
+        "from_existing_savepoint",
+        "Whether to start from existing savepoints. Left out, it is true where a job names "
+        "some; false, they are "
+        "off and savepoints of the job ids are taken.",
+        for_all=True,
+    ),
+    _flink(
+        "allow_non_restored_state",
+        "boolean",
+        "allow_non_restored_state",
+        "Whether the new job may leave out state that the savepoint holds.",
+        also=("allow_non_restore_states", "allow_non_restore_state", "allow_non_restored_states"),
+        for_all=True,
+    ),
+    _flink(
+        "cancel_job", "boolean", "cancel_job", "Whether the old jobs are cancelled.", for_all=True
+    ),
+    _flink(
+        "checkpoint_dir",
+        "location",
+        "checkpoint_dir",
+        "Where the new job keeps its checkpoints.",
+        also=("checkpoint_directory",),
+        for_all=True,
+    ),
+)
+
+SPEC = Keys(
+    Key("$schema", "text", "Where this schema is, for editors."),
+    Key("version", "version", "The version of this dialect. INFORE's dialects have none."),
+    Key(
+        "engine",
+        "choice",
+        "What keeps the state. Left out, the keys tell: Spark, unless Flink's are used.",
+        Spec,
+        "engine",
+        choices=get_args(Engine),
+    ),
+    Key(
+        "restart",
+        "boolean",
+        (
+            "True: the jobs exist, move and start again. False: a first deployment; they are "
+            "prepared and started."
+        ),
+        Spec,
+        "restart",
+    ),
+    Key(
+        "jobs",
+        "jobs",
+        "The jobs in the order in which they move: a list, or a map by name.",
+        Spec,
+        "jobs",
+    ),
+    Key(
+        "waves",
+        "waves",
+        "Which jobs move together, phase by phase: a list of waves in their order, each a "
+        "list of jobs' names; every "
+        "job is in one. Left out, `strategy` says so; jobs that share a source move together.",
+        Spec,
+        "waves",
+    ),
+    Key(
+        "strategy",
+        "strategy",
+        "Which jobs move together, where no waves say so. fluid: one after the other, the "
+        "default. all-at-once: all of "
+        "them. batched(k): k at a time. optimised: in as few waves as there can be in "
+        "which no cluster gives two jobs, "
+        "nor takes two.",
+        Spec,
+        "strategy",
+    ),
+    Key(
+        "dataflow",
+        "dataflow",
+        "How the operators of the jobs send to each other: a dataflow "
+        "(configs/dataflow.schema.json) whose operators "
+        "say which job they are of, or a file of one beside the spec. Jobs that must "
+        "change at one cut move in one "
+        "wave.",
+        Spec,
+        "dataflow",
+    ),
+    Key(
+        "on_failure",
+        "choice",
+        "What becomes of the others when a job fails. stop: nothing more is begun, a "
+        "person decides. finish: the wave "
+        "that failed is taken back, the others are carried out. rollback: the whole run is "
+        "taken back; a wave whose "
+        "job has committed on its target since stays where it is. discard: those waves, too.",
+        Spec,
+        "on_failure",
+        choices=get_args(OnFailure),
+    ),
+    Key("clusters", "clusters", "Where jobs run: a map by name, or a list.", Spec, "clusters"),
+    Key(
+        "uid_hash",
+        "uid_hash",
+        "How an operator's name becomes its directory: a profile's name, or constants.",
+        Spec,
+        "uid_hash",
+    ),
+    Key(
+        "production",
+        "boolean",
+        "Whether operators keep their results in <hash>_RES directories.",
+        Spec,
+        "production",
+    ),
+    Key(
+        "parallel",
+        "count",
+        (
+            "How many steps run at once; large ones one a core, small ones that wait for a "
+            "network as many as it is worth."
+        ),
+        Spec,
+        "parallel",
+    ),
+    Key("throttle", "throttle", "Limits on what the storages are asked for."),
+    *(key for key in JOB.all if key.for_all),
+)
+
+THROTTLE = Keys(
+    Key(
+        "bytes_per_second",
+        "number",
+        "Bytes read and written in a second.",
+        Spec,
+        "bytes_per_second",
+    ),
+    Key("operations_per_second", "number", "Requests in a second.", Spec, "operations_per_second"),
+)
+
+SUBMIT = Keys(
+    Key(
+        "environment",
+        "environment",
+        "Variables of the job's own environment.",
+        SubmitSpec,
+        "environment",
+    ),
+    Key(
+        "seconds_max",
+        "number",
+        "How long to wait for the first committed batch.",
+        SubmitSpec,
+        "seconds_max",
+    ),
+    Key(
+        "prepare",
+        "boolean",
+        "Start the job before the old one is stopped: it calls stateshift.job.wait() "
+        "before its first query, and goes "
+        "on when its image is there.",
+        SubmitSpec,
+        "prepare",
+    ),
+)
+
+# One wave of `waves`.
+WAVE = Key("wave", "texts", "The jobs that move together.")
+
+STOP = Keys(
+    Key("seconds_max", "number", "How long to wait for a graceful stop."),
+    Key("tag", "text", "The name under which the source cluster knows the job."),
+)
+
+DATA = Keys(
+    Key("source", "location", "Where the directory is now."),
+    Key("target", "location", "Where it is afterwards."),
+    Key("copy", "boolean", "Whether to bring its content over; false where it is there already."),
+)
+
+KAFKA = Keys(
+    Key(
+        "bootstrap_servers",
+        "text",
+        "host:port of brokers, with commas.",
+        KafkaSpec,
+        "bootstrap_servers",
+    ),
+    Key(
+        "properties",
+        "location",
+        "A file of client properties on this machine (security.protocol, sasl.mechanism): "
+        "credentials are in there, and not in the spec.",
+        KafkaSpec,
+        "properties",
+    ),
+    Key(
+        "source_bootstrap_servers",
+        "text",
+        "Those that the job has read so far, where these are others: the records "
+        "around its offsets are held against each other.",
+        KafkaSpec,
+        "source_bootstrap_servers",
+    ),
+    Key("source_properties", "location", "The same for these.", KafkaSpec, "source_properties"),
+)
+
+VERIFY = Keys(
+    Key(
+        "source",
+        "choice",
+        "Before the job is stopped: deep reads all that a restart needs, as `verify "
+        "--deep` does; names goes by names "
+        "and sizes, as `plan` does.",
+        JobSpec,
+        "verify_source",
+        choices=get_args(VerifySource),
+    ),
+    Key(
+        "target",
+        "choice",
+        "How the target is compared with the source.",
+        JobSpec,
+        "verify",
+        choices=get_args(Verify),
+    ),
+)
+
+SINK = Keys(
+    Key("kind", "choice", "What it is.", SinkSpec, "kind", choices=get_args(SinkKind)),
+    Key(
+        "location",
+        "location",
+        "The table's folder (delta, iceberg), or the folder of the files. Left out for a "
+        "foreach-batch function that "
+        "writes to no table, and for kafka.",
+        SinkSpec,
+        "location",
+    ),
+    Key(
+        "idempotent_by_batch",
+        "boolean",
+        "foreach-batch: whether the function drops a batch whose number it has seen before.",
+        SinkSpec,
+        "idempotent_by_batch",
+    ),
+    Key(
+        "transaction_id",
+        "text",
+        "foreach-batch: the txnAppId with which the function writes to the Delta table at "
+        "the location, beside "
+        "txnVersion, the batch.",
+        SinkSpec,
+        "transaction_id",
+    ),
+)
+
+OPERATOR = Keys(
+    Key("name", "text", "The operator's name, which is its UID."),
+    Key("directory", "directory", "The directory somebody else made for it, beside the others."),
+)
+
+CLUSTER = Keys(
+    Key("name", "text", "The name jobs call it by."),
+    Key("kind", "choice", "How jobs are found, stopped and started there.", choices=CLUSTER_KINDS),
+)
+
+HASH = Keys(
+    Key("name", "text", "A name for these constants."),
+    Key("p", "count", "The base."),
+    Key("m", "count", "The modulus."),
+    Key("offset", "integer", "Added to every character's code."),
+    Key("signed", "boolean", "Whether the remainder keeps its sign, as Java's % does."),
+)
+
+PROVIDERS = ("hdfs-backed", "rocksdb")
+CODECS = ("lz4", "zstd", "snappy", "lzf")
+
+
+_OF = (
+    "Of several Flink images, the one that is meant: its location, or the id of the job "
+    "it is taken of."
+)
+
+
+def _kind(name: str, about: str, *keys: Key) -> tuple[str, Keys]:
+    return name, Keys(Key("kind", "choice", about, choices=_KINDS), *keys)
+
+
+_KINDS = (
+    *("rewind", "compact", "repartition", "convert", "rename", "drop", "split", "merge", "evolve"),
+    *("rescale", "repair", "union"),
+)
+
+# The kinds of `transform`, each with its own keys; the first of them is always `kind`.
+TRANSFORMS: Mapping[str, Keys] = dict(
+    (
+        _kind(
+            "rewind",
+            "Go back to an earlier batch.",
+            Key(
+                "batch",
+                "batch",
+                "The last batch that counts: a committed one that can still be restored.",
+            ),
+            Key(
+                "renumber",
+                "boolean",
+                (
+                    "Whether it gets the number of the newest batch: a sink that knows batches "
+                    "by number takes the next."
+                ),
+            ),
+        ),
+        _kind(
+            "compact",
+            "One snapshot for each shard in place of a chain of changes.",
+            Key("in_place", "boolean", "Whether where it lies: a job without a remote_location."),
+        ),
+        _kind(
+            "repartition",
+            "Another number of state partitions.",
+            Key("partitions", "count", "How many."),
+        ),
+        _kind(
+            "convert",
+            (
+                "Another state store provider, codec or checkpoint format; or another version "
+                "of Flink."
+            ),
+            Key("provider", "choice", "What keeps the state.", choices=PROVIDERS),
+            Key("codec", "choice", "What compresses it.", choices=CODECS),
+            Key(
+                "checkpoint_format",
+                "choice",
+                "v1, for a Spark that knows no other.",
+                choices=("v1",),
+            ),
+            Key(
+                "flink",
+                "text",
+                "The Flink that is to read it, such as 1.20: its metadata is written for that one.",
+            ),
+        ),
+        _kind(
+            "rename",
+            (
+                "Other ids for stateful operators and sources, where a changed job numbers "
+                "them differently."
+            ),
+            Key("operators", "names", "Old id -> new id."),
+            Key("of", "text", _OF),
+            Key("sources", "names", "Old index or name -> new one."),
+        ),
+        _kind(
+            "drop",
+            "Leave the state of operators, or sources, behind.",
+            Key("operators", "texts", "Their ids."),
+            Key("of", "text", _OF),
+            Key("sources", "texts", "Their indexes or names."),
+        ),
+        _kind(
+            "split",
+            "Only a part of the keys.",
+            Key("by", "count", "Into how many parts the shards are divided."),
+            Key("part", "batch", "Which of them this is, from 0."),
+            Key("column", "text", "The key column that decides."),
+            Key("values", "values", "Its values that belong to this part."),
+        ),
+        _kind(
+            "merge",
+            "The state of other checkpoints of the same query, over input of their own, is added.",
+            Key("locations", "locations", "Where these are."),
+            Key(
+                "sum",
+                "texts",
+                (
+                    "Columns whose values are added where a key is in several; without, that "
+                    "is refused."
+                ),
+            ),
+        ),
+        _kind(
+            "rescale",
+            "Another parallelism, or max parallelism, of a Flink job's keyed state.",
+            Key(
+                "parallelism",
+                "count",
+                "Of the operators with keyed state and no other: Flink deals out the rest.",
+            ),
+            Key(
+                "max_parallelism",
+                "count",
+                "Into how many key groups keys are dealt: of all operators.",
+            ),
+        ),
+        _kind(
+            "union",
+            (
+                "Operators that several Flink images have become one: their keys must be "
+                "different ones."
+            ),
+            Key("operators", "texts", "Their ids, or uids, in the new image."),
+        ),
+        _kind(
+            "repair",
+            "Files of a Flink image that its metadata has beside itself, and that lie elsewhere.",
+            Key(
+                "files",
+                "locations",
+                "Folders in which they are looked for, such as the savepoint of a CLAIM restore.",
+            ),
+        ),
+        _kind(
+            "evolve",
+            "Other columns in the rows of a store, for a job whose query has changed.",
+            Key("operator", "text", "The stateful operator's id."),
+            Key("store", "text", "Its store, as `inspect --entries` calls it; left out, default."),
+            Key(
+                "add",
+                "columns",
+                "Columns more, each with a name, a type, a default and the column it comes after.",
+            ),
+            Key("widen", "types", "Column -> wider type."),
+            Key("rename", "types", "Column -> new name."),
+            Key("drop", "texts", "Columns less."),
+            Key(
+                "nullable",
+                "texts",
+                "Columns that may be null from now on; * for all. Another Spark may see them so.",
+            ),
+            Key(
+                "widen_key",
+                "types",
+                "The same for columns of the key: entries move to where they then belong.",
+            ),
+            Key("rename_key", "types", "The same for columns of the key."),
+            Key("nullable_key", "texts", "The same for columns of the key."),
+        ),
+    )
+)
+
+COLUMN = Keys(
+    Key("name", "text", "What it is called; inside of a struct, with dots."),
+    Key("type", "type", "Its type, as Spark's JSON or SQL names it."),
+    Key(
+        "default",
+        "json",
+        "What it holds for keys that are there already; null where nothing is said.",
+    ),
+    Key("after", "name", "The column it comes after; left out, the last; blank, none."),
+)
+
+# What the adapters take besides, told by the schema and carried as given: (key, JSON type, about).
+CLUSTER_OPTIONS = (
+    ("master", "string", "spark_submit: the master's URL, such as local[2] or spark://host:7077."),
+    ("deploy_mode", "string", "spark_submit: client (the driver runs on this machine) or cluster."),
+    ("spark_submit", "string", "spark_submit: the executable, where it is not on the PATH."),
+    ("java_home", "string", "spark_submit: the Java to run with."),
+    ("conf", "object", "spark_submit: Spark's configuration for every job."),
+    ("pid_file", "string", "spark_submit: holds the process id of a job that was started by hand."),
+    (
+        "graceful_seconds",
+        "number",
+        "spark_submit: how long a job has to answer that it will stop by itself.",
+    ),
+    (
+        "submit",
+        ["string", "array"],
+        "command: starts a job; the last line it prints is the job's id.",
+    ),
+    ("find", ["string", "array"], "command: prints the state of a job, and its id."),
+    ("stop", ["string", "array"], "command: stops a job."),
+    ("version", ["string", "array"], "command: prints the engine's version."),
+    (
+        "reach",
+        ["string", "array"],
+        "command: ends with 0 where jobs reach $STATESHIFT_LOCATION, else with 1.",
+    ),
+    ("log", ["string", "array"], "command: prints the end of a job's log."),
+    ("cwd", "string", "command: where they run."),
+    ("environment", "object", "spark_submit, command: variables of every job or command."),
+    (
+        "state_dir",
+        "string",
+        "spark_submit, command: where process ids, logs and submissions are kept.",
+    ),
+    ("seconds_max", "number", "spark_submit, command, manual: how long to wait for an answer."),
+    ("url", "string", "flink_rest and others over HTTP: where its REST API is."),
+    ("sql_gateway", "string", "flink_rest: where the SQL gateway is that takes its jobs of SQL."),
+    ("flink_configuration", "object", "flink_rest: Flink's configuration for every job."),
+    (
+        "marker_dir",
+        "string",
+        "manual: a folder of marker files, where nobody sits at the terminal.",
+    ),
+)
+SUBMIT_OPTIONS = (
+    ("application", "string", "spark_submit: the Python file or jar."),
+    ("arguments", "array", "spark_submit: its arguments."),
+    ("conf", "object", "spark_submit: Spark's configuration for this job."),
+    ("deploy_mode", "string", "spark_submit: client or cluster; goes before the cluster's."),
+    ("py_files", "array", "spark_submit: Python files it imports."),
+    ("jar", "string", "flink_rest: the jar, on this machine."),
+    ("jar_id", "string", "flink_rest: the id of a jar that is there."),
+    (
+        "sql",
+        "string",
+        "flink_rest: a file of SQL on this machine, whose last statement starts the job.",
+    ),
+    ("entry_class", "string", "flink_rest: the class in the jar whose main is run."),
+    ("parallelism", "integer", "flink_rest: of the job."),
+    (
+        "allow_non_restored_state",
+        "boolean",
+        "flink_rest: state that no operator of the job has may stay behind.",
+    ),
+    ("claim_mode", "string", "flink_rest: no_claim, or legacy."),
+    ("flink_configuration", "object", "flink_rest: Flink's configuration for this job."),
+)
+STOP_OPTIONS = (
+    ("pid_file", "string", "spark_submit: holds the process id of a job that was started by hand."),
+    (
+        "graceful_seconds",
+        "number",
+        "spark_submit: how long the job has to answer that it will stop by itself.",
+    ),
+    ("format", "string", "flink_rest: canonical or native, of the savepoint that ends the job."),
+    ("drain", "boolean", "flink_rest: windows and timers fire first, as at the end of all input."),
+    ("job_id", "string", "flink_rest: the job, where its name is not enough."),
+    ("job_name", "string", "flink_rest: the name it runs under there."),
+)

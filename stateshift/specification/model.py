@@ -1,0 +1,243 @@
+"""What the user asked for, as frozen values. No text, no keys of any dialect: those are read in
+`spec.parse`.
+
+    Spec                 one migration
+      clusters             named places where jobs run
+      jobs                 in the order in which they move
+      waves                which of them move together, by name; empty where `strategy` says it
+                           (`strategies.waves`)
+      on_failure           what becomes of the other jobs when one fails
+        source, target       locations; without a target the job stays where it is
+        merge_locations      directories whose content joins the source first (Algorithm 5)
+        operators            names (= UIDs), with the directory where somebody else chose one
+        data                 places the job reads or writes that move with it
+        sink                 what the job writes to: its own log tells which batches it has
+        also                 what lies in the checkpoint, is not the engine's, and moves along
+        flink                what only Flink's dialect has; the source is then the first of its
+                             existing savepoints,
+                             or the folder in which Flink puts the one it is asked for
+
+Locations are in the normal form of `spec.location`: file:///a/b for every spelling of a local path,
+other URLs as typed but for the scheme's case and the slashes at their ends (`s3a` stays `s3a`: the
+job has to be told it that way).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from stateshift.specification.warm import READY
+
+# The findings that may be waived, by the names that the findings give.
+WAIVERS = (
+    *("paths-stay", "older-target", "zip-format", "operators-stay"),
+    *(
+        "permission",
+        "space",
+        "target-reach",
+        "lost-offsets",
+        "other-records",
+        "list-state",
+        "kryo",
+        "job-stopped",
+    ),
+    *("sink-ahead", "free-slots", "old-state", "repeated-batches"),
+)
+
+Mode = Literal["move", "fork", "warm"]
+Verify = Literal["entries", "digests", "none"]
+VerifySource = Literal["deep", "names"]
+Keep = Literal["owner", "permissions"]
+SinkKind = Literal["delta", "iceberg", "file", "foreach-batch", "kafka"]
+
+# Stop there and let a person decide; take the wave that failed back and finish the others; take the
+# whole run back, as far as no job has committed on its target since; take back those, too.
+OnFailure = Literal["stop", "finish", "rollback", "discard"]
+
+
+@dataclass(frozen=True, slots=True)
+class HashProfile:
+    """The constants of a polynomial rolling hash: sum of (code + offset) * p^i, mod m at each
+    step.
+    """
+
+    name: str = "default"
+    p: int = 31
+    m: int = 1_000_000_009
+    offset: int = -96
+    signed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSpec:
+    """An operator by its name, which is its UID. `directory` adopts one that somebody else made
+    (IS-7, IS-9).
+    """
+
+    name: str
+    directory: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """A named cluster. `options` are the kind's own: the adapter checks them."""
+
+    name: str
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitSpec:
+    """How the job starts. `options` are the cluster kind's own (application, arguments, conf,
+    command, ...). With `prepare` it is started before the old one is stopped, and waits for its
+    image (`stateshift.job.wait`).
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    seconds_max: float = 300.0
+    prepare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DataSpec:
+    """A directory the job reads or writes, which is somewhere else afterwards. With `copy` we bring
+    it over, without it is there already; either way, what the image says of it is rewritten.
+    """
+
+    source: str
+    target: str
+    copy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSpec:
+    """The brokers from which the job reads afterwards, and those that it has read so far: no
+    checkpoint names them. `properties` is a file on this machine with what a client needs beside:
+    credentials are only there.
+    """
+
+    bootstrap_servers: str
+    properties: str | None = None
+    source_bootstrap_servers: str | None = None
+    source_properties: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSpec:
+    """What the job writes to. `location` is the table or the folder; a foreach-batch function and
+    Kafka may have none. `idempotent_by_batch`: whether a foreach-batch function drops a batch whose
+    number it has seen; None where the spec does not say. `transaction_id` is the txnAppId of a
+    function that writes to a Delta table with txnAppId and txnVersion.
+    """
+
+    kind: SinkKind
+    location: str | None = None
+    idempotent_by_batch: bool | None = None
+    transaction_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlinkJob:
+    """What only Flink's dialect of INFORE D5.2 has (IF-1). `cancel_job`: true takes savepoints and
+    cancels the jobs then, false lets them go on; left out, they end with their savepoints, and lose
+    nothing.
+    """
+
+    job_ids: tuple[str, ...] = ()
+    new_savepoint: str | None = None
+    existing_savepoints: tuple[str, ...] = ()
+    host: str | None = None
+    port: int | None = None
+    target_directory: str | None = None
+    from_existing_savepoint: bool = False
+    allow_non_restored_state: bool = False
+    cancel_job: bool | None = None
+    checkpoint_dir: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One job and what becomes of it."""
+
+    name: str
+    source: str
+    target: str | None = None
+    merge_locations: tuple[str, ...] = ()
+    connection: str | None = None
+    operators: tuple[OperatorSpec, ...] = ()
+    source_cluster: str | None = None
+    target_cluster: str | None = None
+    submit: SubmitSpec | None = None
+    source_submit: SubmitSpec | None = None
+    stop: Mapping[str, Any] = field(default_factory=dict)
+    transform: tuple[Mapping[str, Any], ...] = ()
+    data: tuple[DataSpec, ...] = ()
+    kafka: KafkaSpec | None = None
+    sink: SinkSpec | None = None
+    also: tuple[str, ...] = ()
+    mode: Mode = "move"
+    rounds: int | None = None
+    until: str | None = None
+    cutover: str = READY
+    verify: Verify = "entries"
+    verify_source: VerifySource = "deep"
+    keep: tuple[Keep, ...] = ()
+    planned_batch: Literal["keep", "drop"] = "keep"
+    waive: tuple[str, ...] = ()
+    flink: FlinkJob | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether the old job is over afterwards."""
+        return self.mode != "fork"
+
+    @property
+    def takes_savepoints(self) -> bool:
+        """Whether its images are still to be taken."""
+        return (
+            self.flink is not None
+            and bool(self.flink.job_ids)
+            and not self.flink.existing_savepoints
+        )
+
+    def started_from(self, images: tuple[str, ...]) -> JobSpec:
+        """The same job, once its savepoints have been taken."""
+        assert self.flink is not None, "only Flink's jobs are asked for savepoints"
+        flink = replace(self.flink, existing_savepoints=images, from_existing_savepoint=True)
+        return replace(self, source=images[0], flink=flink)
+
+    @property
+    def destination(self) -> str:
+        """Where the image is afterwards: the target, or the source for a job that stays."""
+        return self.target or self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A whole request. `restart` false means a first deployment: nothing moves, jobs are
+    prepared and submitted.
+    """
+
+    engine: Literal["spark", "flink"]
+    jobs: tuple[JobSpec, ...]
+    restart: bool = True
+    waves: tuple[tuple[str, ...], ...] = ()
+    strategy: str | None = None
+    dataflow: Mapping[str, Any] | str | None = None
+    on_failure: OnFailure = "stop"
+    clusters: tuple[ClusterSpec, ...] = ()
+    uid_hash: HashProfile = HashProfile()
+    production: bool = False
+    parallel: int = 4
+    bytes_per_second: float | None = None
+    operations_per_second: float | None = None
+
+    def cluster(self, name: str) -> ClusterSpec:
+        return next(cluster for cluster in self.clusters if cluster.name == name)
+
+    def job(self, name: str) -> JobSpec | None:
+        return next((job for job in self.jobs if job.name == name), None)

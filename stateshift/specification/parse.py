@@ -1,0 +1,126 @@
+"""`parse_spec(text) -> Spec`: all dialects, all complaints at once. Pure: no file, no clock, no
+environment is read.
+
+    text --read_text--> Place (a plain tree) --read_jobs, read_part--> Spec --check--> Spec, or one
+    SpecError
+
+The spec is ours where it has a `version`, else INFORE's: the keys are the same, the switches differ
+(see `jobs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stateshift.errors import SpecError
+from stateshift.specification.checks import check
+from stateshift.specification.jobs import Dialect, ReadJob, check_engine, implied_cluster, read_jobs
+from stateshift.specification.keys import JOB, SPEC, Engine, fold
+from stateshift.specification.location import normal
+from stateshift.specification.model import Spec
+from stateshift.specification.parts import read_part
+from stateshift.specification.place import Complaints, Place
+from stateshift.specification.text import WHERE_CREDENTIALS_BELONG, read_text
+from stateshift.specification.values import Reader
+
+_HINT = (
+    "stateshift schema > spec.schema.json   # every key and its meaning; name the file "
+    'under "$schema"'
+)
+
+
+def parse_spec(
+    text: str, *, base: str | None = None, environment: Mapping[str, str] | None = None
+) -> Spec:
+    """The request that `text` makes. `base` is where relative locations start (the folder of the
+    spec: a path or a URL), `environment` what `${NAME}` stands for. Raises one SpecError that holds
+    every complaint.
+    """
+    complaints = Complaints()
+    root = read_text(text, environment or {}, complaints)
+    reader = Reader(complaints, normal(base) if base else None)
+    spec, jobs = _read(reader, root)
+    check(complaints, spec, jobs)
+    if complaints.found:
+        leaks = any(
+            complaint.expected == WHERE_CREDENTIALS_BELONG for complaint in complaints.found
+        )
+        raise SpecError(
+            tuple(complaints.found), hint=f"keep {WHERE_CREDENTIALS_BELONG}" if leaks else _HINT
+        )
+    return spec
+
+
+def _read(reader: Reader, root: Place) -> tuple[Spec, list[ReadJob]]:
+    places = reader.known(root, SPEC, {"inside a job": JOB})
+    if isinstance(root.value, dict):
+        reader.need(root, places, "jobs")
+    values = {
+        key: read_part(reader, SPEC[key], place) for key, place in places.items() if key != "jobs"
+    }
+    for_all = {key.name for key in JOB.all if key.for_all}
+    engine = values.get("engine") or _recognise(reader, root)
+    if engine is None:  # nobody can say what the jobs' keys mean
+        return Spec("spark", ()), []
+    check_engine(reader, places, engine)
+    dialect = Dialect(
+        engine=engine,
+        switches_on="version" in places,
+        restart=values.get("restart") is not False,
+        places={key: place for key, place in places.items() if key in for_all},
+        defaults={
+            key: value for key, value in values.items() if key in for_all and value is not None
+        },
+    )
+    jobs = read_jobs(reader, places["jobs"], dialect) if "jobs" in places else []
+    own = [key for key in SPEC.all if key.of is Spec and values.get(key.name) is not None]
+    fields: dict[str, Any] = {str(key.field): values[key.name] for key in own}
+    fields |= {
+        **(values.get("throttle") or {}),
+        "engine": engine,
+        "jobs": tuple(read.job for read in jobs),
+    }
+    named = fields.get("clusters", ())
+    implied = {c.name: c for read in jobs if (c := implied_cluster(read.job)) is not None}
+    more = tuple(
+        implied[name] for name in implied if name not in {cluster.name for cluster in named}
+    )
+    return Spec(**{**fields, "clusters": (*named, *more)}), jobs
+
+
+def _recognise(reader: Reader, root: Place) -> Engine | None:
+    """The engine whose own keys the spec uses; a spec that uses both engines' has to name one."""
+    used: dict[Engine, Place] = {}
+    for place in _keyed(root):
+        key = JOB.find(place.key)
+        engine = (key.engine or key.hints_at) if key else None
+        if engine:
+            used.setdefault(engine, place)
+    if len(used) < 2:
+        return "flink" if "flink" in used else "spark"
+    spark, flink = used["spark"], used["flink"]
+    message = f"keys of two engines: {spark.key!r} is Spark's, {flink.key!r} is Flink's"
+    reader.complaints.add(flink, message, '"engine": "spark" or "engine": "flink" at the top')
+    return None
+
+
+def _keyed(root: Place) -> list[Place]:
+    """The places of all keys at the top and in the jobs, as far as these have the right shape."""
+    if not isinstance(root.value, dict):
+        return []
+    top = [root / key for key in root.value]
+    jobs = [
+        place for place in top if fold(place.key) == "jobs" and isinstance(place.value, list | dict)
+    ]
+    each = [below for place in jobs for below in _below(place)]
+    return [
+        *top,
+        *(place / key for place in each if isinstance(place.value, dict) for key in place.value),
+    ]
+
+
+def _below(place: Place) -> list[Place]:
+    return (
+        list(place.items) if isinstance(place.value, list) else [place / key for key in place.value]
+    )

@@ -1,0 +1,286 @@
+"""The parts of a spec that are objects of their own: clusters, operators, submissions, data,
+hashes.
+
+    clusters    {"a": {"kind": "manual", ...}}  or  [{"name": "a", "kind": "manual", ...}]
+    operators   ["A", "B"]  or  [{"name": "A", "directory": "d"}]  or  {"A": "d", "B": null}
+    submit      {"environment": {...}, "seconds_max": 300, anything the cluster takes}
+    waves       [["A", "B"], ["C"]]
+    dataflow    "flow.json"  or  {"operators": [...], "edges": [...]}
+    data        [{"source": ..., "target": ..., "copy": true}]
+    kafka       {"bootstrap_servers": "host:9092,other:9092", "properties": "client.properties",
+                 "source_bootstrap_servers": "old:9092", "source_properties": "old.properties"}
+    sink        {"kind": "delta", "location": "s3://lake/orders"}
+    uid_hash    "java-signed"  or  {"p": 31, "m": 1000000009, "offset": -96, "signed": false}
+
+`read_part` reads any key's value, these as well as single ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from stateshift.specification.changes import read_changes
+from stateshift.specification.keys import (
+    CLUSTER,
+    DATA,
+    HASH,
+    KAFKA,
+    OPERATOR,
+    PROFILES,
+    SINK,
+    STOP,
+    SUBMIT,
+    THROTTLE,
+    VERIFY,
+    WAVE,
+    Key,
+    fold,
+)
+from stateshift.specification.model import (
+    ClusterSpec,
+    DataSpec,
+    HashProfile,
+    KafkaSpec,
+    OperatorSpec,
+    SinkSpec,
+    SubmitSpec,
+)
+from stateshift.specification.place import Place
+from stateshift.specification.secret import refuse_secrets
+from stateshift.specification.values import Reader, is_host_port
+
+NAMED_PROFILES = {
+    "default": HashProfile(),
+    "java-signed": HashProfile(name="java-signed", signed=True),
+}
+assert tuple(NAMED_PROFILES) == PROFILES
+
+
+def named(reader: Reader, place: Place, what: str) -> Iterator[tuple[str | None, Place]]:
+    """The objects of a list, or of a map by name: each with the name that the map gives it."""
+    if isinstance(place.value, list):
+        yield from ((None, item) for item in place.items)
+    elif reader.is_a(place, dict, f"a list of {what}, or a map of them by name"):
+        for name in place.value:
+            if not name.strip():
+                reader.complaints.add(place / name, "a blank name", "a name")
+            yield name, place / name
+
+
+def name_of(
+    reader: Reader, place: Place, given: str | None, known: dict[str, Place], key: Key
+) -> str | None:
+    """The name that stands in the object, or that the map gave; both only where they agree."""
+    inner = reader.value(key, known["name"]) if "name" in known else None
+    if given is None:
+        reader.need(place, known, "name")
+    elif inner is not None and inner != given:
+        reader.complaints.add(
+            known["name"], f"the map calls it {given!r}", f"{given!r}, or no name here"
+        )
+    return inner if given is None else given
+
+
+def read_part(reader: Reader, key: Key, place: Place) -> Any:
+    """What the model holds of this key; None, after a complaint, where that cannot be said."""
+    read = _READ.get(key.kind)
+    return read(reader, place) if read else reader.value(key, place)
+
+
+def _clusters(reader: Reader, place: Place) -> tuple[ClusterSpec, ...]:
+    clusters: list[ClusterSpec] = []
+    for given, item in named(reader, place, "clusters"):
+        known, options = reader.split(item, CLUSTER)
+        if not isinstance(item.value, dict):
+            continue
+        refuse_secrets(reader.complaints, item)
+        name = name_of(reader, item, given, known, CLUSTER["name"])
+        reader.need(item, known, "kind")
+        kind = reader.value(CLUSTER["kind"], known["kind"]) if "kind" in known else None
+        if name in [cluster.name for cluster in clusters]:
+            reader.complaints.add(
+                known["name"], f"another cluster is called {name!r}", "a name of its own"
+            )
+        elif name is not None:
+            clusters.append(
+                ClusterSpec(name, kind or "manual", {key: item.value[key] for key in options})
+            )
+    return tuple(clusters)
+
+
+def _operators(reader: Reader, place: Place) -> tuple[OperatorSpec, ...]:
+    if isinstance(place.value, dict):
+        pairs = [(name, place / name) for name in place.value]
+        for name, item in pairs:
+            if not name.strip():
+                reader.complaints.add(item, "a blank name", "the operator's name")
+        return tuple(OperatorSpec(name, _directory(reader, item)) for name, item in pairs)
+    if not reader.is_a(place, list, "a list of names, or a map from name to directory"):
+        return ()
+    read = [_operator(reader, item) for item in place.items]
+    return tuple(operator for operator in read if operator is not None)
+
+
+def _operator(reader: Reader, place: Place) -> OperatorSpec | None:
+    if not isinstance(place.value, dict):
+        name = reader.value(OPERATOR["name"], place)
+        return OperatorSpec(name) if name is not None else None
+    known = reader.known(place, OPERATOR)
+    if not reader.need(place, known, "name"):
+        return None
+    fields = reader.fields(OPERATOR, known)
+    return OperatorSpec(**fields) if "name" in fields else None
+
+
+def _directory(reader: Reader, place: Place) -> str | None:
+    directory: str | None = (
+        reader.value(OPERATOR["directory"], place) if place.value is not None else None
+    )
+    return directory
+
+
+def _submit(reader: Reader, place: Place) -> SubmitSpec:
+    refuse_secrets(reader.complaints, place)
+    known, options = reader.split(place, SUBMIT)
+    return SubmitSpec({key: place.value[key] for key in options}, **reader.fields(SUBMIT, known))
+
+
+def _stop(reader: Reader, place: Place) -> dict[str, Any]:
+    refuse_secrets(reader.complaints, place)
+    known, options = reader.split(place, STOP)
+    return {**reader.fields(STOP, known), **{key: place.value[key] for key in options}}
+
+
+def _waves(reader: Reader, place: Place) -> tuple[tuple[str, ...], ...]:
+    if not reader.is_a(place, list, "a list of waves, each a list of jobs' names"):
+        return ()
+    waves = []
+    for wave in place.items:
+        names = reader.value(WAVE, wave) if reader.is_a(wave, list, "a list of jobs' names") else ()
+        if not names:
+            reader.complaints.add(wave, "a wave without jobs", "at least one job's name")
+        waves.append(names or ())
+    return tuple(waves)
+
+
+def _dataflow(reader: Reader, place: Place) -> dict[str, Any] | str | None:
+    """What it says is read where dataflows are known."""
+    value: dict[str, Any] | str = place.value
+    if isinstance(value, dict) or (isinstance(value, str) and value.strip()):
+        return value
+    reader.refuse(place, "a dataflow, or the name of a file that holds one")
+    return None
+
+
+def _data(reader: Reader, place: Place) -> tuple[DataSpec, ...]:
+    items = (
+        list(place.items) if reader.is_a(place, list, "a list of {source, target, copy}") else []
+    )
+    read = [_datum(reader, item) for item in items]
+    return tuple(datum for datum in read if datum is not None)
+
+
+def _datum(reader: Reader, place: Place) -> DataSpec | None:
+    known = reader.known(place, DATA)
+    if not isinstance(place.value, dict) or not reader.need(place, known, "source", "target"):
+        return None
+    fields = reader.fields(DATA, known)
+    return DataSpec(**fields) if {"source", "target"} <= set(fields) else None
+
+
+def _kafka(reader: Reader, place: Place) -> KafkaSpec | None:
+    known = reader.known(place, KAFKA)
+    if not isinstance(place.value, dict) or not reader.need(place, known, "bootstrap_servers"):
+        return None
+    fields = reader.fields(KAFKA, known)
+    for key in ("bootstrap_servers", "source_bootstrap_servers"):
+        if key in fields:
+            servers = [server.strip() for server in fields[key].split(",")]
+            fields[key] = ",".join(servers)
+            if not all(map(is_host_port, servers)):
+                reader.refuse(known[key], "host:port, or several with commas")
+                return None
+    for key in ("properties", "source_properties"):
+        if not fields.get(key, "file://").startswith("file://"):
+            reader.refuse(known[key], "a file on this machine")
+            return None
+    if "source_properties" in known and not reader.need(place, known, "source_bootstrap_servers"):
+        return None
+    return KafkaSpec(**fields) if "bootstrap_servers" in fields else None
+
+
+NEED_LOCATION = ("delta", "iceberg", "file")
+
+
+def _sink(reader: Reader, place: Place) -> SinkSpec | None:
+    known = reader.known(place, SINK)
+    if not isinstance(place.value, dict) or not reader.need(place, known, "kind"):
+        return None
+    fields = reader.fields(SINK, known)
+    kind = fields.get("kind")
+    if kind in NEED_LOCATION:
+        reader.need(place, known, "location")
+    for name in ("idempotent_by_batch", "transaction_id"):
+        if kind is not None and kind != "foreach-batch" and name in known:
+            message = f"{name!r} is for a foreach-batch function, and this is {kind}"
+            reader.complaints.add(known[name], message, '"kind": "foreach-batch", or without it')
+    if "transaction_id" in known and "location" not in known:
+        message = "'transaction_id' without 'location': no table's log can be read"
+        reader.complaints.add(known["transaction_id"], message, "'location': the Delta table")
+    return SinkSpec(**fields) if kind is not None else None
+
+
+def _uid_hash(reader: Reader, place: Place) -> HashProfile | None:
+    if isinstance(place.value, str):
+        wanted = fold(place.value)
+        profile = next(
+            (profile for name, profile in NAMED_PROFILES.items() if fold(name) == wanted), None
+        )
+        if profile is None:
+            reader.refuse(place, _HASH_EXPECTED)
+        return profile
+    if not reader.is_a(place, dict, _HASH_EXPECTED):
+        return None
+    made = HashProfile(**{"name": "custom", **reader.fields(HASH, reader.known(place, HASH))})
+    if made.name in NAMED_PROFILES and made != NAMED_PROFILES[made.name]:
+        message = f"the profile {made.name!r} has other constants"
+        reader.complaints.add(place, message, "another name, or none")
+    if made.m < 2:
+        reader.complaints.add(
+            place, "a modulus that gives every name the same hash", "m of at least 2"
+        )
+    return made
+
+
+_HASH_EXPECTED = f"{' or '.join(map(repr, PROFILES))}, or an object with p, m, offset and signed"
+
+
+def _throttle(reader: Reader, place: Place) -> dict[str, float]:
+    return reader.fields(THROTTLE, reader.known(place, THROTTLE))
+
+
+def _verify(reader: Reader, place: Place) -> Any:
+    """A word says how the target is compared; an object, by the model's names, what is done at
+    both ends.
+    """
+    if isinstance(place.value, dict):
+        return reader.fields(VERIFY, reader.known(place, VERIFY))
+    return reader.value(VERIFY["target"], place)
+
+
+_READ: dict[str, Callable[[Reader, Place], Any]] = {
+    "clusters": _clusters,
+    "operators": _operators,
+    "submit": _submit,
+    "stop": _stop,
+    "waves": _waves,
+    "dataflow": _dataflow,
+    "data": _data,
+    "kafka": _kafka,
+    "sink": _sink,
+    "uid_hash": _uid_hash,
+    "throttle": _throttle,
+    "verify": _verify,
+    "transform": read_changes,
+}

@@ -1,0 +1,279 @@
+"""`spec_schema() -> dict`: the JSON Schema (2020-12) of what `parse_spec` reads, made from the same
+table of keys.
+
+    properties         the canonical keys: what an editor offers
+    patternProperties  their other spellings (camelCase, with blanks, ...), referring to the
+                       canonical ones
+    $defs              one per object, and one per kind of value that is more than a line
+
+What the schema accepts has the right shape; whether its parts fit each other, only `parse_spec`
+tells.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from stateshift.specification.keys import (
+    CLUSTER,
+    CLUSTER_OPTIONS,
+    COLUMN,
+    DATA,
+    HASH,
+    JOB,
+    KAFKA,
+    OPERATOR,
+    PROFILES,
+    SINK,
+    SPEC,
+    STOP,
+    STOP_OPTIONS,
+    SUBMIT,
+    SUBMIT_OPTIONS,
+    THROTTLE,
+    TRANSFORMS,
+    VERIFY,
+    Key,
+    Keys,
+)
+from stateshift.specification.write import plain_value
+
+Schema = dict[str, Any]
+Option = tuple[str, str | list[str], str]
+
+_PLACEHOLDER = r"\$\{"
+_TRUE_OR_FALSE = rf"^\s*([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])\s*$|{_PLACEHOLDER}"
+_WHOLE = rf"^\s*-?[0-9]{{1,16}}\s*$|{_PLACEHOLDER}"
+_DECIMAL = rf"^\s*[0-9]{{1,16}}(\.[0-9]{{1,16}})?\s*$|{_PLACEHOLDER}"
+_UNTIL = rf"^\s*[Rr][Ee][Mm][Aa][Ii][Nn][Ii][Nn][Gg]\s*<\s*[0-9.]+\s*[A-Za-z]+\s*$|{_PLACEHOLDER}"
+_HOURS = r"[0-9]+:[0-9]+\s*-\s*[0-9]+:[0-9]+(\s*[Uu][Tt][Cc])?"
+_CUTOVER = (
+    rf"^\s*([Rr][Ee][Aa][Dd][Yy]|[Tt][Oo][Ll][Dd]|[Nn][Ee][Vv][Ee][Rr]|{_HOURS})\s*$|{_PLACEHOLDER}"
+)
+_CONNECTION = rf"^\s*([A-Za-z][A-Za-z0-9+.-]*://\S+|[^\s/@]+:[0-9]{{1,5}})\s*$|{_PLACEHOLDER}"
+
+
+def schema_text() -> str:
+    """The schema as it is checked in and as `stateshift schema` prints it."""
+    return json.dumps(spec_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def spec_schema() -> Schema:
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "stateshift/specification.schema.json",
+        "title": "stateshift spec",
+        "description": "Which streaming jobs move, from where to where. Keys may be spelled in "
+        "snake_case, camelCase "
+        "or with blanks; ${NAME} in a text stands for an environment variable, $${NAME} "
+        "for these characters.",
+        **object_schema(SPEC, "#"),
+        "anyOf": _one_spelling("jobs"),
+        "$defs": {
+            "job": object_schema(JOB, "#/$defs/job"),
+            "cluster": _open_object(CLUSTER, "#/$defs/cluster", CLUSTER_OPTIONS)
+            | {"anyOf": _one_spelling("kind")},
+            "submit": _open_object(SUBMIT, "#/$defs/submit", SUBMIT_OPTIONS),
+            "stop": _open_object(STOP, "#/$defs/stop", STOP_OPTIONS),
+            "datum": object_schema(DATA, "#/$defs/datum"),
+            "kafka": object_schema(KAFKA, "#/$defs/kafka"),
+            "sink": object_schema(SINK, "#/$defs/sink"),
+            "operator": object_schema(OPERATOR, "#/$defs/operator"),
+            "verify_ends": object_schema(VERIFY, "#/$defs/verify_ends"),
+            "throttle": object_schema(THROTTLE, "#/$defs/throttle"),
+            "hash": object_schema(HASH, "#/$defs/hash"),
+            "column": object_schema(COLUMN, "#/$defs/column"),
+            "change": {"anyOf": [{"$ref": f"#/$defs/{kind}"} for kind in TRANSFORMS]},
+            **{kind: _change(kind, keys) for kind, keys in TRANSFORMS.items()},
+            **VALUES,
+        },
+    }
+
+
+def object_schema(keys: Keys, place: str) -> Schema:
+    """An object of these keys, in any spelling, and no others; `place` is where in the document
+    it will stand.
+    """
+    return {**_open_object(keys, place, ()), "additionalProperties": False}
+
+
+def _change(kind: str, keys: Keys) -> Schema:
+    """One kind of change: told from the others by its `kind`."""
+    changed = object_schema(keys, f"#/$defs/{kind}")
+    told = {
+        "title": "kind",
+        "description": keys["kind"].about,
+        **_value(replace(keys["kind"], choices=(kind,))),
+    }
+    return {
+        **changed,
+        "properties": {**changed["properties"], "kind": told},
+        "anyOf": _one_spelling("kind"),
+    }
+
+
+def _open_object(keys: Keys, place: str, options: Iterable[Option]) -> Schema:
+    """An object of these keys in any spelling. The options are carried as given, so any other
+    may stand beside.
+    """
+    return {
+        "type": "object",
+        "properties": {
+            **{key.name: _property(key) for key in keys.all},
+            **{
+                name: {"title": name, "description": about, "type": kind}
+                for name, kind, about in options
+            },
+        },
+        "patternProperties": {
+            pattern: {"$ref": f"{place}/properties/{key.name}"}
+            for key in keys.all
+            for pattern in _spellings(key)
+        },
+    }
+
+
+def _property(key: Key) -> Schema:
+    value = key.default
+    default = (
+        {} if value is dataclasses.MISSING or value is None else {"default": plain_value(value)}
+    )
+    return {"title": key.name.replace("_", " "), "description": key.about, **default, **_value(key)}
+
+
+def _value(key: Key) -> Schema:
+    """The shape of the key's value. A key that a blank turns off takes null and blank texts as
+    well.
+    """
+    if key.kind == "choice":
+        return {
+            "anyOf": [
+                {"enum": list(key.choices)},
+                {"type": "string", "pattern": _any_case(key.choices)},
+            ]
+        }
+    shape = _INLINE.get(key.kind) or {"$ref": f"#/$defs/{key.kind}"}
+    return (
+        {"anyOf": [shape, {"type": "null"}, {"$ref": "#/$defs/blank"}]}
+        if key.blank_is_off
+        else shape
+    )
+
+
+def _spellings(key: Key) -> list[str]:
+    """Patterns for every name of the key in any case, its words apart by blanks, underscores,
+    hyphens or nothing. The canonical spelling is left to `properties`.
+    """
+    return [f"^(?!{key.name}$){_loosely(name)}$" for name in key.names if name != "$schema"]
+
+
+def _loosely(name: str) -> str:
+    return "[ _-]*".join(_letters(word) for word in name.replace("-", "_").split("_"))
+
+
+def _letters(word: str) -> str:
+    return "".join(f"[{letter.upper()}{letter}]" for letter in word)
+
+
+def _any_case(choices: Iterable[str]) -> str:
+    return f"^({'|'.join(_loosely(choice) for choice in choices)})$|{_PLACEHOLDER}"
+
+
+def _one_spelling(name: str) -> list[Schema]:
+    """One of the usual spellings has to be there."""
+    return [{"required": [spelling]} for spelling in (name, name.capitalize(), name.upper())]
+
+
+def _list_or_map(of: str) -> list[Schema]:
+    return [
+        {"type": "array", "items": {"$ref": f"#/$defs/{of}"}},
+        {"type": "object", "additionalProperties": {"$ref": f"#/$defs/{of}"}},
+    ]
+
+
+_TEXT = {"type": "string", "pattern": r"\S"}
+_TEXTS = {"anyOf": [{"type": "array", "items": _TEXT}, {"type": "string"}]}
+
+_STRATEGY = "|".join(
+    (
+        *map(_loosely, ("all_at_once", "fluid", "optimised", "optimized")),
+        rf"{_loosely('batched')}\s*\(\s*[0-9]{{1,9}}\s*\)",
+    )
+)
+
+_INLINE: dict[str, Schema] = {
+    "text": _TEXT,
+    "texts": _TEXTS,
+    "location": _TEXT,
+    "locations": _TEXTS,
+    "directory": {"type": ["string", "null"], "pattern": r"^[^./\\][^/\\]*$"},
+    "folders": _TEXTS,
+    "version": {"const": 1},
+    "jobs": {"anyOf": _list_or_map("job"), "minItems": 1, "minProperties": 1},
+    "clusters": {"anyOf": _list_or_map("cluster")},
+    "waves": {"type": "array", "items": {"type": "array", "items": _TEXT, "minItems": 1}},
+    "data": {"type": "array", "items": {"$ref": "#/$defs/datum"}},
+    "transform": {"type": "array", "items": {"$ref": "#/$defs/change"}},
+    "batch": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": _WHOLE}]},
+    "values": {
+        "anyOf": [
+            {"type": "array", "items": {"type": ["string", "integer", "boolean", "null"]}},
+            {"type": "string"},
+        ]
+    },
+    "names": {"type": "object", "additionalProperties": _TEXT},
+    "types": {"type": "object", "additionalProperties": _TEXT},
+    "columns": {"type": "array", "items": {"$ref": "#/$defs/column"}},
+    "json": {"type": ["string", "number", "boolean", "null", "array", "object"]},
+    "type": {"anyOf": [_TEXT, {"type": "object"}]},
+    "name": {"type": "string"},
+    "verify": {
+        "anyOf": [
+            {"enum": list(VERIFY["target"].choices)},
+            {"type": "string", "pattern": _any_case(VERIFY["target"].choices)},
+            {"$ref": "#/$defs/verify_ends"},
+        ]
+    },
+    "until": {"type": "string", "pattern": _UNTIL},
+    "strategy": {"type": "string", "pattern": rf"^\s*({_STRATEGY})\s*$|{_PLACEHOLDER}"},
+    "dataflow": {"anyOf": [_TEXT, {"type": "object"}]},
+    "cutover": {"type": "string", "pattern": _CUTOVER},
+    "environment": {"type": "object", "additionalProperties": {"type": "string"}},
+}
+
+VALUES: dict[str, Schema] = {
+    "blank": {"type": "string", "pattern": r"^\s*$"},
+    "boolean": {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": _TRUE_OR_FALSE}]},
+    "integer": {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": _WHOLE}]},
+    "count": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _WHOLE}]},
+    "number": {
+        "anyOf": [
+            {"type": "number", "exclusiveMinimum": 0},
+            {"type": "string", "pattern": _DECIMAL},
+        ]
+    },
+    "port": {
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": 65535},
+            {"type": "string", "pattern": _WHOLE},
+        ]
+    },
+    "connection": {"type": "string", "pattern": _CONNECTION},
+    "operators": {
+        "anyOf": [
+            {"type": "array", "items": {"anyOf": [_TEXT, {"$ref": "#/$defs/operator"}]}},
+            {"type": "object", "additionalProperties": _INLINE["directory"]},
+        ]
+    },
+    "uid_hash": {
+        "anyOf": [
+            {"enum": list(PROFILES)},
+            {"type": "string", "pattern": _any_case(PROFILES)},
+            {"$ref": "#/$defs/hash"},
+        ]
+    },
+}

@@ -1,0 +1,145 @@
+"""Places where a credential would stand. A spec is copied into the workdir and into plans, so it
+holds none.
+
+    {"dbPassword": "x"}, {"fs.s3a.secret.key": "x"}        the value under a telling key
+    ["--password", "x"], ["--db-password=x"]               the argument behind a telling flag, or
+                                                           with it
+    ["DB_PASSWORD=x"], "run.sh --conf fs.s3a.secret.key=x"   an assignment to a telling name, in a
+                                                             list or a command
+
+`password_file` and `fs.s3a.aws.credentials.provider` are not refused: they name where the
+credential is. Nor is a value that is none itself: `{placeholder}`, `$NAME`, `${NAME}` and
+`$(command)` are filled in by whoever runs the command.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from stateshift.specification.place import Complaints, Place
+from stateshift.specification.text import WHERE_CREDENTIALS_BELONG
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_SECRET = {
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "secrets",
+    "token",
+    "credential",
+    "credentials",
+}
+_SECRET_PAIRS = {
+    ("access", "key"),
+    ("api", "key"),
+    ("account", "key"),
+    ("private", "key"),
+    ("shared", "key"),
+}
+_SECRET_RUNS = (
+    "password",
+    "passwd",
+    "secretkey",
+    "accesskey",
+    "apikey",
+    "authtoken",
+    "accesstoken",
+)
+_HARMLESS_END = {
+    "class",
+    "dir",
+    "enabled",
+    "file",
+    "files",
+    "interval",
+    "length",
+    "location",
+    "path",
+    "provider",
+    "providers",
+    "ratio",
+    "type",
+    "wait",
+}
+
+
+def refuse_secrets(complaints: Complaints, place: Place) -> None:
+    for secret in secrets_in(place):
+        named = repr(secret.key) if is_secret_key(secret.key) else "an argument"
+        message = f"{named} looks like a credential, and specs are copied into plans and journals"
+        complaints.add(secret, message, WHERE_CREDENTIALS_BELONG)
+
+
+def is_secret_key(key: str) -> bool:
+    """Whether the value under this key would be a credential."""
+    words = [word.lower() for word in _WORD.findall(key)]
+    if not words or words[-1] in _HARMLESS_END:
+        return False
+    pairs = set(pairwise(words))
+    runs = any(run in word for word in words for run in _SECRET_RUNS)
+    return runs or bool(_SECRET & set(words)) or bool(_SECRET_PAIRS & pairs)
+
+
+# What stands for a credential without being one.
+_FILLED_IN = re.compile(r"\{[^{}]*\}|\$\w+|\$\{[^}]*\}|\$\(.*\)|%\w+%")
+_FLAG = re.compile(r"--?([A-Za-z][\w.\-]*)")
+_ASSIGNMENT = re.compile(r"(?:--?|-D)?([A-Za-z][\w.\-]*)=(.*)", re.DOTALL)
+
+
+def secret_words(words: Sequence[str]) -> Iterator[int]:
+    """Return which of a command's words are, or hold, a credential."""
+    for number, word in enumerate(words):
+        assignment = _ASSIGNMENT.fullmatch(word)
+        if assignment is not None:
+            if is_secret_key(assignment[1]) and _is_secret_text(assignment[2]):
+                yield number
+            continue
+        before = _FLAG.fullmatch(words[number - 1]) if number else None
+        follows_a_flag = before is not None and is_secret_key(before[1])
+        if follows_a_flag and not _FLAG.fullmatch(word) and _is_secret_text(word):
+            yield number
+
+
+def _is_secret_text(text: str) -> bool:
+    return bool(text) and _FILLED_IN.fullmatch(text.strip("\"'")) is None
+
+
+def words_of(command: str) -> list[str]:
+    """Return a command's words as a shell would take them apart; by blanks where it could not."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return command.split()
+
+
+def secrets_in(place: Place) -> Iterator[Place]:
+    """The places below this one that stand under such a key and hold something. Their values are
+    left out.
+    """
+    if isinstance(place.value, dict):
+        for key in place.value:
+            below = place / key
+            if is_secret_key(key) and _may_be_secret(below.value):
+                yield Place("(not shown)", below.pointer)
+            else:
+                yield from secrets_in(below)
+    elif isinstance(place.value, list):
+        items = list(place.items)
+        words = [item.value if isinstance(item.value, str) else "" for item in items]
+        secret = set(secret_words(words))
+        for number, below in enumerate(items):
+            if number in secret:
+                yield Place("(not shown)", below.pointer)
+            else:
+                yield from secrets_in(below)
+    elif isinstance(place.value, str) and list(secret_words(words_of(place.value))):
+        yield Place("(not shown)", place.pointer)
+
+
+def _may_be_secret(value: Any) -> bool:
+    return not isinstance(value, bool) and value not in (None, "", [], {})

@@ -1,0 +1,24 @@
+"""In which steps jobs move, in one spelling of a strategy's name. `strategies` says what each
+does. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stateshift.specification.keys import fold
+
+EXPECTED = "all-at-once, fluid, batched(k) with k moves at a time, or optimised"
+_NAMES = {
+    "allatonce": "all-at-once",
+    "fluid": "fluid",
+    "optimised": "optimised",
+    "optimized": "optimised",
+}
+_BATCHED = re.compile(r"\s*batched\s*\(\s*0*([1-9][0-9]{0,8})\s*\)\s*", re.IGNORECASE)
+
+
+def normal_strategy(text: str) -> str | None:
+    """None for what names no strategy."""
+    found = _BATCHED.fullmatch(text)
+    return f"batched({found[1]})" if found is not None else _NAMES.get(fold(text.strip()))

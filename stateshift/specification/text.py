@@ -1,0 +1,156 @@
+"""Text to a plain tree: JSON, with what JSON itself lets pass refused, and `${NAME}` replaced.
+
+    read_text("{...}")  -> Place of dictionaries, lists, strings, numbers; SpecError where it is not
+                        JSON
+    "${HOME}/in"           the variable's value; one that is not set is a complaint
+    "$${HOME}"             the characters ${HOME}, for a shell to read
+
+Keys are never replaced. What is refused: a key that stands twice in one object, NaN and infinities,
+text that no file name or log can hold (a NUL, half a surrogate pair), a user's password inside a
+URL, and bottomless nesting.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from stateshift.errors import Complaint, SpecError
+from stateshift.specification.place import CREDENTIALS_OF_URL, Complaints, Place, escape
+
+_PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_DEPTH_MAX = 40
+
+WHERE_CREDENTIALS_BELONG = (
+    "credentials in fsspec's own configuration, ~/.hdfscli.cfg, the environment of the "
+    "program that needs them, "
+    "or a file that the spec only names"
+)
+
+
+class _Object(dict[str, Any]):
+    """An object as it was written: `twice` names the keys that came again; the first value
+    counts.
+    """
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__()
+        self.twice: dict[str, None] = {}
+        for key, value in pairs:
+            if key in self:
+                self.twice[key] = None
+            else:
+                self[key] = value
+
+
+def read_text(text: str, environment: Mapping[str, str], complaints: Complaints) -> Place:
+    """The tree of a JSON text, settled: every string is final, and every complaint about the
+    text itself is made.
+    """
+    return Place(_Settler(environment, complaints).settle(_decode(text), "", 0), "")
+
+
+def protect(text: str) -> str:
+    """The text as a spec has to spell it, so that no `${` in it is replaced."""
+    return text.replace("${", "$${")
+
+
+def _decode(text: str) -> Any:
+    try:
+        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_Object)
+    except json.JSONDecodeError as error:
+        # The line itself is not repeated: there may be a password in it.
+        raise _not_json(
+            f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
+        ) from error
+    except RecursionError as error:
+        raise _not_json("not a spec: nested too deeply") from error
+    except ValueError as error:  # a number of more digits than Python converts
+        raise _not_json(f"not a spec: {error}") from error
+
+
+def _not_json(fact: str) -> SpecError:
+    complaint = Complaint("", fact, expected="one JSON object")
+    return SpecError(
+        (complaint,), hint="JSON takes double quotes, no comments, and no comma after the last item"
+    )
+
+
+class _Settler:
+    """Walks the tree once. A value that is complained of is left out or made harmless."""
+
+    def __init__(self, environment: Mapping[str, str], complaints: Complaints) -> None:
+        self._environment = environment
+        self._complaints = complaints
+
+    def settle(self, value: Any, pointer: str, depth: int) -> Any:
+        if depth > _DEPTH_MAX:
+            self._complaints.add(
+                Place(value, pointer), "nested too deeply", f"at most {_DEPTH_MAX} levels"
+            )
+            return None
+        if isinstance(value, _Object):
+            return self._object(value, pointer, depth)
+        if isinstance(value, list):
+            return [self.settle(item, f"{pointer}/{i}", depth + 1) for i, item in enumerate(value)]
+        if isinstance(value, str):
+            return self._text(Place(value, pointer))
+        if isinstance(value, float) and not math.isfinite(value):
+            self._complaints.add(
+                Place(value, pointer), "not a number that JSON knows", "a finite number"
+            )
+            return None
+        return value
+
+    def _object(self, value: _Object, pointer: str, depth: int) -> dict[str, Any]:
+        for key in value.twice:
+            place = Place(value[key], f"{pointer}/{escape(key)}")
+            self._complaints.add(
+                place, f"{key!r} stands more than once in one object", "each key once"
+            )
+        items = {}
+        for key, item in value.items():
+            below = f"{pointer}/{escape(key)}"
+            if self._is_text(Place(key, below)):
+                self._check_password(Place(key, below))
+                items[key] = self.settle(item, below, depth + 1)
+        return items
+
+    def _text(self, place: Place) -> str | None:
+        if not self._is_text(place):
+            return None
+        text = _PLACEHOLDER.sub(lambda match: self._replace(match, place), place.value)
+        self._check_password(Place(text, place.pointer))
+        return text
+
+    def _check_password(self, place: Place) -> None:
+        if CREDENTIALS_OF_URL.search(place.value):
+            self._complaints.add(place, "a password in a URL", WHERE_CREDENTIALS_BELONG)
+
+    def _is_text(self, place: Place) -> bool:
+        if "\0" not in place.value and not any(
+            "\ud800" <= letter <= "\udfff" for letter in place.value
+        ):
+            return True
+        self._complaints.add(place, "a NUL or half a surrogate pair", "text")
+        return False
+
+    def _replace(self, match: re.Match[str], place: Place) -> str:
+        name = match[1]
+        if name is None:
+            return "${"
+        if match[0].endswith("}") and _NAME.match(name) and name in self._environment:
+            return self._environment[name]
+        literally = "$" + match[0]
+        if not match[0].endswith("}") or not _NAME.match(name):
+            message = f"{match[0]!r} is no placeholder"
+            expected = f"${{NAME}}, or {literally} for the characters themselves"
+        else:
+            message = f"the environment variable {name!r} is not set"
+            expected = f"export {name}=..., or {literally} for the characters themselves"
+        self._complaints.add(place, message, expected)
+        return match[0]

@@ -1,0 +1,341 @@
+"""Single values as a spec spells them, and the keys of one object.
+
+    Reader.known(place, keys)  the object's places by canonical key; unknown and doubled keys are
+                               complaints
+    Reader.value(key, place)   the value the model holds; None where it is none, after a complaint
+
+Leniency that loses nothing: "true" for true, "8081" for 8081, "a, b" for ["a", "b"], null for a key
+left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stateshift.specification import strategy, warm
+from stateshift.specification.keys import Key, Keys, fold
+from stateshift.specification.location import NoLocation, normal
+from stateshift.specification.place import Complaints, Place, readable, told
+
+_NUMBER_MAX = 1e15
+_INTEGER = re.compile(r"\s*-?[0-9]{1,16}\s*\Z")
+_DECIMAL = re.compile(r"\s*[0-9]{1,16}(\.[0-9]{1,16})?\s*\Z")
+_HOST_PORT = re.compile(r"(?:[^\s:/@,\[\]]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})\Z")
+_CONNECTION = re.compile(
+    r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<hosts>[^/]*)(?P<path>/\S*)?\Z"
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f/\\]")
+_NAME_BYTES_MAX = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads on after every complaint. `base` is where relative locations start."""
+
+    complaints: Complaints
+    base: str | None = None
+
+    def known(
+        self, place: Place, keys: Keys, elsewhere: Mapping[str, Keys] | None = None
+    ) -> dict[str, Place]:
+        """The places of an object whose every key has to be in `keys`."""
+        known, rest = self.split(place, keys)
+        for unknown in rest:
+            self._unknown(place, unknown, keys, elsewhere or {})
+        return known
+
+    def split(self, place: Place, keys: Keys) -> tuple[dict[str, Place], list[str]]:
+        """The places of the keys in `keys`, and the spellings of all others. What is null or
+        blank is left out.
+        """
+        if not self.is_a(place, dict, "an object"):
+            return {}, []
+        known: dict[str, Place] = {}
+        first: dict[str, str] = {}
+        rest = []
+        for spelling in place.value:
+            key = keys.find(spelling)
+            if key is None:
+                rest.append(spelling)
+            elif key.name in first:
+                message = f"{first[key.name]!r} and {spelling!r} are the same key"
+                self.complaints.add(place / spelling, message, "one of them")
+            else:
+                first[key.name] = spelling
+                if not _is_off(key, place.value[spelling]):
+                    known[key.name] = place / spelling
+        return known, rest
+
+    def fields(self, keys: Keys, known: Mapping[str, Place]) -> dict[str, Any]:
+        """What `known` says, by the model's field names; what could not be read is left out."""
+        read = {key: self.value(keys[key], place) for key, place in known.items()}
+        return {keys[key].field or key: value for key, value in read.items() if value is not None}
+
+    def value(self, key: Key, place: Place) -> Any:
+        return _READ[key.kind](self, key, place)
+
+    def need(self, place: Place, known: Iterable[str], *names: str) -> bool:
+        """Whether all these keys are there; one complaint for each that is not."""
+        missing = [name for name in names if name not in known]
+        for name in missing:
+            self.complaints.add(place, f"{name!r} is missing", f"an object with {name!r}")
+        return not missing
+
+    def is_a(self, place: Place, wanted: type, expected: str) -> bool:
+        if isinstance(place.value, wanted) and (
+            wanted is bool or not isinstance(place.value, bool)
+        ):
+            return True
+        self.refuse(place, expected)
+        return False
+
+    def refuse(self, place: Place, expected: str) -> None:
+        """Complain that the place holds something else; what is read there is then None."""
+        self.complaints.add(place, f"{told(place.value)} is not {expected}", expected)
+
+    def _unknown(
+        self, place: Place, spelling: str, keys: Keys, elsewhere: Mapping[str, Keys]
+    ) -> None:
+        message, nearest = f"unknown key {spelling!r}", keys.nearest(spelling)
+        home = next((where for where, others in elsewhere.items() if others.find(spelling)), None)
+        if home:
+            message += f", which belongs {home}"
+        elif nearest:
+            message += f", did you mean {nearest!r}?"
+        # The value is not repeated: nobody knows what it is.
+        below = Place(readable(spelling), (place / spelling).pointer)
+        self.complaints.add(below, message, "one of " + ", ".join(key.name for key in keys.all))
+
+
+def _is_off(key: Key, value: Any) -> bool:
+    blank = value == [] or (isinstance(value, str) and not value.strip())
+    return value is None or (key.blank_is_off and blank)
+
+
+def _boolean(reader: Reader, key: Key, place: Place) -> bool | None:
+    if isinstance(place.value, bool):
+        return place.value
+    if isinstance(place.value, str) and place.value.strip().lower() in ("true", "false"):
+        return place.value.strip().lower() == "true"
+    reader.refuse(place, "true or false")
+    return None
+
+
+def _text(reader: Reader, key: Key, place: Place) -> str | None:
+    if isinstance(place.value, str) and place.value.strip():
+        return place.value
+    reader.refuse(place, "text (and not blank)")
+    return None
+
+
+def _choice(reader: Reader, key: Key, place: Place) -> str | None:
+    if isinstance(place.value, str):
+        for choice in key.choices:
+            if fold(choice) == fold(place.value):
+                return choice
+    reader.refuse(place, f"one of {', '.join(key.choices)}")
+    return None
+
+
+def _whole(reader: Reader, place: Place, low: float, high: float, expected: str) -> int | None:
+    value = place.value
+    if isinstance(value, str) and _INTEGER.match(value):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+        return value
+    reader.refuse(place, expected)
+    return None
+
+
+def _integer(reader: Reader, key: Key, place: Place) -> int | None:
+    return _whole(reader, place, -_NUMBER_MAX, _NUMBER_MAX, "an integer")
+
+
+def _count(reader: Reader, key: Key, place: Place) -> int | None:
+    return _whole(reader, place, 1, _NUMBER_MAX, "an integer of at least 1")
+
+
+def _until(reader: Reader, key: Key, place: Place) -> str | None:
+    read = warm.normal_until(place.value) if isinstance(place.value, str) else None
+    if read is None:
+        reader.refuse(place, "a time that may remain: remaining < 5s")
+    return read
+
+
+def _cutover(reader: Reader, key: Key, place: Place) -> str | None:
+    read = warm.normal_cutover(place.value) if isinstance(place.value, str) else None
+    if read is None:
+        reader.refuse(
+            place, "ready, told, never, or hours of the day: 22:00-04:30 or 22:00-04:30 UTC"
+        )
+    return read
+
+
+def _strategy(reader: Reader, key: Key, place: Place) -> str | None:
+    read = strategy.normal_strategy(place.value) if isinstance(place.value, str) else None
+    if read is None:
+        reader.refuse(place, strategy.EXPECTED)
+    return read
+
+
+def _batch(reader: Reader, key: Key, place: Place) -> int | None:
+    return _whole(reader, place, 0, _NUMBER_MAX, "an integer from 0 on")
+
+
+def _port(reader: Reader, key: Key, place: Place) -> int | None:
+    return _whole(reader, place, 1, 65535, "a port, from 1 to 65535")
+
+
+def _number(reader: Reader, key: Key, place: Place) -> float | None:
+    value = place.value
+    if isinstance(value, str) and _DECIMAL.match(value):
+        value = float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _NUMBER_MAX:
+        return float(value)
+    reader.refuse(place, f"a number above 0, and {_NUMBER_MAX:g} at most")
+    return None
+
+
+def _connection(reader: Reader, key: Key, place: Place) -> str | None:
+    """host:port, or a URL of one or (as Spark's masters have it) several of them."""
+    expected = "host:port or scheme://host:port, with a port from 1 to 65535"
+    text = place.value.strip() if isinstance(place.value, str) else ""
+    parts = _CONNECTION.match(text)
+    if not parts or (not parts["scheme"] and (parts["path"] or "," in text)):
+        reader.refuse(place, expected)
+        return None
+    if all(is_host_port(host) for host in parts["hosts"].split(",")):
+        return text
+    reader.refuse(place, expected)
+    return None
+
+
+def is_host_port(text: str) -> bool:
+    found = _HOST_PORT.match(text)
+    return found is not None and 1 <= int(found["port"]) <= 65535
+
+
+def _location(reader: Reader, key: Key, place: Place) -> str | None:
+    if not isinstance(place.value, str) or not place.value.strip():
+        reader.refuse(place, "a location: a URL or a path")
+        return None
+    try:
+        return normal(place.value, reader.base)
+    except NoLocation as problem:
+        reader.refuse(place, str(problem))
+        return None
+
+
+def _list(reader: Reader, place: Place) -> list[Place]:
+    """The places of a list, or of the parts of one text with commas."""
+    if isinstance(place.value, str):
+        return [
+            Place(part.strip(), place.pointer) for part in place.value.split(",") if part.strip()
+        ]
+    return list(place.items) if reader.is_a(place, list, "a list, or one text with commas") else []
+
+
+def _locations(reader: Reader, key: Key, place: Place) -> tuple[str, ...]:
+    read = [_location(reader, key, item) for item in _list(reader, place)]
+    return tuple(location for location in read if location is not None)
+
+
+def _texts(reader: Reader, key: Key, place: Place) -> tuple[str, ...]:
+    items = _list(reader, place)
+    read = [_text(reader, key, item) for item in items]
+    for index, item in enumerate(items):
+        if read[index] is not None and read[index] in read[:index]:
+            reader.complaints.add(item, f"{read[index]!r} stands twice", "each once")
+    return tuple(text for text in read if text is not None)
+
+
+def _environment(reader: Reader, key: Key, place: Place) -> dict[str, str]:
+    if not reader.is_a(place, dict, "an object of names and texts"):
+        return {}
+    for name in place.value:
+        if not name or "=" in name:
+            reader.complaints.add(
+                place / name, f"{name!r} is no variable's name", "a name without ="
+            )
+    return {
+        name: value for name, value in place.value.items() if reader.is_a(place / name, str, "text")
+    }
+
+
+def _directory(reader: Reader, key: Key, place: Place) -> str | None:
+    """One name that stays where it is put: no way up, nothing hidden, nothing of ours."""
+    name = place.value
+    if not isinstance(name, str) or not name.strip() or name.startswith((".", "_stateshift")):
+        reader.refuse(place, "the name of one directory, not hidden")
+        return None
+    if _CONTROL.search(name) or len(name.encode()) > _NAME_BYTES_MAX:
+        reader.refuse(place, "the name of one directory, without slashes")
+        return None
+    return name
+
+
+# What Spark and stateshift themselves keep directly below a checkpoint.
+ENGINES_OWN = ("metadata", "offsets", "commits", "state", "sources", "_stateshift")
+
+
+def _folders(reader: Reader, key: Key, place: Place) -> tuple[str, ...]:
+    """Paths that stay below the checkpoint, each once, without the slash at its end."""
+    read = []
+    for item in _list(reader, place):
+        path = _below_checkpoint(reader, item)
+        if path in read:
+            reader.complaints.add(item, f"{path!r} stands twice", "each once")
+        elif path is not None:
+            read.append(path)
+    return tuple(read)
+
+
+def _below_checkpoint(reader: Reader, place: Place) -> str | None:
+    text = place.value
+    if not isinstance(text, str) or not text.strip():
+        reader.refuse(place, _BELOW)
+        return None
+    names = text.removesuffix("/").split("/")
+    if any(name in ("", ".", "..") for name in names) or ":" in names[0] or "\0" in text:
+        reader.refuse(place, _BELOW)
+        return None
+    if names[0] in ENGINES_OWN:
+        message = f"{names[0]!r} is the engine's own: what a restart needs of it is taken anyway"
+        reader.complaints.add(place, message, _BELOW)
+        return None
+    return "/".join(names)
+
+
+_BELOW = "a path below the checkpoint, such as mine/"
+
+
+def _version(reader: Reader, key: Key, place: Place) -> int | None:
+    return _whole(reader, place, 1, 1, "1, the version that this stateshift reads")
+
+
+_READ: dict[str, Callable[[Reader, Key, Place], Any]] = {
+    "boolean": _boolean,
+    "text": _text,
+    "texts": _texts,
+    "choice": _choice,
+    "integer": _integer,
+    "count": _count,
+    "batch": _batch,
+    "until": _until,
+    "cutover": _cutover,
+    "strategy": _strategy,
+    "number": _number,
+    "port": _port,
+    "connection": _connection,
+    "location": _location,
+    "locations": _locations,
+    "environment": _environment,
+    "directory": _directory,
+    "folders": _folders,
+    "version": _version,
+}

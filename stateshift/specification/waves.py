@@ -1,0 +1,48 @@
+"""Which jobs of a spec have to move together. Pure. (`strategies.waves` has the order of the
+others.)
+
+    shared(spec)         every job, those together that share a source
+    sharing(spec, job)   the jobs that take their operators out of the same source
+
+Jobs that share a source move together: it is stopped once, and started again only when none of them
+is moved any more. A fork takes nothing out of its source.
+"""
+
+from __future__ import annotations
+
+from stateshift.specification.location import relation
+from stateshift.specification.model import JobSpec, Spec
+
+
+def shared(spec: Spec) -> tuple[tuple[JobSpec, ...], ...]:
+    """Each job once, those together that share a source; by the first of them, in the spec's
+    order.
+    """
+    groups: list[list[JobSpec]] = []
+    for job in spec.jobs:
+        found = next((group for group in groups if share(group[0], job)), None)
+        if found is None:
+            groups.append([job])
+        else:
+            found.append(job)
+    return tuple(tuple(group) for group in groups)
+
+
+def sharing(spec: Spec, job: JobSpec) -> tuple[JobSpec, ...]:
+    return tuple(other for other in spec.jobs if other is not job and share(job, other))
+
+
+def stopped_for(spec: Spec, job: JobSpec) -> JobSpec:
+    """Whichever of the jobs that share this one's source is stopped, once, for all of them."""
+    return min((job, *sharing(spec, job)), key=spec.jobs.index)
+
+
+def share(job: JobSpec, other: JobSpec) -> bool:
+    """Whether both take something out of one source. A savepoint may be started from by any number
+    of jobs; what is still to be taken of a running job, is taken once.
+    """
+    if job.flink is not None and other.flink is not None:
+        taking = job.takes_savepoints and other.takes_savepoints
+        return taking and bool(set(job.flink.job_ids) & set(other.flink.job_ids))
+    moving = job.moves and other.moves and bool(job.source and other.source)
+    return moving and relation(job.source, other.source) == "same"

@@ -1,0 +1,102 @@
+"""`to_plain_spec(spec)`: a spec in our dialect, so that
+`parse_spec(json.dumps(to_plain_spec(spec))) == spec`.
+
+What has the model's default is left out. Every `${` is protected: a value is written as it is,
+whatever it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from stateshift.specification.keys import (
+    HASH,
+    JOB,
+    KAFKA,
+    SINK,
+    SPEC,
+    SUBMIT,
+    THROTTLE,
+    VERIFY,
+    Key,
+)
+from stateshift.specification.model import (
+    ClusterSpec,
+    DataSpec,
+    FlinkJob,
+    HashProfile,
+    JobSpec,
+    KafkaSpec,
+    OperatorSpec,
+    SinkSpec,
+    Spec,
+    SubmitSpec,
+)
+from stateshift.specification.parts import NAMED_PROFILES
+from stateshift.specification.text import protect
+
+
+def to_plain_spec(spec: Spec) -> dict[str, Any]:
+    """Dictionaries, lists and single values, ready for JSON."""
+    own = [key for key in SPEC.all if key.of is Spec and key.name not in ("engine", "jobs")]
+    throttle = _fields(spec, THROTTLE.all)
+    plain = {
+        "version": 1,
+        "engine": spec.engine,
+        **_fields(spec, own),
+        **({"throttle": throttle} if throttle else {}),
+        "jobs": [_job(job) for job in spec.jobs],
+    }
+    protected: dict[str, Any] = _protected(plain)
+    return protected
+
+
+def _fields(value: Any, keys: Iterable[Key]) -> dict[str, Any]:
+    """The keys whose field differs from the model's default."""
+    pairs = [(key, getattr(value, key.field)) for key in keys if key.field is not None]
+    return {key.name: plain_value(item) for key, item in pairs if item != key.default}
+
+
+def _job(job: JobSpec) -> dict[str, Any]:
+    plain = _fields(job, [key for key in JOB.all if key.of is JobSpec])
+    if ends := _fields(job, VERIFY.all):
+        plain["verify"] = ends if "source" in ends else ends["target"]
+    if job.flink is not None:
+        # Said even where it is false: left out, it would follow from the other keys.
+        switch = {"from_existing_savepoint": job.flink.from_existing_savepoint}
+        plain |= {**_fields(job.flink, [key for key in JOB.all if key.of is FlinkJob]), **switch}
+    return plain
+
+
+def plain_value(value: Any) -> Any:
+    match value:
+        case OperatorSpec(name=name, directory=directory):
+            return name if directory is None else {"name": name, "directory": directory}
+        case HashProfile(name=name):
+            known = NAMED_PROFILES.get(name) == value
+            return name if known else {key.name: getattr(value, key.name) for key in HASH.all}
+        case ClusterSpec(name=name, kind=kind, options=options):
+            return {"name": name, "kind": kind, **options}
+        case SubmitSpec(options=options):
+            return {**options, **_fields(value, SUBMIT.all)}
+        case tuple():
+            return [plain_value(item) for item in value]
+        case DataSpec(source=source, target=target, copy=copy):
+            return {"source": source, "target": target, "copy": copy}
+        case KafkaSpec():
+            return _fields(value, KAFKA.all)
+        case SinkSpec():
+            return _fields(value, SINK.all)
+        case _:
+            return value
+
+
+def _protected(value: Any) -> Any:
+    if isinstance(value, str):
+        return protect(value)
+    if isinstance(value, Mapping):
+        return {key: _protected(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_protected(item) for item in value]
+    return value

@@ -1,0 +1,1 @@
+"""Every storage that fsspec can open: S3, Google Cloud Storage, Azure and the rest."""

@@ -1,0 +1,403 @@
+"""Every storage that fsspec opens.
+
+A file is written whole: where an upload becomes visible only when it completes, straight to its
+name, and abandoned, not closed, when the content fails (closing would complete the half of it).
+Elsewhere under a temporary name, which then takes its place; where nothing renames, by a copy on
+the server's side. Small files are sent in one request, S3's by `s3_directly`.
+
+Whom to ask, and as whom, is the packages' own configuration: for S3 that of Amazon's tools
+(AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID, ..., ~/.aws); `fsspec_options` has what is added to it, and
+how two services are told apart.
+
+Reading is by ranges of CHUNK bytes and not through fsspec's file objects: a range can be asked for
+again, and shares nothing between threads. Nothing is taken from fsspec's listing caches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from stateshift.errors import StorageError, TransientStorageError
+from stateshift.storage import failures, locations
+from stateshift.storage.fsspec.creating import among_threads, create
+from stateshift.storage.fsspec.failures import MISTAKES, from_fsspec, is_bucket_missing
+from stateshift.storage.fsspec.options import options_for, try_once
+from stateshift.storage.fsspec.s3_directly import objects_of
+from stateshift.storage.fsspec.upload import upload
+from stateshift.storage.fsspec.ways import Way, host_of, lists_whole_trees, packages_for, way_of
+from stateshift.storage.protocol import CHUNK, Content, Traits
+from stateshift.storage.temporaries import Writing, is_temporary
+from stateshift.survey import FileInfo, Owned, Room
+
+_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
+_STAMPS = ("generation", "ETag", "etag", "e_tag")
+_DIRECTORIES_MAX = 4096  # remembered as made
+
+
+class FsspecStorage:
+    """A location on a file system of fsspec's. `way` says what that one can do."""
+
+    def __init__(self, file_system: Any, location: str, root: str, way: Way) -> None:
+        self._fs = file_system
+        self._objects = objects_of(file_system)
+        self._location = location
+        self._root = root
+        self._way = way
+        self._lock = threading.Lock()
+        self._made: set[str] = set()
+        self._writing = Writing()
+
+    @classmethod
+    def open(cls, location: str, **options: Any) -> FsspecStorage:
+        """The storage at a location; `options` go to fsspec, on top of its own configuration."""
+        import fsspec
+
+        location = locations.normal(location)
+        parsed = locations.parse(location)
+        try:
+            kind = fsspec.get_filesystem_class(parsed.scheme)
+        except (ImportError, ValueError) as error:
+            raise _unknown(parsed.scheme, location, error) from error
+        # Only the authority is for fsspec to read: it would take `?` and `#` in a path for a query
+        # and a fragment.
+        top = f"{parsed.scheme}://{parsed.authority}/"
+        try:
+            given = {**kind._get_kwargs_from_urls(top), **options}
+            given = options_for(parsed.scheme, parsed.authority, fsspec.config.conf, given)
+            file_system = fsspec.filesystem(parsed.scheme, **given)
+            try_once(file_system)
+        except ImportError as error:
+            raise _unknown(parsed.scheme, location, error) from error
+        except MISTAKES:
+            raise
+        except Exception as error:
+            raise from_fsspec(error, location) from error
+        root = str(kind._strip_protocol(top)).rstrip("/") + parsed.path
+        return cls(file_system, location, root, way_of(parsed.scheme, file_system))
+
+    @property
+    def location(self) -> str:
+        return self._location
+
+    @property
+    def traits(self) -> Traits:
+        exclusive = self._way.exclusive is not None
+        way = self._way
+        return Traits(
+            way.renames,
+            keeps_times=False,
+            exclusive=exclusive,
+            durable=way.durable,
+            at_once=way.at_once,
+        )
+
+    def list(self, under: str = "") -> Iterator[FileInfo]:
+        top = self._full(under)
+        start = len(self._full("")) + 1
+        with self._telling(under):
+            self._fs.invalidate_cache()
+            found = self._find(top) if lists_whole_trees(self._fs) else self._walk(top)
+            for info in found:
+                name = str(info["name"])
+                if name.startswith(top + "/") and not name.endswith("/") and not is_temporary(name):
+                    yield _file(name[start:], info)
+
+    def stat(self, path: str) -> FileInfo | None:
+        with self._telling(path):
+            info = self._info(self._full(path))
+        return None if info is None else _file(path, info)
+
+    def read(self, path: str, size_max: int | None = None) -> bytes:
+        info = self._there(path)
+        if size_max is not None and info.size > size_max:
+            raise failures.too_large(self._location, path, info.size, size_max)
+        with self._telling(path):
+            content = bytes(self._fs.cat_file(self._full(path))) if info.size else b""
+        if len(content) != info.size:
+            raise failures.cut_short(self._location, path, len(content), info.size)
+        return content
+
+    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
+        known = bool(size) and self._way.past_end
+        size = size if known and size is not None else self._there(path).size
+        while offset < size:
+            end = min(offset + CHUNK, size)
+            end += known and end == size  # it may have grown since
+            try:
+                with self._telling(path):
+                    chunk = self._objects.get(self._full(path), offset, end)
+            except TransientStorageError:
+                raise
+            except StorageError:
+                if not known:
+                    raise
+                # It has become shorter since, as S3 says by an error; or a service takes no such
+                # range.
+                known, size = False, self._there(path).size
+                continue
+            if not chunk:
+                return  # it was cut short meanwhile: whoever counts the bytes sees it
+            if len(chunk) > end - offset:
+                raise failures.too_much(self._location, path, len(chunk), end - offset)
+            yield chunk
+            offset += len(chunk)
+
+    def write(self, path: str, content: Content, modified: float | None = None) -> int:
+        full = self._full(path)
+        if self._way.whole:
+            return self._upload(full, content, path)
+        with self._telling(path):
+            self._make_directory(self._parent(full))
+        with self._writing.to(full, self._remove_quietly) as temp:
+            size = self._upload(temp, content, path)
+            with self._telling(path):
+                self._refuse_directory(full)
+                self._place(temp, full)
+        return size
+
+    def create(self, path: str, content: bytes) -> None:
+        full = self._full(path)
+        with self._telling(path):
+            if self._way.directories != "none":
+                self._make_directory(self._parent(full))
+            create(self._fs, self._way, full, content, self._is_file)
+
+    def move(self, path: str, target_path: str) -> None:
+        """Where nothing renames this is a copy and a delete; both there with the same content is
+        the one half done.
+        """
+        full, target = self._full(path), self._full(target_path)
+        self._there(path)
+        with self._telling(target_path), among_threads:
+            taken = self._is_file(target)
+            if taken and (
+                path == target_path or self._way.renames or not self._equal(path, target_path)
+            ):
+                raise FileExistsError(target)
+            if not taken:
+                if self._way.directories != "none":
+                    self._make_directory(self._parent(target))
+                self._place(full, target)
+            elif self._is_file(full):
+                self._fs.rm_file(full)
+
+    def remove(self, path: str) -> None:
+        with self._telling(path), contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(self._full(path))
+
+    def prune(self, under: str = "") -> None:
+        top = self._full(under)
+        with self._telling(under):
+            self._fs.invalidate_cache()
+            if self._way.directories == "none":
+                self._remove_leftovers(str(info["name"]) for info in self._find(top))
+                return
+            with self._lock:
+                self._made.clear()
+            directories = [top]
+            leftovers = [str(info["name"]) for info in self._walk(top, directories)]
+            self._remove_leftovers(leftovers)
+            for directory in reversed(directories):
+                self._remove_if_empty(directory)
+
+    def sync(self) -> None:
+        """Nothing to do: what these storages acknowledged is as durable as they make it (see
+        `traits`).
+        """
+
+    def room(self) -> Room:
+        """Object stores have no end, and no question for one; nor has fsspec."""
+        return Room()
+
+    def writable(self, under: str = "") -> bool | None:
+        """Nobody can tell: what a policy allows shows when something is written."""
+        return None
+
+    def owners(self) -> Iterator[Owned]:
+        """Nobody's: who may read what is in policies."""
+        return iter(())
+
+    def own(self, owned: Owned) -> None:
+        raise StorageError(
+            f"{locations.redact(self._location)}: files have no owner there",
+            location=self._location,
+        )
+
+    def checksum(self, path: str) -> str | None:
+        """An ETag is the MD5 of some objects and not of others; the bytes are compared instead."""
+        return None
+
+    def _full(self, path: str) -> str:
+        locations.check_path(path)
+        if any(word in path for word in self._way.unnameable):
+            raise failures.unnameable(self._location, path)
+        return f"{self._root.rstrip('/')}/{path}" if path else self._root
+
+    @contextlib.contextmanager
+    def _telling(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except (StorageError, *MISTAKES):
+            raise
+        except Exception as error:
+            raise from_fsspec(error, self._location, path, host_of(self._fs)) from error
+
+    def _info(self, full: str) -> Any:
+        try:
+            self._fs.invalidate_cache(full)
+            info = self._objects.info(full)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if is_bucket_missing(error):
+                raise
+            return None
+        return info if info["type"] == "file" else None
+
+    def _is_file(self, full: str) -> bool:
+        """Not fsspec's own `exists`, which says no where it could not ask."""
+        return self._info(full) is not None
+
+    def _there(self, path: str) -> FileInfo:
+        info = self.stat(path)
+        if info is None:
+            raise failures.missing(self._location, path)
+        return info
+
+    def _find(self, top: str) -> Iterator[Any]:
+        found = self._fs.find(top, detail=True)
+        # adlfs answers with a list where `top` is a file itself.
+        infos = found.values() if isinstance(found, dict) else ()
+        return (info for info in infos if info.get("type") == "file")
+
+    def _walk(self, top: str, directories: Any = None) -> Iterator[Any]:
+        """Every file below `top`. A directory that vanished is left out; one that cannot be listed
+        is an error.
+        """
+        waiting = [top]
+        while waiting:
+            directory = waiting.pop()
+            try:
+                infos = self._fs.ls(directory, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            for info in infos:
+                name = str(info["name"]).rstrip("/")
+                if name == directory:
+                    continue
+                if info["type"] == "directory":
+                    waiting.append(name)
+                    if directories is not None:
+                        directories.append(name)
+                elif (
+                    info["type"] == "file" or (info := self._info(name)) is not None
+                ):  # or a link to one
+                    yield {**info, "name": name}
+
+    def _upload(self, full: str, content: Content, path: str) -> int:
+        return upload(self._objects, full, content, lambda: self._writing_to(path))
+
+    @contextlib.contextmanager
+    def _writing_to(self, path: str) -> Iterator[None]:
+        with self._telling(path):
+            try:
+                yield
+            except FileExistsError as error:
+                # What is at the path would be replaced: it is a file above it that is in the way.
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from error
+
+    def _place(self, full: str, target: str) -> None:
+        """Give a file another name, replacing what has it."""
+        if not self._way.renames:
+            self._fs.cp_file(full, target)
+            self._fs.rm_file(full)
+            return
+        self._fs.mv(full, target)
+
+    def _equal(self, path: str, other: str) -> bool:
+        one, two = self.stat(path), self.stat(other)
+        if one is None or two is None or one.size != two.size:
+            return False
+        return all(a == b for a, b in zip(self.chunks(path), self.chunks(other), strict=True))
+
+    def _remove_quietly(self, full: str) -> None:
+        with contextlib.suppress(Exception):
+            self._fs.rm_file(full)
+
+    def _refuse_directory(self, full: str) -> None:
+        if self._fs.isdir(full):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
+
+    def _make_directory(self, directory: str) -> None:
+        with self._lock:
+            if directory in self._made:
+                return
+        try:
+            self._fs.makedirs(directory, exist_ok=True)
+        except FileExistsError as error:
+            raise NotADirectoryError(
+                errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory
+            ) from error
+        with self._lock:
+            if len(self._made) >= _DIRECTORIES_MAX:
+                self._made.clear()
+            self._made.add(directory)
+
+    def _remove_leftovers(self, names: Any) -> None:
+        leftovers = [name for name in names if is_temporary(name) and name not in self._writing]
+        for name in leftovers:
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.rm_file(name)
+
+    def _remove_if_empty(self, directory: str) -> None:
+        """Only by calls that refuse a directory that is not empty, and only after having looked."""
+        try:
+            if self._way.directories == "kept" or self._fs.ls(directory, detail=False):
+                return
+            self._fs.rmdir(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+
+    @staticmethod
+    def _parent(full: str) -> str:
+        return full.rpartition("/")[0]
+
+
+def _file(path: str, info: Any) -> FileInfo:
+    """Stamped with what an object store calls an object's version or content. S3's times are no use
+    for that: a listing tells milliseconds where a question for one object tells seconds.
+    """
+    named = next((str(info[key]).strip('"') for key in _STAMPS if info.get(key)), "")
+    return FileInfo(path, int(info["size"] or 0), _modified(info), named)
+
+
+def _modified(info: Any) -> float:
+    """Seconds since 1970, from whichever of its fields a file system fills; 0.0 where it says
+    nothing.
+    """
+    for key in _TIMES:
+        value = info.get(key)
+        if isinstance(value, datetime):
+            return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+        if isinstance(value, str) and value:
+            with contextlib.suppress(ValueError):
+                return datetime.fromisoformat(value).timestamp()
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    return 0.0
+
+
+def _unknown(scheme: str, location: str, error: Exception) -> StorageError:
+    package, place = packages_for(scheme), locations.redact(location)
+    if isinstance(error, ImportError):
+        fact = f"{place}: the package for {scheme}: is not installed ({error})"
+        return StorageError(fact, location=place, hint=f"pip install {package or scheme}")
+    return StorageError(
+        f"{place}: nothing is known that opens {scheme}:",
+        location=place,
+        hint="python -c 'import fsspec; print(sorted(fsspec.available_protocols()))'",
+    )

@@ -1,0 +1,367 @@
+"""The local disk, spoken to directly.
+
+Not through fsspec: its local file system can neither sync nor create exclusively and whole, and
+importing it takes longer than an inspection. The promises of `protocol`, and how they are kept
+here:
+
+* `write` collects the content under a temporary name in the same directory and renames it into
+  place. Two
+  threads that write one path at once are kept apart; two processes are not (the lock on the target sees to
+  that).
+* `create` fills and fsyncs a file that has no name (O_TMPFILE) and then links it: linkat(2) fails
+  where the name
+  is taken, and what it makes visible is whole; killed before that, it leaves nothing, so that a fence or a lock
+  never litters a place that is not ours. Where there is no O_TMPFILE it is a temporary file; on a file system
+  without hard links (FAT, some FUSE mounts) it is O_EXCL: exclusive still, but a crash in the middle can leave
+  a part of the file.
+* `move` links the new name and removes the old one, because rename(2) replaces. A crash between the
+  two
+  leaves both names for one file: the repeat recognises that by inode and finishes. Without hard links: look,
+  then rename.
+* `sync` is syncfs(2) on every device written to since the last one; the first one also covers what
+  an earlier,
+  killed process wrote here. Measured on ext4 against fsync of each
+  file: 1 file 0.4 ms against 0.7, 100 files 2 ms against 13 (eight threads), 5,000 files 0.2 s against 0.5,
+  64 MiB the same. It also waits for what others wrote to that file system; in return it covers directories,
+  and nothing has to be remembered but the device. Since Linux 5.8 it reports write errors. Where there is no
+  syncfs, it is sync(2).
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import errno
+import os
+import stat as modes
+import threading
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from stateshift.storage import failures, locations
+from stateshift.storage.local import calls
+from stateshift.storage.local import free_space as local_room
+from stateshift.storage.local import owners as local_owners
+from stateshift.storage.local.listing import info_of, walk
+from stateshift.storage.local.pieces import PIECE, Reading, write
+from stateshift.storage.protocol import CHUNK, Content, Traits
+from stateshift.storage.temporaries import Writing, is_temporary, unique_temporary
+from stateshift.survey import FileInfo, Owned, Room
+
+_DIRECTORIES_MAX = 4096  # remembered as made and not yet durable; beyond it we sync early
+
+assert PIECE <= CHUNK
+
+_FLUSHED = 8 * 1024 * 1024  # what is written of a file before the disk is let begin with it
+
+
+class LocalStorage:
+    """A directory of this machine."""
+
+    def __init__(self, location: str) -> None:
+        self._location = locations.normal(location, os.getcwd())
+        root = locations.local_path(self._location)
+        assert root is not None, f"{location} is not local"
+        self._root = root
+        self._lock = threading.Lock()
+        self._syncing = threading.Lock()
+        self._writing = Writing()
+        self._unsynced: dict[int, str] = {}  # device -> a directory on it
+        self._made: set[str] = set()  # directories whose entry in their parent may not be durable
+        self._inherited = True  # what was here when this was opened may not be durable
+
+    @property
+    def location(self) -> str:
+        return self._location
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(
+            renames=True, keeps_times=True, exclusive=True, durable=calls.SYNCS_ONE, owners=True
+        )
+
+    def list(self, under: str = "") -> Iterator[FileInfo]:
+        return walk(self._full(under), locations.check_path(under), self._location)
+
+    def stat(self, path: str) -> FileInfo | None:
+        full = self._full(path)
+        try:
+            found = os.stat(full)
+        except (FileNotFoundError, NotADirectoryError):
+            if os.path.islink(full):
+                raise failures.not_a_file(self._location, path, calls.dangling(full)) from None
+            return None
+        except OSError as error:
+            raise failures.from_os(error, self._location, path) from error
+        kind = calls.kind_of(found.st_mode)
+        if kind is not None:
+            raise failures.not_a_file(self._location, path, kind)
+        return info_of(path, found) if modes.S_ISREG(found.st_mode) else None
+
+    def read(self, path: str, size_max: int | None = None) -> bytes:
+        with self._open(path) as file, self._telling(path):
+            size = os.fstat(file.fileno()).st_size
+            if size_max is not None and size > size_max:
+                raise failures.too_large(self._location, path, size, size_max)
+            return file.read()
+
+    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
+        """By calls that read no further than the file was long when it was opened, but for one
+        byte: most files are small, and one call shows that they have ended.
+        """
+        telling = self._telling(path)
+        with telling:
+            descriptor = self._open_to_read(path)
+        reading = Reading(descriptor, offset)
+        try:
+            with telling:
+                found = os.fstat(descriptor)
+                if offset:
+                    os.lseek(descriptor, offset, os.SEEK_SET)
+            left = found.st_size - offset + 1
+            while True:
+                asked = min(PIECE, left) if left > 0 else PIECE
+                with telling:
+                    chunk = reading.read(asked)
+                if chunk:
+                    yield chunk
+                left -= len(chunk)
+                if not chunk or (len(chunk) < asked and left == 1):
+                    return
+        finally:
+            reading.close()
+
+    def write(self, path: str, content: Content, modified: float | None = None) -> int:
+        full, telling = self._full(path), self._telling(path)
+        directory = os.path.dirname(full)
+        self._refuse_links_to(directory, path)
+        with self._writing.to(full, _unlink_quietly) as temp:
+            with telling:
+                descriptor = self._opened(temp, os.O_TRUNC)
+            try:
+                size = begun = 0
+                for chunk in content():
+                    with telling:
+                        write(descriptor, chunk)
+                    size += len(chunk)
+                    if size - begun >= _FLUSHED:
+                        calls.begin_to_flush(descriptor, begun, size - begun)
+                        begun = size
+                with telling:
+                    if modified is not None:
+                        os.utime(descriptor, (modified, modified))
+                    device = os.fstat(descriptor).st_dev
+            finally:
+                with telling:
+                    os.close(descriptor)
+            with telling:
+                os.replace(temp, full)
+            # Not before: a sync in between would take the mark and miss the rename.
+            self._remember(device, directory)
+        return size
+
+    def create(self, path: str, content: bytes) -> None:
+        full = self._full(path)
+        with self._telling(path):
+            self._make_directories(os.path.dirname(full))
+            if not calls.create_nameless(full, content):
+                self._create_named(full, content)
+            self._settle(os.path.dirname(full))
+
+    def move(self, path: str, target_path: str) -> None:
+        full, target = self._full(path), self._full(target_path)
+        if self.stat(path) is None:
+            raise failures.missing(self._location, path)
+        self._refuse_links_to(os.path.dirname(target), target_path)
+        with self._telling(path):
+            calls.fsync(full)
+        with self._telling(target_path):
+            self._make_directories(os.path.dirname(target))
+            try:
+                calls.rename_exclusively(full, target)
+            except FileNotFoundError as error:
+                raise failures.missing(self._location, path) from error
+            self._settle(os.path.dirname(target))
+            self._settle(os.path.dirname(full))
+
+    def remove(self, path: str) -> None:
+        full = self._full(path)
+        with self._telling(path):
+            try:
+                os.unlink(full)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            calls.fsync(os.path.dirname(full))
+
+    def prune(self, under: str = "") -> None:
+        top = self._full(under)
+        with self._telling(under):
+            for directory, _, names in os.walk(top, topdown=False, onerror=calls.unless_gone):
+                for name in self._leftovers(directory, names):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(os.path.join(directory, name))
+                calls.remove_if_empty(directory)
+                with self._lock:
+                    self._made.discard(directory)
+
+    def sync(self) -> None:
+        # One at a time: who finds nothing left to sync has waited for the one who took it.
+        with self._syncing:
+            with self._lock:
+                taken, self._unsynced = self._unsynced, {}
+                made, self._made = self._made, set()
+                inherited, self._inherited = self._inherited, False
+            try:
+                if inherited:
+                    there = _nearest(self._root)
+                    taken = {os.stat(there).st_dev: there} | taken
+                for directory in taken.values():
+                    self._sync_device(directory)
+            except BaseException:
+                with self._lock:
+                    self._unsynced = taken | self._unsynced
+                    self._made |= made
+                    self._inherited |= inherited
+                raise
+
+    def room(self) -> Room:
+        with self._telling(""):
+            return local_room.room(_nearest(self._root))
+
+    def writable(self, under: str = "") -> bool | None:
+        return local_room.writable(_nearest(self._full(under)))
+
+    def owners(self) -> Iterator[Owned]:
+        return local_owners.owners(self._root)
+
+    def own(self, owned: Owned) -> None:
+        with self._telling(owned.path):
+            local_owners.own(self._full(owned.path), owned)
+
+    def checksum(self, path: str) -> str | None:
+        """A disk keeps none that could be asked for."""
+        return None
+
+    def _leftovers(self, directory: str, names: builtins.list[str]) -> builtins.list[str]:
+        return [
+            n for n in names if is_temporary(n) and os.path.join(directory, n) not in self._writing
+        ]
+
+    def _full(self, path: str) -> str:
+        locations.check_path(path)
+        return os.path.join(self._root, path) if path else self._root
+
+    def _telling(self, path: str) -> _Telling:
+        return _Telling(self._location, path)
+
+    def _open(self, path: str) -> BinaryIO:
+        with self._telling(path):
+            return os.fdopen(self._open_to_read(path), "rb")
+
+    def _open_to_read(self, path: str) -> int:
+        try:
+            return calls.open_to_read(self._full(path))
+        except (IsADirectoryError, NotADirectoryError) as error:
+            raise failures.missing(self._location, path) from error
+        except calls.NotAFile as error:
+            raise failures.not_a_file(self._location, path, str(error)) from error
+
+    def _create_named(self, full: str, content: bytes) -> None:
+        temp = unique_temporary(full)
+        file = self._begin(temp, os.O_EXCL)
+        try:
+            with file:
+                file.write(content)
+                calls.flush(file)
+            calls.link_or_create(temp, full, content)
+        finally:
+            os.unlink(temp)
+
+    def _begin(self, temp: str, flag: int) -> BinaryIO:
+        return os.fdopen(self._opened(temp, flag), "wb")
+
+    def _opened(self, temp: str, flag: int) -> int:
+        """Open a temporary file for writing, in a directory that is made where it is not there."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flag
+        try:
+            return os.open(temp, flags, 0o666)
+        except FileNotFoundError:
+            self._make_directories(os.path.dirname(temp))
+            return os.open(temp, flags, 0o666)
+
+    def _refuse_links_to(self, directory: str, path: str) -> None:
+        """Refuse to write below a linked directory: its files would be somebody else's. `create`
+        does not ask, as a fence lies where the source's engine looks for it.
+        """
+        linked = calls.linked_directory(directory, self._root)
+        if linked is not None:
+            raise failures.linked_directory(self._location, path, linked)
+
+    def _remember(self, device: int, directory: str) -> None:
+        with self._lock:
+            self._unsynced[device] = directory
+
+    def _make_directories(self, directory: str) -> None:
+        made = []
+        while not os.path.isdir(directory):
+            made.append(directory)
+            directory = os.path.dirname(directory)
+        for new in reversed(made):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(new)
+        if made:
+            # mkdir's FileExistsError is fine for a directory that a thread was quicker to make, not
+            # for a file.
+            if not os.path.isdir(made[0]):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), made[0])
+            self._remember(os.stat(made[0]).st_dev, made[0])
+            with self._lock:
+                self._made.update(made)
+                many = len(self._made) > _DIRECTORIES_MAX
+            if many:
+                self.sync()
+
+    def _settle(self, directory: str) -> None:
+        """Make the entries of a directory durable, and the directory itself where we made it."""
+        calls.fsync(directory)
+        while True:
+            with self._lock:
+                if directory not in self._made:
+                    return
+            directory = os.path.dirname(directory)
+            calls.fsync(directory)
+
+    def _sync_device(self, directory: str) -> None:
+        """syncfs through any directory that is still there: ours may have been removed since."""
+        with self._telling(""):
+            calls.sync_file_system(_nearest(directory))
+
+
+class _Telling:
+    """What the system says went wrong, in our words. A class: a generator would take longer than
+    some of the calls.
+    """
+
+    __slots__ = ("_location", "_path")
+
+    def __init__(self, location: str, path: str) -> None:
+        self._location, self._path = location, path
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise failures.from_os(error, self._location, self._path) from error
+
+
+def _nearest(directory: str) -> str:
+    """The directory, or the first above it that is there."""
+    while not os.path.isdir(directory):
+        directory = os.path.dirname(directory)
+    return directory
+
+
+def _unlink_quietly(temp: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(temp)

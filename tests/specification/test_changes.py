@@ -1,0 +1,219 @@
+"""`transform` of a job: every kind is read whatever its spelling, and every misfit has its
+complaint.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from stateshift.errors import SpecError
+from stateshift.specification import parse_spec, spec_schema
+from stateshift.specification.keys import TRANSFORMS
+
+VALIDATOR = jsonschema.Draft202012Validator(spec_schema())
+
+GOOD = [
+    {"kind": "rewind", "batch": 0},
+    {"kind": "rewind", "batch": 41, "renumber": True},
+    {"kind": "compact"},
+    {"kind": "repartition", "partitions": 17},
+    {"kind": "convert", "provider": "rocksdb", "codec": "zstd", "checkpoint_format": "v1"},
+    {"kind": "rename", "operators": {"0": "1", "1": "0"}, "sources": {"0": "orders"}},
+    {"kind": "drop", "operators": ["1"], "sources": ["2"]},
+    {"kind": "split", "by": 4, "part": 0},
+    {"kind": "split", "column": "country", "values": ["de", "fr", "", None]},
+    {"kind": "merge", "locations": ["file:///there"], "sum": ["count"]},
+    {
+        "kind": "evolve",
+        "operator": "0",
+        "store": "default/seen",
+        "drop": ["c"],
+        "rename": {"a": "b", "d": "b2"},
+        "add": [
+            {"name": "last", "type": "long", "default": -1, "after": "count"},
+            {"name": "n", "type": "int"},
+            {"name": "s", "type": {"type": "struct", "fields": []}, "after": ""},
+        ],
+        "widen": {"count": "long", "other": "long"},
+        "widen_key": {"id": "long"},
+        "rename_key": {"id": "number"},
+        "nullable": ["*"],
+        "nullable_key": ["id"],
+    },
+]
+OF_FLINK = [
+    {"kind": "rescale", "parallelism": 3, "max_parallelism": 256},
+    {"kind": "convert", "flink": "1.20"},
+    {"kind": "union", "operators": ["count"]},
+    {"kind": "repair", "files": ["file:///savepoints/savepoint-1"]},
+]
+
+
+def spec(changes: Any, **job: Any) -> dict[str, Any]:
+    ends = {"checkpoint_location": "/here", "remote_location": "/new"}
+    return {"version": 1, "jobs": [{"name": "orders", **ends, "transform": changes, **job}]}
+
+
+def refused(changes: Any, **job: Any) -> list[tuple[str, str]]:
+    with pytest.raises(SpecError) as caught:
+        parse_spec(json.dumps(spec(changes, **job)))
+    return [(complaint.pointer, complaint.message) for complaint in caught.value.complaints]
+
+
+@pytest.mark.parametrize("change", GOOD, ids=json.dumps)
+def test_a_change_is_read_as_it_is_written(change: dict[str, Any]) -> None:
+    VALIDATOR.validate(spec([change]))
+    assert parse_spec(json.dumps(spec([change]))).jobs[0].transform == (change,)
+
+
+@pytest.mark.parametrize("change", OF_FLINK, ids=json.dumps)
+def test_a_change_of_flink_s_images_is_read_for_a_job_of_flink_s_and_for_no_other(
+    change: dict[str, Any],
+) -> None:
+    asked = {**spec([change]), "engine": "flink"}
+    VALIDATOR.validate(asked)
+    assert parse_spec(json.dumps(asked)).jobs[0].transform == (change,)
+    assert refused([change]) == [
+        ("/jobs/0/transform", "a change of Flink's images, for a job of Spark")
+    ]
+
+
+def test_there_is_an_example_of_every_kind() -> None:
+    assert {change["kind"] for change in (*GOOD, *OF_FLINK)} == set(TRANSFORMS)
+
+
+def test_keys_kinds_and_numbers_may_be_spelled_loosely() -> None:
+    changes = [
+        {"Kind": "Rewind", "Batch": "41"},
+        {"KIND": "convert", "checkpointFormat": "V1", "codec": "LZ4"},
+    ]
+    VALIDATOR.validate(spec(changes))
+    assert parse_spec(json.dumps(spec(changes))).jobs[0].transform == (
+        {"kind": "rewind", "batch": 41},
+        {"kind": "convert", "codec": "lz4", "checkpoint_format": "v1"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "message"),
+    [
+        ({"kind": "shrink"}, "/jobs/0/transform/0/kind", '"shrink" is not one of'),
+        ({"batch": 3}, "/jobs/0/transform/0", "'kind' is missing"),
+        ("compact", "/jobs/0/transform/0", '"compact" is not an object'),
+        ({"kind": "rewind"}, "/jobs/0/transform/0", "'batch' is missing"),
+        (
+            {"kind": "rewind", "batch": -1},
+            "/jobs/0/transform/0/batch",
+            "-1 is not an integer from 0 on",
+        ),
+        (
+            {"kind": "repartition", "partitions": 0},
+            "/jobs/0/transform/0/partitions",
+            "0 is not an integer of at least",
+        ),
+        ({"kind": "compact", "batch": 1}, "/jobs/0/transform/0/batch", "unknown key 'batch'"),
+        ({"kind": "convert"}, "/jobs/0/transform/0", "nothing is asked for"),
+        ({"kind": "convert", "codec": "gzip"}, "/jobs/0/transform/0/codec", '"gzip" is not one of'),
+        (
+            {"kind": "rename", "operators": {"0": "2", "1": "2"}},
+            "/jobs/0/transform/0/operators/1",
+            "name of two",
+        ),
+        ({"kind": "split", "by": 2}, "/jobs/0/transform/0", "'part' is missing"),
+        ({"kind": "split"}, "/jobs/0/transform/0", "a split by shards or by a column"),
+        (
+            {"kind": "split", "by": 2, "part": 2},
+            "/jobs/0/transform/0/part",
+            "there is no part 2 of 2",
+        ),
+        ({"kind": "evolve"}, "/jobs/0/transform/0", "'operator' is missing"),
+        ({"kind": "evolve", "operator": "0"}, "/jobs/0/transform/0", "nothing is asked for"),
+        (
+            {"kind": "evolve", "operator": "0", "widen": {"a": 1}},
+            "/jobs/0/transform/0/widen/a",
+            "a type or a name",
+        ),
+        (
+            {"kind": "evolve", "operator": "0", "add": [{"name": "a"}]},
+            "/jobs/0/transform/0/add/0",
+            "'type' is missing",
+        ),
+        (
+            {"kind": "evolve", "operator": "0", "add": [{"name": "a", "type": 1}]},
+            "/jobs/0/transform/0/add/0/type",
+            "a type's name",
+        ),
+        ({"kind": "merge"}, "/jobs/0/transform/0", "'locations' is missing"),
+    ],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
+)
+def test_what_does_not_fit_has_its_complaint(change: Any, pointer: str, message: str) -> None:
+    found = refused([change])
+    assert [where for where, _ in found] == [pointer]
+    assert message in found[0][1]
+
+
+@pytest.mark.parametrize(
+    ("values", "read"),
+    [("a, b", ["a", "b"]), ([1, True, "x"], ["1", "true", "x"])],
+    ids=["text", "list"],
+)
+def test_the_values_of_a_column_are_texts(values: Any, read: list[str]) -> None:
+    changes = [{"kind": "split", "column": "c", "values": values}]
+    VALIDATOR.validate(spec(changes))
+    assert parse_spec(json.dumps(spec(changes))).jobs[0].transform[0]["values"] == read
+    assert (
+        refused([{"kind": "split", "column": "c", "values": [1.5]}])[0][0]
+        == "/jobs/0/transform/0/values/0"
+    )
+
+
+def test_a_compaction_in_place_needs_no_place_and_is_read_however_its_keys_are_ordered() -> None:
+    for change in ({"kind": "compact", "in_place": True}, {"inPlace": "true", "kind": "compact"}):
+        VALIDATOR.validate(spec([change], remote_location=None))
+        read = parse_spec(json.dumps(spec([change], remote_location=None))).jobs[0]
+        assert (read.target, read.transform) == (None, ({"kind": "compact", "in_place": True},))
+    assert (
+        refused([{"kind": "compact", "in_place": True}])[0][1]
+        == "a compaction in place with 'remote_location'"
+    )
+
+
+def test_an_evolution_stands_once_for_each_store() -> None:
+    one, other = (
+        {"kind": "evolve", "operator": "0", "store": store, "drop": ["c"]}
+        for store in ("left", "right")
+    )
+    assert parse_spec(json.dumps(spec([one, other]))).jobs[0].transform == (one, other)
+    assert refused([one, other, one]) == [("/jobs/0/transform/2", "a second 'evolve'")]
+
+
+def test_a_kind_stands_once() -> None:
+    assert refused([{"kind": "compact"}, {"kind": "compact"}]) == [
+        ("/jobs/0/transform/1", "a second 'compact'")
+    ]
+
+
+def test_a_change_needs_a_place_of_its_own() -> None:
+    assert refused([{"kind": "compact"}], remote_location=None) == [
+        ("/jobs/0/transform", "a transform without 'remote_location'")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("locations", "message"),
+    [
+        (["/here"], "is the checkpoint location"),
+        (["/there", "file:///there/"], "is 'file:///there', which is merged, too"),
+        (["/new/old"], "lies inside the remote location"),
+        (["/"], "holds the checkpoint location"),
+    ],
+)
+def test_what_is_merged_lies_apart(locations: list[str], message: str) -> None:
+    where, told = refused([{"kind": "merge", "locations": locations}])[0]
+    assert where == "/jobs/0/transform"
+    assert message in told
