@@ -153,7 +153,7 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
         no_args_is_help=True,
         context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
     )
-    app.callback(epilog=EPILOG)(_top)
+    app.callback(epilog=EPILOG, invoke_without_command=True)(_top)
     # Options are put together anew by each process: where it is clear which command is meant, only
     # its own.
     for name in (arguments[0],) if arguments and arguments[0] in COMMANDS else COMMANDS:
@@ -162,20 +162,27 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        sys.stdout.write(f"stateshift {__version__}\n")
-        raise typer.Exit
-
-
 def _top(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="With --version: all that a bug report needs."),
     ] = False,
 ) -> None:
     """Move the state of running streaming jobs between clusters: planned, verified, resumable,
     reversible.
     """
+    if version and verbose:
+        from stateshift.cli.shell.environment import print_versions
+
+        print_versions()
+        raise typer.Exit
+    if version:
+        sys.stdout.write(f"stateshift {__version__}\n")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        context.fail("Missing command.")
 
 
 def _told(command: Callable[..., int | None]) -> Callable[..., int | None]:

@@ -141,10 +141,14 @@ def _short(value: Any) -> str:
 
 
 def _bug(caught: BaseException) -> StateshiftError:
+    from stateshift.cli.shell.environment import issues_address
+
     path = _keep(caught)
+    address = issues_address()
+    where = f", at {address}" if address else ""
     return StateshiftError(
         redact(f"{type(caught).__name__}: {caught}"),
-        hint=f"this is a bug of ours: please report it, with {path}",
+        hint=f"this is a bug of ours: please report it, with {path}{where}",
         traceback=path,
     )
 
@@ -152,17 +156,18 @@ def _bug(caught: BaseException) -> StateshiftError:
 def _keep(caught: BaseException) -> str:
     """Write the traceback to a file of its own that only its owner reads."""
     import os
-    import platform
     import sys
     import tempfile
     import traceback
 
-    from stateshift import __version__
+    from stateshift.cli.shell.environment import version_lines
 
-    versions = (
-        f"stateshift {__version__}, Python {platform.python_version()}, {platform.platform()}"
-    )
-    lines = [versions, redact(" ".join(sys.argv)), "", *traceback.format_exception(caught)]
+    lines = [
+        *version_lines(),
+        redact(" ".join(sys.argv)),
+        "",
+        *traceback.format_exception(caught),
+    ]
     descriptor, path = tempfile.mkstemp(prefix="stateshift-bug-", suffix=".txt")
     with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
         file.write(redact("\n".join(lines)))

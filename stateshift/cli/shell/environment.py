@@ -1,0 +1,122 @@
+"""What a bug report has to say about the machine: versions, as `stateshift --version -v` prints
+them, and where a report goes. Both are read from the installed package's metadata.
+
+Nothing is imported to learn its version, and no process is started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from stateshift import __version__
+
+PACKAGE = "stateshift"
+DEVELOPMENT = frozenset(("dev", "bench", "fuzz", "servers"))
+
+# `s3fs>=2024.12; extra == 's3'`: a name, and the extra that asks for it.
+_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)")
+_EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A package that stateshift asks for; `extra` names the optional feature that needs it."""
+
+    name: str
+    extra: str | None = None
+
+
+def version_lines() -> Iterator[str]:
+    """Yield the lines of `stateshift --version -v`."""
+    import platform
+
+    yield f"stateshift {__version__}"
+    yield f"  Python        {platform.python_version()} ({platform.python_implementation()})"
+    yield f"  platform      {platform.platform()}"
+    yield f"  Java          {java_version() or 'not found (JAVA_HOME, PATH)'}"
+    requirements = sorted(set(_requirements()), key=lambda needed: needed.name)
+    always = [each.name for each in requirements if each.extra is None]
+    extras = [each.name for each in requirements if _is_installed_extra(each)]
+    extras_alone = [name for name in dict.fromkeys(extras) if name not in always]
+    yield f"  dependencies  {_versions(always) or 'not known: the package is not installed'}"
+    yield f"  extras        {_versions(extras_alone) or 'none'}"
+    address = issues_address()
+    if address is not None:
+        yield f"  report        {address}"
+
+
+def issues_address() -> str | None:
+    """Return where bugs are reported: `Issues` of `[project.urls]`; None if it is not known."""
+    try:
+        entries = metadata.metadata(PACKAGE).get_all("Project-URL") or []
+    except metadata.PackageNotFoundError:
+        return None
+    for entry in entries:
+        label, _, address = entry.partition(",")
+        if label.strip() == "Issues":
+            return str(address.strip())
+    return None
+
+
+def parse_requirement(text: str) -> Requirement:
+    """Return the name and the extra in one `Requires-Dist` line."""
+    name = _REQUIREMENT.match(text)
+    extra = _EXTRA.search(text)
+    return Requirement(name[1] if name else text, extra[1] if extra else None)
+
+
+def java_version() -> str | None:
+    """Return the version of the Java that Spark would start, from the `release` file of its home.
+
+    JAVA_HOME comes first, then `java` on PATH, as Spark's own scripts do.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if home is None:
+        program = shutil.which("java")
+        if program is None:
+            return None
+        home = str(Path(program).resolve().parent.parent)
+    try:
+        release = Path(home, "release").read_text("utf-8", "replace")
+    except OSError:
+        return f"unknown version in {home}"
+    version = re.search(r'^JAVA_VERSION="([^"]+)"', release, re.MULTILINE)
+    return f"{version[1]} ({home})" if version else f"unknown version in {home}"
+
+
+def _requirements() -> Iterator[Requirement]:
+    try:
+        lines = metadata.requires(PACKAGE) or []
+    except metadata.PackageNotFoundError:
+        return
+    for line in lines:
+        yield parse_requirement(line)
+
+
+def _is_installed_extra(needed: Requirement) -> bool:
+    if needed.extra is None or needed.extra in DEVELOPMENT:
+        return False
+    return _installed_version(needed.name) is not None
+
+
+def _installed_version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _versions(names: list[str]) -> str:
+    return ", ".join(f"{name} {_installed_version(name) or 'missing'}" for name in names)
+
+
+def print_versions() -> None:
+    """Print what a bug report needs."""
+    sys.stdout.write("\n".join(version_lines()) + "\n")
