@@ -54,22 +54,22 @@ JOB_MAY_KNOW = ("specification", "survey", "formats", "errors", "plain")
 # The rooms of an engine, and its modules that are in none. Modules on one row may know each other,
 # rooms may not.
 SPARK_ROWS = (
-    ("planner", "publishing", "bridging", "comparing", "copying", "transforms", "looks"),
-    ("findings", "warming"),
-    ("deep", "reshaping", "showing"),
-    ("survey", "restart", "endpoints", "schemas", "sinks"),
-    ("entries", "decoding"),
-    ("layout", "reading", "chains", "places", "bundles", "naming", "dividing"),
+    ("looks",),
+    ("plan",),
+    ("findings",),
+    ("check", "rewrite", "views"),
+    ("survey",),
+    ("entries",),
+    ("layout", "small_files", "chains", "places"),
 )
 FLINK_ROWS = (
-    ("planner", "warming", "comparing", "copying", "transforms", "looks"),
-    ("findings", "saving", "deep", "differing", "exporting"),
-    ("elements",),
-    ("survey", "showing"),
-    ("rescaling", "choosing"),
-    ("entries", "operators", "databases", "keyed_entries", "frames"),
-    ("editing", "reading", "folders"),
-    ("places", "layout", "loose", "keys", "obstacles"),
+    ("looks",),
+    ("plan",),
+    ("findings", "check", "views"),
+    ("survey",),
+    ("rewrite",),
+    ("entries",),
+    ("layout", "streams", "places"),
 )
 ENGINE_ROW_OF = {
     engine: {part: number for number, parts in enumerate(rows) for part in parts}
@@ -80,16 +80,7 @@ PURE_ROOMS = (
     *("errors", "plain", "specification", "survey", "formats", "step", "world", "plan", "report"),
     *("reconfigure", "strategies"),
 )
-PURE_IN_ENGINES = (
-    "layout",
-    "planner",
-    "publishing",
-    "bridging",
-    "copying",
-    "comparing",
-    "transforms",
-    "folding",
-)
+PURE_IN_ENGINES = ("plan", "findings", "rewrite", "entries", "layout")
 OUTSIDE = frozenset(
     (
         *(
@@ -110,7 +101,7 @@ OUTSIDE = frozenset(
 )
 # What memory cannot hold lies in files without a name: nobody else could find them, or tell that
 # they were there.
-OVERFLOWING = (("tempfile", "stateshift.engines.spilling"),)
+OVERFLOWING = (("tempfile", "stateshift.engines.spill"),)
 OUTSIDE_MODULES = frozenset(("urllib.request", "concurrent.futures.process"))
 OUTSIDE_NAMES = {
     "datetime": ("now", "utcnow", "today"),
@@ -362,7 +353,9 @@ def spark_too_early(package: Package) -> Iterator[str]:
 
 def is_pure(name: str) -> bool:
     parts = name.split(".")
-    return room(name) in PURE_ROOMS or (room(name) == "engines" and parts[-1] in PURE_IN_ENGINES)
+    return room(name) in PURE_ROOMS or (
+        room(name) == "engines" and len(parts) > 3 and parts[3] in PURE_IN_ENGINES
+    )
 
 
 def impurities(package: Package) -> Iterator[str]:
@@ -515,10 +508,10 @@ BROKEN = (
     (
         engine_rows_broken,
         {
-            "stateshift.engines.spark.deep": "",
-            "stateshift.engines.spark.deep.x": "import stateshift.engines.spark.reshaping.y",
-            "stateshift.engines.spark.reshaping": "",
-            "stateshift.engines.spark.reshaping.y": "",
+            "stateshift.engines.spark.check": "",
+            "stateshift.engines.spark.check.x": "import stateshift.engines.spark.rewrite.y",
+            "stateshift.engines.spark.rewrite": "",
+            "stateshift.engines.spark.rewrite.y": "",
         },
         "rooms of one row",
     ),
@@ -526,8 +519,8 @@ BROKEN = (
     (engine_rows_broken, {"stateshift.engines.flink.elsewhere": ""}, "flink's engine"),
     (
         engine_rows_broken,
-        {"stateshift.engines.flink.places": "import stateshift.engines.flink.planner"},
-        "planner is above places",
+        {"stateshift.engines.flink.places": "import stateshift.engines.flink.plan"},
+        "plan is above places",
     ),
     (
         engines_named,
@@ -563,10 +556,10 @@ BROKEN = (
     (
         impurities,
         {
-            "stateshift.engines.spark.planner": "import stateshift.engines.spark.survey",
-            "stateshift.engines.spark.survey": "def f():\n  import socket",
+            "stateshift.engines.spark.plan": "import stateshift.engines.spark.survey.checkpoint",
+            "stateshift.engines.spark.survey.checkpoint": "def f():\n  import socket",
         },
-        "through stateshift.engines.spark.planner -> stateshift.engines.spark.survey",
+        "through stateshift.engines.spark.plan -> stateshift.engines.spark.survey.checkpoint",
     ),
     (
         impurities,
@@ -614,7 +607,7 @@ ALLOWED = (
         "stateshift.storage": "def open_storage():\n  import fsspec",
         "stateshift.storage.protocol": "",
     },
-    {"stateshift.engines.spark.survey": "import time"},
+    {"stateshift.engines.spark.survey.checkpoint": "import time"},
 )
 
 
@@ -668,7 +661,7 @@ def test_who_looks_at_an_image_waits_for_no_other_engine_and_no_planner(
         module.split(".")[2] for module in imported if module.startswith("stateshift.engines.")
     }
     assert engines & GOLDEN.keys() == {name}
-    assert f"stateshift.engines.{name}.planner" not in imported
+    assert f"stateshift.engines.{name}.plan.move" not in imported
 
 
 def test_a_savepoint_is_moved_without_what_only_sparks_state_needs(tmp_path: Path) -> None:

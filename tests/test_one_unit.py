@@ -16,10 +16,10 @@ from stateshift.cli.views import images_json as as_json
 from stateshift.cli.views import run as render_run
 from stateshift.cli.views import runs_json as as_json_run
 from stateshift.cli.views.text import plain_text
-from stateshift.engines.flink.choosing import metadata_of, places_of
-from stateshift.engines.flink.keyed_entries import keyed_entries, why_operator_is_opaque
-from stateshift.engines.flink.reading import Streams
-from stateshift.engines.looks import Differences
+from stateshift.engines.flink.entries.keyed import keyed_entries, why_operator_is_opaque
+from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.streams import Streams
+from stateshift.engines.views import Differences
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.stream_handles import files_of

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stateshift.engines.looks import DecodedFile, Looks, Opening
+from stateshift.engines.views import DecodedFile, Looks, Opening
 from stateshift.errors import PlanError
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, FileInfo, Finding, Image, SinkFacts, Survey
@@ -76,56 +76,56 @@ def _spark_survey(
     thorough: bool = False,
     changes: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[Storage, Survey]:
-    from stateshift.engines.spark.survey import survey
+    from stateshift.engines.spark.survey.checkpoint import survey
 
     storage = opening(location)
     return storage, survey(storage, thorough, changes=changes)
 
 
 def _spark_fenced_by(storage: Storage) -> str | None:
-    from stateshift.engines.spark.survey import survey
+    from stateshift.engines.spark.survey.checkpoint import survey
 
     return next((image.fence for image in survey(storage).images if image.fence is not None), None)
 
 
 def _spark_plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
-    from stateshift.engines.spark.planner import plan
+    from stateshift.engines.spark.plan.move import plan
 
     return plan(spec, job, facts)
 
 
 def _spark_round(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
-    from stateshift.engines.spark.planner import round_plan
+    from stateshift.engines.spark.plan.move import round_plan
 
     return round_plan(spec, job, facts, stopping)
 
 
 def _spark_standby(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    from stateshift.engines.spark.planner import standby_plan
+    from stateshift.engines.spark.plan.move import standby_plan
 
     return standby_plan(spec, job, facts)
 
 
 def _spark_hidden(job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
-    from stateshift.engines.spark.planner import hidden_plan
+    from stateshift.engines.spark.plan.move import hidden_plan
 
     return hidden_plan(job, facts, coming)
 
 
 def _spark_identity(facts: Facts) -> str:
-    from stateshift.engines.spark.planner import identity_of
+    from stateshift.engines.spark.plan.move import identity_of
 
     return identity_of(facts)
 
 
 def _spark_own_part(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
-    from stateshift.engines.spark.dividing import own_part
+    from stateshift.engines.spark.survey.own_part import own_part
 
     return own_part(spec, job, survey)
 
 
 def _spark_misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
-    from stateshift.engines.spark.endpoints import misplaced
+    from stateshift.engines.spark.survey.endpoints import misplaced
 
     return misplaced(storage, files)
 
@@ -134,9 +134,9 @@ def _spark_transforms() -> Mapping[str, Transform]:
     import tempfile
     from functools import partial
 
-    from stateshift.engines.spark.reshaping.files import REWRITE_STATE
-    from stateshift.engines.spark.reshaping.rewrites import rewrite_state
-    from stateshift.engines.spark.transforms import TRANSFORMS
+    from stateshift.engines.spark.rewrite.files import REWRITE_STATE
+    from stateshift.engines.spark.rewrite.state import rewrite_state
+    from stateshift.engines.spark.rewrite.transforms import TRANSFORMS
 
     # State that does not fit in memory is sorted in a file that has no name, and is gone with its
     # process.
@@ -144,7 +144,7 @@ def _spark_transforms() -> Mapping[str, Transform]:
 
 
 def _spark_reader() -> EntriesReader:
-    from stateshift.engines.spark.reshaping.comparing import comparable
+    from stateshift.engines.spark.rewrite.comparison import comparable
 
     return comparable
 
@@ -156,13 +156,13 @@ def _spark_looks() -> Looks:
 
 
 def _spark_file(storage: Storage, name: str, location: str, opening: Opening) -> DecodedFile:
-    from stateshift.engines.spark.showing.single_file import decoded
+    from stateshift.engines.spark.views.single_file import decoded
 
     return decoded(storage, name, location, opening)
 
 
 def _spark_sink(sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) -> SinkFacts:
-    from stateshift.engines.spark.sinks.reading import read_sink
+    from stateshift.engines.spark.survey.sinks.sink import read_sink
 
     return read_sink(sink, opening, back_to)
 
@@ -173,31 +173,31 @@ def _flink_survey(
     thorough: bool = False,
     changes: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[Storage, Survey]:
-    from stateshift.engines.flink.survey import survey
+    from stateshift.engines.flink.survey.image import survey
 
     return survey(location, opening, changes)
 
 
 def _flink_plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
-    from stateshift.engines.flink.planner import plan
+    from stateshift.engines.flink.plan.move import plan
 
     return plan(spec, job, facts)
 
 
 def _flink_round(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
-    from stateshift.engines.flink.planner import round_plan
+    from stateshift.engines.flink.plan.move import round_plan
 
     return round_plan(spec, job, facts)
 
 
 def _flink_standby(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    from stateshift.engines.flink.planner import standby_plan
+    from stateshift.engines.flink.plan.move import standby_plan
 
     return standby_plan(spec, job, facts)
 
 
 def _flink_identity(facts: Facts) -> str:
-    from stateshift.engines.flink.planner import identity_of
+    from stateshift.engines.flink.plan.move import identity_of
 
     return identity_of(facts)
 
@@ -206,13 +206,13 @@ def _flink_transforms() -> Mapping[str, Transform]:
     import tempfile
     from functools import partial
 
-    from stateshift.engines.flink.transforms import RESCALE, TRANSFORMS, rescale
+    from stateshift.engines.flink.rewrite.transforms import RESCALE, TRANSFORMS, rescale
 
     return {**TRANSFORMS, RESCALE: partial(rescale, scratch=tempfile.TemporaryFile)}
 
 
 def _flink_reader() -> EntriesReader:
-    from stateshift.engines.flink.entries import comparable
+    from stateshift.engines.flink.entries.image import comparable
 
     return comparable
 
@@ -224,13 +224,13 @@ def _flink_looks() -> Looks:
 
 
 def _spark_taken(job: JobSpec, number: int, image: Image) -> Image:
-    from stateshift.engines.spark.reshaping.wishes import taken_along
+    from stateshift.engines.spark.rewrite.wishes import taken_along
 
     return taken_along(job, image)
 
 
 def _flink_taken(job: JobSpec, number: int, image: Image) -> Image:
-    from stateshift.engines.flink.choosing import taken_along
+    from stateshift.engines.flink.rewrite.choice import taken_along
 
     return taken_along(job, number, image)
 
@@ -278,7 +278,7 @@ def recognised(storage: Storage) -> str | None:
     """Whose image lies there, by the file that it begins with; None where nobody's does."""
     if storage.stat(SPARK.begins_with) is not None:
         return SPARK.name
-    from stateshift.engines.flink.folders import image_folder
+    from stateshift.engines.flink.survey.folders import image_folder
 
     if image_folder(storage) is not None:
         return FLINK.name
@@ -327,7 +327,7 @@ def folder_meant(location: str, opening: Opening) -> str:
     """
     if not is_whole(location.rstrip("/").rpartition("/")[2]):
         return location
-    from stateshift.engines.singles import folder_of_single
+    from stateshift.engines.single_file import folder_of_single
 
     return folder_of_single(location, opening)
 

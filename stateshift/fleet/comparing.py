@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from stateshift import plain
-from stateshift.engines.looks import Compared
-from stateshift.engines.spark.deep.portions import shard_groups, undivided
+from stateshift.engines.spark.check.portions import shard_groups, undivided
 from stateshift.engines.spark.entries.buckets import Folded, added, differing, fold, pick
 from stateshift.engines.spark.entries.sides import Side, Sides
-from stateshift.engines.spark.entries.views import views_of
+from stateshift.engines.spark.entries.store_views import views_of
+from stateshift.engines.views import Compared
 from stateshift.formats.blocks import Block, block_of
 from stateshift.survey import Image, ShardFiles
 from stateshift.world import World

@@ -20,8 +20,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stateshift.engines.looks import Compared
-from stateshift.engines.spark.deep.portions import portions
+from stateshift.engines.spark.check.portions import portions
+from stateshift.engines.views import Compared
 from stateshift.errors import ClusterError
 from stateshift.fleet.orders import (
     decode_answer,

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from stateshift import plain
 from stateshift.engines.registry import Entries, Transforms
-from stateshift.engines.spark.deep import everything as deep
+from stateshift.engines.spark.check import image as deep
 from stateshift.errors import ClusterError, StateshiftError
 from stateshift.fleet import comparing
 from stateshift.fleet.orders import decode_order, decode_step, encode_answer, encode_error

@@ -6,7 +6,7 @@
     export       its state, or what single batches did to it, as Parquet, Arrow or JSON lines
     diff         two images compared by their entries
 
-Whose image it is, the registry of engines tells, and the engine does the rest (`engines.looks`).
+Whose image it is, the registry of engines tells, and the engine does the rest (`engines.views`).
 Each module is imported when something of it is first asked for: who inspects waits for nothing that
 compares.
 """
@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stateshift.engines.looks import Difference, Differences, Export, ShownEntry, Wanted
+    from stateshift.engines.views import Difference, Differences, Export, ShownEntry, Wanted
     from stateshift.look.differing import diff
     from stateshift.look.exporting import export, save
     from stateshift.look.inspecting import Look, entries, inspect
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "stateshift.engines.looks": ("Difference", "Differences", "Export", "ShownEntry", "Wanted"),
+    "stateshift.engines.views": ("Difference", "Differences", "Export", "ShownEntry", "Wanted"),
     "stateshift.look.differing": ("diff",),
     "stateshift.look.exporting": ("export", "save"),
     "stateshift.look.inspecting": ("Look", "entries", "inspect"),

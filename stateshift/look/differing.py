@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
-from stateshift.engines.looks import Differences, Opening, Readers
 from stateshift.engines.registry import shown_by
+from stateshift.engines.views import Differences, Opening, Readers
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
 

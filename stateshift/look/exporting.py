@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import os
 
-from stateshift.engines.looks import Export, Opening, Wanted
 from stateshift.engines.registry import shown_by
+from stateshift.engines.views import Export, Opening, Wanted
 from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.specification.location import relation
 from stateshift.storage import locations

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from shlex import quote
 
-from stateshift.engines.looks import DecodedFile, Opening, ShownEntry
 from stateshift.engines.registry import decoded_file, found_at, is_whole
-from stateshift.engines.singles import single
+from stateshift.engines.single_file import single
+from stateshift.engines.views import DecodedFile, Opening, ShownEntry
 from stateshift.errors import MissingFile
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently

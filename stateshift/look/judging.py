@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from shlex import quote
 
-from stateshift.engines.looks import Looks, Opening, Readers
 from stateshift.engines.registry import found_at
+from stateshift.engines.views import Looks, Opening, Readers
 from stateshift.storage.opening import open_patiently
 from stateshift.survey import Finding
 

@@ -27,7 +27,7 @@ from stateshift.survey import Finding, Image, Survey
 from stateshift.workdir import Workdir
 
 if TYPE_CHECKING:
-    from stateshift.engines.looks import Readers
+    from stateshift.engines.views import Readers
 
 LOOKS_WHILE_IT_RUNS = 3
 SECONDS_BETWEEN = 0.5

@@ -22,7 +22,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from stateshift.engines.spark import planner, survey
+from stateshift.engines.spark.plan import move as planner
+from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.specification import parse_spec
 from stateshift.storage.opening import open_storage
 from stateshift.survey import ClusterFacts, Facts, Survey

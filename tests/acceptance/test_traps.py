@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark.survey import survey as surveyed
+from stateshift.engines.spark.survey.checkpoint import survey as surveyed
 from stateshift.formats.rocksdb import sst
 from stateshift.formats.spark import crc
 from stateshift.formats.spark.state_files import (

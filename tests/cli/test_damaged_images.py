@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from stateshift.engines.spark.survey import survey
+from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.formats.spark import crc
 from stateshift.formats.spark.compression import compress, decompress
 from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta

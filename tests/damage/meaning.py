@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stateshift.engines.flink.reading import Streams
+from stateshift.engines.flink.streams import Streams
 from stateshift.engines.registry import ENGINES
 from stateshift.errors import StateshiftError
 from stateshift.formats.flink.references import references, with_streams

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.engines.matching import matched
+from stateshift.engines.match import matched
 from stateshift.formats.blocks import block_of
 
 KEYS = st.sampled_from([b"", b"a", b"b", b"key", b"k" * 9, b"\0" * 8, b"\0" * 9])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stateshift.engines.bundles import BYTES_MAX, Copies, Group, copy_steps
-from stateshift.engines.warming import still_to_copy
+from stateshift.engines.rounds import still_to_copy
 from stateshift.survey import Brought, Facts, FileInfo, Survey
 
 HERE, THERE = "hdfs://a/job", "hdfs://b/job"

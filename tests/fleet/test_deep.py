@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from stateshift import look, plain
-from stateshift.engines.spark.deep import everything as deep
-from stateshift.engines.spark.deep.portions import portions
-from stateshift.engines.spark.survey import survey
+from stateshift.engines.spark.check import image as deep
+from stateshift.engines.spark.check.portions import portions
+from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.fleet import Crew
 from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Finding, Image, Survey

@@ -9,10 +9,10 @@ from functools import cache
 from stateshift.engines.spark.entries.avro_encoders import avro_rows_of
 from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values_of
 from stateshift.engines.spark.entries.encoders import Encoder
-from stateshift.engines.spark.entries.folding import folded
+from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.store_view import StoreView
-from stateshift.engines.spark.entries.views import views_of
-from stateshift.engines.spark.survey import survey
+from stateshift.engines.spark.entries.store_views import views_of
+from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import binary
 from stateshift.formats.spark.avro_rows import row_reader

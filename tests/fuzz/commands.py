@@ -167,22 +167,24 @@ def _target(name: str, command: Callable[[bytes], None], *modules: str) -> Targe
 
 
 MODULES = (
-    "engines/spark/survey.py",
-    "engines/flink/survey.py",
-    "engines/flink/entries.py",
-    "engines/flink/reading.py",
-    "engines/spark/reading.py",
-    "cli/failing.py",
+    "engines/spark/survey/checkpoint.py",
+    "engines/flink/survey/image.py",
+    "engines/flink/entries/image.py",
+    "engines/flink/streams.py",
+    "engines/spark/small_files.py",
+    "cli/shell/failing.py",
 )
 TARGETS = (
     _target(
         "verify",
         verify,
         "look/judging.py",
-        "engines/flink/deep.py",
-        "engines/spark/deep/everything.py",
+        "engines/flink/check/image.py",
+        "engines/spark/check/image.py",
     ),
-    _target("inspect", inspect, "look/inspecting.py", "engines/flink/showing.py"),
-    _target("export", export, "look/exporting.py", "engines/flink/exporting.py"),
-    _target("apply", apply, "executor.py", "engines/flink/planner.py", "engines/spark/planner.py"),
+    _target("inspect", inspect, "look/inspecting.py", "engines/flink/views/decoded.py"),
+    _target("export", export, "look/exporting.py", "engines/flink/views/export.py"),
+    _target(
+        "apply", apply, "executor.py", "engines/flink/plan/move.py", "engines/spark/plan/move.py"
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import pairwise
 
-from stateshift.engines.spark import decoding
+from stateshift.engines.spark.entries import single_file as decoding
 from stateshift.errors import FormatError
 from stateshift.formats.spark import (
     commits,

@@ -25,7 +25,7 @@ import pytest
 from stateshift import lock, look, migration
 from stateshift.cli.shell import request
 from stateshift.engines.spark.entries.encoders import Encoder, decode_key, decode_list, encoder_of
-from stateshift.engines.spark.survey import survey
+from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError, JournalError, PlanError, SpecError
 from stateshift.formats import marks
 from stateshift.formats.rocksdb import sst

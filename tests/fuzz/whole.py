@@ -171,9 +171,10 @@ def _seeds() -> list[bytes]:
 MODULES = tuple(
     f"engines/spark/{name}.py"
     for name in (
-        *("survey", "restart/found", "restart/operators", "restart/shards", "restart/image"),
-        *("chains", "entries/folding", "entries/settling"),
-        *("deep/everything", "deep/rowcheck", "deep/joins", "deep/sidecars", "deep/snapshots"),
+        *("survey/checkpoint", "survey/restart/query_files", "survey/restart/operators"),
+        *("survey/restart/shards", "survey/restart/image"),
+        *("chains", "entries/fold", "entries/last_writes"),
+        *("check/image", "check/rows", "check/joins", "check/sidecars", "check/snapshots"),
     )
 )
 

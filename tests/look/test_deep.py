@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark import survey
+from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.spark import crc
 from stateshift.formats.spark.compression import codec_of, compress, decompress
 from stateshift.formats.spark.names import classify

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark import survey
+from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.spark.names import classify
 from stateshift.storage.memory import MemoryDisk
 from tests.formats.golden import CASES

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark import survey
+from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.errors import FormatError
 from stateshift.storage.memory import MemoryDisk
 from tests.look.golden_images import HERE, NEWEST, contents, write

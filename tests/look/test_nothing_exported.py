@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark import survey
+from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.errors import PlanError
 from stateshift.storage.memory import MemoryDisk
 from tests.engines.flink import golden as flink

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.engines.flink.databases import natives_of
+from stateshift.engines.flink.entries.databases import natives_of
 from stateshift.formats.flink.metadata import decode_metadata
 from stateshift.formats.flink.stream_handles import RelativeFile
 from stateshift.formats.rocksdb.table import open_table

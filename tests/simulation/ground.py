@@ -29,7 +29,7 @@ from stateshift import migration
 from stateshift.clusters.memory import MemoryCluster
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
 from stateshift.engines.spark.layout import has_commits
-from stateshift.engines.spark.survey import survey
+from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import AlreadyThere, JournalError, StateshiftError
 from stateshift.formats.marks import IDLE, LOCK_SUFFIX, encode_idle, fence_owner
 from stateshift.migration import Doors, Proposal

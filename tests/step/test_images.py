@@ -8,7 +8,7 @@ from dataclasses import replace
 import mmh3
 import pytest
 
-from stateshift.engines.spark.entries.folding import folded
+from stateshift.engines.spark.entries.fold import folded
 from stateshift.errors import VerifyError
 from stateshift.formats.spark import state_files
 from stateshift.formats.spark.state_files import Record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from stateshift.engines.spark.entries.folding import folded
+from stateshift.engines.spark.entries.fold import folded
 from stateshift.survey import ShardFiles
 from stateshift.world import Read
 

@@ -15,7 +15,8 @@ from typing import Any
 from stateshift import migration
 from stateshift.clusters.memory import MemoryCluster
 from stateshift.clusters.protocol import Cluster
-from stateshift.engines.spark import planner, survey
+from stateshift.engines.spark.plan import move as planner
+from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.marks import FOLDER, LOCK_SUFFIX
 from stateshift.migration import Doors, Proposal
 from stateshift.plan import Plan

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Concatenate, ParamSpec
 
-from stateshift.engines.spark.survey import survey
+from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.formats.spark import state_files
 from stateshift.storage.memory import MemoryDisk, MemoryStorage
 from stateshift.storage.protocol import Storage

@@ -1,4 +1,4 @@
-"""What Flink's engine shows of an image: `engines.looks.Looks`. Each part is imported when it is
+"""What Flink's engine shows of an image: `engines.views.Looks`. Each part is imported when it is
 first asked for.
 """
 
@@ -8,18 +8,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stateshift.engines.looks import Judged, ShownEntry
+from stateshift.engines.views import Judged, ShownEntry
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Survey
 
 if TYPE_CHECKING:
-    from stateshift.engines.looks import Differences, Export, Opening, Readers, Wanted
+    from stateshift.engines.views import Differences, Export, Opening, Readers, Wanted
 
 
 def entries(storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
-    from stateshift.engines.flink.choosing import metadata_of, places_of
-    from stateshift.engines.flink.reading import Streams
-    from stateshift.engines.flink.showing import shown
+    from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+    from stateshift.engines.flink.streams import Streams
+    from stateshift.engines.flink.views.decoded import shown
 
     counts: Counter[tuple[str, str]] = Counter()
     for image in survey.images:
@@ -45,7 +45,7 @@ def judged(
     """An image has one epoch: whatever is wrong, there is no other to go back to."""
     if not thorough:
         return Judged((), image.epochs)
-    from stateshift.engines.flink.deep import everything
+    from stateshift.engines.flink.check.image import everything
 
     found = tuple(everything(storage, image))
     refused = any(finding.level == "refuse" for finding in found)
@@ -57,12 +57,12 @@ def way_out(path: str, images: Sequence[str]) -> str:
 
 
 def diff(one: str, other: str, opening: Opening, show: int, fleet: Readers | None) -> Differences:
-    from stateshift.engines.flink import differing
+    from stateshift.engines.flink.views import diff as differing
 
     return differing.diff(one, other, opening, show)
 
 
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
-    from stateshift.engines.flink import exporting
+    from stateshift.engines.flink.views import export as exporting
 
     return exporting.export(location, wanted, format, opening)

@@ -1,4 +1,4 @@
-"""What Spark's engine shows of an image: `engines.looks.Looks`. Each part is imported when it is
+"""What Spark's engine shows of an image: `engines.views.Looks`. Each part is imported when it is
 first asked for.
 """
 
@@ -7,16 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stateshift.engines.looks import Judged
+from stateshift.engines.views import Judged
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, Survey
 
 if TYPE_CHECKING:
-    from stateshift.engines.looks import Differences, Export, Opening, Readers, ShownEntry, Wanted
+    from stateshift.engines.views import Differences, Export, Opening, Readers, ShownEntry, Wanted
 
 
 def entries(storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
-    from stateshift.engines.spark.showing.first_entries import first_entries
+    from stateshift.engines.spark.views.first_entries import first_entries
 
     return first_entries(storage, survey, limit)
 
@@ -29,14 +29,15 @@ def judged(
     thorough: bool,
     fleet: Readers | None,
 ) -> Judged:
-    from stateshift.engines.spark.restart.old_state import refused_since_3
-    from stateshift.engines.spark.restart.strangers import strangers
+    from stateshift.engines.spark.survey.restart.old_state import refused_since_3
+    from stateshift.engines.spark.survey.restart.strangers import strangers
 
     found, epochs = [*_told(where, image)], image.epochs
     found += [Finding("warn", fact) for fact in refused_since_3(image.operators, image.settings)]
     found += strangers(survey.files, image)
     if thorough:
-        from stateshift.engines.spark.deep import everything, unchecked
+        from stateshift.engines.spark.check import image as everything
+        from stateshift.engines.spark.check import unchecked
 
         found_deep = tuple(_deep(storage, survey, image, fleet))
         found += [*found_deep, *unchecked.findings(survey, image)]
@@ -54,13 +55,13 @@ def way_out(path: str, images: Sequence[str]) -> str:
 
 
 def diff(one: str, other: str, opening: Opening, show: int, fleet: Readers | None) -> Differences:
-    from stateshift.engines.spark.showing import differing
+    from stateshift.engines.spark.views import diff as differing
 
     return differing.diff(one, other, opening, show, fleet)
 
 
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
-    from stateshift.engines.spark.showing import exporting
+    from stateshift.engines.spark.views import export as exporting
 
     return exporting.export(location, wanted, format, opening)
 
@@ -86,7 +87,8 @@ def _told(where: str, image: Image) -> Iterator[Finding]:
 def _deep(
     storage: Storage, survey: Survey, image: Image, fleet: Readers | None
 ) -> Iterator[Finding]:
-    from stateshift.engines.spark.deep import everything, sidecars
+    from stateshift.engines.spark.check import image as everything
+    from stateshift.engines.spark.check import sidecars
 
     if fleet is None:
         yield from everything.findings(storage, survey, image)

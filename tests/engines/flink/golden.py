@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stateshift.engines.flink.deep import everything
+from stateshift.engines.flink.check.image import everything
 from stateshift.engines.registry import FLINK
 from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage

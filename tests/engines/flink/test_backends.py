@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from stateshift import look
-from stateshift.engines.flink.choosing import metadata_of, places_of
-from stateshift.engines.flink.keyed_entries import keyed_entries, why_opaque
-from stateshift.engines.flink.reading import Streams
-from stateshift.engines.looks import Differences
+from stateshift.engines.flink.entries.keyed import keyed_entries, why_opaque
+from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.streams import Streams
+from stateshift.engines.views import Differences
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_handles import Incremental
 from stateshift.formats.flink.metadata import SubtaskState, decode_metadata, encode_metadata

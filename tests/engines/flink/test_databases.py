@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
-from stateshift.engines.flink.choosing import metadata_of, places_of
-from stateshift.engines.flink.databases import checked_databases, natives_of
-from stateshift.engines.flink.deep import everything
-from stateshift.engines.flink.reading import Streams
+from stateshift.engines.flink.check.image import everything
+from stateshift.engines.flink.entries.databases import checked_databases, natives_of
+from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, StateshiftError
 from stateshift.formats.flink.keyed_handles import Incremental
 from stateshift.formats.flink.stream_handles import Segment, StreamHandle, files_of

@@ -12,9 +12,9 @@ from dataclasses import replace
 import pytest
 
 from stateshift import look
-from stateshift.engines.flink.choosing import metadata_of, places_of
-from stateshift.engines.flink.entries import header_of
-from stateshift.engines.flink.reading import Streams
+from stateshift.engines.flink.entries.image import header_of
+from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError
 from stateshift.formats.flink.java_data import Longs
 from stateshift.formats.flink.keyed_handles import KeyGroups

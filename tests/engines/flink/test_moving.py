@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 
-from stateshift.engines.flink.choosing import metadata_of, places_of
-from stateshift.engines.flink.entries import SETTING, canonical_sections, is_canonical, of_operator
-from stateshift.engines.flink.keys import hash_of
-from stateshift.engines.flink.reading import Streams
+from stateshift.engines.flink.entries.image import (
+    SETTING,
+    canonical_sections,
+    is_canonical,
+    of_operator,
+)
+from stateshift.engines.flink.entries.keys import hash_of
+from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.streams import Streams
 from stateshift.errors import Incompatible, PlanError
 from stateshift.formats.flink.java_data import Longs
 from stateshift.formats.flink.key_groups import groups_of, prefix_bytes

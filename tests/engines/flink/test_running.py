@@ -13,7 +13,7 @@ import pytest
 
 from stateshift.clusters.memory_flink import MemoryFlink
 from stateshift.clusters.protocol import Gone, SavepointRequest
-from stateshift.engines.flink.planner import identity_of
+from stateshift.engines.flink.plan.move import identity_of
 from stateshift.errors import ClusterError, PlanError, StateshiftError
 from stateshift.formats.uid import flink_operator_id
 from stateshift.specification import Spec, parse_spec

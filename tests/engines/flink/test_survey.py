@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from stateshift.engines.flink.choosing import metadata_of, places_of
+from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
 from stateshift.engines.registry import FLINK
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import decode_metadata, encode_metadata

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark import survey
+from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.spark.offset_order import step_back
 from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Image

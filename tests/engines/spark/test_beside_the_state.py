@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark import survey as spark_survey
-from stateshift.engines.spark.decoding import decode_file
-from stateshift.engines.spark.dividing import own_part
-from stateshift.engines.spark.planner import round_plan, standby_plan
+from stateshift.engines.spark.entries.single_file import decode_file
+from stateshift.engines.spark.plan.move import round_plan, standby_plan
+from stateshift.engines.spark.survey import checkpoint as spark_survey
+from stateshift.engines.spark.survey.own_part import own_part
 from stateshift.errors import SpecError
 from stateshift.formats.spark.crc import encode_hadoop_crc, hadoop_checksums
 from stateshift.plan import Plan

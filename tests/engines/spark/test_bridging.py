@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from stateshift.engines.spark.bridging import NOTHING, Bridge, bridge_of
+from stateshift.engines.spark.plan.bridge import NOTHING, Bridge, bridge_of
 from stateshift.step import CopyFiles
 from stateshift.survey import Facts
 from tests.support.checkpoints import Checkpoint

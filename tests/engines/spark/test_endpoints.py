@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stateshift.engines.spark import survey
+from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.survey import EmbeddedPath, Image
 from tests.support.checkpoints import Checkpoint
 from tests.support.ground import surveyed

@@ -8,8 +8,8 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.spark.entries.settings import ROW_CHECKSUM
-from stateshift.engines.spark.entries.views import views_of
-from stateshift.engines.spark.survey import survey
+from stateshift.engines.spark.entries.store_views import views_of
+from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.formats.spark.placement import partition_of
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, encode_zip
 from stateshift.formats.spark.state_files import Changelog, Record, encode_changelog, encode_delta

@@ -10,13 +10,13 @@ import pytest
 
 from stateshift.engines.spark.entries.columnar import hashes_of
 from stateshift.engines.spark.entries.encoders import ROW
-from stateshift.engines.spark.entries.folding import folded
+from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.keys import KeyRule, nameable
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import ROCKSDB
-from stateshift.engines.spark.reshaping.parts import belongs
-from stateshift.engines.spark.reshaping.stores import stores_of
-from stateshift.engines.spark.survey import survey
+from stateshift.engines.spark.rewrite.split import belongs
+from stateshift.engines.spark.rewrite.stores import stores_of
+from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Block, binary
 from stateshift.plain import to_plain

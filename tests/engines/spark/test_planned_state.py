@@ -17,8 +17,8 @@ import pytest
 
 from stateshift import look, migration
 from stateshift.cli.views import images_json as as_json
-from stateshift.engines.spark import survey
-from stateshift.engines.spark.entries.folding import folded
+from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.errors import PlanError
 from stateshift.plan import Plan
 from stateshift.specification import Spec

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from stateshift.engines.bundles import BYTES_MAX, FILES_MAX, bundled
-from stateshift.engines.spark import layout, survey
+from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings import moves
+from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats import uid
 from stateshift.formats.marks import INDEX, decode_index, encode_index, fence_text
 from stateshift.plan import Estimate, Plan, decode_plan, encode_plan

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from stateshift.engines.spark import survey
+from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.spark.source_log import encode_source_log
 from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Image

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stateshift.engines.spark import survey
+from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.marks import FOLDER, INDEX, LOCK_SUFFIX, encode_index, fence_text
 from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage

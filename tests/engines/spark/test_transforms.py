@@ -12,19 +12,14 @@ from typing import Any
 
 import pytest
 
-from stateshift.engines.spark import survey
 from stateshift.engines.spark.entries.columnar import hashes_of
 from stateshift.engines.spark.entries.encoders import ROW
 from stateshift.engines.spark.entries.keys import KeyRule, key_rule
 from stateshift.engines.spark.entries.store_view import StoreView
-from stateshift.engines.spark.reshaping.files import REWRITE_STATE, reshaping_of
-from stateshift.engines.spark.reshaping.pieces import (
-    TABLE_BYTES,
-    components,
-    is_settled,
-    table_count,
-)
-from stateshift.engines.spark.transforms import TRANSFORMS
+from stateshift.engines.spark.rewrite.files import REWRITE_STATE, reshaping_of
+from stateshift.engines.spark.rewrite.pieces import TABLE_BYTES, components, is_settled, table_count
+from stateshift.engines.spark.rewrite.transforms import TRANSFORMS
+from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import binary
 from stateshift.formats.spark.placement import signed_hash

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark import survey
 from stateshift.engines.spark.entries.columnar import hashes_of, texts_of
 from stateshift.engines.spark.entries.keys import nameable
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import ROCKSDB
-from stateshift.engines.spark.reshaping.comparing import SUMS, comparable
-from stateshift.engines.spark.reshaping.stores import stores_of
+from stateshift.engines.spark.rewrite.comparison import SUMS, comparable
+from stateshift.engines.spark.rewrite.stores import stores_of
+from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import binary
 from stateshift.formats.spark.commits import decode_commit

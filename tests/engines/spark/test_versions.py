@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.engines.spark import survey
+from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.survey import ClusterFacts, Facts
 from tests.formats.golden import CASES
 from tests.support.checkpoints import Checkpoint, put

@@ -20,7 +20,7 @@ from stateshift.engines.spark.entries.row_checksums import (
     without_value_checksums,
 )
 from stateshift.engines.spark.entries.settings import ROW_CHECKSUM, delimiter
-from stateshift.engines.spark.reading import SMALL
+from stateshift.engines.spark.small_files import SMALL
 from stateshift.errors import FormatError, PlanError
 from stateshift.formats.spark import commits, rocksdb
 from stateshift.formats.spark.names import CheckpointPath, classify

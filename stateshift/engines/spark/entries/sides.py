@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from stateshift.engines.spark.entries.folding import folded
-from stateshift.engines.spark.entries.sameness import Form, common_name, forms
+from stateshift.engines.spark.entries.canonical_form import Form, common_name, forms
+from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.store_view import StoreView
-from stateshift.engines.spark.entries.views import Views
+from stateshift.engines.spark.entries.store_views import Views
 from stateshift.formats.binaries import joined
 from stateshift.formats.blocks import Block
 from stateshift.storage.protocol import Storage

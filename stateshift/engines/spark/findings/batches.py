@@ -21,13 +21,13 @@ from shlex import quote
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.layout import SINK_LOG
-from stateshift.engines.spark.reshaping.planned_state import (
+from stateshift.engines.spark.rewrite.batch_numbers import number_after
+from stateshift.engines.spark.rewrite.planned_state import (
     kept_batch,
     planned_paths,
     rewrites_versions,
 )
-from stateshift.engines.spark.reshaping.renumbering import number_after
-from stateshift.engines.spark.reshaping.wishes import wishes_of
+from stateshift.engines.spark.rewrite.wishes import wishes_of
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image, SinkFacts, Survey
 

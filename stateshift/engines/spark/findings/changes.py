@@ -12,23 +12,23 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import PARTITIONS_MAX
 from stateshift.engines.spark.entries.keys import KeyRule, is_session, nameable
 from stateshift.engines.spark.entries.settings import ENCODING, ENCODINGS
+from stateshift.engines.spark.findings.batch_numbers import of_renumbering
 from stateshift.engines.spark.findings.batches import of_rewind
 from stateshift.engines.spark.findings.evolve import of_evolution
-from stateshift.engines.spark.findings.renumbering import of_renumbering
 from stateshift.engines.spark.findings.versions import of_versions
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
-from stateshift.engines.spark.reshaping.in_place import of_in_place
-from stateshift.engines.spark.reshaping.joining import of_joining
-from stateshift.engines.spark.reshaping.stores import (
+from stateshift.engines.spark.rewrite.in_place import of_in_place
+from stateshift.engines.spark.rewrite.merge import of_joining
+from stateshift.engines.spark.rewrite.stores import (
     StoreState,
     partitions_of,
     provider_of,
     stores_of,
 )
-from stateshift.engines.spark.reshaping.sums import cannot_add
-from stateshift.engines.spark.reshaping.wishes import Wishes, wishes_of
-from stateshift.engines.spark.reshaping.zip_format import other_format, seems_4_0, target_version
-from stateshift.engines.spark.restart.operators import PROVIDER
+from stateshift.engines.spark.rewrite.sums import cannot_add
+from stateshift.engines.spark.rewrite.wishes import Wishes, wishes_of
+from stateshift.engines.spark.rewrite.zip_format import other_format, seems_4_0, target_version
+from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.formats.spark.types import decode_struct
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image

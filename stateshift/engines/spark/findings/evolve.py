@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stateshift.engines.spark.entries.settings import ENCODING
-from stateshift.engines.spark.reshaping.evolving import Evolution, evolution_of, wanted
-from stateshift.engines.spark.reshaping.stores import StoreState, partitions_of
-from stateshift.engines.spark.reshaping.wishes import Wishes
+from stateshift.engines.spark.rewrite.evolution import Evolution, evolution_of, wanted
+from stateshift.engines.spark.rewrite.stores import StoreState, partitions_of
+from stateshift.engines.spark.rewrite.wishes import Wishes
 from stateshift.formats.spark.row_change import Unfit
 from stateshift.survey import Finding, Image
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import combinations
 from shlex import quote
 
-from stateshift.engines.room import of_room
+from stateshift.engines.free_space import of_room
 from stateshift.engines.spark.findings.batches import of_batches
 from stateshift.engines.spark.findings.changes import of_changes
 from stateshift.engines.spark.findings.ends import of_ends, written_by
@@ -18,8 +18,8 @@ from stateshift.engines.spark.findings.inputs import of_inputs
 from stateshift.engines.spark.findings.reach import of_reach
 from stateshift.engines.spark.findings.strangers import of_strangers
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
-from stateshift.engines.spark.naming import directory_of
 from stateshift.engines.spark.places import covered, needed_embedded
+from stateshift.engines.spark.survey.operator_names import directory_of
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.location import relation
 from stateshift.specification.warm import NEVER

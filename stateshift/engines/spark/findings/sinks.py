@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from stateshift.engines.spark.findings.batches import WITH_ITS_LOG
 from stateshift.engines.spark.layout import SINK_LOG
-from stateshift.engines.spark.reshaping.wishes import wishes_of
+from stateshift.engines.spark.rewrite.wishes import wishes_of
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image, SinkFacts
 

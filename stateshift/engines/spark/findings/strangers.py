@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.dividing import is_taken
 from stateshift.engines.spark.layout import is_strange
+from stateshift.engines.spark.survey.own_part import is_taken
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image
 

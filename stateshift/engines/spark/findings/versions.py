@@ -32,10 +32,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from stateshift.engines.spark.reshaping.wishes import Wishes
-from stateshift.engines.spark.reshaping.zip_format import target_version
-from stateshift.engines.spark.restart.old_state import refused_since_3
-from stateshift.engines.spark.restart.operators import PROVIDER
+from stateshift.engines.spark.rewrite.wishes import Wishes
+from stateshift.engines.spark.rewrite.zip_format import target_version
+from stateshift.engines.spark.survey.restart.old_state import refused_since_3
+from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.formats.spark.offsets import PARTITIONS
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image

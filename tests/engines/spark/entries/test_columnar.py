@@ -6,10 +6,10 @@ import pytest
 
 from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values_of
 from stateshift.engines.spark.entries.columns import array, arrow_type
-from stateshift.engines.spark.entries.folding import folded
+from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.entries.vectors import fits
-from stateshift.engines.spark.entries.views import views_of
-from stateshift.engines.spark.survey import survey
+from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.formats.spark.placement import signed_hash
 from tests.engines.spark.golden import NAMES, golden
 

@@ -8,8 +8,8 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.spark.entries.dedup_rows import VALUE
-from stateshift.engines.spark.entries.views import views_of
-from stateshift.engines.spark.survey import survey
+from stateshift.engines.spark.entries.store_views import views_of
+from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.formats.spark.schema import SchemaFile, StoreSchema, encode_schema
 from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
 from tests.formats.golden import CASES

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.engines import spilling
-from stateshift.engines.spark.entries import settling
-from stateshift.engines.spark.entries.folding import folded
-from stateshift.engines.spark.entries.settling import Writes, settled
-from stateshift.engines.spark.survey import survey
+from stateshift.engines import spill as spilling
+from stateshift.engines.spark.entries import last_writes as settling
+from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.entries.last_writes import Writes, settled
+from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import StorageError
 from stateshift.formats.blocks import Block, binary
 from stateshift.formats.spark.state_files import Record, encode_delta

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateshift.engines.spark.entries.encoders import Encoder
-from stateshift.engines.spark.entries.folding import folded
+from stateshift.engines.spark.entries.fold import folded
 from stateshift.engines.spark.entries.key_rows import row_and_last, row_and_time
 from stateshift.engines.spark.entries.store_view import StoreView
-from stateshift.engines.spark.entries.views import views_of
-from stateshift.engines.spark.survey import survey
+from stateshift.engines.spark.entries.store_views import views_of
+from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.formats.blocks import binary
 from stateshift.formats.spark.types import Atomic, DataType, DecimalType, StructType
 from tests.engines.spark.golden import NAMES, golden

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.engines.spark.entries.columns import array, arrow_type
+from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.entries.vectors import fits, structs
-from stateshift.engines.spark.entries.views import views_of
-from stateshift.engines.spark.survey import survey
+from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import binary
 from stateshift.formats.spark.types import ArrayType, Atomic, DecimalType, MapType, StructType

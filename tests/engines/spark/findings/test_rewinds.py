@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark import survey
-from stateshift.engines.spark.sinks.kinds import named_sink
-from stateshift.engines.spark.sinks.reading import read_sink
+from stateshift.engines.spark.survey import checkpoint as survey
+from stateshift.engines.spark.survey.sinks.kinds import named_sink
+from stateshift.engines.spark.survey.sinks.sink import read_sink
 from stateshift.formats.spark.state_files import decode_snapshot
 from stateshift.plan import Plan
 from stateshift.specification import SinkSpec, Spec

@@ -1,0 +1,298 @@
+"""State walked element by element, to check it: each key and value is read to its end where its
+serializers are known, and where they are not, the lengths around it are held against what is there.
+
+    Walk(streams)
+      .subtask(operator, subtask)  Wrong(fact, path, offset) ... of its keyed and operator state
+      .misplaced                   entries that lie in other key groups than those of their keys
+      .unprotected                 bytes in files of state that no checksum covers
+      .untold, .classes            of these, those whose serializers are not known, and what these
+                                   are called
+
+Flink writes no checksum over state, except in compressed chunks: what a changed bit makes of one
+value may be another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from stateshift.engines.flink.entries.databases import without_native
+from stateshift.engines.flink.entries.image import (
+    header_of,
+    in_file_order,
+    is_canonical,
+    of_subtask,
+    sections_of,
+)
+from stateshift.engines.flink.entries.image import uncompressed as decompressed
+from stateshift.engines.flink.entries.keys import code_of, hashable
+from stateshift.engines.flink.streams import Streams
+from stateshift.errors import FormatError, StorageError, TooLarge
+from stateshift.formats import bounds
+from stateshift.formats.flink.key_groups import key_group, prefix_bytes
+from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
+from stateshift.formats.flink.keyed_state import Header, StateInfo, entries
+from stateshift.formats.flink.metadata import OperatorState, SubtaskState
+from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
+from stateshift.formats.flink.operator_state import (
+    OperatorHeader,
+    decode_operator_header,
+    element_bytes,
+    read_element,
+    require_version,
+    split_elements,
+)
+from stateshift.formats.flink.references import keyed_streams
+from stateshift.formats.flink.serializers import Unknown, snapshot_name
+from stateshift.formats.flink.state_values import (
+    Untold,
+    heap_entries,
+    is_known,
+    read_key,
+    read_value,
+)
+from stateshift.formats.flink.stream_handles import FileHandle, StreamHandle, files_of
+
+# Files of a RocksDB that have checksums of their own.
+_CHECKSUMMED = (".sst", "MANIFEST-")
+_KEY_GROUP_NUMBER = 4  # bytes in front of a compressed key group of the hashmap backend
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """What is wrong with one piece of state, and where."""
+
+    fact: str
+    path: str | None
+    offset: int | None = None
+
+
+@dataclass
+class Walk:
+    """A walk over the state of one image."""
+
+    streams: Streams
+    misplaced: int = 0
+    unprotected: int = 0
+    untold: int = 0
+    classes: set[str] = field(default_factory=set)
+    _counted: set[FileHandle] = field(default_factory=set)
+
+    def subtask(self, operator: OperatorState, subtask: SubtaskState) -> Iterator[Wrong]:
+        """Walk all that one subtask has, to its end."""
+        for handle in _key_groups_in(subtask.managed_keyed):
+            yield from self._caught(handle.stream, partial(self._key_groups, operator, handle))
+        listed = subtask.managed_operator
+        if listed is not None:
+            yield from self._caught(listed.stream, partial(self._operator_state, listed))
+        yield from self._caught(
+            None, partial(self._rest, subtask, prefix_bytes(operator.max_parallelism))
+        )
+
+    def _caught(self, stream: StreamHandle | None, walk: Callable[[], None]) -> Iterator[Wrong]:
+        try:
+            walk()
+        except TooLarge:  # which says nothing of the image
+            raise
+        except FormatError as error:
+            yield Wrong(error.fact, error.path or self._path(stream), error.offset)
+        except StorageError as error:
+            yield Wrong(error.fact, self._path(stream))
+
+    def _path(self, stream: StreamHandle | None) -> str | None:
+        file = next(files_of(stream), None)
+        return self.streams.places.path_of(file) if file is not None else None
+
+    # ---- keyed state -----------------------------------------------------------------------------
+
+    def _key_groups(self, operator: OperatorState, handle: KeyGroups) -> None:
+        if handle.first + handle.count > operator.max_parallelism:
+            last = handle.first + handle.count - 1
+            fact = (
+                f"key groups {handle.first} to {last}, of {operator.max_parallelism} that the "
+                "operator has"
+            )
+            raise FormatError(fact, None, None)
+        header = header_of(handle, self.streams)
+        if handle.stream is None or header is None:
+            return
+        canonical = is_canonical(handle, self.streams)
+        self._count(handle.stream, header.size)
+        order = in_file_order(handle, handle.stream.size)
+        for ((start, end), _), (group, content) in zip(
+            order, sections_of(handle, self.streams), strict=True
+        ):
+            try:
+                if canonical:
+                    self._canonical(operator, header, group, content)
+                else:
+                    self._heap(operator, header, group, content)
+            except TooLarge:  # which says nothing of the image
+                raise
+            except FormatError as error:
+                inside = 0 if header.compressed or error.offset is None else error.offset
+                raise FormatError(error.fact, None, start + inside) from error
+            if not header.compressed:
+                self._count(handle.stream, end - start)
+            elif not canonical:
+                self._count(handle.stream, _KEY_GROUP_NUMBER)
+        self._counted_whole(handle.stream)
+
+    def _canonical(
+        self, operator: OperatorState, header: Header, group: int, content: bytes
+    ) -> None:
+        plain = decompressed(content) if header.compressed else content
+        prefix, placed = prefix_bytes(operator.max_parallelism), hashable(header.key)
+        known = [is_known(header, state) for state in header.states]
+        for number, key, raw in entries(plain, prefix, group, len(known)):
+            state = header.states[number]
+            if not known[number]:
+                self._not_told(header, state, len(key) + len(raw))
+                continue
+            try:
+                found = read_key(header, state, key[prefix:])
+                read_value(state, raw)
+            except Unknown as unknown:
+                self._not_told(header, state, len(key) + len(raw), unknown.snapshot)
+                continue
+            if placed:
+                self._place(header, found["key"], group, operator.max_parallelism)
+
+    def _heap(self, operator: OperatorState, header: Header, group: int, content: bytes) -> None:
+        placed = hashable(header.key)
+        for entry in heap_entries(header, content, group):
+            if isinstance(entry, Untold):
+                self._not_told(header, header.states[entry.state], entry.size)
+            elif placed:
+                self._place(header, entry.key["key"], group, operator.max_parallelism)
+
+    def _place(self, header: Header, key: object, group: int, max_parallelism: int) -> None:
+        assert header.key is not None, "asked before: hashable"
+        self.misplaced += key_group(code_of(header.key, key), max_parallelism) != group
+
+    # ---- state that belongs to no key ------------------------------------------------------------
+
+    def _operator_state(self, handle: Partitioned) -> None:
+        starts = [offset for state in handle.states for offset in state.offsets]
+        if handle.stream is None or not starts:
+            return
+        content = bounds.gathered(self.streams.chunks(handle.stream), "operator state")
+        elements = split_elements(content, starts, handle.stream.size)
+        header = decode_operator_header(content[: min(starts)])
+        require_version(header)
+        self._count(handle.stream, min(starts) if header.compressed else handle.stream.size)
+        self._counted_whole(handle.stream)
+        for named in handle.states:
+            state = header.state(named.name)
+            if state is None and header.known:
+                raise FormatError(
+                    f"_metadata names state {named.name!r}, and the header of its file does not",
+                    None,
+                    0,
+                )
+            if state is not None and (state.kind == "broadcast") != (named.mode == BROADCAST):
+                raise FormatError(
+                    f"state {named.name!r} is of another kind in _metadata than in its file",
+                    None,
+                    0,
+                )
+            for offset, count in Counter(named.offsets).items():
+                self._element(header, state, offset, elements[offset], count)
+
+    def _element(
+        self, header: OperatorHeader, state: StateInfo | None, offset: int, raw: bytes, count: int
+    ) -> None:
+        try:
+            content = element_bytes(header, raw)
+            if state is None:
+                raise Unknown("a state whose header is not known")
+            read_element(state, content, count)
+        except Unknown as unknown:
+            self.untold += 0 if header.compressed else len(raw)
+            self._note(unknown.snapshot)
+        except TooLarge:  # which says nothing of the image
+            raise
+        except FormatError as error:
+            inside = 0 if header.compressed or error.offset is None else error.offset
+            raise FormatError(error.fact, None, offset + inside) from error
+
+    # ---- everything else -------------------------------------------------------------------------
+
+    def _rest(self, subtask: SubtaskState, prefix: int) -> None:
+        """Read the rest to its end, but for databases, which are read as such."""
+        keyed = _without_key_groups(subtask.managed_keyed)
+        rest = replace(subtask, managed_operator=None, managed_keyed=keyed)
+        for stream in _unprotected_streams(rest):
+            self._count(stream, stream.size)
+            self._counted_whole(stream)
+        for _ in of_subtask(
+            replace(rest, managed_keyed=without_native(keyed)), prefix, self.streams
+        ):
+            pass
+
+    def _not_told(
+        self, header: Header, state: StateInfo, size: int, snapshot: str | None = None
+    ) -> None:
+        self.untold += 0 if header.compressed else size
+        self._note(snapshot or header.unknown or state.unknown)
+
+    def _note(self, snapshot: str | None) -> None:
+        if snapshot is not None:
+            self.classes.add(snapshot_name(snapshot))
+
+    def _count(self, stream: StreamHandle, size: int) -> None:
+        """Count bytes without a checksum; those in `_metadata` itself are counted with it, and a
+        file that several share once.
+        """
+        file = next(files_of(stream), None)
+        if file is not None and file not in self._counted:
+            self.unprotected += size
+
+    def _counted_whole(self, stream: StreamHandle) -> None:
+        self._counted.update(files_of(stream))
+
+
+def _key_groups_in(handle: KeyedHandle | None) -> Iterator[KeyGroups]:
+    """Yield the files of key groups of a handle: it may be one, or a changelog over some."""
+    match handle:
+        case KeyGroups():
+            yield handle
+        case Changelog(bases=bases):
+            for base in bases:
+                yield from _key_groups_in(base)
+
+
+def _without_key_groups(handle: KeyedHandle | None) -> KeyedHandle | None:
+    match handle:
+        case KeyGroups():
+            return None
+        case Changelog(bases=bases):
+            kept = (_without_key_groups(base) for base in bases)
+            return replace(handle, bases=tuple(base for base in kept if base is not None))
+    return handle
+
+
+def _unprotected_streams(subtask: SubtaskState) -> Iterator[StreamHandle]:
+    """Yield the streams, but for those of managed key groups, whose files have no checksum of
+    their own.
+    """
+    for keyed in (subtask.managed_keyed, subtask.raw_keyed):
+        yield from (stream for stream in _of_keyed(keyed) if stream is not None)
+    if subtask.raw_operator is not None and subtask.raw_operator.stream is not None:
+        yield subtask.raw_operator.stream
+    for channel in (*subtask.inputs, *subtask.outputs):
+        if channel.stream is not None:
+            yield channel.stream
+
+
+def _of_keyed(handle: KeyedHandle | None) -> Iterator[StreamHandle | None]:
+    if not isinstance(handle, Incremental):
+        yield from (stream for stream, _ in keyed_streams(handle))
+        return
+    yield handle.meta
+    for name, stream in (*handle.shared, *handle.private):
+        if not (name.endswith(_CHECKSUMMED[0]) or name.startswith(_CHECKSUMMED[1])):
+            yield stream

@@ -1,0 +1,107 @@
+"""Every byte that a restart reads, read to its end: are the files whole, does each element end
+where it should, does each key lie in the group where Flink looks for it? What nothing could tell is
+said once, with its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stateshift.engines.flink.check.elements import Walk
+from stateshift.engines.flink.entries.databases import checked_databases
+from stateshift.engines.flink.entries.frames import checked_frames
+from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.streams import Streams
+from stateshift.errors import FormatError, StorageError, TooLarge
+from stateshift.formats.flink.metadata import OperatorState
+from stateshift.formats.flink.properties import foreign_part
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Finding, Image
+
+CLASSES_SHOWN = 5
+MAX_PARALLELISM = 1 << 15  # KeyGroupRangeAssignment.UPPER_BOUND_MAX_PARALLELISM
+
+
+def everything(storage: Storage, image: Image) -> Iterator[Finding]:
+    """Yield a refusal for each piece of state that is damaged, and a note on what has no
+    checksum.
+    """
+    if "metadata" not in image.details:
+        return
+    walk = Walk(Streams(storage.chunks, places_of(image)))
+    yield from _properties(image)
+    for operator in metadata_of(image).operators:
+        yield from _of_operator(walk, operator)
+        try:
+            yield from checked_databases(operator, walk.streams)
+            yield from checked_frames(operator, walk.streams)
+        except TooLarge:  # which says nothing of the image
+            raise
+        except (FormatError, StorageError) as error:
+            offset = error.offset if isinstance(error, FormatError) else None
+            yield Finding("refuse", f"operator {operator.id.hex()}: {error.fact}", offset=offset)
+    yield _without_checksum(walk, _metadata_size(storage, image))
+
+
+def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
+    own = operator.id.hex()
+    if operator.max_parallelism > MAX_PARALLELISM:
+        yield Finding(
+            "refuse",
+            f"operator {own} has max parallelism {operator.max_parallelism}, and Flink "
+            f"takes {MAX_PARALLELISM} at most",
+        )
+    before = walk.misplaced
+    for subtask in operator.subtasks or ():
+        for wrong in walk.subtask(operator, subtask):
+            message = f"operator {own}, subtask {subtask.index}: {wrong.fact}"
+            yield Finding("refuse", message, path=wrong.path, offset=wrong.offset)
+    misplaced = walk.misplaced - before
+    if misplaced:
+        most = operator.max_parallelism
+        yield Finding(
+            "refuse",
+            f"operator {own}: {misplaced} entries lie in other key groups than those of their "
+            f"keys, for max parallelism {most}",
+        )
+
+
+def _properties(image: Image) -> Iterator[Finding]:
+    """Flink reads the whole of `_metadata` before anything else, its own Java objects among it."""
+    path = image.first_read[0]
+    try:
+        foreign = foreign_part(metadata_of(image).properties)
+    except FormatError as error:
+        yield Finding("refuse", f"{path}: {error.fact}", path=path)
+        return
+    if foreign is not None:
+        yield Finding(
+            "refuse",
+            f"{path} holds {foreign!r}, which Flink does not have: it cannot read it",
+            path=path,
+        )
+
+
+def _metadata_size(storage: Storage, image: Image) -> int:
+    file = storage.stat(image.first_read[0])
+    return file.size if file is not None else 0
+
+
+def _without_checksum(walk: Walk, metadata_size: int) -> Finding:
+    """Return what a changed bit could change unseen: Flink's formats have no checksum outside of
+    RocksDB's files.
+    """
+    size = walk.unprotected + metadata_size
+    message = (
+        f"{size:,} bytes have no checksum in Flink's format ({metadata_size:,} of "
+        f"_metadata, {walk.unprotected:,} of "
+        "state): a changed bit that still makes a value of its type is not seen there"
+    )
+    if walk.untold:
+        names = sorted(walk.classes)[:CLASSES_SHOWN]
+        whose = f" ({', '.join(names)})" if names else ""
+        message += (
+            f"; of {walk.untold:,} only the lengths were checked, as their serializers are not "
+            f"known here{whose}"
+        )
+    return Finding("note", message)

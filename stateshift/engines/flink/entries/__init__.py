@@ -1,0 +1,1 @@
+"""An image as a stream of entries, whichever backend wrote it: files and subtasks forgotten."""

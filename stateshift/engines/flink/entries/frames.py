@@ -1,0 +1,147 @@
+"""Changelog files and channel state, read frame by frame: nothing but their frames can be checked,
+as they have no checksums. What is said of a file says the handle that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import cramjam
+
+from stateshift.engines.flink.entries.databases import check_stored, natives_of
+from stateshift.engines.flink.streams import Streams
+from stateshift.errors import FormatError, TooLarge
+from stateshift.formats.flink.changelog import check_change, read_change_set
+from stateshift.formats.flink.channels import buffers_of, check_apart, check_version
+from stateshift.formats.flink.keyed_handles import Changelog, FileDelta, KeyedHandle, MemoryDelta
+from stateshift.formats.flink.metadata import OperatorState, SubtaskState
+from stateshift.formats.flink.operator_handles import expanded
+from stateshift.formats.flink.stream_handles import StreamHandle, files_of
+from stateshift.formats.stream import Stream
+from stateshift.survey import Finding
+
+COMPRESSED_MAX = 256 * 1024 * 1024
+
+
+def checked_frames(operator: OperatorState, streams: Streams) -> Iterator[Finding]:
+    """What is wrong with the frames of an operator's changelog and channel state."""
+    for subtask in operator.subtasks or ():
+        where = f"operator {operator.id.hex()}, subtask {subtask.index}"
+        for delta in _deltas(subtask.managed_keyed):
+            yield from _checked_delta(delta, where, streams)
+        yield from _checked_channels(subtask, where, streams)
+
+
+def check_operator(operator: OperatorState, streams: Streams) -> None:
+    """Raise for what can be seen to be damaged at the cost of reading: the checksums of
+    databases, and frames.
+    """
+    for subtask in operator.subtasks or ():
+        for handle in natives_of(subtask.managed_keyed):
+            check_stored(handle, streams)
+    refused = next(checked_frames(operator, streams), None)
+    if refused is not None:
+        raise FormatError(refused.message, refused.path, refused.offset)
+
+
+def _deltas(handle: KeyedHandle | None) -> Iterator[FileDelta | MemoryDelta]:
+    match handle:
+        case FileDelta() | MemoryDelta():
+            yield handle
+        case Changelog(deltas=deltas):
+            for delta in deltas:
+                yield from _deltas(delta)
+
+
+def _checked_delta(
+    delta: FileDelta | MemoryDelta, where: str, streams: Streams
+) -> Iterator[Finding]:
+    groups = range(delta.first, delta.first + delta.count)
+    if isinstance(delta, MemoryDelta):
+        try:
+            for group, content in delta.changes:
+                check_change(group, content, groups)
+        except TooLarge:  # which says nothing of the image
+            raise
+        except FormatError as error:
+            yield Finding("refuse", f"{where}: {error.fact}")
+        return
+    size = 0
+    for offset, stream in delta.parts:
+        if stream is None:
+            yield Finding("refuse", f"{where}: a changelog has no file")
+            return
+        try:
+            size += read_change_set(_changes(stream, offset, streams), groups).size
+        except TooLarge:  # which says nothing of the image
+            raise
+        except FormatError as error:
+            yield Finding(
+                "refuse", f"{where}: {error.fact}", path=_path(stream, streams), offset=error.offset
+            )
+            return
+    if size != delta.size:
+        yield Finding(
+            "refuse", f"{where}: its changes have {size} bytes, the metadata says {delta.size}"
+        )
+
+
+def _changes(stream: StreamHandle, offset: int, streams: Streams) -> Stream:
+    """The change set at an offset of a file."""
+    compressed = streams.head(stream, 1)
+    if compressed not in (b"\0", b"\1"):
+        raise FormatError("a changelog does not say whether it is compressed", None, 0)
+    if offset < 0:
+        raise FormatError(f"a changelog has changes at {offset}", None, 0)
+    if compressed == b"\0":
+        return Stream(streams.chunks(stream, 1 + offset), "a changelog")
+    content = streams.head(stream, COMPRESSED_MAX)
+    if len(content) == COMPRESSED_MAX:
+        raise FormatError(
+            f"a compressed changelog of more than {COMPRESSED_MAX} bytes is not read", None, 0
+        )
+    try:
+        plain = bytes(cramjam.snappy.decompress(content[1:]))
+    except cramjam.DecompressionError as error:
+        raise FormatError("a compressed changelog is damaged", None, 1) from error
+    return Stream((plain[offset:],), "a changelog")
+
+
+def _checked_channels(subtask: SubtaskState, where: str, streams: Streams) -> Iterator[Finding]:
+    buffers: dict[StreamHandle, list[tuple[int, int]]] = {}
+    for handle in (*subtask.inputs, *subtask.outputs):
+        for channel in expanded(handle):
+            stream = channel.stream
+            if stream is None:
+                continue
+            read = streams.reader(stream)
+            try:
+                if stream not in buffers:
+                    check_version(read)
+                own = buffers.setdefault(stream, [])
+                own += buffers_of(channel.part, read, stream.size)
+            except TooLarge:  # which says nothing of the image
+                raise
+            except FormatError as error:
+                yield Finding(
+                    "refuse",
+                    f"{where}: {error.fact}",
+                    path=_path(stream, streams),
+                    offset=error.offset,
+                )
+                return
+    for stream, own in buffers.items():
+        try:
+            check_apart(own)
+        except TooLarge:  # which says nothing of the image
+            raise
+        except FormatError as error:
+            yield Finding(
+                "refuse", f"{where}: {error.fact}", path=_path(stream, streams), offset=error.offset
+            )
+
+
+def _path(stream: StreamHandle, streams: Streams) -> str | None:
+    for file in files_of(stream):
+        return streams.places.path_of(file)
+    return None

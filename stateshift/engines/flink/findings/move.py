@@ -1,0 +1,475 @@
+"""What a person should know before a Flink job moves: refusals, warnings, notes. Pure.
+
+A refusal that can be waived names its waiver; with it in the job's `waive` it becomes a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from difflib import get_close_matches
+from shlex import quote
+
+from stateshift.engines.flink.rewrite.choice import Choice, Dealing, asked_version, metadata_of
+from stateshift.engines.free_space import of_room
+from stateshift.formats.flink.java_data import fits_utf
+from stateshift.formats.flink.metadata import PROPERTIES_FROM
+from stateshift.formats.flink.versions import WRITTEN_BY, flink_version, newest_for
+from stateshift.specification import JobSpec
+from stateshift.survey import ClusterFacts, Facts, Finding, Image, Survey
+
+KRYO = "KryoSerializerSnapshot"
+# The clusters that can be asked for savepoints, and for a job's progress since.
+ASKABLE = ("flink_rest", "memory")
+LISTED_MAX = 8  # jobs that a hint names
+# What `transform` may ask of a Flink image.
+CHANGES = ("drop", "rename", "merge", "convert", "rescale", "repair", "union")
+_INSTEAD = {
+    "repartition": (
+        '{"kind": "rescale", "parallelism": 4, "max_parallelism": 128} is what repartitions '
+        "keyed state"
+    ),
+    "split": '"operators": [...] of each job says which operators it takes',
+    "compact": 'a savepoint has no chain of changes: "stop": {"format": "canonical"}',
+}
+
+
+def waived(finding: Finding, names: tuple[str, ...]) -> Finding:
+    if finding.level == "refuse" and finding.waive in names:
+        return replace(
+            finding, level="warn", message=f"{finding.message} (waived: {finding.waive})", hint=None
+        )
+    return finding
+
+
+def of_sources(surveys: tuple[Survey, ...]) -> Iterator[Finding]:
+    for survey in surveys:
+        yield from survey.findings
+        if not survey.images:
+            what = "nothing is" if survey.kind == "empty" else "no Flink savepoint or checkpoint is"
+            yield Finding(
+                "refuse",
+                f"{what} at {survey.location}",
+                hint=f"stateshift inspect {quote(survey.location)}",
+            )
+        for image in survey.images:
+            yield from (found for found in image.findings if found.level != "note")
+            yield from _of_image(survey, image)
+
+
+def of_move(
+    job: JobSpec,
+    facts: Facts,
+    surveys: tuple[Survey, ...],
+    choice: Choice,
+    others: frozenset[str] | None,
+    deal: Dealing,
+) -> tuple[Finding, ...]:
+    """`others` are the operators that jobs take which divide the source with this one; None
+    where none does.
+    """
+    found = (
+        *of_sources(surveys),
+        *of_changes(job),
+        *of_target(job, facts),
+        *_of_choice(surveys, choice),
+        *_of_left(choice, others),
+        *_of_dealing(deal),
+        *_of_key_groups(surveys, choice, deal),
+        *_of_versions(job, facts, surveys),
+        *of_room(job, facts),
+        *of_clusters(facts),
+    )
+    return tuple(waived(finding, job.waive) for finding in found)
+
+
+def of_clusters(facts: Facts) -> Iterator[Finding]:
+    for cluster in (facts.source_cluster, facts.target_cluster):
+        if cluster is not None:
+            yield from cluster.findings
+    theirs = facts.target_cluster
+    if theirs is not None and theirs.kind not in ASKABLE:
+        yield Finding(
+            "note",
+            f"{theirs.name} ({theirs.kind}) is not asked how far the job comes: a run ends once it "
+            "has taken the job",
+        )
+
+
+def of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Before savepoints are taken of running jobs."""
+    assert job.flink is not None, "only who names jobs is asked for their savepoints"
+    cluster = facts.source_cluster
+    if cluster is not None and cluster.kind not in ASKABLE:
+        yield Finding(
+            "refuse",
+            f"{cluster.name} ({cluster.kind}) cannot be asked for a savepoint",
+            hint='give it "kind": "flink_rest" and its "url"; or take the savepoint yourself, '
+            "and name it in "
+            '"existing_savepoint_paths"',
+        )
+    elif cluster is not None and cluster.state not in ("running", "unknown"):
+        what = "no savepoint can be taken" if job.mode != "warm" else "it cannot be followed"
+        yield Finding(
+            "refuse",
+            f"{', '.join(job.flink.job_ids)} on {cluster.name}: {cluster.state}, and {what}",
+            hint=(
+                f"{_running_there(cluster)}; or name the savepoint it ended with in "
+                '"existing_savepoint_paths"'
+            ),
+        )
+    ours = newest_for(cluster.version) if cluster is not None else None
+    written = newest_for(asked_version(job)) or ours
+    if facts.target_cluster is not None and written is not None:
+        yield from _of_reading(facts.target_cluster, written)
+    if job.mode == "warm":
+        yield Finding(
+            "warn",
+            "what the job does since its last checkpoint is done again, as after a "
+            "failure: a sink that is not "
+            "transactional gets it twice",
+            hint='"mode": "move" ends it with a savepoint, and nothing is done after that',
+        )
+    elif job.target is not None:
+        yield Finding(
+            "note",
+            "what is copied, and what is written anew, is planned from the savepoints, "
+            "once they are "
+            "taken",
+        )
+    if job.flink.cancel_job:
+        yield Finding(
+            "warn",
+            "records that the job reads between its savepoint and its cancellation are "
+            "done twice, or lost where its "
+            "source cannot be read again",
+            hint=(
+                'leave out "cancel_job": the job then ends with its savepoint, and does '
+                "nothing after it"
+            ),
+        )
+    elif job.flink.cancel_job is False or job.mode == "fork":
+        yield Finding(
+            "warn",
+            (
+                "the old job goes on: what it does after its savepoint is not in the new one, "
+                "and both write"
+            ),
+            hint='leave out "cancel_job" to stop it with its savepoint',
+        )
+    if job.stop.get("drain"):
+        yield Finding(
+            "warn",
+            (
+                "a drained job fires all its windows and timers, as at the end of all input: "
+                "it is not meant to go on"
+            ),
+        )
+
+
+def _running_there(cluster: ClusterFacts) -> str:
+    """Which jobs could be meant instead."""
+    listed = list(dict.fromkeys(name for one in cluster.savable for name in one.listed))
+    if not listed:
+        return f"no job runs on {cluster.name}"
+    more = f" and {len(listed) - LISTED_MAX} more" if len(listed) > LISTED_MAX else ""
+    return f'jobs that run there, for "job_ids": {", ".join(listed[:LISTED_MAX])}{more}'
+
+
+def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
+    if image.details.get("drained"):
+        yield Finding(
+            "warn",
+            (
+                f"{survey.location} was drained: its windows and timers have fired as at the "
+                "end of all input"
+            ),
+            hint="a job that goes on needs a savepoint that was taken without drain",
+        )
+    backends = {o.provider.rpartition(" ")[2] for o in image.operators if o.provider} & {
+        "rocksdb",
+        "hashmap",
+    }
+    if backends:
+        names = " and ".join(sorted(backends))
+        yield Finding(
+            "note",
+            f"{survey.location} is in the format of the {names} backend, which the job "
+            "that starts from it has to use: "
+            "a canonical savepoint fits any",
+        )
+    if image.details.get("kind") == "checkpoint":
+        yield Finding(
+            "note",
+            (
+                f"{survey.location} is a checkpoint of a job: what it did after that is done "
+                "again where it starts here"
+            ),
+        )
+
+
+def of_changes(job: JobSpec) -> Iterator[Finding]:
+    for change in job.transform:
+        if change["kind"] not in CHANGES:
+            instead = f"{_INSTEAD[change['kind']]}; " if change["kind"] in _INSTEAD else ""
+            yield Finding(
+                "refuse",
+                f"a Flink image cannot be changed by {change['kind']!r}",
+                hint=(
+                    f'{instead}what can be asked for: {", ".join(CHANGES)}; and "operators" '
+                    "keeps some"
+                ),
+            )
+    if _only(job, "convert", "flink"):
+        yield Finding(
+            "refuse",
+            "a Flink image is converted for a Flink",
+            hint='{"kind": "convert", "flink": "1.20"}',
+        )
+    if _only(job, "rename", "operators", "of"):
+        yield Finding(
+            "refuse",
+            "of a Flink image, operators can be renamed",
+            hint='"operators": {"old": "new"}',
+        )
+    for new in (
+        new
+        for c in job.transform
+        if c["kind"] == "rename"
+        for new in dict(c.get("operators", {})).values()
+    ):
+        if not fits_utf(new):
+            yield Finding(
+                "refuse", f"{new[:40]!r}... is longer than Flink can write a uid (65535 bytes)"
+            )
+    if _only(job, "drop", "operators", "of"):
+        yield Finding(
+            "refuse",
+            "of a Flink image, operators can be left out",
+            hint='"operators": ["uid", ...]',
+        )
+
+
+def _only(job: JobSpec, kind: str, *keys: str) -> bool:
+    """Whether a change asks for something that is another engine's."""
+    changes = [change for change in job.transform if change["kind"] == kind]
+    return any(change.keys() - {"kind", *keys} for change in changes)
+
+
+def of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    target = facts.target
+    if job.target is None:
+        several = (
+            job.flink is not None
+            and max(len(job.flink.job_ids), len(job.flink.existing_savepoints)) > 1
+        )
+        if several or job.operators:
+            what = "several images become one" if several else "only some operators go along"
+            yield Finding(
+                "refuse",
+                f"{what}, and there is no place for the new savepoint",
+                hint='name it: "new_savepoint_path"',
+            )
+        return
+    if target.kind != "empty":
+        yield Finding(
+            "refuse",
+            (
+                f"{target.location} is not empty ({len(target.files)} files): the new "
+                "savepoint must not exist"
+            ),
+            hint=f"choose an empty place, or look: stateshift inspect {quote(target.location)}",
+        )
+
+
+def _of_choice(surveys: tuple[Survey, ...], choice: Choice) -> Iterator[Finding]:
+    uids = sorted({o.uid for s in surveys for i in s.images for o in i.operators if o.uid})
+    for name in choice.unknown:
+        close = get_close_matches(name, uids, n=1)
+        meant = f": did you mean {close[0]!r}?" if close else ""
+        yield Finding(
+            "refuse",
+            f"no operator has the uid or id {name!r}{meant}",
+            hint=(
+                f"stateshift inspect {quote(surveys[0].location)} --uids {quote(name)} lists "
+                "what is there"
+            ),
+        )
+    for name in choice.alone:
+        yield Finding(
+            "refuse",
+            (
+                f"operator {name!r} is in one image only: there is nothing that it could "
+                "become one with"
+            ),
+            hint="leave it out of the union; where the other image has it under another name: "
+            '{"kind": "rename", "of": '
+            '"that savepoint", "operators": {"other": "name"}}',
+        )
+    for of in choice.elsewhere:
+        yield Finding(
+            "refuse",
+            f"a change is of {of!r}, which is none of the images",
+            hint=(
+                "what it may be of: the location of a savepoint, or the id of the job it is "
+                "taken of"
+            ),
+        )
+    masters = [master for s in surveys for master in s.images[0].details["masters"]]
+    for name in sorted({name for name in masters if masters.count(name) > 1}):
+        yield Finding(
+            "refuse",
+            (
+                f"the state of a coordinator's hook, {name!r}, is in two images: Flink would "
+                "restore one"
+            ),
+            hint="move them one by one: such state belongs to a whole job, and cannot be left out",
+        )
+    for twice in choice.twice:
+        yield Finding(
+            "refuse",
+            (
+                f"operator {twice} comes from two images: Flink would keep the last and lose "
+                "the other without a word"
+            ),
+            hint='{"kind": "union", "operators": [...]} makes one of operators with keys of '
+            "their own; else rename one "
+            'of them: {"kind": "rename", "of": "the savepoint, or the id of its job", '
+            '"operators": {"old": "new"}}',
+        )
+    if not any(one.operators for one in choice.taken):
+        yield Finding("refuse", "no operator is left: nothing would be in the new savepoint")
+
+
+def _of_dealing(deal: Dealing) -> Iterator[Finding]:
+    for operator, what, why in deal.wrong:
+        yield Finding(
+            "refuse",
+            f"operator {operator} {what}: {why.fact}",
+            hint=why.hint,
+        )
+    for one in deal.anew:
+        if len(one.sources) > 1:
+            yield Finding(
+                "note",
+                f"operator {one.operator} is put together of {len(one.sources)} images: "
+                "that no key is in two of them "
+                "is seen when it is written, and nothing is published if one is",
+            )
+
+
+def _of_key_groups(surveys: tuple[Survey, ...], choice: Choice, deal: Dealing) -> Iterator[Finding]:
+    """Flink refuses a job that sets a max parallelism which one of its operators has not, keyed
+    state or none.
+    """
+    if deal.max_parallelism is not None:
+        return
+    own = [
+        o
+        for s, one in zip(surveys, choice.taken, strict=True)
+        for o in metadata_of(s.images[0]).operators
+        if o.id.hex() in one.operators
+    ]
+    keyed = {o.max_parallelism for o in own if any(s.managed_keyed for s in o.subtasks or ())}
+    others = {o.max_parallelism for o in own} - keyed
+    if len(keyed) == 1 and others:
+        (most,), more = keyed, ", ".join(map(str, sorted(others)))
+        yield Finding(
+            "note",
+            f"operators with keyed state have {most} key groups, others {more}: a job that "
+            "sets its max parallelism is "
+            "refused by Flink",
+            hint=(
+                f'{{"kind": "rescale", "max_parallelism": {most}}} gives all of them the same, '
+                "and rewrites no state"
+            ),
+        )
+
+
+def _of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]:
+    """Operators with state that stay behind, as the spec says; among jobs that divide a
+    workflow, none may.
+    """
+    left = [one for one in choice.left if one not in (others or ())]
+    if left and others is not None:
+        yield Finding(
+            "refuse",
+            (
+                f"operators {', '.join(left)} have state, and none of the jobs that divide "
+                "this workflow takes them along"
+            ),
+            waive="operators-stay",
+            hint="add them to one of the jobs; or, where their state is no longer wanted, waive it",
+        )
+    elif left:
+        yield Finding(
+            "note",
+            (
+                f"{len(left)} operators with state are left behind, as the spec says: "
+                f"{', '.join(left)}"
+            ),
+        )
+
+
+def _of_versions(job: JobSpec, facts: Facts, surveys: tuple[Survey, ...]) -> Iterator[Finding]:
+    """IF-18: each Flink reads what older ones wrote, and nothing newer."""
+    images = [image for survey in surveys for image in survey.images if "metadata" in image.details]
+    if not images:
+        return
+    asked = asked_version(job)
+    if asked is not None and newest_for(asked) is None:
+        yield Finding("refuse", f"{asked!r} is no version of Flink", hint='such as "1.20"')
+        return
+    version = (asked and newest_for(asked)) or max(metadata_of(image).version for image in images)
+    if version >= PROPERTIES_FROM and not any(metadata_of(image).properties for image in images):
+        yield Finding(
+            "refuse",
+            f"metadata of version {max(metadata_of(i).version for i in images)} cannot "
+            f"become version {version}: it "
+            "does not say of what kind it is",
+            hint="leave out the conversion: every newer Flink reads it as it is",
+        )
+    if facts.target_cluster is not None:
+        yield from _of_reading(facts.target_cluster, version)
+        yield from _of_kryo(facts, images, facts.target_cluster.version or "")
+
+
+def _of_reading(theirs: ClusterFacts, version: int) -> Iterator[Finding]:
+    """Whether a cluster's Flink reads metadata of a version."""
+    reads = newest_for(theirs.version)
+    if reads is None:
+        yield Finding(
+            "note",
+            f"{theirs.name} does not say which Flink it runs: whether it reads metadata of version "
+            f"{version} ({WRITTEN_BY[version]}) is not known",
+        )
+    elif reads < version:
+        yield Finding(
+            "refuse",
+            f"{theirs.name} runs Flink {theirs.version}, which reads metadata up to "
+            f"version {reads}; this is version "
+            f"{version} ({WRITTEN_BY[version]})",
+            hint=(
+                f'"transform": [{{"kind": "convert", "flink": "{theirs.version}"}}] writes it '
+                "for that Flink"
+            ),
+        )
+
+
+def _of_kryo(facts: Facts, images: list[Image], version: str) -> Iterator[Finding]:
+    """Flink 1.x has Kryo 2, 2.x has Kryo 5: neither reads the other's bytes."""
+    there = flink_version(version)
+    for image in images:
+        older = metadata_of(image).version < 5
+        users = [o.id for o in image.operators if KRYO in o.details.get("serializers", ())]
+        if users and there is not None and older != (there[0] < 2):
+            yield Finding(
+                "refuse",
+                f"operators {', '.join(users)} have state that Kryo wrote, and Flink "
+                f"{version} has another Kryo than "
+                f"{WRITTEN_BY[metadata_of(image).version]}: what it reads may be wrong",
+                waive="kryo",
+                hint="give that state types that Flink serializes itself; or, where a test has "
+                'shown it, "waive": '
+                '["kryo"]',
+            )

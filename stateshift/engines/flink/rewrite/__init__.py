@@ -1,0 +1,1 @@
+"""Metadata and state written for another place, parallelism or job: which, and how. Pure."""

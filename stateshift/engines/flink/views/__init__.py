@@ -1,0 +1,1 @@
+"""Entries, export and differences for whoever looks at an image. Reads only."""

@@ -1,0 +1,183 @@
+"""Entries as a person reads them: keys, namespaces and values decoded, where their serializers are
+among those that can be read without the job's classes; what is left is shown as its bytes, in
+hexadecimal digits.
+
+    Shown(operator, state, subtask, key, value)
+        keyed           key: {"key": ..., "window": ..., "map_key": ...}
+        list, union     key: {"index": ...} within the subtask
+        broadcast       key: {"key": ...}
+        what is not decoded    {"bytes": ...}; where it is long, or was not held, its SHA-256:
+                               {"digest": ...}
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stateshift.engines.flink.entries.image import Digest, of_subtask
+from stateshift.engines.flink.entries.keyed import headers_of, keyed_entries, why_opaque
+from stateshift.engines.flink.streams import Streams
+from stateshift.errors import FormatError
+from stateshift.formats.flink.java_data import Input
+from stateshift.formats.flink.key_groups import prefix_bytes
+from stateshift.formats.flink.keyed_state import Header, StateInfo
+from stateshift.formats.flink.metadata import Metadata, OperatorState
+from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
+from stateshift.formats.flink.operator_state import (
+    OperatorHeader,
+    decode_operator_header,
+    element_bytes,
+    read_element,
+    split_elements,
+)
+from stateshift.formats.flink.serializers import Unknown
+from stateshift.formats.flink.state_values import key_parts, read_value
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    operator: str
+    state: str
+    subtask: int
+    key: Any
+    value: Any
+
+
+def shown(metadata: Metadata, streams: Streams) -> Iterator[Shown]:
+    for operator in metadata.operators:
+        yield from of_operator(operator, streams)
+
+
+def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Shown]:
+    own, prefix = operator.id.hex(), prefix_bytes(operator.max_parallelism)
+    for subtask in operator.subtasks or ():
+        readable = why_opaque(subtask.managed_keyed, streams) is None
+        for header, state, _, key, raw in (
+            keyed_entries(subtask.managed_keyed, prefix, streams) if readable else ()
+        ):
+            yield Shown(
+                own, state.name, subtask.index, _key(header, state, key), _value(state, raw)
+            )
+        if subtask.managed_operator is not None:
+            for state_name, told, found in listed(subtask.managed_operator, streams):
+                yield Shown(own, state_name, subtask.index, told, found)
+        rest = replace(subtask, managed_operator=None)
+        for state_name, key, raw in of_subtask(rest, prefix, streams, keyed=not readable):
+            yield Shown(own, state_name, subtask.index, {"bytes": _text(key)}, _undecoded(raw))
+
+
+def listed(handle: Partitioned, streams: Streams) -> Iterator[tuple[str, Any, Any]]:
+    """State, key and value of each element of state that belongs to no key."""
+    starts = [offset for state in handle.states for offset in state.offsets]
+    if handle.stream is None or not starts:
+        return
+    content = b"".join(streams.chunks(handle.stream))
+    elements = split_elements(content, starts, handle.stream.size)
+    header = decode_operator_header(content[: min(starts)])
+    for named in handle.states:
+        index = 0
+        for offset, count in Counter(named.offsets).items():
+            for key, found in _element(header, named.name, elements[offset], count):
+                told = (
+                    {"index": index}
+                    if named.mode != BROADCAST
+                    else {}
+                    if key is None
+                    else {"key": key}
+                )
+                yield named.name, told, found
+                index += 1
+
+
+def _element(header: OperatorHeader, name: str, raw: bytes, count: int) -> list[tuple[Any, Any]]:
+    """The entries of an element; one without a key where it is shown as it lies there."""
+    state = header.state(name)
+    try:
+        content = element_bytes(header, raw)
+    except FormatError:
+        return [(None, _undecoded(raw))]
+    try:
+        return (
+            read_element(state, content, count)
+            if state is not None
+            else [(None, _undecoded(content))]
+        )
+    except (Unknown, FormatError):
+        return [(None, _undecoded(content))]
+
+
+def _undecoded(raw: bytes) -> dict[str, str]:
+    return {"digest": raw.hex()} if isinstance(raw, Digest) else {"bytes": raw.hex()}
+
+
+class Shower:
+    """Decodes entries of one operator, as `entries` gives them."""
+
+    def __init__(self, operator: OperatorState, streams: Streams) -> None:
+        self._states: dict[str, tuple[Header, StateInfo]] = {}
+        for subtask in operator.subtasks or ():
+            if why_opaque(subtask.managed_keyed, streams) is None:
+                for header in headers_of(subtask.managed_keyed, streams):
+                    for state in header.states:
+                        self._states.setdefault(state.name, (header, state))
+
+        self._listed = dict(_operator_headers(operator, streams))
+
+    def key(self, state: str, raw: bytes) -> Any:
+        if state in self._states:
+            return _key(*self._states[state], raw)
+        return {} if state in self._listed and not raw else {"bytes": _text(raw)}
+
+    def value(self, state: str, raw: bytes) -> Any:
+        if state in self._states:
+            return _value(self._states[state][1], raw)
+        if state not in self._listed:
+            return _undecoded(raw)
+        pairs = _element(self._listed[state], state, raw, 1)
+        keys = [key for key, _ in pairs]
+        return pairs[0][1] if keys == [None] else [[key, found] for key, found in pairs]
+
+
+def _operator_headers(
+    operator: OperatorState, streams: Streams
+) -> Iterator[tuple[str, OperatorHeader]]:
+    """The header that describes each state of no key, by the state's name."""
+    for subtask in operator.subtasks or ():
+        handle = subtask.managed_operator
+        starts = (
+            [offset for state in handle.states for offset in state.offsets]
+            if handle is not None
+            else []
+        )
+        if handle is None or handle.stream is None or not starts:
+            continue
+        header = decode_operator_header(streams.head(handle.stream, min(starts)))
+        for state in handle.states:
+            yield state.name, header
+
+
+def _key(header: Header, state: StateInfo, raw: bytes) -> dict[str, Any]:
+    data = Input(raw, "a key")
+    found: dict[str, Any] = {}
+    try:
+        for name, part in key_parts(header, state, data):
+            found[name] = part
+    except (Unknown, FormatError):
+        return {**found, "bytes": raw.hex()}
+    return found if data.at_end() else {**found, "bytes": raw.hex()}
+
+
+def _value(state: StateInfo, raw: bytes) -> Any:
+    if state.kind == "timers":
+        return None
+    try:
+        return read_value(state, raw)
+    except (Unknown, FormatError):
+        return {"bytes": raw.hex()}
+
+
+def _text(key: bytes) -> str:
+    return key.decode("ascii") if key.isascii() else key.hex()

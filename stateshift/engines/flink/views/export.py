@@ -1,0 +1,148 @@
+"""A Flink image's state as rows for other programs: Parquet, Arrow or JSON lines. Reads only.
+
+    operator | store (the state's name) | shard (the subtask) | key | value
+
+In JSON lines, keys and values are JSON. A Parquet or an Arrow file has one schema, and what a
+state's key looks like only its serializers know: there they are the same JSON as text. What is not
+decoded is shown as its bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from shlex import quote
+from typing import Any
+
+from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.streams import Streams
+from stateshift.engines.flink.survey.image import survey as surveyed
+from stateshift.engines.flink.views.decoded import Shown, shown
+from stateshift.engines.growing_file import Pieces
+from stateshift.engines.views import Opening, Wanted
+from stateshift.errors import PlanError
+from stateshift.survey import Image
+
+ROWS = 16_384
+
+
+@dataclass
+class FlinkExport:
+    """What is to be exported. `chunks` gives the file's bytes once; `entries` counts them
+    meanwhile.
+    """
+
+    image: Image
+    streams: Streams
+    wanted: Wanted
+    format: str
+    entries: int = 0
+    as_bytes: dict[tuple[str, str], None] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which states hold bytes that are not decoded. Known when the file is written."""
+        return tuple(
+            f"operator {operator}, state {state}: what its serializer alone can read is "
+            "bytes, in hexadecimal; the "
+            "job's own classes are needed to decode it"
+            for operator, state in self.as_bytes
+        )
+
+    def chunks(self) -> Iterator[bytes]:
+        self.entries = 0
+        return self._lines() if self.format == "jsonl" else self._table()
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        names = {operator.id: operator.uid or operator.id for operator in self.image.operators}
+        for one in shown(metadata_of(self.image), self.streams):
+            if self._fits(one, names[one.operator]):
+                self.entries += 1
+                if _is_bytes(one.key) or _is_bytes(one.value):
+                    self.as_bytes[names[one.operator], one.state] = None
+                yield {
+                    "operator": names[one.operator],
+                    "store": one.state,
+                    "shard": one.subtask,
+                    "key": one.key,
+                    "value": one.value,
+                }
+
+    def _fits(self, one: Shown, name: str) -> bool:
+        return self.wanted.operator in (None, name, one.operator) and self.wanted.store in (
+            None,
+            one.state,
+        )
+
+    def _lines(self) -> Iterator[bytes]:
+        rows = self._rows()
+        while some := list(islice(rows, ROWS)):
+            yield "".join(f"{json.dumps(row)}\n" for row in some).encode("ascii")
+
+    def _table(self) -> Iterator[bytes]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        text = pa.string()
+        schema = pa.schema(
+            [
+                ("operator", text),
+                ("store", text),
+                ("shard", pa.int32()),
+                ("key", text),
+                ("value", text),
+            ]
+        )
+        out = Pieces()
+        writer = (
+            pq.ParquetWriter(out, schema)
+            if self.format == "parquet"
+            else pa.ipc.new_file(out, schema)
+        )
+        rows = self._rows()
+        while some := list(islice(rows, ROWS)):
+            plain = [
+                {**row, "key": json.dumps(row["key"]), "value": json.dumps(row["value"])}
+                for row in some
+            ]
+            writer.write_table(pa.Table.from_pylist(plain, schema))
+            yield out.taken()
+        writer.close()
+        yield out.taken()
+
+
+def _is_bytes(shown: Any) -> bool:
+    """Whether `decoded` could not decode it, or not to its end."""
+    return isinstance(shown, dict) and ("bytes" in shown or "digest" in shown)
+
+
+def export(location: str, wanted: Wanted, format: str, opening: Opening) -> FlinkExport:
+    if wanted.batch is not None or wanted.changes is not None:
+        raise PlanError(
+            (
+                "a Flink image holds one checkpoint, and no changes: there is no --batch and "
+                "no --changes"
+            ),
+            hint=f"stateshift inspect {quote(location)}",
+        )
+    storage, survey = surveyed(location, opening)
+    image = survey.images[0] if survey.images else None
+    refused = (
+        next((f for f in image.findings if f.level == "refuse"), None)
+        if image is not None
+        else None
+    )
+    if image is None or refused is not None:
+        why = refused.message if refused is not None else f"{location} holds no Flink image"
+        raise PlanError(
+            f"the state is not whole: {why}", hint=f"stateshift verify {quote(location)}"
+        )
+    names = [name for operator in image.operators for name in (operator.uid, operator.id) if name]
+    if wanted.operator is not None and wanted.operator not in names:
+        known = ", ".join(operator.uid or operator.id for operator in image.operators)
+        raise PlanError(
+            f"{location} has no operator {wanted.operator}", hint=f"its operators: {known}"
+        )
+    return FlinkExport(image, Streams(storage.chunks, places_of(image)), wanted, format)

@@ -1,0 +1,207 @@
+"""Two sides of entries held against each other by their keys.
+
+    matched((side, Block) ...) -> Matched ...       side is 0 or 1, the blocks in any order
+
+      Matched  same     keys that have the same value on both sides
+               removed  entries that only side 0 has
+               added    entries that only side 1 has
+               changed  entries of either side whose values differ, the same keys in the same order
+
+A sound side has a key once. Where one has it several times, its values are matched one for one, and
+what is left of them differs.
+
+What is held in memory comes to `bytes_max`; where there is more, both sides are dealt onto piles on
+disk by the keys' hash, and matched pile by pile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stateshift.engines.spill import BYTES_MAX, LEVELS, PILES, Piles, pile_of
+from stateshift.formats.binaries import whole
+from stateshift.formats.blocks import Binary, Block, Flags, Ints, binary, block_of
+from stateshift.formats.spans import Words, hash64
+
+SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary()), ("side", pa.int8())])
+
+Sided = tuple[int, Block]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matched:
+    same: Binary
+    removed: Block
+    added: Block
+    changed: tuple[Block, Block]
+
+    @property
+    def differing(self) -> int:
+        return len(self.removed) + len(self.added) + len(self.changed[0])
+
+
+def matched(
+    sides: Iterable[Sided], bytes_max: int = BYTES_MAX, level: int = 0
+) -> Iterator[Matched]:
+    coming, size = iter(sides), 0
+    held: list[Sided] = []
+    for side, block in coming:
+        held.append((side, block))
+        size += block.size
+        if size > bytes_max and level < LEVELS:
+            break
+    else:
+        yield from _matched(
+            *(_whole(block for own, block in held if own == side) for side in (0, 1))
+        )
+        return
+    with Piles(PILES, SCHEMA) as piles:
+        for side, block in chain(held, coming):
+            piles.deal(batch_of(side, block), pile_of(block.keys, level))
+        held.clear()
+        for _, pile in piles.each():
+            yield from matched(chain.from_iterable(map(sided, pile)), bytes_max, level + 1)
+
+
+class Shelf:
+    """Entries of both sides put aside on disk until they are matched."""
+
+    def __init__(self) -> None:
+        self._piles = Piles(1, SCHEMA)
+
+    def put(self, side: int, *blocks: Block) -> None:
+        for block in blocks:
+            if len(block):
+                self._piles.deal(batch_of(side, block), np.zeros(len(block), np.int64))
+
+    def sided(self) -> Iterator[Sided]:
+        for _, pile in self._piles.each():
+            yield from chain.from_iterable(map(sided, pile))
+
+    def __enter__(self) -> Shelf:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._piles.close()
+
+
+def batch_of(side: int, block: Block) -> Any:
+    return pa.record_batch(
+        [block.keys, block.values, pa.repeat(pa.scalar(side, pa.int8()), len(block))], schema=SCHEMA
+    )
+
+
+def sided(batch: Any) -> Iterator[Sided]:
+    """The inverse of `batch_of`, also for batches of both sides."""
+    keys, values, side = batch.columns
+    sides = side.to_numpy()
+    for one in (0, 1):
+        places = np.flatnonzero(sides == one)
+        if len(places):
+            yield one, Block(keys, values).take(places)
+
+
+def _whole(blocks: Iterable[Block]) -> Block:
+    found = list(blocks)
+    return whole(found) if found else block_of(())
+
+
+def _matched(left: Block, right: Block) -> Iterator[Matched]:
+    one, other = _Side.of(left), _Side.of(right)
+    odd = np.union1d(one.again, other.again)
+    here, there, apart = _paired(left, one, right, other, odd)
+    odd = np.union1d(odd, apart)
+    before, after = left.take(here), right.take(there)
+    same = np.asarray(pc.equal(before.values, after.values)).astype(bool)
+    yield Matched(
+        before.keys.take(pa.array(np.flatnonzero(same))),
+        left.take(np.flatnonzero(_rest(len(left), here, one.hashes, odd))),
+        right.take(np.flatnonzero(_rest(len(right), there, other.hashes, odd))),
+        (before.take(np.flatnonzero(~same)), after.take(np.flatnonzero(~same))),
+    )
+    if len(odd):
+        ours, theirs = (np.flatnonzero(np.isin(side.hashes, odd)) for side in (one, other))
+        yield _one_by_one(left.take(ours), right.take(theirs))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """A side's hashes, the places of its records in their order, and the hashes that are there
+    more than once.
+    """
+
+    hashes: Words
+    order: Ints
+    again: Words
+
+    @classmethod
+    def of(cls, block: Block) -> _Side:
+        hashes = hash64(block.keys)
+        order = np.argsort(hashes)
+        ordered = hashes[order]
+        return cls(hashes, order, ordered[1:][ordered[1:] == ordered[:-1]])
+
+    def without(self, odd: Words) -> Ints:
+        """The places in the order of their hashes, but for those of odd ones."""
+        return self.order[~np.isin(self.hashes[self.order], odd)] if len(odd) else self.order
+
+
+def _paired(
+    left: Block, one: _Side, right: Block, other: _Side, odd: Words
+) -> tuple[Ints, Ints, Words]:
+    """Which records of the left are which of the right; and hashes that two keys share."""
+    ours, theirs = one.without(odd), other.without(odd)
+    known, wanted = one.hashes[ours], other.hashes[theirs]
+    at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
+    found = known[at] == wanted if len(known) else np.zeros(len(wanted), bool)
+    here, there = ours[at[found]], theirs[found]
+    same = np.asarray(
+        pc.equal(left.keys.take(pa.array(here)), right.keys.take(pa.array(there)))
+    ).astype(bool)
+    return here[same], there[same], wanted[found][~same]
+
+
+def _rest(count: int, paired: Ints, hashes: Words, odd: Words) -> Flags:
+    """What has no partner, and is not odd."""
+    rest = np.ones(count, bool)
+    rest[paired] = False
+    return rest & ~np.isin(hashes, odd) if len(odd) else rest
+
+
+def _one_by_one(left: Block, right: Block) -> Matched:
+    values: dict[bytes, tuple[list[Any], list[Any]]] = {}
+    for side, block in enumerate((left, right)):
+        for key, value in block.records():
+            values.setdefault(key, ([], []))[side].append(value)
+    same: list[bytes] = []
+    removed: list[tuple[bytes, Any]] = []
+    added: list[tuple[bytes, Any]] = []
+    before: list[tuple[bytes, Any]] = []
+    after: list[tuple[bytes, Any]] = []
+    for key, (ours, theirs) in values.items():
+        missing, more = _without(ours, theirs), _without(theirs, ours)
+        same += [key] * (len(ours) - len(missing))
+        both = min(len(missing), len(more))
+        before += [(key, value) for value in missing[:both]]
+        after += [(key, value) for value in more[:both]]
+        removed += [(key, value) for value in missing[both:]]
+        added += [(key, value) for value in more[both:]]
+    return Matched(
+        binary(same), block_of(removed), block_of(added), (block_of(before), block_of(after))
+    )
+
+
+def _without(values: list[Any], taken: list[Any]) -> list[Any]:
+    """The values but for those that are also in `taken`, one for one."""
+    rest = list(values)
+    for value in taken:
+        if value in rest:
+            rest.remove(value)
+    return rest

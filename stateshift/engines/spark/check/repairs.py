@@ -1,0 +1,120 @@
+"""Damaged snapshots that a newer Spark gets around by itself. Reads only.
+
+From 4.2 on a snapshot that cannot be loaded is skipped: an older one is taken, or none, and the
+changes since are replayed (AutoSnapshotLoader; SPARK-54121, SPARK-56216). That takes every file of
+changes from there on, and no more of them than `autoSnapshotRepair.maxChangeFileReplay`. A RocksDB
+state needs changelogs; one of checkpoint format 2 is not spoken of here. A snapshot that loads and
+holds other rows than it should is no such case, nor is a table whose blocks are damaged: RocksDB
+opens it, and fails when it reads.
+
+Earlier versions fail, and a setting turns it off: the damage stays a refusal.
+
+Seen with Spark 4.3, both providers. It gets around snapshots that were cut, emptied or changed in
+one bit, around all of them at once, and around tables that are gone or zeros; not around one bit of
+a table's block, nor where the changes of the snapshot's own version are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from stateshift.engines.spark.chains import StoreFiles
+from stateshift.engines.spark.check.snapshots import (
+    ZIP_MAX,
+    older_files,
+    place_of,
+    ssts_of,
+    stores_of,
+)
+from stateshift.engines.spark.entries.fold import folded
+from stateshift.errors import FormatError, MissingFile
+from stateshift.formats.spark.rocksdb import check_zip
+from stateshift.formats.spark.state_blocks import decode_snapshot_blocks
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Finding, Image, ShardFiles, Survey
+
+# As many changes as every Spark that repairs replays; 4.2.0 replays more.
+REPLAYED_MAX = 50
+
+
+def repairs(
+    storage: Storage, survey: Survey, image: Image, damaged: Collection[str]
+) -> Iterator[Finding]:
+    """A note for each damaged snapshot that Spark 4.2 and later do without."""
+    if not damaged:
+        return
+    stores = stores_of(survey, image)
+    for shard in image.shards:
+        store = stores.get(place_of(shard))
+        if store is None or not shard.files or store.uses_uuids:
+            continue
+        path = shard.files[0]
+        version = next(
+            (v for (v, _), snapshot in store.snapshots.items() if snapshot == path), None
+        )
+        if (
+            version is None
+            or not _is_suspect(shard, damaged)
+            or not _cannot_load(storage, path, store)
+        ):
+            continue
+        if _replays(storage, image, shard, store, version):
+            yield Finding(
+                "note",
+                f"{path}: Spark 4.2 and later can repair this by themselves, from the "
+                "snapshot and changes before it "
+                "(auto snapshot repair); older versions cannot",
+                path=path,
+            )
+
+
+def _is_suspect(shard: ShardFiles, damaged: Collection[str]) -> bool:
+    """Whether anything is wrong with the files of this shard's folder."""
+    folder = shard.files[0].rpartition("/")[0]
+    return any(path.startswith(f"{folder}/") for path in damaged)
+
+
+def _cannot_load(storage: Storage, path: str, store: StoreFiles) -> bool:
+    """Whether Spark fails to load the snapshot: it does not decompress, or tables that it names
+    are not there.
+    """
+    try:
+        if not path.endswith(".zip"):
+            for _ in decode_snapshot_blocks(storage.chunks(path)):
+                pass
+            return False
+        check_zip(storage.read(path, ZIP_MAX))
+        there = set(store.ssts.values())
+        return any(table not in there for table in ssts_of(storage, path))
+    except (FormatError, MissingFile):
+        return True
+
+
+def _replays(
+    storage: Storage, image: Image, shard: ShardFiles, store: StoreFiles, version: int
+) -> bool:
+    """Whether one of the snapshots before this one, or none at all, and the changes since are
+    there and decode.
+    """
+    changes = tuple(path for path in shard.files if path.endswith((".delta", ".changelog")))
+    while True:
+        older = older_files(storage, store, version)
+        if older and _decodes(storage, image, replace(shard, files=older + changes)):
+            return True
+        before = [v for v, _ in store.snapshots if v < version]
+        if not before:
+            return False
+        del store.snapshots[max(before), ""]
+
+
+def _decodes(storage: Storage, image: Image, shard: ShardFiles) -> bool:
+    replayed = [path for path in shard.files if path.endswith((".delta", ".changelog"))]
+    if len(replayed) > REPLAYED_MAX:
+        return False
+    try:
+        for _ in folded(storage.chunks, shard, image.settings):
+            pass
+    except (FormatError, MissingFile):
+        return False
+    return True

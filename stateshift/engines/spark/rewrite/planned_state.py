@@ -1,0 +1,85 @@
+"""Which state of a planned batch goes along with an image, and under which paths. Pure.
+
+A batch that was planned and not committed is kept, so that it runs again at the target. A sink that
+has it already does not run its plan, so that nobody writes its state again: see `survey.restart.planned`.
+Brought along, the state is there in that case; in the other one Spark overwrites it, as it would in
+place.
+
+    carried      changes that leave the files of one version as they are: a copy, `compact`,
+                 `rename`, `drop`
+    not carried  changes that would have to write them anew: other partitions, provider, codec,
+                 rows, keys
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from stateshift.engines.bundles import bundled
+from stateshift.engines.spark import layout
+from stateshift.engines.spark.rewrite.wishes import Wishes, path_after, settings_after, wishes_of
+from stateshift.specification import JobSpec
+from stateshift.step import CopyFiles
+from stateshift.survey import Facts, Image
+
+
+def kept_batch(job: JobSpec, image: Image) -> int | None:
+    """Return the batch that was planned and not committed, where the spec keeps it.
+
+    It may have reached the sink already. Kept, it runs again over the same input, as after a
+    restart in place: a sink that knows batches by number is given neither less nor more.
+    """
+    following = (image.epoch or 0) + 1
+    return following if job.planned_batch == "keep" and image.planned == following else None
+
+
+def rewrites_versions(wishes: Wishes, image: Image) -> bool:
+    """Whether a change writes every version of the state anew, so that files of another version
+    do not fit beside.
+    """
+    other_settings = settings_after(wishes, image.settings)
+    return bool(
+        other_settings
+        or wishes.renumber
+        or wishes.format_1
+        or wishes.split
+        or wishes.merge
+        or wishes.evolve
+    )
+
+
+def planned_paths(job: JobSpec, facts: Facts, images: Iterable[Image]) -> Mapping[str, str]:
+    """Return the files to bring, by their path at the source: their path at the target.
+
+    A job that runs writes them at this moment. What is copied of it is planned once more when it
+    has stopped.
+    """
+    if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued"):
+        return {}
+    wishes = wishes_of(job.transform)
+    carrying = (image for image in images if kept_batch(job, image) is not None)
+    return {path: new for image in carrying for path, new in _paths(wishes, image)}
+
+
+def _paths(wishes: Wishes, image: Image) -> Iterator[tuple[str, str]]:
+    if image.planned_state is None or rewrites_versions(wishes, image):
+        return
+    start = len(image.path) + 1 if image.path else 0
+    for path in image.planned_state.files:
+        new = path_after(wishes, path[start:])
+        if new is not None:
+            yield path, layout.under(image.path, new)
+
+
+def planned_copies(facts: Facts, paths: Mapping[str, str]) -> Iterator[CopyFiles]:
+    infos = {file.path: file for survey in (facts.source, *facts.merges) for file in survey.files}
+    for number, bundle in enumerate(bundled(infos[path] for path in sorted(paths))):
+        names = tuple(paths[file.path] for file in bundle)
+        yield CopyFiles(
+            f"copy/planned-{number}",
+            facts.source.location,
+            facts.target.location,
+            tuple(bundle),
+            names=names,
+            replaceable=True,
+        )

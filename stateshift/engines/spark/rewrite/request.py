@@ -1,0 +1,179 @@
+"""One image and what is asked of it: what everything about its change is computed from. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from stateshift import plain
+from stateshift.engines.spark import layout
+from stateshift.engines.spark.entries.settings import MERGE_OPERATOR, ROW_CHECKSUM, delimiter
+from stateshift.engines.spark.layout import HDFS, ROCKSDB
+from stateshift.engines.spark.rewrite.batch_numbers import log_path_after, number_after
+from stateshift.engines.spark.rewrite.evolution import Evolution, evolutions
+from stateshift.engines.spark.rewrite.merge import Joining, joining_of
+from stateshift.engines.spark.rewrite.split import shards_of
+from stateshift.engines.spark.rewrite.stores import (
+    StoreState,
+    partitions_of,
+    provider_of,
+    stores_of,
+)
+from stateshift.engines.spark.rewrite.wishes import Wishes, path_after, settings_after
+from stateshift.engines.spark.survey.restart.operators import PROVIDER
+from stateshift.formats.spark.names import CheckpointPath, classify
+from stateshift.survey import Facts, FileInfo, Image, ShardFiles
+
+
+@dataclass(frozen=True)
+class Asked:
+    """`number` counts the images of a workflow."""
+
+    wishes: Wishes
+    image: Image
+    facts: Facts
+    number: int
+
+    @property
+    def target(self) -> str:
+        return self.facts.target.location
+
+    @cached_property
+    def joining(self) -> Joining | None:
+        return joining_of(self.facts) if self.wishes.merge else None
+
+    @property
+    def above(self) -> str:
+        """Where the state is read from."""
+        return self.joining.root if self.joining else self.facts.source.location
+
+    @cached_property
+    def _infos(self) -> Mapping[str, FileInfo]:
+        return (
+            self.joining.infos
+            if self.joining
+            else {file.path: file for file in self.facts.source.files}
+        )
+
+    def info(self, path: str) -> FileInfo:
+        return self._infos.get(path) or FileInfo(path, 0)
+
+    def size(self, shards: Iterable[ShardFiles]) -> int:
+        return sum(self.info(path).size for shard in shards for path in shard.files)
+
+    # -- paths
+
+    def inside(self, path: str) -> str:
+        """A path of the location as the image has it."""
+        return path[len(self.image.path) + 1 :] if self.image.path else path
+
+    def place(self, path: str) -> CheckpointPath:
+        return classify(self.inside(path))
+
+    def path(self, path: str) -> str | None:
+        """Where a file is afterwards; None where it is left behind."""
+        new = path_after(self.wishes, self.inside(path))
+        return None if new is None else layout.under(self.image.path, new)
+
+    def log_path(self, path: str) -> str:
+        """Return where an offset log or a commit is afterwards."""
+        shift = self.version_after - self.version
+        return layout.under(self.image.path, log_path_after(self.inside(path), shift))
+
+    # -- what is to be
+
+    @property
+    def version(self) -> int:
+        return (self.image.epoch or 0) + 1
+
+    @cached_property
+    def version_after(self) -> int:
+        """The version that the state has at the target."""
+        return number_after(self.wishes, self.image, self.facts.sink) + 1
+
+    @cached_property
+    def provider(self) -> str:
+        return self.wishes.provider or provider_of(self.image) or HDFS
+
+    @cached_property
+    def format_2(self) -> bool:
+        """Whether the image is of checkpoint format 2."""
+        places = (self.place(path) for shard in self.image.shards for path in shard.files)
+        return any(place.uuid for place in places if place.kind in ("zip", "changelog"))
+
+    @property
+    def uuids(self) -> bool:
+        """Whether what is made of it is."""
+        return self.format_2 and not self.wishes.format_1 and self.provider == ROCKSDB
+
+    def is_of_version(self, path: str) -> bool:
+        return self.place(path).version == self.version
+
+    def uuid_of(self, store: StoreState, shard: int) -> str | None:
+        """The id that a version has to keep, as its commit names it: where it stays in its
+        place.
+        """
+        if not self.wishes.in_place:
+            return None
+        places = [
+            self.place(path) for one in store.shards if one.shard == shard for path in one.files
+        ]
+        return next(
+            (place.uuid for place in places if place.version == self.version and place.uuid), None
+        )
+
+    @cached_property
+    def conf(self) -> dict[str, str]:
+        """What changes in the configuration that the offset log records."""
+        return settings_after(self.wishes, self.image.settings)
+
+    @property
+    def other_provider(self) -> bool:
+        return PROVIDER in self.conf
+
+    @cached_property
+    def stores(self) -> tuple[StoreState, ...]:
+        found = stores_of(self.image, self.provider == ROCKSDB)
+        return tuple(
+            store for store in found if store.operator not in self.wishes.dropped_operators
+        )
+
+    @cached_property
+    def part(self) -> dict[str, Any] | None:
+        """What of the entries belongs to the part that is asked for."""
+        split = self.wishes.split
+        if split is None:
+            return None
+        if "by" in split:
+            return {"shards": shards_of(split["by"], split["part"], partitions_of(self.image) or 0)}
+        rules = {
+            f"{s.operator}/{name}": rule
+            for s in self.stores
+            for name, rule in (s.rules or {}).items()
+        }
+        return {
+            "column": split["column"],
+            "values": list(split["values"]),
+            "rules": plain.to_plain(rules),
+        }
+
+    @cached_property
+    def evolved(self) -> Mapping[str, Evolution]:
+        """Stores whose rows become others, by "<operator>/<store>"."""
+        return evolutions(self.wishes, self.image, delimiter(self.image.settings).decode())
+
+    def evolves(self, store: StoreState) -> list[Evolution]:
+        """Of one store on disk: its own, or those of its column families."""
+        whole = f"{store.operator}/{store.store}"
+        return [
+            one
+            for name, one in self.evolved.items()
+            if name == whole or name.startswith(f"{whole}/")
+        ]
+
+    def reading(self) -> dict[str, str]:
+        """The settings that say how rows are read."""
+        settings = self.image.settings
+        return {key: settings[key] for key in (ROW_CHECKSUM, MERGE_OPERATOR) if key in settings}

@@ -1,0 +1,162 @@
+"""One shard's state written anew: blocks of entries in, the files of one version out. Pure.
+
+    HDFS-backed  N.snapshot                  every entry
+    RocksDB      SSTs/000002-<uuid>.sst ...  tables of every entry, ascending
+                 N.zip                       which tables those are, as Spark and as RocksDB say it
+
+Tables are planned before anything is read, so there may be one that holds nothing. It is written,
+as a table without entries, and named nowhere: Spark tidies it away with the next version that it
+does.
+
+An entry is (store, key, value) as `folded` gives it: without a column family's id and without row
+checksums. Both are put on here, in the numbers of the shard that is written.
+
+Why no changelog: a zip that names no tables and a changelog of puts has as many files, but Spark
+puts every entry through RocksDB again before the first batch, and Spark 3.3 and 3.4 know no
+changelogs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stateshift.engines.spark.layout import FRAME
+from stateshift.engines.spark.rewrite.evolution import Bytes
+from stateshift.engines.spark.rewrite.row_blocks import mapped
+from stateshift.errors import FormatError
+from stateshift.formats.binaries import edges, joined, lengths, without_first
+from stateshift.formats.blocks import Binary, Block
+from stateshift.formats.rocksdb.manifest import (
+    CURRENT,
+    FIRST_TABLE,
+    MANIFEST,
+    TableFacts,
+    encode_manifest,
+)
+from stateshift.formats.rocksdb.sst_encoding import encode_sst
+from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, encode_zip
+from stateshift.formats.spark.text import decode_object, encode_object
+
+NAMELESS = RocksDBSnapshot((), 0)
+
+
+@dataclass(slots=True)
+class TableContent:
+    """A table as a content that can be read again and again, and remembers what it was."""
+
+    blocks: Callable[[], Iterable[Block]]
+    facts: TableFacts | None = None
+
+    def __call__(self) -> Iterator[bytes]:
+        self.facts = yield from encode_sst(self.blocks())
+
+    def known(self) -> TableFacts:
+        if self.facts is None:
+            deque(self(), maxlen=0)
+        assert self.facts is not None, "known once it was read"
+        return self.facts
+
+
+def version_zip(
+    base: RocksDBSnapshot,
+    names: Sequence[str],
+    tables: Sequence[TableContent],
+    internal: int,
+    format: int,
+) -> bytes:
+    """`N.zip` of these tables, which have these names in SSTs/; column families are those of
+    `base`. `internal` of the entries are Spark's own.
+    """
+    facts = {
+        FIRST_TABLE + n: known for n, table in enumerate(tables) if (known := table.known()).records
+    }
+    listed = [
+        Table(f"{number:06}.sst", names[number - FIRST_TABLE], one.size)
+        for number, one in facts.items()
+    ]
+    plain: dict[str, Any] = decode_object(base.text, "a RocksDB snapshot") if base.text else {}
+    plain["sstFiles"] = [
+        {"localFileName": t.local, "dfsSstFileName": t.stored, "sizeBytes": t.size} for t in listed
+    ]
+    plain["numKeys"] = sum(one.records for one in facts.values()) - internal
+    if "numInternalKeys" in plain:
+        plain["numInternalKeys"] = internal
+    snapshot = RocksDBSnapshot(
+        tuple(listed), plain["numKeys"], text=encode_object(plain), format=format
+    )
+    return encode_zip(snapshot, {"CURRENT": CURRENT, MANIFEST: encode_manifest(facts)})
+
+
+def united(bases: Iterable[RocksDBSnapshot]) -> RocksDBSnapshot:
+    """One version's column families for the entries of several shards: those of the first, and what
+    only others have under ids of their own.
+    """
+    first: RocksDBSnapshot | None = None
+    plain: dict[str, Any] = {}
+    for base in bases:
+        if first is None:
+            first, plain = base, decode_object(base.text, "a RocksDB snapshot")
+            continue
+        other = decode_object(base.text, "a RocksDB snapshot")
+        ids = plain.setdefault("columnFamilyMapping", {})
+        for name in sorted(base.families.keys() - ids.keys()):
+            ids[name] = max(ids.values(), default=0) + 1
+            plain.setdefault("columnFamilyTypeMap", {})[name] = other.get(
+                "columnFamilyTypeMap", {}
+            ).get(name, False)
+        if ids:
+            plain["maxColumnFamilyId"] = max(ids.values())
+    families = plain.get("columnFamilyMapping", {})
+    return (
+        NAMELESS
+        if first is None
+        else RocksDBSnapshot((), 0, families, encode_object(plain), first.format)
+    )
+
+
+def internal_families(base: RocksDBSnapshot) -> frozenset[str]:
+    """Spark's own column families: it counts their entries apart."""
+    plain = decode_object(base.text, "a RocksDB snapshot") if base.text else {}
+    return frozenset(
+        name for name, internal in (plain.get("columnFamilyTypeMap") or {}).items() if internal
+    )
+
+
+def with_family(store: str, block: Block, families: Mapping[str, int]) -> Block:
+    """Keys as RocksDB holds them: behind the id of their column family, where there are any."""
+    if not families:
+        return block
+    name = store.rpartition("/")[2]
+    if name not in families:
+        raise FormatError(f"an entry of the column family {name}, which has no id")
+    return Block(joined(families[name].to_bytes(2, "little"), block.keys), block.values)
+
+
+def framed(store: str, block: Block, key: Bytes | None = None) -> Block:
+    """Rows of an HDFS-backed store as RocksDB holds them; `key` makes one of its keys where a
+    byte is not all.
+    """
+    keys = joined(FRAME, block.keys) if key is None else mapped(block, key, None).keys
+    return Block(keys, joined(FRAME, block.values))
+
+
+def unframed(store: str, block: Block, key: Bytes | None = None) -> Block:
+    """The inverse, for stores whose keys and values are single rows."""
+    if not ((key is not None or _begin_framed(block.keys)) and _begin_framed(block.values)):
+        raise FormatError(f"an entry of {store} does not begin with RocksDB's encoding byte 00")
+    keys = without_first(block.keys, len(FRAME)) if key is None else mapped(block, key, None).keys
+    return Block(keys, without_first(block.values, len(FRAME)))
+
+
+def _begin_framed(column: Binary) -> bool:
+    if not len(column):
+        return True
+    if not lengths(column).all():
+        return False
+    starts, content = edges(column)
+    return bool((np.frombuffer(content, np.uint8)[starts[:-1]] == FRAME[0]).all())

@@ -1,0 +1,178 @@
+"""What is there: a Spark checkpoint, or a workflow directory of per-operator ones, surveyed without
+a JVM.
+
+One listing, then a handful of small files per query: its id, the last offsets, the last commit,
+operator metadata, the source logs (for the absolute places in them) and, for RocksDB, the metadata
+inside the zips the last epoch needs. State itself is not decoded: that is what `entries` is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from operator import itemgetter
+from shlex import quote
+from typing import Any
+
+from stateshift.engines.spark import layout
+from stateshift.engines.spark.small_files import Reading
+from stateshift.engines.spark.survey.restart.image import surveyed_image
+from stateshift.errors import FormatError
+from stateshift.formats.marks import FOLDER, INDEX, TEMPORARY, decode_index
+from stateshift.formats.spark.names import classify
+from stateshift.storage.protocol import Storage
+from stateshift.survey import FileInfo, Finding, Image, Survey
+
+TOP = ("offsets/", "commits/", "state/", "sources/")
+
+
+def survey(
+    storage: Storage,
+    thorough: bool = False,
+    until: int | None = None,
+    changes: Sequence[Mapping[str, Any]] = (),
+) -> Survey:
+    """Everything at the storage's location. `thorough` looks into the zips of every epoch, not only
+    of the last. With `until`, as if the batch of that number had been the last: the logs of later
+    ones are not seen. `changes` are what is to be made of it (`transform` of a job): what they need
+    to know is looked up, too.
+    """
+    files = tuple(
+        sorted(_listed(storage, until), key=itemgetter(0))
+    )  # by path: no two have the same
+    names, findings = _names(storage, files)
+    prefixes = _images(files)
+    findings += _mixed(storage, prefixes)
+    named = {directory: name for name, directory in names.items()}
+    images = tuple(
+        replace(image, name=named.get(prefix))
+        for prefix in prefixes
+        for image in _surveyed(storage, files, prefix, thorough, changes)
+    )
+    kind = "workflow" if images and prefixes != [""] else "checkpoint" if images else _other(files)
+    if not files and storage.stat("") is not None:
+        kind = "foreign"
+        where = f"stateshift inspect {quote(storage.location)}"
+        findings.append(
+            Finding("refuse", f"{storage.location} is a file, not a directory", hint=where)
+        )
+    return Survey(
+        location=storage.location,
+        engine="spark" if images else None,
+        kind=kind,  # type: ignore[arg-type]
+        files=files,
+        images=images,
+        findings=tuple(findings),
+        names=names,
+    )
+
+
+def _listed(storage: Storage, until: int | None) -> Iterator[FileInfo]:
+    """What counts of a listing, which may be long: few names begin with a dot, and only those
+    are looked at again.
+    """
+    for file in storage.list():
+        path = file[0]
+        if path.startswith(".", path.rfind("/") + 1) and is_temporary(path):
+            continue
+        if until is None or not _is_later(path, until):
+            yield file
+
+
+def is_temporary(path: str) -> bool:
+    """Leftovers of writers: Spark's own `.name.uuid.tmp` and ours."""
+    name = path.rpartition("/")[2]
+    return name.startswith(TEMPORARY) or (name.startswith(".") and name.endswith(".tmp"))
+
+
+def _is_later(path: str, until: int | None) -> bool:
+    """Whether this is the log of a batch after `until`, here or in a checkpoint of a workflow."""
+    if until is None:
+        return False
+    place = classify(path)
+    if place.area not in ("offsets", "commits"):
+        place = classify(path.partition("/")[2])
+    return place.area in ("offsets", "commits") and (place.version or 0) > until
+
+
+def _surveyed(
+    storage: Storage,
+    files: tuple[FileInfo, ...],
+    prefix: str,
+    thorough: bool,
+    changes: Sequence[Mapping[str, Any]],
+) -> Iterator[Image]:
+    start = f"{prefix}/" if prefix else ""
+    own = files if not prefix else tuple(file for file in files if file.path.startswith(start))
+    yield surveyed_image(Reading(storage, prefix), own, thorough, changes)
+
+
+def _names(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[dict[str, str], list[Finding]]:
+    """The name index, if there is one that can be read."""
+    if not any(file.path == INDEX for file in files):
+        return {}, []
+    try:
+        return decode_index(storage.read(INDEX, 1 << 24)), []
+    except FormatError as error:
+        return {}, [Finding("warn", f"{INDEX}: {error.fact}", path=INDEX, offset=error.offset)]
+
+
+def _images(files: tuple[FileInfo, ...]) -> list[str]:
+    """Where checkpoints lie below the location: "" for the location itself, else the directories
+    of a workflow.
+    """
+    found: set[str] = set()
+    for path, *_ in files:
+        if path == layout.METADATA or path.startswith(TOP):
+            if "" not in found and _is_of_checkpoint(path):
+                found.add("")
+            continue
+        head, _, rest = path.partition("/")
+        inside = (
+            head not in found
+            and head != FOLDER
+            and (rest == layout.METADATA or rest.startswith(TOP))
+        )
+        if inside and _is_of_checkpoint(rest):
+            found.add(head)
+    return sorted(found)
+
+
+def _is_of_checkpoint(path: str) -> bool:
+    """Whether only a checkpoint has such a file. Folders called `state` or `sources` others
+    have, too.
+    """
+    return classify(path).area in (
+        "metadata",
+        "offsets",
+        "commits",
+        "state",
+        "state-metadata",
+        "state-schema",
+    )
+
+
+def _mixed(storage: Storage, prefixes: list[str]) -> list[Finding]:
+    """A checkpoint with others inside is two things put on top of each other: no plan can tell
+    which is meant.
+    """
+    if "" not in prefixes or len(prefixes) == 1:
+        return []
+    inside = ", ".join(prefixes[1:4])
+    return [
+        Finding(
+            "refuse",
+            (
+                f"{storage.location} is a checkpoint and holds others too ({inside}): it is "
+                "not clear which is meant"
+            ),
+            hint=(
+                f"name one of them: stateshift inspect {quote(f'{storage.location}/{prefixes[1]}')}"
+            ),
+        )
+    ]
+
+
+def _other(files: tuple[FileInfo, ...]) -> str:
+    ours = all(file.path.startswith(f"{FOLDER}/") for file in files)
+    return "empty" if ours else "foreign"

@@ -1,0 +1,109 @@
+"""A workflow that several jobs divide: what one of them takes along. Pure.
+
+    own_part(spec, job, survey)  the survey of the source with only this job's operators in it, and
+                                 with what the
+                                 spec takes along (`also`) among the files that are needed; as it was where the
+                                 source is this job's alone, and takes nothing along
+
+Algorithm 5's split: workflow 1 becomes workflows 2 and 3, each with some of its operators. Nothing
+may be left over: a directory that no job takes is named, and stays only where the spec says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from shlex import quote
+
+from stateshift.engines.spark.layout import is_strange
+from stateshift.engines.spark.survey.operator_names import directory_of
+from stateshift.specification import JobSpec, Spec
+from stateshift.specification.waves import sharing
+from stateshift.survey import Finding, Image, Survey
+
+
+def own_part(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
+    return _with_companions(job, _own_operators(spec, job, survey))
+
+
+def _with_companions(job: JobSpec, survey: Survey) -> Survey:
+    """The files of strangers that the spec takes along are copied and compared as the engine's
+    own are.
+    """
+    if not job.also:
+        return survey
+    images = tuple(replace(image, needed=_needed(job, survey, image)) for image in survey.images)
+    return replace(survey, images=images)
+
+
+def _needed(job: JobSpec, survey: Survey, image: Image) -> tuple[str, ...]:
+    start = f"{image.path}/" if image.path else ""
+    inside = [file.path[len(start) :] for file in survey.files if file.path.startswith(start)]
+    taken = [start + path for path in inside if is_strange(path) and is_taken(job, path)]
+    return tuple(sorted({*image.needed, *taken}))
+
+
+def is_taken(job: JobSpec, path: str) -> bool:
+    """Whether the spec takes this file along: its own name, or a folder that it lies in."""
+    return any(path == asked or path.startswith(f"{asked}/") for asked in job.also)
+
+
+def _own_operators(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
+    others = sharing(spec, job)
+    if not others or survey.kind == "empty":
+        return survey
+    own = _directories(spec, job, survey)
+    taken = own.union(*(_directories(spec, other, survey) for other in others))
+    first = min((job, *others), key=spec.jobs.index) is job
+    return replace(
+        survey,
+        files=tuple(file for file in survey.files if file.path.split("/", 1)[0] in own),
+        images=tuple(image for image in survey.images if image.path in own),
+        names={name: directory for name, directory in survey.names.items() if directory in own},
+        findings=(
+            *survey.findings,
+            *_of_part(job, survey, own),
+            *(_of_rest(survey, taken) if first else ()),
+        ),
+    )
+
+
+def _directories(spec: Spec, job: JobSpec, survey: Survey) -> frozenset[str]:
+    return frozenset(directory_of(spec, operator, survey.names) for operator in job.operators)
+
+
+def _of_part(job: JobSpec, survey: Survey, own: frozenset[str]) -> Iterator[Finding]:
+    if survey.kind != "workflow":
+        yield Finding(
+            "refuse",
+            f"{survey.location} is one query's checkpoint: jobs cannot divide it by operators",
+            hint=(
+                'give each job "mode": "fork" and a "transform" of kind "split": by shards, or '
+                "by a column of the key"
+            ),
+        )
+    elif not own.intersection(image.path for image in survey.images):
+        yield Finding(
+            "refuse",
+            f"none of the operators of {job.name!r} is in {survey.location}",
+            hint=f"stateshift inspect {quote(survey.location)} lists the directories; "
+            '{"name": …, "directory": …} adopts one',
+        )
+
+
+def _of_rest(survey: Survey, taken: frozenset[str]) -> Iterator[Finding]:
+    """Told once, of the job that comes first."""
+    for path in sorted(
+        image.path for image in survey.images if image.path and image.path not in taken
+    ):
+        yield Finding(
+            "refuse",
+            (
+                f"{survey.location}/{path} is taken along by none of the jobs that divide this "
+                "workflow"
+            ),
+            waive="operators-stay",
+            hint=(
+                "add its operator to one of them; or, where its state is no longer wanted, waive it"
+            ),
+        )

@@ -1,0 +1,278 @@
+"""Whether the logs of a query's batches can be one run's: no hole where a restart looks, and
+nothing goes backwards.
+
+    offsets/L, offsets/L-1  read by every start, L being the newest; "batch L-1 doesn't exist" else.
+                            A hole that
+                            lies deeper no start notices
+                            (MicroBatchExecution.populateStartOffsets, SPARK-38033)
+    commits/C, C < L - 1    Spark runs batch L alone, from state version L: what lies between is
+                            taken as done
+    no commits at all       the same: Spark 2.1 kept none, and later ones run batch L again (2.1.3
+                            and 4.3 agree)
+    offsets/b, offsets/b+1  a source's offset never falls; nor does the watermark
+    commits/b               hands on the watermark of batch b + 1
+    clocks                  may be set back: batchTimestampMs is warned of, no more
+
+One batch may break the rules: that of Spark's own offline repartitioning (4.2) repeats the offsets
+and the watermark of the last one committed (OfflineStateRepartitionRunner). It has another number
+of partitions than the one before.
+
+Seen with Spark 4.3: holes at L-1 (refused), L-2 and L-3 (started); a commit log without its last
+two entries, with and without state of version L; two offset logs exchanged ("assertion failed").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from stateshift.engines.spark import layout
+from stateshift.engines.spark.small_files import Reading
+from stateshift.engines.spark.survey.restart.query_files import Found
+from stateshift.errors import FormatError, MissingFile
+from stateshift.formats.spark.commits import decode_commit
+from stateshift.formats.spark.offset_order import step_back
+from stateshift.formats.spark.offsets import PARTITIONS, SourceOffset, decode_offsets
+from stateshift.survey import Operator
+
+# So many batches are held against each other; Spark keeps a hundred.
+BATCHES_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What the logs say of one batch. A watermark of 0 is none."""
+
+    number: int
+    sources: tuple[SourceOffset, ...]
+    partitions: str
+    watermark_ms: int
+    timestamp_ms: int
+    handed_on_ms: int = 0
+
+
+def last_done(found: Found) -> int | None:
+    """Return the last batch that Spark takes as done: the newest commit. Without any commit it is
+    the batch before the last one planned, for Spark runs that one again. None where the job has
+    done nothing yet.
+    """
+    if found.commits:
+        return max(found.commits)
+    newest = max(found.offsets, default=0)
+    return newest - 1 if newest > 0 else None
+
+
+def warn_of_no_commits(reading: Reading, found: Found, epoch: int | None) -> None:
+    """Say what Spark makes of a checkpoint that has no commit log."""
+    if epoch is None or found.commits:
+        return
+    again = epoch + 1
+    if any(store.uses_uuids for store in found.stores.values()):
+        reading.refuse(
+            f"{reading.path('commits')}/ holds no commits, which name the files of the "
+            "state under checkpoint format "
+            "2: Spark cannot load it",
+            "commits",
+        )
+        return
+    reading.warn(
+        f"{reading.path('commits')}/ holds no commits, as Spark before 2.2 left it: Spark "
+        "takes the batches up to "
+        f"{epoch} as done, and runs batch {again} again",
+        "commits",
+    )
+
+
+def refuse_holes(reading: Reading, found: Found, epoch: int | None) -> None:
+    """Both of the newest offset logs must be there and read; older holes only close the way
+    back.
+    """
+    newest = max(found.offsets, default=None)
+    if newest is None:
+        return
+    if epoch is not None and newest > epoch + 1:
+        reading.decoded(layout.offset_path(newest), decode_offsets)
+        _require_before(reading, found, newest, epoch)
+    hole = next((b + 1 for b in sorted(found.offsets) if b + 1 not in found.offsets), newest)
+    if hole < newest - 1:
+        path = layout.offset_path(hole)
+        reading.warn(
+            f"{reading.path(path)} is missing from between others: a job starts without "
+            "it, but none can go back to "
+            f"batches {hole} and {hole + 1}",
+            path,
+        )
+
+
+def _require_before(reading: Reading, found: Found, newest: int, epoch: int) -> None:
+    before = newest - 1
+    path = layout.offset_path(before)
+    if before in found.offsets:
+        reading.decoded(path, decode_offsets)
+        return
+    reading.refuse(
+        f"{reading.path(path)} is missing: Spark starts from the newest, "
+        f"{layout.offset_path(newest)}, and reads the "
+        f'one before it ("batch {before} doesn\'t exist")',
+        path,
+        hint=f"a job goes on after batch {epoch} once the offsets of later batches are moved away",
+    )
+
+
+def check_uncommitted(
+    reading: Reading, found: Found, operators: Sequence[Operator], epoch: int | None
+) -> None:
+    """Several batches planned and none of them committed: Spark runs the last one, from the
+    state before it.
+    """
+    newest = max(found.offsets, default=-1)
+    if epoch is None or newest <= epoch + 1 or newest - 1 not in found.offsets:
+        return
+    if reading.storage.stat(reading.path(layout.commit_path(newest - 1))) is not None:
+        return  # the job runs, and committed while its files were listed
+    path = layout.offset_path(newest)
+    skipped = (
+        f"commits {epoch + 1} to {newest - 1}" if newest > epoch + 2 else f"commit {epoch + 1}"
+    )
+    folder = next(_without_version(found, operators, newest), None)
+    if folder is not None:
+        reading.refuse(
+            f"{skipped} missing: Spark runs batch {newest} alone, from state version "
+            f"{newest}, which "
+            f"{reading.path(folder)} does not have",
+            path,
+            hint=(
+                f"a job goes on after batch {epoch} once the offsets of later batches are "
+                "moved away"
+            ),
+        )
+        return
+    reading.warn(
+        f"{skipped} missing: where it is, Spark takes those batches as done and runs batch "
+        f"{newest} again; from batch "
+        f"{epoch} on only a copy goes on",
+        path,
+    )
+
+
+def _without_version(found: Found, operators: Sequence[Operator], version: int) -> Iterator[str]:
+    """The folders of stores that cannot be loaded at a version. Which files belong to it under
+    checkpoint format 2 only the commit says that is missing.
+    """
+    for operator in operators:
+        for shard in range(operator.shards):
+            for store in operator.stores:
+                files = found.stores.get((operator.id, shard, store.name))
+                if files is None or files.uses_uuids or version not in files.loadable():
+                    yield files.folder if files else f"state/{operator.id}/{shard}"
+
+
+def refuse_disorder(reading: Reading, found: Found, epoch: int | None, thorough: bool) -> set[int]:
+    """Refuse logs that go backwards where a restart reads them, warn elsewhere. Returns the batches
+    that no job should go back to; without `thorough` only the newest ones are looked at.
+    """
+    newest = max(found.offsets, default=None)
+    if newest is None:
+        return set()
+    first_needed = newest if epoch is None else min(epoch, newest)
+    numbers = sorted(found.offsets)[-BATCHES_MAX:]
+    if not thorough:
+        numbers = [number for number in numbers if number >= first_needed - 1]
+    batches = [batch for batch in _batches(reading, found, numbers) if batch is not None]
+    suspects = _refuse_commits(reading, batches, first_needed)
+    for before, after in pairwise(batches):
+        if after.number != before.number + 1:
+            continue
+        fault = _fault(before, after)
+        if fault is None:
+            _warn_of_clock(reading, before, after, first_needed)
+            continue
+        suspects |= {before.number, after.number}
+        path = layout.offset_path(after.number)
+        fact = f"{reading.path(path)} goes back behind {layout.offset_path(before.number)}: {fault}"
+        if after.number < first_needed or before.partitions != after.partitions:
+            reading.warn(f"{fact}; no job can go back to these batches", path)
+        else:
+            reading.refuse(f"{fact}; the two are exchanged, or from different runs", path)
+    return suspects
+
+
+def _refuse_commits(reading: Reading, batches: Iterable[Batch], first_needed: int) -> set[int]:
+    """Refuse commits that hand on an older watermark than that of their own batch."""
+    suspects = {batch.number for batch in batches if 0 < batch.handed_on_ms < batch.watermark_ms}
+    for number in sorted(suspects):
+        path = layout.commit_path(number)
+        fact = (
+            f"{reading.path(path)} hands on an older watermark than "
+            f"{layout.offset_path(number)} has"
+        )
+        if number >= first_needed:
+            reading.refuse(f"{fact}; it is another batch's, or another run's", path)
+        else:
+            reading.warn(f"{fact}; no job can go back to that batch", path)
+    return suspects
+
+
+def _batches(reading: Reading, found: Found, numbers: Sequence[int]) -> list[Batch | None]:
+    paths = [layout.offset_path(number) for number in numbers]
+    committed = found.commits
+
+    def read(own: Reading, path: str) -> Batch | None:
+        number = int(path.rpartition("/")[2])
+        try:
+            entry = decode_offsets(own.content(path))
+            handed_on = 0
+            if number in committed:
+                handed_on = decode_commit(own.content(layout.commit_path(number))).watermark_ms
+        except (FormatError, MissingFile):
+            return None  # where a restart needs it, that is said elsewhere
+        partitions = entry.conf.get(PARTITIONS, "")
+        return Batch(
+            number, entry.offsets, partitions, entry.watermark_ms, entry.timestamp_ms, handed_on
+        )
+
+    return reading.each(paths, read)
+
+
+def _fault(before: Batch, after: Batch) -> str | None:
+    """What goes backwards between two batches that follow each other."""
+    for earlier, later in _pairs(before.sources, after.sources):
+        if earlier.offset is not None and later.offset is None:
+            return f"source {later.source} has no offset any more"
+        fell = step_back(earlier.offset or "", later.offset or "")
+        if fell is not None:
+            return f"source {later.source} falls from {fell}"
+    if after.watermark_ms < before.watermark_ms:
+        return f"the watermark falls from {before.watermark_ms} to {after.watermark_ms}"
+    repartitioned = before.partitions != after.partitions
+    if after.watermark_ms < before.handed_on_ms and not repartitioned:
+        commit = layout.commit_path(before.number)
+        return f"{commit} hands on the watermark {before.handed_on_ms}, not {after.watermark_ms}"
+    return None
+
+
+def _pairs(
+    before: Iterable[SourceOffset], after: Iterable[SourceOffset]
+) -> Iterator[tuple[SourceOffset, SourceOffset]]:
+    """The sources of two batches by their ids; a query that got or lost some has others under
+    the same numbers.
+    """
+    later = {source.source: source for source in after}
+    earlier = {source.source: source for source in before}
+    if earlier.keys() != later.keys():
+        return
+    for name, source in earlier.items():
+        yield source, later[name]
+
+
+def _warn_of_clock(reading: Reading, before: Batch, after: Batch, first_needed: int) -> None:
+    if after.number < first_needed or not 0 < after.timestamp_ms < before.timestamp_ms:
+        return
+    path = layout.offset_path(after.number)
+    reading.warn(
+        f"{reading.path(path)} was planned before {layout.offset_path(before.number)}, by "
+        "its clock: it was set back, "
+        "or the two are exchanged",
+        path,
+    )

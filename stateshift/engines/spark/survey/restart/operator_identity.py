@@ -1,0 +1,95 @@
+"""Whether what lies in an operator's `_metadata` is of that operator. Spark holds both against the
+query's plan before it starts, and refuses a query whose metadata has another id or another name.
+
+    operatorId    the number of the directory `state/<op>`
+    operatorName  one of NAMES
+    _stateSchema  where there are schemas of format 3, `_metadata/v2` has to say which of them
+                  apply; those of
+                  transformWithState have to be there, those of a join are written again
+
+A v1 that is no JSON at all Spark leaves alone, with a warning of its own (4.3). One that is JSON
+with bytes in it that are no UTF-8 it reads, each such byte as U+FFFD.
+
+Source: Spark 4.3, IncrementalExecution.checkOperatorValidWithMetadata, StatefulOperatorsUtils (the
+names), StreamingGlobalLimitExec.shortName, StateStoreWriter.operatorStateMetadataVersion.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from stateshift.engines.spark import layout
+from stateshift.engines.spark.small_files import Reading
+from stateshift.errors import MissingFile
+from stateshift.formats.spark.operator_metadata import OperatorMetadata
+
+NAMES = frozenset(
+    {
+        "stateStoreSave",
+        "StatefulStreamlineAggregate",
+        "sessionWindowStateStoreSaveExec",
+        "dedupe",
+        "dedupeWithinWatermark",
+        "globalLimit",
+        "symmetricHashJoin",
+        "flatMapGroupsWithState",
+        "applyInPandasWithState",
+        "transformWithStateExec",
+        "transformWithStateInPandasExec",
+        "transformWithStateInPySparkExec",
+    }
+)
+_REMOVE = "remove it: Spark starts without, and writes it again"
+
+
+def check(reading: Reading, operator: str, path: str) -> None:
+    """Refuse metadata that is readable, and of another operator."""
+    info = _info(reading, path)
+    if info is None:
+        return
+    place = reading.path(path)
+    hint = _REMOVE if layout.is_spare(path) else None
+    id_, name = info.get("operatorId"), info.get("operatorName")
+    if isinstance(id_, int) and str(id_) != operator:
+        fact = f"{place} is of operator {id_}, and lies in that of operator {operator}"
+        reading.refuse(f"{fact}: Spark refuses to start", path, hint=hint)
+    elif isinstance(name, str) and name not in NAMES:
+        fact = f"{place} is of an operator {name[:80]!r}, which no Spark up to 4.3 has"
+        reading.refuse(f"{fact}: Spark refuses to start", path, hint=hint)
+
+
+def check_version(reading: Reading, operator: str, newest: str | None, files: list[str]) -> None:
+    """Refuse schemas of format 3 where nothing says which of them apply."""
+    if newest is not None and not layout.is_spare(newest):
+        return
+    if any("/_stateSchema/" in path for path in files):
+        path = f"state/{operator}/_metadata/v2"
+        fact = (
+            f"{reading.path(path)} holds no metadata of operator {operator}, which says where "
+            "its schemas are"
+        )
+        reading.refuse(f"{fact}: Spark refuses to start", path)
+
+
+def check_schemas(reading: Reading, path: str, decoded: OperatorMetadata, files: list[str]) -> None:
+    """Refuse schemas that are named and not there."""
+    if not decoded.name.startswith("transformWithState"):
+        return
+    there = {file.rpartition("/")[2] for file in files if "/_stateSchema/" in file}
+    for named in (named for store in decoded.stores for named in store.schema_paths):
+        name = named.rpartition("/")[2]
+        if name not in there:
+            fact = f"the schema {name} is missing, which {reading.path(path)} names"
+            reading.refuse(f"{fact}: Spark refuses to start", path)
+            return
+
+
+def _info(reading: Reading, path: str) -> dict[str, Any] | None:
+    """`operatorInfo`, as Spark reads it; None where it reads nothing, or there is nothing."""
+    try:
+        _, _, text = reading.content(path).partition(b"\n")
+        info = json.loads(text.decode(errors="replace")).get("operatorInfo")
+    except (MissingFile, ValueError, AttributeError, RecursionError):
+        return None
+    return info if isinstance(info, dict) else None

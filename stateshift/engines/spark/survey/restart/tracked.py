@@ -1,0 +1,50 @@
+"""What connectors and others keep below a checkpoint beside Spark: Delta's schema logs, and files
+of strangers.
+
+A schema log is needed by a restart as soon as the table's schema changes, and names the checkpoint
+by its full path. Files of strangers are nothing to Spark: they are named, and stay unless the spec
+takes them along (`also`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from stateshift.engines.spark.small_files import Reading
+from stateshift.formats.spark.delta_schema_log import decode_schema_log
+from stateshift.formats.spark.uris import canonical
+from stateshift.specification.location import relation
+from stateshift.survey import EmbeddedPath, FileInfo
+
+
+def tracked_schemas(reading: Reading, logs: Iterable[str]) -> list[EmbeddedPath]:
+    """Return the folders of sources that Delta's schema logs name absolutely."""
+    places = []
+    for path in sorted(logs):
+        entry = reading.decoded(path, decode_schema_log)
+        if entry is None or entry.source_path is None:
+            continue
+        place = canonical(entry.source_path)
+        if relation(place, reading.storage.location) != "inside":
+            reading.warn(
+                f"{reading.path(path)} names {place}, which is not in "
+                f"{reading.storage.location}: Delta refuses to "
+                "start the job here, unless that is the same place by another name",
+                path,
+            )
+        places.append(EmbeddedPath(reading.path(path), place, 1, "self"))
+    return places
+
+
+def counted_strangers(files: Iterable[FileInfo]) -> tuple[Mapping[str, Any], ...]:
+    """Return how many files, and bytes, each stranger's folder holds: `mine/`, or a single
+    file's name.
+    """
+    counted: dict[str, dict[str, Any]] = {}
+    for file in files:
+        top, slash, _ = file.path.partition("/")
+        held = counted.setdefault(top + slash, {"path": top + slash, "files": 0, "bytes": 0})
+        held["files"] += 1
+        held["bytes"] += file.size
+    return tuple(counted[path] for path in sorted(counted))

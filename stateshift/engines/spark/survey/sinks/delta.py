@@ -1,0 +1,153 @@
+"""Which batches a Delta table has of a query: its log, read from the newest commit back.
+
+commits from the newest back  until every query's wanted batch is found, COMMITS_MAX at most
+the newest checkpoint         for a query that no commit behind it names: its last batch, without a
+                              version
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from stateshift.engines.spark.survey.sinks.parquet import transactions_in
+from stateshift.errors import FormatError, MissingFile, StorageError
+from stateshift.formats.tables.delta_log import (
+    FOLDER,
+    CheckpointName,
+    commit_version,
+    decode_commit,
+    decode_transactions,
+    newest_checkpoint,
+    staged_version,
+)
+from stateshift.storage.protocol import Storage
+from stateshift.survey import SinkLog
+
+COMMITS_MAX = 4096
+
+
+def read_delta_log(storage: Storage, back_to: Mapping[str, int]) -> dict[str, SinkLog]:
+    """Return what the table has of each application id, as far back as the batch beside it."""
+    paths = [file.path for file in storage.list(FOLDER)]
+    names = [path.rpartition("/")[2] for path in paths if path.count("/") == 1]
+    commits = sorted((v for name in names if (v := commit_version(name)) is not None), reverse=True)
+    checkpoint = newest_checkpoint(names)
+    if not commits and not checkpoint:
+        raise MissingFile(f"{storage.location} is no Delta table: it has no {FOLDER}")
+    staged = max((v for path in paths if (v := staged_version(path)) is not None), default=-1)
+    if staged > max(commits, default=-1):
+        raise StorageError(
+            f"commits of {storage.location} up to version {staged} are staged, and only "
+            "the table's "
+            "catalog knows which of them count",
+            location=storage.location,
+            hint="let the catalog publish them, then plan again",
+        )
+    history = _History(back_to)
+    checkpoint_version = checkpoint[0].version if checkpoint else -1
+    for version in commits[:COMMITS_MAX]:
+        if version <= checkpoint_version and history.unknown:
+            history.add_last(_of_checkpoint(storage, checkpoint))
+        if history.is_complete:
+            return history.logs()
+        batches, restores = _of_commit(storage, version)
+        if restores:
+            history.add_restore(version)
+        history.add(version, batches)
+    if history.unknown and checkpoint:
+        history.add_last(_of_checkpoint(storage, checkpoint))
+    elif history.unknown and len(commits) > COMMITS_MAX:
+        raise StorageError(
+            f"the newest {COMMITS_MAX:,} commits of {storage.location} name no batch of "
+            "the job, and "
+            "the table has no checkpoint",
+            location=storage.location,
+        )
+    return history.logs()
+
+
+class _History:
+    """The batches of each application id, as they are found from the newest commit back.
+
+    A RESTORE after a batch, and before the next one of its application, has taken the table to
+    where the next batch went on: what the job means by that batch is then the version that the
+    RESTORE made. So it is after a rewind under new numbers, whose last batch has the number of one
+    whose output was taken back.
+    """
+
+    def __init__(self, back_to: Mapping[str, int]) -> None:
+        self._back_to = back_to
+        self._last: dict[str, int | None] = {}
+        self._versions: dict[str, dict[int, int]] = {app_id: {} for app_id in back_to}
+        self._restored: dict[str, int] = {}
+
+    @property
+    def unknown(self) -> bool:
+        """Whether there is an application of which nothing is known yet."""
+        return any(app_id not in self._last for app_id in self._back_to)
+
+    @property
+    def is_complete(self) -> bool:
+        return not any(self._is_wanted(app_id) for app_id in self._back_to)
+
+    def add(self, version: int, batches: Mapping[str, int]) -> None:
+        """Add what one commit says; commits come from the newest back."""
+        for app_id, batch in batches.items():
+            if app_id in self._versions:
+                self._last.setdefault(app_id, batch)
+                meant = self._restored.pop(app_id, version)
+                self._versions[app_id].setdefault(batch, meant)
+
+    def add_restore(self, version: int) -> None:
+        """Add a RESTORE, which stands for the batch before it, whichever that is."""
+        for app_id in self._versions:
+            self._restored.setdefault(app_id, version)
+
+    def add_last(self, batches: Mapping[str, int]) -> None:
+        """Add what a checkpoint says: every application's last batch."""
+        for app_id in self._back_to:
+            self._last.setdefault(app_id, batches.get(app_id))
+
+    def logs(self) -> dict[str, SinkLog]:
+        return {
+            app_id: SinkLog(self._last.get(app_id), held) for app_id, held in self._versions.items()
+        }
+
+    def _is_wanted(self, app_id: str) -> bool:
+        """Whether older commits may tell more of this application."""
+        if app_id in self._last and self._last[app_id] is None:
+            return False
+        return not any(batch <= self._back_to[app_id] for batch in self._versions[app_id])
+
+
+def _of_commit(storage: Storage, version: int) -> tuple[dict[str, int], bool]:
+    """Return each application's last batch in a commit, and whether the commit is a RESTORE."""
+    path = f"{FOLDER}/{version:020d}.json"
+    try:
+        commit = decode_commit(storage.chunks(path))
+        return _newest_of_each(commit.transactions), commit.restores
+    except FormatError as error:
+        raise error.at(path) from error
+
+
+def _of_checkpoint(storage: Storage, files: Iterable[CheckpointName]) -> dict[str, int]:
+    batches: dict[str, int] = {}
+    for file in files:
+        path = f"{FOLDER}/{file.name}"
+        try:
+            found = (
+                decode_transactions(storage.chunks(path))
+                if file.is_json
+                else transactions_in(storage, path)
+            )
+            batches |= _newest_of_each(found)
+        except FormatError as error:
+            raise error.at(path) from error
+    return batches
+
+
+def _newest_of_each(transactions: Iterable[tuple[str, int]]) -> dict[str, int]:
+    newest: dict[str, int] = {}
+    for app_id, batch in transactions:
+        newest[app_id] = max(batch, newest.get(app_id, batch))
+    return newest

@@ -1,0 +1,124 @@
+"""Which images, operators and stores are meant: found once, and refused by name where there is
+nothing of the kind.
+
+In a workflow directory every operator has a checkpoint of its own, and its id inside of it says
+little: there it is called `<directory>/<id>`, and everywhere else `<id>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from shlex import quote
+
+from stateshift.engines.single_file import single
+from stateshift.engines.spark.entries.store_views import Views, views_of
+from stateshift.engines.spark.survey import checkpoint as spark_survey
+from stateshift.engines.views import Wanted
+from stateshift.errors import MissingFile, PlanError
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Image, ShardFiles, Survey
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A location's images, and how their stores are read."""
+
+    location: str
+    storage: Storage
+    survey: Survey
+    views: dict[str, Views]
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        return self.survey.images
+
+    def shards(self, wanted: Wanted) -> Iterator[tuple[Image, ShardFiles]]:
+        """The shards of every store that may hold what is wanted."""
+        for image in self.images:
+            for shard in image.shards:
+                names = self.views[image.path].names(shard.operator, shard.store)
+                if operator_fits(wanted, image, shard.operator) and any(
+                    store_fits(wanted, name) for name in names
+                ):
+                    yield image, shard
+
+
+def operator_fits(wanted: Wanted, image: Image, operator: str) -> bool:
+    return wanted.operator in (None, operator, operator_id(image, operator))
+
+
+def store_fits(wanted: Wanted, store: str) -> bool:
+    return wanted.store in (None, store, store.partition("/")[0], store.rpartition("/")[2])
+
+
+def operator_id(image: Image, operator: str) -> str:
+    return f"{image.path}/{operator}" if image.path else operator
+
+
+def opened(location: str, opening: Callable[[str], Storage], batch: int | None = None) -> Opened:
+    """The images at a location; with `batch`, as if that one had been the last."""
+    storage = opening(location)
+    whole = spark_survey.survey(storage)
+    look_there = f"stateshift inspect {quote(location)}"
+    if not whole.files and single(location, opening) is not None:
+        hint = f"name the checkpoint it belongs to; what is in the file: {look_there}"
+        raise PlanError(f"{location} is a single file, not a checkpoint", hint=hint)
+    if not whole.files:
+        raise MissingFile(f"nothing is at {location}", location=location, hint=look_there)
+    if not whole.images:
+        raise PlanError(f"{location} holds no checkpoint", hint=look_there)
+    if batch is not None:
+        for image in whole.images:
+            _check_batch(location, image, batch)
+        whole = spark_survey.survey(storage, until=batch)
+    for image in whole.images:
+        refused = next(
+            (f for f in image.findings if f.level == "refuse" and _of_state(f.path)), None
+        )
+        if refused is not None:
+            raise PlanError(
+                f"the state is not whole: {refused.message}",
+                hint=f"stateshift verify {quote(location)}",
+            )
+    views = {image.path: views_of(storage, image) for image in whole.images}
+    return Opened(location, storage, whole, views)
+
+
+def check_wanted(found: Opened, wanted: Wanted) -> None:
+    """Refuse an operator or a store that is not there, and say which ones are."""
+    operators = [(image, one) for image in found.images for one in image.operators]
+    fitting = [(image, one) for image, one in operators if operator_fits(wanted, image, one.id)]
+    if wanted.operator is not None and not fitting:
+        names = ", ".join(operator_id(image, one.id) for image, one in operators) or "none"
+        raise PlanError(
+            f"{found.location} has no operator {wanted.operator}", hint=f"its operators: {names}"
+        )
+    names_of = [
+        name
+        for image, one in fitting
+        for store in one.stores
+        for name in found.views[image.path].names(one.id, store.name)
+    ]
+    if wanted.store is not None and not any(store_fits(wanted, name) for name in names_of):
+        names = ", ".join(dict.fromkeys(names_of)) or "none"
+        raise PlanError(
+            f"{found.location} has no store {wanted.store}", hint=f"its stores: {names}"
+        )
+
+
+def _of_state(path: str | None) -> bool:
+    """Whether the state cannot be read without this file. What only a restart needs is no reason
+    to refuse.
+    """
+    return path is not None and bool({"state", "offsets", "commits"} & set(path.split("/")[:-1]))
+
+
+def _check_batch(location: str, image: Image, batch: int) -> None:
+    if batch not in image.epochs:
+        where = f"{location}/{image.path}" if image.path else location
+        epochs = ", ".join(str(epoch) for epoch in image.epochs[-10:]) or "none"
+        raise PlanError(
+            f"the state of batch {batch} is not there any more, or not yet: {where}",
+            hint=f"the last batches whose state can be loaded: {epochs}",
+        )

@@ -1,0 +1,39 @@
+"""One file of a checkpoint; what schema its rows have is found from where it lies in its
+checkpoint.
+"""
+
+from __future__ import annotations
+
+import os
+
+from stateshift.engines.spark.entries import single_file as decoding
+from stateshift.engines.spark.entries.rows import RowSchema
+from stateshift.engines.views import DecodedFile, Opening
+from stateshift.errors import FormatError
+from stateshift.storage import locations
+from stateshift.storage.protocol import Storage
+
+# A file longer than this is shown from its beginning only.
+FILE_MAX = 256 * 1024 * 1024
+
+
+def decoded(storage: Storage, name: str, location: str, opening: Opening) -> DecodedFile:
+    path = locations.normal(location, os.getcwd())
+    try:
+        inside = decoding.inside(path)
+        root = path[: len(path) - len(inside)].rstrip("/") or path
+        rows = _rows(opening(root), inside) if decoding.schema_path(inside) else RowSchema()
+        return decoding.decode_file(path, storage.read(name, FILE_MAX), rows)
+    except FormatError as error:
+        raise error.at(location) from error
+
+
+def _rows(storage: Storage, path: str) -> RowSchema:
+    """The schema that lies beside a state file, if there is one: a checkpoint starts without it,
+    too.
+    """
+    schema = decoding.schema_path(path)
+    if schema is None or storage.stat(schema) is None:
+        return RowSchema()
+    rocksdb = path.endswith((".zip", ".changelog", ".sst"))
+    return RowSchema.of(storage.read(schema, FILE_MAX), "rocksdb" if rocksdb else None)

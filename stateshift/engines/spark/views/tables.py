@@ -1,0 +1,109 @@
+"""Rows as a Parquet or an Arrow file that leaves in pieces: what a batch made of the file is
+handed on at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stateshift.engines.growing_file import Pieces
+from stateshift.engines.spark.entries.columnar import keys_of, values_of
+from stateshift.engines.spark.entries.columns import array, arrow_type
+from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.errors import PlanError
+from stateshift.formats.blocks import Block
+from stateshift.formats.spark.types import StructType
+
+# So many rows are written together.
+ROWS = 65_536
+
+_CHANGE = [pa.field("batch", pa.int64()), pa.field("change", pa.string())]
+_PLACE = [
+    pa.field("operator", pa.string()),
+    pa.field("store", pa.string()),
+    pa.field("shard", pa.int32()),
+]
+
+
+class Tables:
+    """A file of one schema being written. Arrow's is the file format with a footer, which can be
+    mapped to memory.
+    """
+
+    def __init__(self, format: str, view: StoreView, changes: bool) -> None:
+        self.view, self.changes = view, changes
+        self._parquet = format == "parquet"
+        key, value = self._type(view.key), self._type(view.value)
+        kinds = [pa.field("key", key), pa.field("value", pa.list_(value) if view.many else value)]
+        self._schema = pa.schema([*(_CHANGE if changes else ()), *_PLACE, *kinds])
+        self._out = Pieces()
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+        try:
+            self._writer = (
+                pq.ParquetWriter(self._out, self._schema)
+                if self._parquet
+                else pa.ipc.new_file(self._out, self._schema)
+            )
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            raise PlanError(
+                f"Parquet cannot hold these columns: {error}", hint="write .arrow or .jsonl"
+            ) from error
+
+    def together(self, view: StoreView, block: Block) -> tuple[pa.Array | None, pa.Array | None]:
+        """Keys and values as arrays, decoded all at once; None where they have to be decoded one
+        by one.
+        """
+        keys = block.keys.cast(pa.binary()) if view.key is None else keys_of(view, block.keys)
+        return keys, block.values.cast(pa.binary()) if view.value is None else values_of(
+            view, block.values
+        )
+
+    def keys(self, decoded: Sequence[Any]) -> pa.Array:
+        return self._array(decoded, self._schema.field("key").type)
+
+    def values(self, decoded: Sequence[Any]) -> pa.Array:
+        return self._array(decoded, self._schema.field("value").type)
+
+    def batch(self, places: tuple[Any, ...], keys: pa.Array, values: pa.Array) -> pa.RecordBatch:
+        """A place is one value for all rows, or a list with one for each."""
+        columns = [
+            pa.array(place, kind)
+            if isinstance(place, list)
+            else pa.repeat(pa.scalar(place, kind), len(keys))
+            for place, kind in zip(places, self._schema.types, strict=False)
+        ]
+        return pa.record_batch([*columns, keys, values], schema=self._schema)
+
+    def written(self, batch: pa.RecordBatch) -> bytes:
+        """Small batches wait for each other: a file of many small parts is slow to read."""
+        self._waiting.append(batch)
+        self._rows += len(batch)
+        return self._flushed() if self._rows >= ROWS else b""
+
+    def _flushed(self) -> bytes:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting).combine_chunks()
+            self._writer.write_table(table)
+            self._waiting, self._rows = [], 0
+        return self._out.taken()
+
+    def finished(self) -> bytes:
+        first = self._flushed()
+        self._writer.close()
+        return first + self._out.taken()
+
+    def _array(self, decoded: Sequence[Any], kind: pa.DataType) -> pa.Array:
+        return pa.nulls(len(decoded)) if kind == pa.null() else array(decoded, kind)
+
+    def _type(self, columns: StructType | None) -> pa.DataType:
+        """Bytes where the columns are not known. Parquet has no structs without fields: an empty
+        key is null there.
+        """
+        if columns is None:
+            return pa.binary()
+        return pa.null() if self._parquet and not columns.types else arrow_type(columns)

@@ -1,0 +1,45 @@
+"""Keys of session windows, from one provider's form into the other's: what Spark itself writes
+is the measure.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.rewrite.session_keys import parted, whole
+from stateshift.engines.spark.survey import checkpoint as survey
+from stateshift.storage.opening import open_patiently
+from tests.formats.golden import CASES
+
+SESSIONS = [case for case in CASES if case.name == "session-hdfs"]
+
+
+def keys_of(case: Path) -> tuple[str, set[bytes]]:
+    """The schema of the keys, and all of them."""
+    storage = open_patiently(str(case / "checkpoint"))
+    image = survey.survey(storage, changes=({"kind": "compact"},)).images[0]
+    blocks = [
+        block
+        for shard in image.shards
+        for _, block in folded(storage.chunks, shard, image.settings)
+    ]
+    return image.details["schemas"]["0/default"]["key"], {
+        key for block in blocks for key, _ in block.records()
+    }
+
+
+@pytest.mark.row("IS-12")
+@pytest.mark.parametrize("case", SESSIONS, ids=lambda case: case.parent.name)
+def test_the_keys_of_one_query_become_those_that_spark_wrote_for_the_other_provider(
+    case: Path,
+) -> None:
+    (schema, plain), (other, composite) = keys_of(case), keys_of(case.with_name("session-rocksdb"))
+    assert [field["type"] for field in json.loads(schema)["fields"]] == [
+        field["type"] for field in json.loads(other)["fields"]
+    ]
+    assert plain and {parted(schema)(key) for key in plain} == composite
+    assert {whole(schema)(key) for key in composite} == plain
