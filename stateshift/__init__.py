@@ -11,7 +11,7 @@ Imports point down; modules on one row do not import each other:
 
     cli
     migration, look, job
-    executor, report, fleet, workdir, lock, estimating
+    executor, report, fleet, workdir, lock, estimating, logs
     engines, reconfigure, strategies
     journal, plan, steering
     step
@@ -26,4 +26,10 @@ was done stands in the *journal*, with the *evidence* each step produced. To *pu
 last the files an engine reads first; to *fence* is to keep the old job from ever committing again.
 """
 
+import logging
+
 __version__ = "0.1.0"
+
+# Whoever embeds the package decides what becomes of its log records: without this, Python would
+# write warnings to stderr where nobody has decided.
+logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -12,6 +12,7 @@ says the same.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -44,6 +45,8 @@ from stateshift.step import (
     WriteFile,
 )
 from stateshift.world import World
+
+_log = logging.getLogger(__name__)
 
 WRITERS = (BringFiles, CopyFiles, StageFiles, TransformShard, WriteFile)
 
@@ -88,8 +91,19 @@ def execute_together(
             ", ".join(part.plan.job for part in parts),
             [step for part in parts for step in part.steps],
         )
-        world.meter.phase(jobs, name, sum(s.files for s in steps), sum(s.bytes for s in steps))
+        files, size = sum(s.files for s in steps), sum(s.bytes for s in steps)
+        world.meter.phase(jobs, name, files, size)
+        _log.info(
+            "phase %s of %s begins: %d steps, %d files, %d bytes",
+            name,
+            jobs,
+            len(steps),
+            files,
+            size,
+        )
+        began = time.perf_counter()
         _Phase(name, parts, world, journal, fleet).run()
+        _log.info("phase %s of %s ends: %.3f s", name, jobs, time.perf_counter() - began)
         for part in parts:
             if not part.ordered:
                 _tidy(part.number, part.plan, part.steps, world, journal)
@@ -221,13 +235,17 @@ class _Phase:
         world.check_interrupted()
         journal.append(StepStarted(world.clock.now(), number, self.name, step.name))
         world.meter.step(step.name, step.describe())
+        _log.info("step %s begins: %s", step.name, step.kind)
         began = time.perf_counter()
         try:
             evidence = self._evidence(unit, step)
         except StateshiftError as error:
             error.where.setdefault("step", step.name)
+            _log.info("step %s fails: %s", step.name, type(error).__name__)
             raise
         seconds = time.perf_counter() - began
+        if _log.isEnabledFor(logging.INFO):
+            _log.info("step %s ends: %.3f s, evidence: %s", step.name, seconds, _counted(evidence))
         if journal.progress.plans[number].steps[step.name].repeated:
             evidence = {
                 **evidence,
@@ -249,6 +267,13 @@ class _Phase:
         if self.fleet is not None and _is_taken(unit, self.fleet):
             return self.fleet.run(step, self.world)
         return step.run(self.world)
+
+
+def _counted(evidence: Evidence) -> str:
+    """Return how much evidence of each kind there is: `files 3, bytes`."""
+    lists = {name: len(value) for name, value in evidence.items() if isinstance(value, list)}
+    words = [f"{name} {lists[name]}" if name in lists else name for name in evidence]
+    return ", ".join(words) or "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +352,7 @@ def roll_back(
             world.check_interrupted()
             done = journal.progress.plans[number].steps[step.name]
             world.meter.step(step.name, f"undo: {step.describe()}")
+            _log.info("step %s is undone: %s", step.name, step.kind)
             remaining = step.undo(world, done.evidence)
             journal.append(StepUndone(world.clock.now(), number, step.name, tuple(remaining)))
             world.meter.done(step.files, 0)

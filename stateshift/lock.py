@@ -8,14 +8,18 @@ resumed or rolled back.
 from __future__ import annotations
 
 import json
+import logging
 from contextlib import suppress
 from shlex import quote
 
 from stateshift.errors import AlreadyThere, JournalError, MissingFile
 from stateshift.formats.marks import LOCK_SUFFIX
+from stateshift.storage.locations import redact
 from stateshift.storage.protocol import Storage
 
 ATTEMPTS = 3  # each fails only where somebody else takes the lock and releases it in between
+_log = logging.getLogger(__name__)
+
 BEGINNING = 60  # bytes of a lock that is none of ours which its error quotes
 
 
@@ -33,6 +37,7 @@ def take(parent: Storage, name: str, run: str, workdir: str, host: str) -> None:
             raise _held(parent, name, holder)
         with suppress(AlreadyThere):  # somebody took it since we looked: look again
             parent.create(path, content)
+            _log.info("lock taken: %s/%s", redact(parent.location.rstrip("/")), path)
             return
     raise _unreadable(parent, name)
 
@@ -97,6 +102,7 @@ def release(parent: Storage, name: str, run: str) -> None:
     holder = _holder(parent, path)
     if holder is not None and holder.get("run") == run:
         parent.remove(path)
+        _log.info("lock released: %s/%s", redact(parent.location.rstrip("/")), path)
 
 
 def _holder(parent: Storage, path: str) -> dict[str, str] | None:

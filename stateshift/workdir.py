@@ -9,6 +9,7 @@ WORKDIR/
   report.html     the same as a page for people
   steer/          what is asked of the process at work from outside, and live.json its answer
                   (`steering`)
+  log             what the processes at work on it did, at DEBUG; log.1 is what came before (`logs`)
   held            flocked by the process at work: it lets go when it dies, however it dies
   jobs/           what the clusters keep of the jobs they started
 """
@@ -48,6 +49,8 @@ OURS = frozenset(
         "report.json",
         "report.html",
         "fleet.log",
+        "log",
+        "log.1",
         "clusters",
         "lost+found",
     }

@@ -45,6 +45,7 @@ from pathlib import Path
 from typing import Any
 
 from stateshift.clusters import detached
+from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.options import COMMAND, NEEDED_COMMAND, SECONDS, SETTINGS, TEXT
 from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.records import Known, Records
@@ -123,6 +124,7 @@ class Command:
             return self._shell.status(self._shell.run("find", self._of_request(request)))
         return self._records.of_job(request.job, request.location)
 
+    @logs_submission
     def submit(self, submission: Submission) -> str:
         def attempt() -> str | None:
             status = self._ask(submission.tag)
@@ -136,6 +138,7 @@ class Command:
             raise self._in_flight(submission.tag)
         return id
 
+    @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
         status = self.find_source(request)
         if not status.state.alive and status.state is not JobState.UNKNOWN:
@@ -185,6 +188,7 @@ class Command:
             return status.id or submission.tag
         self._records.begun(submission)
         variables = self._of_submission(submission)
+        self._shell.log_begun("submit")
         process = detached.start(
             stem,
             self._shell.arguments("submit"),

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stateshift.clusters.detached import file_name
+from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.options import SECONDS, TEXT
 from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.redaction import last_lines, redact
@@ -99,6 +100,7 @@ class Manual:
             )
         return JobStatus(JobState.UNKNOWN, None, "only a person knows whether it runs")
 
+    @logs_submission
     def submit(self, submission: Submission) -> str:
         status, tag = self.find(submission.tag), submission.tag
         if status.state in (JobState.ABSENT, JobState.UNKNOWN):
@@ -120,6 +122,7 @@ class Manual:
         self._remove(tag, "submit")
         return self._first_line(tag, "submitted") or tag
 
+    @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
         status = self.find_source(request)
         if not status.state.alive and status.state is not JobState.UNKNOWN:

@@ -8,7 +8,9 @@ the value of any environment variable whose name sounds like one.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from stateshift.specification.secret import secret_words
 
 _NAME = r"[\w.\-]*(?:passw(?:or)?d|secret|token|credential|api[._\-]?key|access[._\-]?key|private[._\-]?key)[\w.\-]*"
 _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
@@ -19,24 +21,39 @@ _LISTED = re.compile(
 )
 _BEARER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=\-]{8,}", re.IGNORECASE)
 _IN_URL = re.compile(r"(\w://[^/\s:@]*):[^/\s@]+@")
+_VALUE = re.compile(r"(?<==).*", re.DOTALL)
 _LENGTH_MIN = 4  # shorter values are words like `no` and `1`, and would be found everywhere
 
 
+def secret_values(*environments: Mapping[str, str]) -> list[str]:
+    """Return the values of variables whose names sound like a secret's, the longest first."""
+    values: set[str] = set()
+    for environment in environments:
+        values |= {value for name, value in environment.items() if _is_secret(name, value)}
+    return sorted(values, key=len, reverse=True)
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return len(value) >= _LENGTH_MIN and _SECRET_NAME.fullmatch(name) is not None
+
+
 def redact(text: str, *environments: Mapping[str, str]) -> str:
-    """`text` without the secrets that can be told from their names or from `environments`."""
-    values = {
-        value
-        for environment in environments
-        for name, value in environment.items()
-        if len(value) >= _LENGTH_MIN and _SECRET_NAME.fullmatch(name)
-    }
-    for value in sorted(values, key=len, reverse=True):
+    """Return `text` without the secrets told by their names or held by `environments`."""
+    for value in secret_values(*environments):
         text = text.replace(value, "***")
     text = _BEARER.sub(r"\1 ***", text)
     text = _IN_URL.sub(r"\1:***@", text)
     text = _LISTED.sub(r'\1"***"', text)
     text = _OPTION.sub(r"\1***", text)
     return _ASSIGNED.sub(r"\1***", text)
+
+
+def redact_words(words: Sequence[str]) -> list[str]:
+    """Return a command's words without those that are a secret, and without what is one in them."""
+    clean = list(words)
+    for number in secret_words(clean):
+        clean[number] = _VALUE.sub("***", clean[number], count=1) if "=" in clean[number] else "***"
+    return clean
 
 
 def last_lines(text: str, lines_max: int) -> str:

@@ -4,10 +4,12 @@ else; what is told of it has no secrets in it.
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +20,8 @@ from stateshift.clusters.redaction import last_lines, redact
 from stateshift.errors import ClusterError
 
 _STDERR_LINES = 15
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class Shell:
         that it started: nothing that is run here must happen once only.
         """
         seconds = self.seconds_max if seconds_max is None else seconds_max
+        began = time.perf_counter()
+        self.log_begun(verb)
         process = subprocess.Popen(
             self.arguments(verb),
             stdin=subprocess.DEVNULL,
@@ -90,7 +96,14 @@ class Shell:
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
+        took = (time.perf_counter() - began) * 1000
+        _log.debug("%s: `%s` ended with %d, %.0f ms", self.cluster, verb, process.returncode, took)
         return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+
+    def log_begun(self, verb: str) -> None:
+        """Log the command that is run."""
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("%s: `%s`: %s", self.cluster, verb, self.clean(self.arguments(verb)[-1]))
 
     def status(self, said: str) -> JobStatus:
         """What `find` printed: a word, and perhaps an id."""

@@ -13,6 +13,7 @@ shared out evenly over the slots: together executors never exceed them.
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,6 +57,9 @@ WORTHWHILE_BYTES = 64 * 1024 * 1024  # below it nobody waits for a few large ste
 
 # What an executor's Python must have beside the standard library; storages bring their own.
 MODULES = ("mmh3", "numpy", "pyarrow", "xxhash", "google_crc32c", "cramjam")
+
+
+_log = logging.getLogger(__name__)
 
 
 class Lost(Exception):
@@ -256,6 +260,13 @@ class Crew:
                 return done, again or attempt > 0
             except Lost as lost:
                 reason = str(lost)
+                _log.warning(
+                    "%s: attempt %d of %d was lost with its executor: %s",
+                    label,
+                    attempt + 1,
+                    ATTEMPTS_MAX,
+                    reason,
+                )
                 if world is not None:
                     world.check_interrupted()
                 if attempt + 1 < ATTEMPTS_MAX:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from shlex import quote
 
-from stateshift import __version__, executor, plain
-from stateshift.errors import JournalError, PlanError
+from stateshift import __version__, executor, logs, plain
+from stateshift.errors import JournalError, PlanError, StateshiftError
 from stateshift.journal import (
     Journal,
     PlanProgress,
@@ -35,6 +37,10 @@ from stateshift.report import Report, summarize
 from stateshift.specification import Spec, to_plain_spec
 from stateshift.workdir import Workdir
 
+LOG = "log"
+
+_log = logging.getLogger(__name__)
+
 
 def nobody_waits() -> None:
     """Do nothing: the default of who is called once the journal holds what was begun."""
@@ -53,7 +59,7 @@ def apply(
     refuse(proposal.plans)
     jobs = proposal.jobs()
     workdir.create()
-    with workdir.hold():
+    with workdir.hold(), _logged("apply", workdir, doors):
         journal = Journal(workdir.lines)
         if journal.progress.state != "new":
             where = quote(str(workdir.path))
@@ -85,7 +91,7 @@ def resume(
     nothing left, and one that goes back starts no job that could be corrected.
     """
     workdir.require()
-    with workdir.hold():
+    with workdir.hold(), _logged("resume", workdir, doors):
         journal = Journal(workdir.lines)
         if corrected is not None and journal.progress.state not in (
             "finished",
@@ -121,7 +127,7 @@ def rollback(
 ) -> Report:
     """Take a run back: everything it wrote, and nothing else."""
     workdir.require()
-    with workdir.hold():
+    with workdir.hold(), _logged("rollback", workdir, doors):
         journal = Journal(workdir.lines)
         if journal.progress.state == "new":
             return summarize(journal.progress)
@@ -138,6 +144,26 @@ def rollback(
         journal.append(RollbackStarted(doors.clock.now(), discard_progress))
         begun()
         return run.back()
+
+
+@contextmanager
+def _logged(verb: str, workdir: Workdir, doors: Doors) -> Iterator[None]:
+    """Keep the log of what is done meanwhile in the workdir. Without it the run goes on."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(logs.kept_in(workdir.path / LOG))
+        except OSError as error:
+            doors.meter.say(f"there is no log: {error.filename}: {error.strerror}")
+        _log.info("%s of %s begins: stateshift %s", verb, workdir.path, __version__)
+        try:
+            yield
+        except StateshiftError as error:
+            _log.info("%s fails: %s: %s", verb, type(error).__name__, error.fact)
+            raise
+        except BaseException:
+            _log.info("%s ends in an error of ours", verb, exc_info=True)
+            raise
+        _log.info("%s ends", verb)
 
 
 def spec_of(workdir: Workdir) -> Spec:

@@ -7,6 +7,7 @@ what the proposal was made from.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -54,6 +55,8 @@ from stateshift.step import AwaitProgress, FenceSource, MoveFiles, SubmitJob
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.workdir import Workdir
+
+_log = logging.getLogger(__name__)
 
 # What became of a job that has to be started once more.
 OVER = (JobState.FAILED, JobState.ABSENT)
@@ -114,6 +117,7 @@ class Run(Halting):
         return [wave for wave in mine if wave]
 
     def _wave(self, wave: tuple[JobSpec, ...]) -> None:
+        _log.info("wave %s begins", ", ".join(_names(wave)))
         if self.journal.progress.half_back(_names(wave)):
             self._take_back(wave)
         pending = [job for job in wave if not self._done(job)]

@@ -24,6 +24,8 @@ from stateshift.errors import PlanError, StorageError, TransientStorageError
 from stateshift.sources.properties import client_options
 from stateshift.survey import Record
 
+_log = logging.getLogger(__name__)
+
 CONNECT_MS, REQUEST_MS, POLL_MS = 10_000, 20_000, 500
 READ_SECONDS = 30.0  # for the windows of one topic
 BEFORE = 3  # records before an offset by which a topic is known again
@@ -107,6 +109,7 @@ def _record(told: Any) -> Record:
 @contextmanager
 def _consumer(brokers: str, properties: str | None, connect_ms: int) -> Iterator[Any]:
     """One that belongs to no group; whatever it raises is told in one way."""
+    _log.debug("ask the brokers %s, timeout %d ms", brokers, connect_ms)
     options = client_options(_text(properties), properties) if properties else {}
     consumer_of, error_of = _client()
     try:

@@ -9,18 +9,23 @@ Only TransientStorageError is retried, and only here.
 
 from __future__ import annotations
 
+import logging
 import random as randoms
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
+from stateshift.storage import locations
 from stateshift.storage.lanes import Lane
 from stateshift.storage.protocol import Content, Storage, Traits
 from stateshift.survey import FileInfo, Owned, Room
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 class Clock(Protocol):
@@ -75,29 +80,31 @@ class Retrying:
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         # Whole or not at all: half of one listing and half of another are no listing.
-        return iter(self._again(lambda: tuple(self._storage.list(under))))
+        return iter(self._again("list", under, lambda: tuple(self._storage.list(under))))
 
     def stat(self, path: str) -> FileInfo | None:
-        return self._again(lambda: self._storage.stat(path))
+        return self._again("stat", path, lambda: self._storage.stat(path))
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
-        return self._again(lambda: self._storage.read(path, size_max))
+        return self._again("read", path, lambda: self._storage.read(path, size_max))
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
-        attempt = 0
+        attempt, began, first = 0, time.perf_counter(), offset
         while True:
             try:
                 for chunk in self._storage.chunks(path, offset, size):
                     offset += len(chunk)
                     attempt = 0  # it moves: what counts is failing at one place
                     yield chunk
-                return
             except TransientStorageError as error:
                 attempt += 1
-                self._wait(attempt, error)
+                self._wait("read", path, attempt, error)
+            else:
+                self._log_done("read", path, began, offset - first)
+                return
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
-        return self._again(lambda: self._storage.write(path, content, modified))
+        return self._again("write", path, lambda: self._storage.write(path, content, modified))
 
     def create(self, path: str, content: bytes) -> None:
         attempts = _Count()
@@ -110,7 +117,7 @@ class Retrying:
                 if attempts.first or self._storage.read(path) != content:
                     raise
 
-        self._again(once)
+        self._again("create", path, once)
 
     def move(self, path: str, target_path: str) -> None:
         attempts = _Count()
@@ -123,42 +130,51 @@ class Retrying:
                 if attempts.first or self._storage.stat(target_path) is None:
                     raise
 
-        self._again(once)
+        self._again("move", path, once)
 
     def remove(self, path: str) -> None:
-        self._again(lambda: self._storage.remove(path))
+        self._again("remove", path, lambda: self._storage.remove(path))
 
     def prune(self, under: str = "") -> None:
-        self._again(lambda: self._storage.prune(under))
+        self._again("prune", under, lambda: self._storage.prune(under))
 
     def sync(self) -> None:
-        self._again(self._storage.sync)
+        self._again("sync", "", self._storage.sync)
 
     def room(self) -> Room:
-        return self._again(self._storage.room)
+        return self._again("free space of", "", self._storage.room)
 
     def writable(self, under: str = "") -> bool | None:
-        return self._again(lambda: self._storage.writable(under))
+        return self._again("permission of", under, lambda: self._storage.writable(under))
 
     def owners(self) -> Iterator[Owned]:
-        return iter(self._again(lambda: tuple(self._storage.owners())))
+        return iter(self._again("owners of", "", lambda: tuple(self._storage.owners())))
 
     def own(self, owned: Owned) -> None:
-        self._again(lambda: self._storage.own(owned))
+        self._again("own", owned.path, lambda: self._storage.own(owned))
 
     def checksum(self, path: str) -> str | None:
-        return self._again(lambda: self._storage.checksum(path))
+        return self._again("checksum of", path, lambda: self._storage.checksum(path))
 
-    def _again(self, operation: Callable[[], T]) -> T:
-        attempt = 0
+    def _again(self, verb: str, path: str, operation: Callable[[], T]) -> T:
+        attempt, began = 0, time.perf_counter()
         while True:
             try:
-                return operation()
+                result = operation()
             except TransientStorageError as error:
                 attempt += 1
-                self._wait(attempt, error)
+                self._wait(verb, path, attempt, error)
+            else:
+                self._log_done(verb, path, began, result)
+                return result
 
-    def _wait(self, attempt: int, error: TransientStorageError) -> None:
+    def _log_done(self, verb: str, path: str, began: float, result: object) -> None:
+        if _log.isEnabledFor(logging.DEBUG):
+            milliseconds = (time.perf_counter() - began) * 1000
+            place = locations.redact(f"{self.location.rstrip('/')}/{path}")
+            _log.debug("%s %s: %.1f ms%s", verb, place, milliseconds, _amount(result))
+
+    def _wait(self, verb: str, path: str, attempt: int, error: TransientStorageError) -> None:
         if attempt >= self._attempts_max:
             # Not transient any more: whoever reads from here while writing there must not begin
             # again.
@@ -170,7 +186,31 @@ class Retrying:
         if self._lane is not None:
             self._lane.pushed_back()
         bound = min(self._seconds_max, self._seconds_first * 2.0 ** (attempt - 1))
-        self._clock.sleep(self._random.uniform(0, bound))
+        seconds = self._random.uniform(0, bound)
+        _log.warning(
+            "%s %s: attempt %d of %d failed, again in %.1f s: %s",
+            verb,
+            locations.redact(f"{self.location.rstrip('/')}/{path}"),
+            attempt,
+            self._attempts_max,
+            seconds,
+            locations.redact(error.fact),
+        )
+        self._clock.sleep(seconds)
+
+
+def _amount(result: object) -> str:
+    """Return how much an operation has brought, as far as its result tells."""
+    match result:
+        case bool() | None:
+            return ""
+        case int():
+            return f", {result} bytes"
+        case bytes():
+            return f", {len(result)} bytes"
+        case tuple():
+            return f", {len(result)} files"
+    return ""
 
 
 class _Count:

@@ -78,7 +78,7 @@ def command(
     ] = False,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """Carry out a spec or a saved plan, and report.
 
@@ -118,8 +118,8 @@ def command(
         proposed = migration.propose(wanted, terminal.doors(), place, only)
     terminal.talk(
         render_plan.brief(proposed)
-        if yes and not verbose
-        else render_plan.proposal(proposed, verbose)
+        if yes and not terminal.verbose
+        else render_plan.proposal(proposed, terminal.verbose)
     )
     refuse_refused(proposed)
     confirm(terminal, "carry this out?", yes)

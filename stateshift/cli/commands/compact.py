@@ -56,7 +56,7 @@ def command(
     fleet: FleetOf = None,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int:
     """Bring a checkpoint over with few files.
 

@@ -68,7 +68,7 @@ def command(
     fleet: FleetOf = None,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int:
     """Write state for another provider, codec or format.
 

@@ -30,7 +30,7 @@ def command(
         ),
     ] = False,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """Let a warm migration stop its job.
 

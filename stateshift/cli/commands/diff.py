@@ -35,7 +35,7 @@ def command(
     ] = 0,
     fleet: FleetOf = None,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """Two images compared, entry by entry.
 
@@ -55,7 +55,7 @@ def command(
     if json:
         terminal.document(as_json.differences(found))
     else:
-        terminal.show(render_diff.differences(found, a, b, verbose))
+        terminal.show(render_diff.differences(found, a, b, terminal.verbose))
     match found.different:
         case True:
             return VerifyError.exit_code

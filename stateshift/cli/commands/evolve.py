@@ -99,7 +99,7 @@ def command(
     fleet: FleetOf = None,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int:
     """Change the columns of a state, where Spark refuses to.
 

@@ -66,7 +66,7 @@ def command(
         ),
     ] = None,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """State as Parquet, Arrow or JSON lines.
 

@@ -41,7 +41,7 @@ def command(
     fleet: FleetOf = None,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int:
     """Copy a checkpoint for another job, while its own goes on.
 

@@ -31,7 +31,7 @@ def command(
     throttle: Throttle = None,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int:
     """Bring a Flink image together in one folder.
 

@@ -43,7 +43,7 @@ def command(
         ),
     ] = None,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """What is in an image, a workflow or a single file.
 
@@ -61,7 +61,7 @@ def command(
     if seen.survey is not None and uids:
         seen = replace(seen, survey=_named(seen.survey, uids))
     document = as_json.look(seen, location)
-    blocks = list(render_survey.look(seen, location, verbose))
+    blocks = list(render_survey.look(seen, location, terminal.verbose))
     if seen.survey is not None and uids:
         document["uids"] = _names(seen.survey, uids)
         blocks += render_survey.uids(document["uids"])

@@ -66,7 +66,7 @@ def command(
     fleet: FleetOf = None,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int:
     """Put the states of several images together.
 

@@ -27,7 +27,7 @@ def command(
         bool, typer.Option("--off", help="Go on; `stateshift resume WORKDIR` does the same.")
     ] = False,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """Let a warm migration rest, while its job runs on."""
     from shlex import quote

@@ -58,7 +58,7 @@ def command(
         ),
     ] = False,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """What would be done, how long it takes, the risks.
 
@@ -84,9 +84,9 @@ def command(
     else:
         asked = asked.of_jobs(only)
     if json:
-        terminal.document(as_json_run.proposal(asked, verbose))
+        terminal.document(as_json_run.proposal(asked, terminal.verbose))
     else:
-        terminal.show(render_plan.proposal(asked, verbose))
+        terminal.show(render_plan.proposal(asked, terminal.verbose))
     if output is not None:
         _save(asked, output)
         again = f"carry it out with: stateshift apply {shlex.quote(output)}"

@@ -109,7 +109,7 @@ def command(
         bool, typer.Option("--mermaid", help="Print a drawing for Mermaid, and nothing else.")
     ] = False,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """Which operators must change together.
 
@@ -148,7 +148,9 @@ def command(
     if json:
         terminal.document(render_reconfigure.document(found, delays, explain))
     else:
-        terminal.show(render_reconfigure.blocks(found, delays, explain=explain, verbose=verbose))
+        terminal.show(
+            render_reconfigure.blocks(found, delays, explain=explain, verbose=terminal.verbose)
+        )
     return None
 
 

@@ -41,7 +41,7 @@ def command(
     throttle: Throttle = None,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int:
     """Bring a Flink image together whose files lie elsewhere.
 

@@ -44,7 +44,7 @@ def command(
     ] = None,
     fleet: FleetOf = None,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """Go on with a run where it stopped.
 

@@ -44,7 +44,7 @@ def command(
         ),
     ] = False,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """Take a run back, all of it and nothing else.
 

@@ -27,7 +27,7 @@ def command(
         ),
     ] = WORKDIRS,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """All runs, and where each of them stands."""
     from stateshift.cli.views import run as render_run

@@ -25,7 +25,7 @@ def command(
         str, typer.Argument(metavar="WHICH", help="spec, or dataflow (for reconfigure).")
     ] = "spec",
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """The JSON Schema of the spec, or of a dataflow."""
     import sys

@@ -41,7 +41,7 @@ def command(
         typer.Option("--watch", "-w", help="Again and again, until nobody works on it any more."),
     ] = False,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """Where a run stands, and what can be done now.
 

@@ -35,7 +35,7 @@ def command(
         typer.Option("--operations", metavar="N", min=0.1, help="Requests a second at most."),
     ] = None,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """Change how fast a run may go, whatever its spec says."""
     from stateshift.cli.shell import steer

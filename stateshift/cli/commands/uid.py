@@ -34,7 +34,7 @@ def command(
         ),
     ] = "default",
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """The directory and the Flink operator id of operators' names."""
     terminal = Terminal.of(context, json, verbose)

@@ -36,7 +36,7 @@ def command(
     ] = False,
     fleet: FleetOf = None,
     json: Json = False,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
 ) -> int | None:
     """Could a job restart from it; does a run's work hold.
 

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -191,7 +191,8 @@ def _told(command: Callable[..., int | None]) -> Callable[..., int | None]:
     @wraps(command)
     def told(*args: Any, **options: Any) -> int | None:
         try:
-            return command(*args, **options)
+            with _logging(options.get("verbose", 0)):
+                return command(*args, **options)
         except (typer.Exit, BrokenPipeError, Usage):
             raise
         except typer.Abort:
@@ -204,6 +205,14 @@ def _told(command: Callable[..., int | None]) -> Callable[..., int | None]:
         return tell(caught, terminal)
 
     return told
+
+
+def _logging(verbosity: int) -> AbstractContextManager[None]:
+    if not verbosity:
+        return nullcontext()
+    from stateshift.cli.shell.verbosity import on_stderr
+
+    return on_stderr(verbosity)
 
 
 def _defaults(arguments: list[str]) -> dict[str, dict[str, Any]]:

@@ -29,7 +29,17 @@ def names_in(text: str) -> list[str]:
 Json = Annotated[
     bool, typer.Option("--json", envvar="STATESHIFT_JSON", help="One JSON document on stdout.")
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "--verbose",
+        "-v",
+        count=True,
+        metavar="",
+        show_default=False,
+        help="Say more, and log to stderr; -vv logs requests and storage operations, too.",
+    ),
+]
 Yes = Annotated[
     bool, typer.Option("--yes", "-y", help="Do not ask; needed where nobody can be asked.")
 ]

@@ -34,10 +34,10 @@ class Terminal:
     arguments: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, context: Any, json: bool, verbose: bool = False) -> Terminal:
+    def of(cls, context: Any, json: bool, verbosity: int = 0) -> Terminal:
         """The one that `main` made, told what this command was asked for."""
         terminal: Terminal = context.obj
-        terminal.json, terminal.verbose = json, verbose
+        terminal.json, terminal.verbose = json, verbosity > 0
         return terminal
 
     def again(self, *more: str) -> str:

@@ -60,6 +60,7 @@ from stateshift.clusters.flink.values import STATES, Job, is_job_id
 from stateshift.clusters.http.credentials import AUTHENTICATION
 from stateshift.clusters.http.hosts import host_of
 from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
+from stateshift.clusters.logged import logs_image, logs_stop, logs_submission
 from stateshift.clusters.noted import Notes, reached_at, refuse_unknown
 from stateshift.clusters.options import FLAG, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, Expected
 from stateshift.clusters.protocol import (
@@ -175,6 +176,7 @@ class FlinkRest:
             return JobStatus(JobState.ABSENT)
         return status_of(calls, next((job for job in found if job.state.alive), found[-1]), False)
 
+    @logs_submission
     def submit(self, submission: Submission) -> str:
         given = read_submit(submission.options, "/submit", self.options)
         self._refuse_application(submission)
@@ -211,6 +213,7 @@ class FlinkRest:
         self._notes.add(tag, id=id)
         return id
 
+    @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
         """Cancel: what a job has done since its last checkpoint is done again by who goes on from
         there. A job whose state is wanted is stopped with a savepoint.
@@ -286,6 +289,7 @@ class FlinkRest:
         """The id of each jar that is there, and its name."""
         return self._calls(None).jars()
 
+    @logs_image("savepoint")
     def savepoint(self, request: SavepointRequest) -> str:
         return take_savepoint(self._calls(None), request, self._notes, self.interrupt)
 
@@ -302,6 +306,7 @@ class FlinkRest:
             hint = 'its job has ended: name its newest chk- folder in "existing_savepoint_paths"'
             raise Gone(silent.fact, began, cluster=self.name, job=job_id, hint=hint) from silent
 
+    @logs_image("last checkpoint")
     def checkpoint(self, request: CheckpointRequest) -> str:
         return end_with_checkpoint(self._calls(None), request, self._notes, self.interrupt)
 

@@ -11,6 +11,7 @@ key_file, our own; request_seconds.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +23,8 @@ from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 SECONDS_TO_CONNECT: Final = 10.0
 REQUEST_SECONDS: Final = 60.0
@@ -122,8 +125,9 @@ class Service:
     def _asked(self, method: str, url: str, **asked: Any) -> Any:
         import requests
 
+        began = time.perf_counter()
         try:
-            return requests.request(
+            answer = requests.request(
                 method,
                 url,
                 auth=self.authentication,
@@ -137,7 +141,10 @@ class Service:
                 allow_redirects=False,
                 **asked,
             )
+            _log_answer(method, url, answer, began)
+            return answer
         except requests.exceptions.RequestException as error:
+            _log.debug("%s %s: no answer: %s", method, redact(url), type(error).__name__)
             if isinstance(error, requests.exceptions.SSLError):
                 raise self._not_secured(url, _reason(error)) from error
             raise Unanswered(
@@ -191,6 +198,20 @@ def through_outages(look: Callable[[], T | None], seconds_max: float) -> Callabl
         return found
 
     return patient
+
+
+def _log_answer(method: str, url: str, answer: Any, began: float) -> None:
+    if _log.isEnabledFor(logging.DEBUG):
+        milliseconds = (time.perf_counter() - began) * 1000
+        bytes = len(answer.content)
+        _log.debug(
+            "%s %s: HTTP %d, %.1f ms, %d bytes",
+            method,
+            redact(url),
+            answer.status_code,
+            milliseconds,
+            bytes,
+        )
 
 
 def _certificate(options: Mapping[str, Any]) -> Any:

@@ -39,6 +39,7 @@ from stateshift.clusters.http.credentials import AUTHENTICATION
 from stateshift.clusters.http.hosts import host_of
 from stateshift.clusters.http.rest import Refused, Unanswered
 from stateshift.clusters.livy.calls import Batch, LivyCalls
+from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.noted import (
     Notes,
     Stopping,
@@ -157,6 +158,7 @@ class Livy:
         batch = self._source(request)
         return JobStatus(JobState.ABSENT) if batch is None else _status(batch)
 
+    @logs_submission
     def submit(self, submission: Submission) -> str:
         body = self._body(submission, read_options(submission.options, SUBMIT_OPTIONS, "/submit"))
         status = self.find(submission.tag)
@@ -181,6 +183,7 @@ class Livy:
         self._notes.add(submission.tag, id=id)
         return str(id)
 
+    @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
         record = self._notes.read(request.tag) if request.tag is not None else None
         look = f"curl {redact(str(self.options['url']).rstrip('/'))}/batches/{{id}}"

@@ -33,6 +33,7 @@ command that does it.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -46,6 +47,7 @@ from urllib.parse import unquote
 
 from stateshift.clusters import detached, processes
 from stateshift.clusters.http.hosts import host_of_master
+from stateshift.clusters.logged import log_command, logs_stop, logs_submission
 from stateshift.clusters.noted import filled
 from stateshift.clusters.options import (
     ARGUMENTS,
@@ -74,6 +76,8 @@ from stateshift.clusters.stopping import (
 )
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError, Complaint, SpecError
+
+_log = logging.getLogger(__name__)
 
 CLUSTER_OPTIONS = {
     "master": TEXT,
@@ -228,6 +232,7 @@ class SparkSubmit:
             return JobStatus(JobState.UNKNOWN, str(named[0]), why)
         return JobStatus(JobState.ABSENT)
 
+    @logs_submission
     def submit(self, submission: Submission) -> str:
         given = read_options(submission.options, SUBMIT_OPTIONS, "/submit")
         arguments, driver = self._command(submission, given), self._to_deploy(submission, given)
@@ -244,6 +249,7 @@ class SparkSubmit:
                 forget_marker(submission, self.open_storage)
                 self._notes.submitting(submission, driver)
                 environment = self._environment(submission, given)
+                log_command(_log, self.name, arguments)
                 process = detached.start(
                     stem, arguments, environment, lock, directory=given.get("cwd")
                 )
@@ -266,6 +272,7 @@ class SparkSubmit:
             )
         return id
 
+    @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
         status = self.find_source(request)
         if status.state is JobState.UNKNOWN:

@@ -36,6 +36,7 @@ from typing import Any
 
 from stateshift.clusters.http.hosts import host_of
 from stateshift.clusters.http.rest import Unanswered
+from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.noted import (
     Notes,
     Stopping,
@@ -193,6 +194,7 @@ class Standalone:
             else _unseen(calls, drivers, str(name or request.job))
         )
 
+    @logs_submission
     def submit(self, submission: Submission) -> str:
         given = read_options(submission.options, SUBMIT_OPTIONS, "/submit")
         seconds_max = 2 * float(self.options.get("settle_seconds", _SETTLE_SECONDS)) + 60.0
@@ -225,6 +227,7 @@ class Standalone:
             self._notes.add(submission.tag, id=id)
             return id
 
+    @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
         calls = self._calls(self._notes.read(request.tag) if request.tag is not None else None)
         look = f"curl {redact(calls.url)}/v1/submissions/status/{{id}}"

@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import logging
 import re
 import threading
 import time
@@ -29,6 +30,8 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from stateshift.storage.fsspec.failures import STATUS_PASSING
+
+_log = logging.getLogger(__name__)
 
 _FAILURES_MAX = 3  # in a row; then not for
 _PAUSE_SECONDS = 60.0
@@ -219,7 +222,8 @@ class _Way:
         request = AWSRequest(method, self.top + name, {**self.headers, **headers, **sums}, content)
         S3SigV4Auth(self.credentials(), "s3", self.region).add_auth(request)
         path = urlsplit(self.top).path + name
-        return self.pool.urlopen(
+        began = time.perf_counter()
+        answer = self.pool.urlopen(
             method,
             path,
             content or None,
@@ -228,6 +232,14 @@ class _Way:
             redirect=False,
             decode_content=False,
         )
+        if _log.isEnabledFor(logging.DEBUG):
+            milliseconds = (time.perf_counter() - began) * 1000
+            size = len(content) or len(answer.data)
+            url = self.top + name
+            _log.debug(
+                "%s %s: HTTP %d, %.1f ms, %d bytes", method, url, answer.status, milliseconds, size
+            )
+        return answer
 
 
 def _way_of(request: Any, key: str, client: Any, loop: Any) -> _Way | None:

@@ -17,7 +17,9 @@ asked first from then on.
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Final
@@ -26,6 +28,7 @@ from urllib.parse import quote
 import requests
 
 from stateshift.errors import MissingFile, StorageError, TransientStorageError
+from stateshift.storage import locations
 from stateshift.storage.hdfs import failures
 from stateshift.storage.hdfs.calls import Quota, Remaining, Status
 
@@ -34,6 +37,8 @@ PIECE: Final = 1024 * 1024
 CONNECTIONS: Final = 128
 DENIED: Final = "AccessControlException"
 ROOTS_OWN: Final = 2**63 - 1
+
+_log = logging.getLogger(__name__)
 
 
 class WebCalls:
@@ -204,9 +209,12 @@ class WebCalls:
         reads = asked["op"] == "OPEN"  # HttpFS sends the bytes itself
         with failures.telling(self._location, path):
             place = url + PREFIX + quote(path)
-            return self._client._request(
+            began = time.perf_counter()
+            answer = self._client._request(
                 method, place, params=asked, stream=reads, allow_redirects=False
             )
+            _log_answer(f"{method} {asked['op']}", place, answer, began)
+            return answer
 
     def _data(self, method: str, sent_on: Any, path: str, **options: Any) -> Any:
         """The answer of the DataNode that we were sent on to. Of the place only the path is not
@@ -219,7 +227,9 @@ class WebCalls:
             raise failures.not_hdfs(sent_on, self._location, path)
         with failures.telling(self._location, path):
             where = f"{host}{PREFIX}{quote(path)}?{query}"
+            began = time.perf_counter()
             answer = self._client._request(method, where, allow_redirects=False, **options)
+            _log_answer(method, f"{host}{PREFIX}{quote(path)}", answer, began)
         if not answer.ok:
             raise failures.from_answer(answer, self._location, path)
         return answer
@@ -249,6 +259,22 @@ class _Counted:
             if chunk:
                 self.size += len(chunk)
                 yield chunk
+
+
+def _log_answer(method: str, url: str, answer: Any, began: float) -> None:
+    """Log a request by its URL without the query, in which tokens are."""
+    if _log.isEnabledFor(logging.DEBUG):
+        milliseconds = (time.perf_counter() - began) * 1000
+        length = answer.headers.get("Content-Length", "?")
+        shown = locations.redact(url)
+        _log.debug(
+            "%s %s: HTTP %s, %.1f ms, %s bytes",
+            method,
+            shown,
+            answer.status_code,
+            milliseconds,
+            length,
+        )
 
 
 def _status(told: Any, name: str) -> Status:

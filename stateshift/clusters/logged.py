@@ -1,0 +1,80 @@
+"""What a cluster is asked to begin and to end, logged: wrappers of `submit`, `stop` and `savepoint`.
+
+Each logs before it asks and once it has an answer, under the name of the module that asks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TypeVar
+
+from stateshift.clusters.protocol import (
+    CheckpointRequest,
+    Cluster,
+    JobStatus,
+    SavepointRequest,
+    StopRequest,
+    Submission,
+)
+from stateshift.clusters.redaction import redact, redact_words
+
+C = TypeVar("C", bound=Cluster)
+R = TypeVar("R", SavepointRequest, CheckpointRequest)
+
+
+def log_command(log: logging.Logger, cluster: str, arguments: Sequence[str]) -> None:
+    """Log a command that is run, without the secrets in it."""
+    if log.isEnabledFor(logging.INFO):
+        command = redact(shlex.join(redact_words(arguments)), os.environ)
+        log.info("%s: run %s", cluster, command)
+
+
+def logs_submission(submit: Callable[[C, Submission], str]) -> Callable[[C, Submission], str]:
+    """Log the job that is submitted, and the id that the cluster gave it."""
+    log = logging.getLogger(submit.__module__)
+
+    @wraps(submit)
+    def logged(self: C, submission: Submission) -> str:
+        place = redact(submission.location)
+        log.info("%s: submit %s as %s, from %s", self.name, submission.job, submission.tag, place)
+        id = submit(self, submission)
+        log.info("%s: %s has the id %s", self.name, submission.tag, id)
+        return id
+
+    return logged
+
+
+def logs_stop(stop: Callable[[C, StopRequest], JobStatus]) -> Callable[[C, StopRequest], JobStatus]:
+    """Log the job that is stopped, and what it is then."""
+    log = logging.getLogger(stop.__module__)
+
+    @wraps(stop)
+    def logged(self: C, request: StopRequest) -> JobStatus:
+        log.info("%s: stop %s (%s)", self.name, request.job, request.tag or "not ours")
+        status = stop(self, request)
+        log.info("%s: %s is %s", self.name, request.job, status.state)
+        return status
+
+    return logged
+
+
+def logs_image(verb: str) -> Callable[[Callable[[C, R], str]], Callable[[C, R], str]]:
+    """Log the image that a job is asked for, and where it is."""
+
+    def decorate(take: Callable[[C, R], str]) -> Callable[[C, R], str]:
+        log = logging.getLogger(take.__module__)
+
+        @wraps(take)
+        def logged(self: C, request: R) -> str:
+            log.info("%s: %s of %s as %s", self.name, verb, request.job_id, request.tag)
+            location = take(self, request)
+            log.info("%s: %s of %s is %s", self.name, verb, request.job_id, redact(location))
+            return location
+
+        return logged
+
+    return decorate

@@ -1,0 +1,244 @@
+"""Log records: where they go, and that no secret goes with them.
+
+Every module that talks to the outside logs through a logger of its own below "stateshift". What is
+logged:
+
+    WARNING  a request that is repeated: which attempt, how long it waits, why
+    INFO     runs, waves, phases and steps: begin, end, evidence; jobs submitted and stopped; locks
+    DEBUG    requests, commands, operations of storages
+
+Who hears it:
+
+    kept_in(path)   the log of a run, at DEBUG: a file of at most BYTES_MAX and an older one
+    heard_by(own)   `-v` and `-vv` of every command: INFO and DEBUG, on stderr
+    anybody         a program that embeds this package adds handlers of its own; it hears DEBUG only
+                    if it asks for it, also while a run keeps its own log
+
+A line is one record. Secrets are replaced by `***`, and characters that could move a terminal's
+cursor are escaped.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from stateshift.clusters.redaction import redact, redact_words, secret_values
+from stateshift.private_files import open_private
+from stateshift.storage import locations
+
+NAME = "stateshift"
+BYTES_MAX = 16 * 1024 * 1024
+
+# What a text with a secret in it holds. Most have none, and are not looked at any closer.
+_SUSPICIOUS = re.compile(
+    r"pass|secret|token|credential|key|sig|delegation|bearer|basic|@", re.IGNORECASE
+)
+
+
+def clean(text: str) -> str:
+    """Return the text without the secrets that can be told from their names or their form."""
+    if not _SUSPICIOUS.search(text):
+        return text
+    return " ".join(redact_words(locations.redact(redact(text)).split(" ")))
+
+
+class LineFormatter(logging.Formatter):
+    """Lines such as `2026-03-01T12:00:00.123Z INFO stateshift.executor: text`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Read once: a program's own variables do not change while it logs.
+        self._values = secret_values(os.environ)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line, and its traceback, if it has one, below."""
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        when = f"{seconds}.{int(record.msecs):03}Z"
+        text = _visible(self._clean(record.getMessage()))
+        line = f"{when} {record.levelname} {record.name}: {text}"
+        if record.exc_info:
+            line = f"{line}\n{self._clean(self.formatException(record.exc_info))}"
+        return line
+
+    def _clean(self, text: str) -> str:
+        for value in self._values:
+            text = text.replace(value, "***")
+        return clean(text)
+
+
+def _visible(text: str) -> str:
+    """Escape what is not printable: a file may have a name that holds a line's end."""
+    if text.isprintable():
+        return text
+    return "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
+class RunLogHandler(logging.Handler):
+    """The log of a run: a file that only its owner may read.
+
+    At BYTES_MAX it becomes `<name>.1`, in place of an older one. A disk that is full ends the log
+    and not the run.
+    """
+
+    def __init__(self, path: Path, bytes_max: int = BYTES_MAX) -> None:
+        super().__init__(logging.DEBUG)
+        self.setFormatter(LineFormatter())
+        self._path, self._bytes_max = path, bytes_max
+        self._file: IO[bytes] | None = None
+        self._size = 0
+        self._open()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append the record."""
+        if self._file is None:
+            return
+        try:
+            line = (self.format(record) + "\n").encode("utf-8", "backslashreplace")
+            if self._size + len(line) > self._bytes_max:
+                self._rotate()
+            self._file.write(line)
+            self._file.flush()
+            self._size += len(line)
+        except (OSError, ValueError):
+            self._give_up()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._give_up()
+        super().close()
+
+    def _open(self) -> None:
+        self._file = open_private(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        self._size = os.fstat(self._file.fileno()).st_size
+
+    def _rotate(self) -> None:
+        assert self._file is not None
+        self._file.close()
+        self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+        self._open()
+
+    def _give_up(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.close()
+            except OSError:
+                return
+
+
+@contextmanager
+def kept_in(path: Path) -> Iterator[None]:
+    """Keep every record in the file `path` while this lasts.
+
+    Raises OSError where the file cannot be opened, and where a link stands there.
+    """
+    handler = RunLogHandler(path)
+    try:
+        with heard_by(handler):
+            yield
+    finally:
+        handler.close()
+
+
+@contextmanager
+def heard_by(handler: logging.Handler) -> Iterator[None]:
+    """Hand every record to `handler`, as far as its level goes, while this lasts."""
+    _audience.add(handler)
+    try:
+        yield
+    finally:
+        _audience.remove(handler)
+
+
+class _AsBefore(logging.Filter):
+    """Keeps from handlers that were there before what their logger would have kept from them."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__()
+        self.level = level
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno >= self.level
+
+
+class _ToTheProgram(logging.Handler):
+    """Passes records on to the handlers above our logger, as far as it passed them before."""
+
+    def __init__(self, level: int, above: logging.Logger) -> None:
+        super().__init__(level)
+        self._above = above
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._above.hasHandlers():  # else Python would write it to stderr as it is
+            self._above.callHandlers(record)
+
+
+class _Audience:
+    """Those who hear our logger at DEBUG whatever its level, several at once.
+
+    A logger has one level for all of its handlers. While one of ours listens, it is DEBUG; and what
+    the program had set is applied to the program's own handlers instead.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._listening = 0
+        self._before = (logging.NOTSET, True)
+        self._filtered: list[logging.Handler] = []
+        self._filter = _AsBefore(logging.WARNING)
+        self._above: _ToTheProgram | None = None
+
+    def add(self, handler: logging.Handler) -> None:
+        with self._lock:
+            if not self._listening:
+                self._begin()
+            self._listening += 1
+            logging.getLogger(NAME).addHandler(handler)
+
+    def remove(self, handler: logging.Handler) -> None:
+        with self._lock:
+            logging.getLogger(NAME).removeHandler(handler)
+            self._listening -= 1
+            if not self._listening:
+                self._end()
+
+    def _begin(self) -> None:
+        logger = logging.getLogger(NAME)
+        level = logger.getEffectiveLevel()
+        self._before = (logger.level, logger.propagate)
+        self._filter, self._filtered = _AsBefore(level), list(logger.handlers)
+        for handler in self._filtered:
+            handler.addFilter(self._filter)
+        if logger.propagate and logger.parent is not None:
+            self._above = _ToTheProgram(level, logger.parent)
+            logger.addHandler(self._above)
+        logger.propagate = False
+        logger.setLevel(logging.DEBUG)
+
+    def _end(self) -> None:
+        logger = logging.getLogger(NAME)
+        level, logger.propagate = self._before
+        logger.setLevel(level)
+        if self._above is not None:
+            logger.removeHandler(self._above)
+            self._above = None
+        for handler in self._filtered:
+            handler.removeFilter(self._filter)
+        self._filtered = []
+
+
+_audience = _Audience()
