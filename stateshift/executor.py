@@ -65,13 +65,6 @@ WAITING_STEPS_MAX = 64
 THREADS_MAX = 512
 
 
-def execute(
-    number: int, plan: Plan, world: World, journal: Journal, fleet: Fleet | None = None
-) -> None:
-    """Carry out plan `number` of the run, from wherever the journal says it stands."""
-    execute_together([(number, plan)], world, journal, fleet)
-
-
 def execute_together(
     plans: Sequence[tuple[int, Plan]],
     world: World,

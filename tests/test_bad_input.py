@@ -34,6 +34,7 @@ from stateshift.storage.failures import from_os
 from stateshift.storage.opening import open_storage
 from stateshift.storage.protocol import Content, Storage
 from stateshift.workdir import Workdir
+from tests.support import encoders
 from tests.support.checkpoints import Checkpoint, held
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
 
@@ -557,7 +558,7 @@ def test_a_sink_whose_log_was_not_moved_is_refused(ground: Ground) -> None:
 
 def sink_log(place: str) -> bytes:
     path = f"{place}/part-0.parquet"
-    return b"".join(source_log.encode_source_log([{"path": path, "size": 1, "action": "add"}]))
+    return b"".join(encoders.encode_source_log([{"path": path, "size": 1, "action": "add"}]))
 
 
 def test_a_sink_whose_log_was_copied_without_rewriting_its_paths_is_refused(ground: Ground) -> None:

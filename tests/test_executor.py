@@ -22,6 +22,7 @@ from stateshift.storage.memory import MemoryStorage, ProcessGone
 from stateshift.storage.protocol import Content
 from stateshift.survey import FileInfo
 from stateshift.world import World
+from tests.support.executing import execute
 from tests.support.steps import SOURCE, TARGET, KeptLines, Stage, Told, journal_of, phase, plan_of
 
 
@@ -47,7 +48,7 @@ def test_a_phase_begins_when_all_steps_of_the_one_before_have_ended() -> None:
         phase("transform", *(Told(f"transform/{n}", said) for n in range(8))),
         phase("compare", Told("compare/0", said)),
     )
-    executor.execute(0, plan, Stage().world, journal_of(plan))
+    execute(0, plan, Stage().world, journal_of(plan))
     order = [line.split()[1].split("/")[0] for line in said]
     assert order == ["copy"] * 16 + ["transform"] * 16 + ["compare"] * 2
 
@@ -55,7 +56,7 @@ def test_a_phase_begins_when_all_steps_of_the_one_before_have_ended() -> None:
 def test_an_ordered_phase_runs_its_steps_one_after_the_other() -> None:
     said: list[str] = []
     plan = plan_of(phase("publish", *(Told(f"publish/{n}", said) for n in range(9)), ordered=True))
-    executor.execute(0, plan, Stage().world, journal_of(plan))
+    execute(0, plan, Stage().world, journal_of(plan))
     assert said == [f"{what} publish/{n}" for n in range(9) for what in ("run", "ran")]
 
 
@@ -74,7 +75,7 @@ def test_no_more_steps_run_at_once_than_the_world_allows_and_no_fewer(parallel: 
         return {}
 
     plan = plan_of(phase("copy", *(Told(f"copy/{n}", [], does) for n in range(parallel * 4))))
-    executor.execute(0, plan, Stage(parallel=parallel).world, journal_of(plan))
+    execute(0, plan, Stage(parallel=parallel).world, journal_of(plan))
     assert most[0] == parallel
 
 
@@ -110,7 +111,7 @@ def most_at_once(world: World, expected: int, size: int) -> int:
         for n in range(12)
     )
     plan = plan_of(phase("transform", *steps))
-    executor.execute(0, plan, replace(world, transforms={"watched": watched}), journal_of(plan))
+    execute(0, plan, replace(world, transforms={"watched": watched}), journal_of(plan))
     return most[0]
 
 
@@ -166,7 +167,7 @@ def test_after_the_first_failure_no_step_begins_and_those_that_run_end() -> None
     plan = plan_of(phase("copy", *steps), phase("compare", Told("compare/0", said)))
     journal = journal_of(plan)
     with pytest.raises(StorageError, match="the disk is full") as caught:
-        executor.execute(0, plan, Stage(parallel=2).world, journal)
+        execute(0, plan, Stage(parallel=2).world, journal)
     assert caught.value.where["step"] == "copy/1"
     assert said == ["run copy/0", "run copy/1", "ran copy/0"]
     assert journal.progress.plans[0].finished("copy/0"), (
@@ -187,11 +188,11 @@ def test_finished_steps_are_skipped_and_begun_ones_repeated() -> None:
     )
     lines = KeptLines()
     with pytest.raises(StorageError):
-        executor.execute(0, broken, Stage(parallel=1).world, journal_of(broken, lines))
+        execute(0, broken, Stage(parallel=1).world, journal_of(broken, lines))
     said.clear()
     mended = plan_of(phase("copy", *(Told(f"copy/{n}", said) for n in range(3))))
     journal = resumed(lines)
-    executor.execute(0, mended, Stage(parallel=1).world, journal)
+    execute(0, mended, Stage(parallel=1).world, journal)
     assert said == ["run copy/1", "ran copy/1", "run copy/2", "ran copy/2"]
     steps = journal.progress.plans[0].steps
     assert {name for name, step in steps.items() if step.repeated} == {"copy/1"}
@@ -205,9 +206,9 @@ def test_a_finished_plan_is_not_carried_out_again() -> None:
     said: list[str] = []
     plan = plan_of(phase("copy", Told("copy/0", said)))
     lines = KeptLines()
-    executor.execute(0, plan, Stage().world, journal_of(plan, lines))
+    execute(0, plan, Stage().world, journal_of(plan, lines))
     before = lines.content
-    executor.execute(0, plan, Stage().world, Journal(lines))
+    execute(0, plan, Stage().world, Journal(lines))
     assert said == ["run copy/0", "ran copy/0"]
     assert lines.content == before
 
@@ -224,7 +225,7 @@ def test_a_steps_record_is_written_before_it_begins_and_its_evidence_before_the_
     plan = plan_of(
         phase("publish", Told("publish/0", [], look), Told("publish/1", [], look), ordered=True)
     )
-    executor.execute(0, plan, Stage().world, journal_of(plan, lines))
+    execute(0, plan, Stage().world, journal_of(plan, lines))
     assert states == ["publish/0 started", "publish/0 finished publish/1 started"]
 
 
@@ -240,17 +241,17 @@ def test_somebody_who_asks_to_stop_is_heeded_before_the_next_step(parallel: int)
     plan = plan_of(phase("halt", Told("halt/0", said, interrupt)), phase("copy", *copies))
     lines = KeptLines()
     with pytest.raises(Interrupted):
-        executor.execute(0, plan, stage.world, journal_of(plan, lines))
+        execute(0, plan, stage.world, journal_of(plan, lines))
     assert said == ["run halt/0", "ran halt/0"]
     stage.stop.clear()
-    executor.execute(0, plan, stage.world, resumed(lines))
+    execute(0, plan, stage.world, resumed(lines))
     assert len(said) == 12
 
 
 def run_up_to(plan: Plan, lines: KeptLines, stage: Stage) -> Journal:
     journal = journal_of(plan, lines)
     try:
-        executor.execute(0, plan, stage.world, journal)
+        execute(0, plan, stage.world, journal)
     except StorageError as error:
         journal.append(RunFailed(3.0, "StorageError", error.fact, None, 6))
     journal.append(RollbackStarted(4.0))
@@ -325,9 +326,9 @@ def test_a_plan_that_was_taken_back_and_carried_out_again_can_be_taken_back_agai
     plan = plan_of(phase("halt", Told("halt/0", said)))
     lines, stage = KeptLines(), Stage()
     journal = journal_of(plan, lines)
-    executor.execute(0, plan, stage.world, journal)
+    execute(0, plan, stage.world, journal)
     executor.roll_back(0, plan, stage.world, journal)
-    executor.execute(0, plan, stage.world, journal)
+    execute(0, plan, stage.world, journal)
     assert not journal.progress.plans[0].undone
     assert Journal(lines).progress.plans[0].finished("halt/0")
     executor.roll_back(0, plan, stage.world, journal)
@@ -359,7 +360,7 @@ def test_ask_names_each_finished_step_whose_evidence_is_broken() -> None:
     plan = plan_of(phase("copy", fine, broken), phase("compare", unfinished))
     lines, stage = KeptLines(), Stage()
     with pytest.raises(StorageError):
-        executor.execute(0, plan, stage.world, journal_of(plan, lines))
+        execute(0, plan, stage.world, journal_of(plan, lines))
     found = executor.ask(0, plan, Journal(lines).progress.plans[0], stage.world)
     assert [(one.step, one.discrepancy.found) for one in found] == [("copy/1", "nothing")]
     assert (
@@ -387,13 +388,13 @@ def test_downtime_is_counted_from_the_first_attempt_to_stop_the_job() -> None:
     dead = plan_of(phase("halt", Told("halt/stop", [], failing(StorageError("killed")))))
     lines = KeptLines()
     with pytest.raises(StorageError):
-        executor.execute(0, dead, stage.world, journal_of(dead, lines))
+        execute(0, dead, stage.world, journal_of(dead, lines))
     stage.clock.time += 3600
     plan = plan_of(
         phase("halt", Told("halt/stop", [], stops)),
         phase("confirm", Told("confirm/0", [], confirms)),
     )
     journal = resumed(lines)
-    executor.execute(0, plan, stage.world, journal)
+    execute(0, plan, stage.world, journal)
     assert summarize(journal.progress).downtime_seconds == 3600
     assert summarize(journal.progress).jobs[0].downtime_from == "halt"

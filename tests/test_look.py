@@ -12,6 +12,7 @@ from stateshift.formats.marks import fence_text
 from stateshift.formats.spark import crc
 from stateshift.storage.memory import MemoryDisk
 from tests.engines.spark.golden import FOLDER, NAMES
+from tests.support import encoders
 from tests.support.checkpoints import Checkpoint, put
 
 WHERE = "file:///c/orders"
@@ -92,9 +93,13 @@ def test_state_that_the_last_batch_does_not_need_may_be_broken(disk: MemoryDisk)
 
 def test_a_stale_checksum_of_sparks_own_is_found(disk: MemoryDisk) -> None:
     storage, path = disk.open(WHERE), "state/0/1/4.delta"
-    put(storage, f"{path}.crc", crc.encode_spark_crc(crc.spark_checksum(storage.chunks(path), 0)))
+    put(
+        storage,
+        f"{path}.crc",
+        encoders.encode_spark_crc(crc.spark_checksum(storage.chunks(path), 0)),
+    )
     assert judged(disk, thorough=True).restartable
-    put(storage, f"{path}.crc", crc.encode_spark_crc(crc.spark_checksum([b"other"], 0)))
+    put(storage, f"{path}.crc", encoders.encode_spark_crc(crc.spark_checksum([b"other"], 0)))
     assert refused(judged(disk, thorough=True)) == [
         f"{path} does not match its checksum {path}.crc: Spark refuses to read it"
     ]

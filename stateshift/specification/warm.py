@@ -33,10 +33,6 @@ class Window:
     def open_at(self, now: float) -> bool:
         return (self._minute(now) - self.begin) % _DAY < ((self.end - self.begin) % _DAY or _DAY)
 
-    def seconds_until(self, now: float) -> float:
-        """How long it still is until it opens; zero while it is open."""
-        return 0.0 if self.open_at(now) else (self.begin - self._minute(now)) % _DAY * 60.0
-
     def _minute(self, now: float) -> int:
         told = datetime.fromtimestamp(now, UTC if self.utc else None)
         return told.hour * 60 + told.minute

@@ -17,13 +17,7 @@ import pytest
 from stateshift import look
 from stateshift.engines.spark.survey.checkpoint import survey as surveyed
 from stateshift.formats.rocksdb import sst
-from stateshift.formats.spark import crc
-from stateshift.formats.spark.state_files import (
-    Changelog,
-    Record,
-    decode_changelog,
-    encode_changelog,
-)
+from stateshift.formats.spark.state_files import Changelog, Record, decode_changelog
 from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.memory import MemoryDisk
 from tests.acceptance.matrix.damage import copied
@@ -33,6 +27,8 @@ from tests.acceptance.matrix.kinds import NEWEST, Base
 from tests.acceptance.matrix.outcomes import Outcome
 from tests.formats.golden import ROOT as GOLDEN
 from tests.look.golden_images import HERE, contents, on_a_disk, write
+from tests.support import encoders
+from tests.support.encoders import encode_changelog
 from tests.support.entries import entries
 
 FORKED = ("--waive", "paths-stay", "--yes", "--json")
@@ -155,7 +151,7 @@ def test_5_checksums_of_what_is_rewritten_do_not_stay_behind(
     shutil.copytree(golden("window-rocksdb-format2") / "checkpoint", hidden)
     for path in [path for path in hidden.rglob("*") if path.is_file()]:
         path.with_name(f".{path.name}.crc").write_bytes(
-            crc.encode_hadoop_crc(crc.hadoop_checksums(path.read_bytes()))
+            encoders.encode_hadoop_crc(encoders.hadoop_checksums(path.read_bytes()))
         )
     target = asked(tmp_path, "repartition", hidden.parent, "--partitions", "2")
     assert not list(target.rglob(".*.crc"))

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import pytest
 
 from stateshift.engines.spark.survey.checkpoint import survey
-from stateshift.formats.spark import crc
 from stateshift.formats.spark.compression import compress, decompress
 from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
 from tests.cli.support import SOURCE, Outside
 from tests.look.golden_images import HERE, NEWEST, contents, on_a_disk
+from tests.support import encoders
 from tests.support.checkpoints import put
 
 pytestmark = pytest.mark.row("IS-13")
@@ -340,7 +340,7 @@ def test_a_missing_file_is_named(case: str, path: str) -> None:
 
 def test_a_stale_checksum_of_hadoops_is_told_with_what_spark_makes_of_it() -> None:
     """It fails to read a zip, and takes a delta that is not what was written."""
-    stale = crc.encode_hadoop_crc(crc.hadoop_checksums(b"as it was before"))
+    stale = encoders.encode_hadoop_crc(encoders.hadoop_checksums(b"as it was before"))
     hidden = {
         "state/0/0/.6.zip.crc": stale,
         f"{SST.rpartition('/')[0]}/.{SST.rpartition('/')[2]}.crc": stale,

@@ -36,6 +36,7 @@ from stateshift.storage.temporaries import apart
 from stateshift.storage.wrappers import Pace
 from stateshift.survey import FileInfo, ShardFiles
 from stateshift.world import Read, Unwatched, World
+from tests.support.executing import execute
 from tests.support.fleet import MemoryCarrier
 from tests.support.steps import SOURCE, TARGET, KeptLines, Stage, Told, journal_of, phase, plan_of
 
@@ -115,9 +116,9 @@ def told_of(journal: Journal) -> dict[str, Any]:
 def test_a_fleet_leaves_the_same_bytes_and_the_same_journal() -> None:
     here, there = stage(), stage()
     alone, together = journal_of(plan()), journal_of(plan())
-    executor.execute(0, plan(), here.world, alone)
+    execute(0, plan(), here.world, alone)
     carrier = MemoryCarrier(worlds_of(there))
-    executor.execute(0, plan(), there.world, together, Crew(carrier))
+    execute(0, plan(), there.world, together, Crew(carrier))
     assert contents(there) == contents(here)
     assert told_of(together) == told_of(alone)
     assert sorted(carrier.carried) == sorted(
@@ -137,7 +138,7 @@ def test_executors_are_told_which_files_need_not_be_looked_for() -> None:
     steps = (CopyFiles(f"copy/{n}", SOURCE, TARGET, tuple(half)) for n, half in enumerate(halves))
     made_plan = plan_of(phase("copy", *steps, CopyFiles("copy/2", SOURCE, TARGET, (infos[0],))))
     carrier = MemoryCarrier(lambda order: replace(made.world, found=_found(order)))
-    executor.execute(0, made_plan, made.world, journal_of(made_plan), Crew(carrier))
+    execute(0, made_plan, made.world, journal_of(made_plan), Crew(carrier))
     assert contents(made) == {f"f{n}": b"%d" % n for n in range(count)}
     orders = {order["step"]["name"]: order["there"] for order in map(json.loads, carrier.orders)}
     assert orders == {"copy/0": [], "copy/1": ["f20"], "copy/2": None}
@@ -162,9 +163,9 @@ def test_a_round_is_brought_by_executors_and_counts_as_what_was_brought_from_her
         )
 
     alone, together = journal_of(round_of(here)), journal_of(round_of(there))
-    executor.execute(0, round_of(here), here.world, alone)
+    execute(0, round_of(here), here.world, alone)
     carrier = MemoryCarrier(worlds_of(there), lambda label, attempt: lost if attempt == 0 else None)
-    executor.execute(0, round_of(there), there.world, together, Crew(carrier))
+    execute(0, round_of(there), there.world, together, Crew(carrier))
     assert contents(there) == contents(here)
     assert {path for path in contents(there) if path.startswith("new/")} == {
         f"new/{n}" for n in range(COUNT)
@@ -223,7 +224,7 @@ def test_a_large_comparison_is_spread_over_its_shards_and_comes_to_the_same() ->
 
 def test_a_comparison_of_many_bytes_and_no_shards_is_one_order() -> None:
     made = stage()
-    executor.execute(0, plan(), made.world, journal_of(plan()))
+    execute(0, plan(), made.world, journal_of(plan()))
     paths = tuple(f"file/{n}" for n in range(3))
     step = CompareImages(
         "compare/0", "spark", SOURCE, TARGET, (), None, paths, {}, WORTHWHILE_BYTES
@@ -243,7 +244,7 @@ def test_a_large_comparison_finds_what_differs(files: dict[str, bytes]) -> None:
 
 def test_progress_is_told_once_for_each_step() -> None:
     made, meter = stage(), Hearing()
-    executor.execute(
+    execute(
         0,
         plan(),
         replace(made.world, meter=meter),
@@ -257,7 +258,7 @@ def test_an_ordered_phase_stays_here() -> None:
     made, carrier = stage(), MemoryCarrier(lambda order: stage().world)
     copies = plan().phases[0].steps
     ordered = plan_of(phase("copy", *copies, ordered=True))
-    executor.execute(0, ordered, made.world, journal_of(ordered), Crew(carrier))
+    execute(0, ordered, made.world, journal_of(ordered), Crew(carrier))
     assert carrier.carried == []
 
 
@@ -265,7 +266,7 @@ def test_steps_of_other_kinds_stay_here_also_in_an_unordered_phase() -> None:
     made, said = stage(), list[str]()
     carrier = MemoryCarrier(worlds_of(made))
     mixed = plan_of(phase("copy", Told("copy/told", said), *plan().phases[0].steps))
-    executor.execute(0, mixed, made.world, journal_of(mixed), Crew(carrier))
+    execute(0, mixed, made.world, journal_of(mixed), Crew(carrier))
     assert said == ["run copy/told", "ran copy/told"]
     assert "copy/told" not in carrier.carried
 
@@ -278,9 +279,9 @@ def test_a_lost_executor_costs_its_step_and_nothing_else(when: str) -> None:
         lambda label, attempt: when if label == "transform/8" and attempt == 0 else None,
     )
     journal = journal_of(plan(), lines)
-    executor.execute(0, plan(), made.world, journal, Crew(carrier, meter))
+    execute(0, plan(), made.world, journal, Crew(carrier, meter))
     reference = stage()
-    executor.execute(0, plan(), reference.world, journal_of(plan()))
+    execute(0, plan(), reference.world, journal_of(plan()))
     assert contents(made) == contents(reference)
     assert carrier.attempts["transform/8"] == 1
     assert sum(carrier.attempts.values()) == 1, "no other step was repeated"
@@ -303,7 +304,7 @@ def test_a_step_that_is_lost_every_time_fails_the_run_and_keeps_what_the_others_
     with pytest.raises(
         ClusterError, match=rf"copy/3 was lost with its executor {ATTEMPTS_MAX} times"
     ) as caught:
-        executor.execute(0, plan(), made.world, journal, Crew(carrier))
+        execute(0, plan(), made.world, journal, Crew(carrier))
     assert "stateshift resume WORKDIR" in (caught.value.hint or "")
     assert carrier.attempts["copy/3"] == ATTEMPTS_MAX - 1
     done = {
@@ -319,13 +320,13 @@ def test_a_run_that_failed_with_a_fleet_goes_on_without_and_ends_the_same() -> N
         worlds_of(made), lambda label, attempt: "after" if label.startswith("transform") else None
     )
     with pytest.raises(ClusterError):
-        executor.execute(0, plan(), made.world, journal_of(plan(), lines), Crew(carrier))
+        execute(0, plan(), made.world, journal_of(plan(), lines), Crew(carrier))
     journal = Journal(KeptLines(lines.content))
     journal.append(RunFailed(5.0, "ClusterError", "failed", None, 7))
     journal.append(RunResumed(6.0))
-    executor.execute(0, plan(), made.world, journal)
+    execute(0, plan(), made.world, journal)
     reference = stage()
-    executor.execute(0, plan(), reference.world, journal_of(plan()))
+    execute(0, plan(), reference.world, journal_of(plan()))
     assert contents(made) == contents(reference)
 
 
@@ -333,9 +334,7 @@ def test_an_error_on_an_executor_is_that_error_here_with_step_and_host() -> None
     made = stage()
     made.source.remove("file/2")
     with pytest.raises(MissingFile, match="file/2 was there when the plan was made") as caught:
-        executor.execute(
-            0, plan(), made.world, journal_of(plan()), Crew(MemoryCarrier(worlds_of(made)))
-        )
+        execute(0, plan(), made.world, journal_of(plan()), Crew(MemoryCarrier(worlds_of(made))))
     assert caught.value.where["step"] == "copy/2"
     assert caught.value.where["executor"]
 
@@ -347,7 +346,7 @@ def test_a_bug_on_an_executor_is_a_bug_here() -> None:
         return replace(made.world, transforms={})
 
     with pytest.raises(Broke, match="KeyError: 'double'") as caught:
-        executor.execute(0, plan(), made.world, journal_of(plan()), Crew(MemoryCarrier(world_of)))
+        execute(0, plan(), made.world, journal_of(plan()), Crew(MemoryCarrier(world_of)))
     assert "in run" in "".join(caught.value.__notes__)
 
 
@@ -360,7 +359,7 @@ def test_who_asks_to_stop_is_not_kept_waiting_for_repeats() -> None:
 
     carrier = MemoryCarrier(worlds_of(made), lose)
     with pytest.raises(Interrupted):
-        executor.execute(0, plan(), made.world, journal_of(plan()), Crew(carrier))
+        execute(0, plan(), made.world, journal_of(plan()), Crew(carrier))
     assert max(carrier.attempts.values()) == 0
 
 
@@ -368,7 +367,7 @@ def test_each_step_at_work_gets_its_share_of_the_throttle() -> None:
     made = stage()
     carrier, meter = MemoryCarrier(worlds_of(made), slots_there=4), Hearing()
     world = replace(made.world, pace=Pace(made.clock, 1000.0, 8.0))
-    executor.execute(0, plan(), world, journal_of(plan()), Crew(carrier, meter))
+    execute(0, plan(), world, journal_of(plan()), Crew(carrier, meter))
     assert {tuple(json.loads(order)["rates"]) for order in carrier.orders} == {(250.0, 2.0)}
     assert [line for line in meter.lines if "throttle is shared out, a 4th" in line]
 
@@ -378,7 +377,7 @@ def test_every_attempt_of_a_step_writes_under_names_of_its_own() -> None:
     carrier = MemoryCarrier(
         worlds_of(made), lambda label, attempt: "after" if attempt == 0 else None
     )
-    executor.execute(0, plan(), made.world, journal_of(plan()), Crew(carrier))
+    execute(0, plan(), made.world, journal_of(plan()), Crew(carrier))
     tokens = [json.loads(order)["token"] for order in carrier.orders]
     assert len(set(tokens)) == len(tokens) == 2 * len([s for s in plan() if s.kind != "WriteFile"])
 
@@ -405,9 +404,7 @@ def test_what_a_lost_attempt_left_half_written_is_gone_before_the_image_is_publi
     watched = plan_of(
         *plan().phases[:1], phase("publish", Told("publish/0", [], publish), ordered=True)
     )
-    executor.execute(
-        0, watched, made.world, journal_of(watched), Crew(MemoryCarrier(worlds_of(made), lose))
-    )
+    execute(0, watched, made.world, journal_of(watched), Crew(MemoryCarrier(worlds_of(made), lose)))
     assert made.target.read("file/2") == b"2" * 50
 
 
@@ -438,7 +435,7 @@ def test_a_disk_that_is_not_everybodys_is_noticed_at_the_first_step_that_writes_
     carrier = MemoryCarrier(lambda order: replace(there.world, storage=there.disk.open), far=far)
     if far:
         with pytest.raises(ClusterError, match=r"file/0 .* is not to be seen from here"):
-            executor.execute(
+            execute(
                 0,
                 one,
                 replace(here.world, storage=_disk(here, tmp_path)),
@@ -446,7 +443,7 @@ def test_a_disk_that_is_not_everybodys_is_noticed_at_the_first_step_that_writes_
                 Crew(carrier),
             )
     else:
-        executor.execute(
+        execute(
             0,
             one,
             replace(here.world, storage=_disk(here, tmp_path)),
@@ -465,7 +462,7 @@ def _disk(made: Stage, folder: Any) -> Callable[[str], Any]:
 
 def test_what_a_fleet_finds_broken_is_what_is_found_here() -> None:
     made, journal = stage(), journal_of(plan())
-    executor.execute(0, plan(), made.world, journal)
+    execute(0, plan(), made.world, journal)
     made.target.write("file/1", lambda: iter((b"other",)))
     made.target.remove("made/7")
     progress = journal.progress.plans[0]

@@ -20,6 +20,7 @@ from stateshift.formats.spark.uris import Relocation
 from tests.fuzz.oracles import attempt, same
 from tests.fuzz.seeds import golden
 from tests.fuzz.targets import Target, spark
+from tests.support import encoders
 
 NEW_ID = "22222222-2222-3333-4444-555555555555"
 MOVED = Relocation({"file:///": "s3a://bucket/new", "file:///tmp": "hdfs://nn/x"})
@@ -29,7 +30,7 @@ def run_metadata(data: bytes) -> None:
     found = attempt(lambda: metadata.decode_metadata(data), len(data))
     if found is not None:
         same(metadata.encode_metadata(found), data, "metadata written back")
-        other = metadata.decode_metadata(metadata.encode_metadata(metadata.with_id(found, NEW_ID)))
+        other = metadata.decode_metadata(metadata.encode_metadata(encoders.with_id(found, NEW_ID)))
         same(other.id, NEW_ID, "a new id")
         _shown("metadata", data)
 
@@ -76,7 +77,7 @@ def run_source_log(data: bytes) -> None:
     if kind in ("rate", "kafka"):
         text = attempt(lambda: source_log.decode_initial_offset(data), len(data))
         if text is not None:
-            written = source_log.encode_initial_offset(text, kind)  # type: ignore[arg-type]
+            written = encoders.encode_initial_offset(text, kind)  # type: ignore[arg-type]
         same(source_log.decode_initial_offset(written), text, "an initial offset written back")
     whole = attempt(lambda: list(source_log.decode_source_log([data])), len(data))
     pieces = attempt(lambda: list(source_log.decode_source_log(_bytewise(data))), len(data))
@@ -84,7 +85,7 @@ def run_source_log(data: bytes) -> None:
     if whole is None:
         return
     _shown("sources/0/7", data)
-    written = b"".join(source_log.encode_source_log(entry.fields for entry in whole))
+    written = b"".join(encoders.encode_source_log(entry.fields for entry in whole))
     same(
         [entry.fields for entry in source_log.decode_source_log([written])],
         [e.fields for e in whole],
@@ -142,13 +143,17 @@ def run_schema(data: bytes) -> None:
 def run_crc(data: bytes) -> None:
     hadoop = attempt(lambda: crc.decode_hadoop_crc(data), len(data))
     if hadoop is not None:
-        same(crc.encode_hadoop_crc(hadoop), data, "Hadoop's checksums written back")
+        same(encoders.encode_hadoop_crc(hadoop), data, "Hadoop's checksums written back")
     found = attempt(lambda: crc.decode_spark_crc(data), len(data))
     if found is not None:
-        same(crc.encode_spark_crc(found), data, "Spark's checksum written back")
+        same(encoders.encode_spark_crc(found), data, "Spark's checksum written back")
         same(0 <= found.value < 1 << 32, True, "a checksum of 32 bits")
-    own = crc.hadoop_checksums(data)
-    same(crc.decode_hadoop_crc(crc.encode_hadoop_crc(own)), own, "Hadoop's checksums of anything")
+    own = encoders.hadoop_checksums(data)
+    same(
+        crc.decode_hadoop_crc(encoders.encode_hadoop_crc(own)),
+        own,
+        "Hadoop's checksums of anything",
+    )
     whole, pieces = crc.spark_checksum([data], 0), crc.spark_checksum(_bytewise(data), 0)
     same(
         (whole, crc.decode_spark_crc(whole.text.encode())),

@@ -21,7 +21,7 @@ from stateshift.engines.spark.entries.vectors import fits, structs
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import binary
 from stateshift.formats.spark import schema
-from stateshift.formats.spark.placement import partition_of, signed_hash
+from stateshift.formats.spark.placement import signed_hash
 from stateshift.formats.spark.state_files import decode_delta
 from stateshift.formats.spark.types import StructType, decode_struct
 from stateshift.formats.spark.unsafe_row import decode_row
@@ -29,6 +29,7 @@ from tests.formats.golden import CASES
 from tests.fuzz.oracles import attempt, same
 from tests.fuzz.seeds import golden
 from tests.fuzz.targets import Target, entries, spark
+from tests.support.encoders import partition_of
 
 EVERY = [
     "boolean",

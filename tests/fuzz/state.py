@@ -28,6 +28,7 @@ from stateshift.formats.spark.state_files import Record
 from tests.fuzz.oracles import attempt, records_of, same
 from tests.fuzz.seeds import golden
 from tests.fuzz.targets import Target, spark
+from tests.support import encoders
 
 OUT_MAX = 64 << 20
 LARGE = 12 * 1024
@@ -79,7 +80,7 @@ def run_changelog(data: bytes) -> None:
         lambda chunks: decode_changelog_blocks(chunks)[1],
     )
     if found is not None:
-        same(decode(state_files.encode_changelog(*found)), found, "a changelog there and back")
+        same(decode(encoders.encode_changelog(*found)), found, "a changelog there and back")
         _checksums(found[1])
 
 

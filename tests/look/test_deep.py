@@ -8,13 +8,13 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.spark.survey import checkpoint as survey
-from stateshift.formats.spark import crc
 from stateshift.formats.spark.compression import codec_of, compress, decompress
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
 from stateshift.storage.memory import MemoryDisk
 from tests.formats.golden import CASES
 from tests.look.golden_images import HERE, NEWEST, contents, on_a_disk, write
+from tests.support import encoders
 from tests.support.checkpoints import Checkpoint, put
 
 IDS = [f"{case.parent.name}/{case.name}" for case in CASES]
@@ -161,7 +161,9 @@ def with_hadoop_checksums(files):
     hidden = {}
     for path, content in files.items():
         folder, slash, name = path.rpartition("/")
-        hidden[f"{folder}{slash}.{name}.crc"] = crc.encode_hadoop_crc(crc.hadoop_checksums(content))
+        hidden[f"{folder}{slash}.{name}.crc"] = encoders.encode_hadoop_crc(
+            encoders.hadoop_checksums(content)
+        )
     return {**files, **hidden}
 
 
@@ -170,7 +172,7 @@ def test_hadoops_checksums_are_held_against_their_files():
     assert judged(files).findings == ()
     zipped = next(path for path, kind in needed(files).items() if kind == "zip")
     folder, _, name = zipped.rpartition("/")
-    stale = crc.encode_hadoop_crc(crc.hadoop_checksums(b"as it was before"))
+    stale = encoders.encode_hadoop_crc(encoders.hadoop_checksums(b"as it was before"))
     (refused,) = refusals(judged({**files, f"{folder}/.{name}.crc": stale}))
     assert refused.path == zipped and refused.offset == 0 and "Spark cannot read" in refused.message
 
@@ -182,7 +184,12 @@ def test_what_does_not_have_its_hadoop_checksum_is_refused_though_spark_would_st
     files = with_hadoop_checksums(contents(NEWEST["dedup-lzf"]))
     folder, _, name = changed.rpartition("/")
     found = judged(
-        {**files, f"{folder}/.{name}.crc": crc.encode_hadoop_crc(crc.hadoop_checksums(b"before"))}
+        {
+            **files,
+            f"{folder}/.{name}.crc": encoders.encode_hadoop_crc(
+                encoders.hadoop_checksums(b"before")
+            ),
+        }
     )
     (refused,) = refusals(found)
     assert (

@@ -12,13 +12,13 @@ from stateshift.formats.spark.state_files import (
     Record,
     decode_changelog,
     decode_delta,
-    encode_changelog,
     encode_delta,
     with_row_checksum,
 )
 from stateshift.storage.memory import MemoryDisk
 from tests.formats.golden import CASES
 from tests.look.golden_images import HERE, contents, write
+from tests.support.encoders import encode_changelog
 
 
 def image_of(files):

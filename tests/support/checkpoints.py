@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stateshift.formats.spark import offsets, source_log, state_files
+from stateshift.formats.spark import offsets, state_files
 from stateshift.storage.protocol import Storage
+from tests.support import encoders
 
 QUERY = "11111111-2222-3333-4444-555555555555"
 SETTINGS = {
@@ -72,7 +73,7 @@ class Checkpoint:
     def _log(self, batch: int) -> bytes:
         path = f"{self.inputs}/f{batch}.json"
         return b"".join(
-            source_log.encode_source_log([{"path": path, "timestamp": batch, "batchId": batch}])
+            encoders.encode_source_log([{"path": path, "timestamp": batch, "batchId": batch}])
         )
 
     def _records(self, batch: int, shard: int) -> Iterator[state_files.Record]:

@@ -115,7 +115,7 @@ def copied(
         journal = Journal(FileLines(Path(folder) / "journal"))
         journal.append(RunStarted(1.0, "bench", "0", "spec", ("bench",)))
         journal.append(PlanAdopted(2.0, 0, "bench", "move", "facts", len(steps)))
-        executor.execute(0, plan, world, journal, crew)
+        executor.execute_together([(0, plan)], world, journal, crew)
         ended, used = time.perf_counter(), _cpu()
         told = {
             "seconds": ended - began,

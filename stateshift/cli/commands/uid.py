@@ -104,13 +104,13 @@ def described(names: list[str], profile: tuple[int, int, int, bool]) -> list[dic
 def refuse_collisions(rows: list[dict[str, Any]]) -> None:
     """Two operators with one directory would read each other's state."""
     from stateshift.errors import PlanError
+    from stateshift.formats.uid import collisions
 
-    owners: dict[str, str] = {}
-    for row in rows:
-        name, directory = row["name"], row["directory"]
-        if directory in owners:
-            raise PlanError(
-                f"{owners[directory]!r} and {name!r} have the same directory {directory}",
-                hint="names are unique in a workflow: rename one, or choose another --profile",
-            )
-        owners[directory] = name
+    directories = {row["name"]: row["directory"] for row in rows}
+    for first, second, directory in collisions(
+        [row["name"] for row in rows], directories.__getitem__
+    ):
+        raise PlanError(
+            f"{first!r} and {second!r} have the same directory {directory}",
+            hint="names are unique in a workflow: rename one, or choose another --profile",
+        )

@@ -23,20 +23,9 @@ def key_group(hash_code: int, max_parallelism: int) -> int:
     return murmur(hash_code) % max_parallelism
 
 
-def owner(group: int, max_parallelism: int, parallelism: int) -> int:
-    return group * parallelism // max_parallelism
-
-
 def groups_of(subtask: int, max_parallelism: int, parallelism: int) -> range:
     first = (subtask * max_parallelism + parallelism - 1) // parallelism
     return range(first, ((subtask + 1) * max_parallelism - 1) // parallelism + 1)
-
-
-def default_max_parallelism(parallelism: int) -> int:
-    """What Flink takes where the job says nothing."""
-    wished = parallelism + parallelism // 2
-    rounded = 1 << max(0, wished - 1).bit_length()
-    return min(max(rounded, 128), PARALLELISM_MAX)
 
 
 def prefix_bytes(max_parallelism: int) -> int:

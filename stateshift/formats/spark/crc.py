@@ -60,19 +60,6 @@ def decode_hadoop_crc(content: bytes) -> HadoopChecksums:
     return HadoopChecksums(chunk, struct.unpack_from(f">{len(content) // 4 - 2}I", content, 8))
 
 
-def encode_hadoop_crc(checksums: HadoopChecksums) -> bytes:
-    count = len(checksums.values)
-    return _HADOOP_MAGIC + struct.pack(f">i{count}I", checksums.bytes_per_chunk, *checksums.values)
-
-
-def hadoop_checksums(content: bytes, bytes_per_chunk: int = 512) -> HadoopChecksums:
-    """What the sidecar of a file with this content says."""
-    starts = range(0, len(content), bytes_per_chunk)
-    return HadoopChecksums(
-        bytes_per_chunk, tuple(crc32(content[start : start + bytes_per_chunk]) for start in starts)
-    )
-
-
 def decode_spark_crc(content: bytes) -> SparkChecksum:
     text = decode_text(content, _SPARK)
     plain = decode_object(text, _SPARK)
@@ -84,10 +71,6 @@ def decode_spark_crc(content: bytes) -> SparkChecksum:
         raise FormatError(f"{_SPARK} holds no value or no size", None, 0)
     value, size = number_of(plain, "value", _SPARK, 0), number_of(plain, "mainFileSize", _SPARK, 0)
     return SparkChecksum(value & 0xFFFFFFFF, size, text)
-
-
-def encode_spark_crc(checksum: SparkChecksum) -> bytes:
-    return checksum.text.encode("utf-8")
 
 
 def spark_checksum(chunks: Iterable[bytes], timestamp_ms: int) -> SparkChecksum:

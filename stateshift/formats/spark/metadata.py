@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.text import encode_object
 
 _WHAT = "the query's metadata file"
 _BLANKS = " \t\r\n"
@@ -64,13 +63,6 @@ def decode_metadata(content: bytes) -> QueryMetadata:
 
 def encode_metadata(metadata: QueryMetadata) -> bytes:
     return metadata.text.encode("utf-8", "surrogateescape")
-
-
-def with_id(metadata: QueryMetadata, identity: str) -> QueryMetadata:
-    """The same file for another query: what a fork writes."""
-    start = len(metadata.text) - len(metadata.text.lstrip(_BLANKS))
-    plain, _ = json.JSONDecoder().raw_decode(metadata.text, start)
-    return QueryMetadata(identity, encode_object({**plain, "id": identity}), identity)
 
 
 class _Object:

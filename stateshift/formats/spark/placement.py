@@ -40,14 +40,6 @@ _INVERSE_1 = pow(0x85EBCA6B, -1, 1 << 32)
 _INVERSE_2 = pow(0xC2B2AE35, -1, 1 << 32)
 
 
-def partition_of(values: Sequence[Any], types: Sequence[DataType], partitions: int) -> int:
-    """The partition of the key with these columns. An empty key is always in partition 0 where
-    Spark has one only; here it is placed by its seed like any other, since only the caller knows
-    the operator.
-    """
-    return signed_hash(values, types) % partitions
-
-
 def signed_hash(values: Sequence[Any], types: Sequence[DataType], seed: int = SEED) -> int:
     """What SQL's `hash(...)` gives."""
     value = seed & _MASK

@@ -95,13 +95,6 @@ def census_of(chunks: Iterable[bytes]) -> Census:
     return Census(dict(folders), dict(by_number))
 
 
-def encode_source_log(entries: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
-    """A log of these entries, as Spark writes one."""
-    yield b"v1"
-    for fields in entries:
-        yield b"\n" + encode_object(dict(fields)).encode("utf-8")
-
-
 def rewrite_source_log(
     chunks: Iterable[bytes], relocation: Relocation, unmapped: WhenUnmapped = "refuse"
 ) -> Iterator[bytes]:
@@ -154,10 +147,6 @@ def decode_initial_offset(content: bytes) -> str:
         fact = "an initial offset has blanks beside its number, with which Spark does not start"
         raise FormatError(fact, None, offset + len(number))
     return text
-
-
-def encode_initial_offset(text: str, kind: Literal["kafka", "rate"]) -> bytes:
-    return (b"\x00" if kind == "kafka" else b"") + b"v1\n" + text.encode("utf-8")
 
 
 def _entry_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:

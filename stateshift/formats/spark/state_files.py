@@ -23,7 +23,7 @@ import json
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.crc32c import crc32c
@@ -99,14 +99,6 @@ def decode_changelog(chunks: Iterable[bytes]) -> tuple[Changelog, Iterator[Recor
     stream = Stream(decompress(chunks), WHAT)
     header = decode_header(stream)
     return header, records(stream, header.layout)
-
-
-def encode_changelog(
-    changelog: Changelog, records: Iterable[Record], codec: str = "lz4"
-) -> Iterator[bytes]:
-    """An `N.changelog` with this header and exactly these records."""
-    body = _encode_typed(records) if changelog.column_families else _encode_plain(records)
-    return compress(_gathered(_encode_header(changelog, body)), codec)
 
 
 def without_row_checksum(record: Record, verify: bool = True) -> Record:
@@ -211,18 +203,6 @@ def _decode_lineage(stream: Stream) -> tuple[tuple[int, str], ...]:
     return tuple(items)
 
 
-def _encode_header(changelog: Changelog, body: Iterable[bytes]) -> Iterator[bytes]:
-    if changelog.version > 1:
-        yield b"\x00\x02v%d" % changelog.version
-    if changelog.version >= 3:
-        lineage: list[dict[str, Any]] = [
-            {"version": v, "checkpointUniqueId": u} for v, u in changelog.lineage
-        ]
-        text = json.dumps(lineage, separators=(",", ":")).encode()
-        yield len(text).to_bytes(2, "big") + text
-    yield from body
-
-
 def _encode_plain(records: Iterable[Record]) -> Iterator[bytes]:
     pack = _INT.pack
     for key, value, merge in records:
@@ -233,17 +213,6 @@ def _encode_plain(records: Iterable[Record]) -> Iterator[bytes]:
         else:
             yield pack(len(key)) + key + pack(len(value)) + value
     yield pack(-1)
-
-
-def _encode_typed(records: Iterable[Record]) -> Iterator[bytes]:
-    pack = _INT.pack
-    for key, value, merge in records:
-        if value is None:
-            yield bytes((DELETE,)) + pack(len(key)) + key + pack(-1)
-        else:
-            kind = bytes((MERGE if merge else PUT,))
-            yield kind + pack(len(key)) + key + pack(len(value)) + value
-    yield bytes((_END,))
 
 
 def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -15,9 +15,9 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from stateshift.formats.spark import crc
 from stateshift.formats.spark.compression import compress, decompress
 from tests.acceptance.matrix.kinds import NEWEST, Base
+from tests.support import encoders
 
 Files = Mapping[str, bytes]
 
@@ -345,4 +345,4 @@ def copied(files: Files, old: str, new: str) -> dict[str, bytes]:
 
 def _put(files: dict[str, bytes], path: str, content: bytes) -> None:
     files[path] = content
-    files[sidecar(path)] = crc.encode_hadoop_crc(crc.hadoop_checksums(content))
+    files[sidecar(path)] = encoders.encode_hadoop_crc(encoders.hadoop_checksums(content))

@@ -16,13 +16,13 @@ from stateshift.engines.spark.plan.move import round_plan, standby_plan
 from stateshift.engines.spark.survey import checkpoint as spark_survey
 from stateshift.engines.spark.survey.own_part import own_part
 from stateshift.errors import SpecError
-from stateshift.formats.spark.crc import encode_hadoop_crc, hadoop_checksums
 from stateshift.plan import Plan
 from stateshift.specification import parse_spec
 from stateshift.step import BringFiles, TransformShard
 from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Finding, Image
 from tests.support.checkpoints import Checkpoint, put
+from tests.support.encoders import encode_hadoop_crc, hadoop_checksums
 from tests.support.ground import Ground, facts_of, job_of, plan_of, spec_of, surveyed
 
 CHECKPOINT = Path(__file__).resolve().parents[2] / "golden" / "tables" / "delta" / "checkpoint"

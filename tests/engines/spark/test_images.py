@@ -10,12 +10,12 @@ from stateshift import look
 from stateshift.engines.spark.entries.settings import ROW_CHECKSUM
 from stateshift.engines.spark.entries.store_views import views_of
 from stateshift.engines.spark.survey.checkpoint import survey
-from stateshift.formats.spark.placement import partition_of
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, encode_zip
-from stateshift.formats.spark.state_files import Changelog, Record, encode_changelog, encode_delta
+from stateshift.formats.spark.state_files import Changelog, Record, encode_delta
 from stateshift.formats.spark.types import ArrayType, MapType, StructType
 from stateshift.storage.opening import open_storage
 from tests.formats.golden import CASES, IDS, expected, plain
+from tests.support.encoders import encode_changelog, partition_of
 from tests.support.entries import entries
 
 pytestmark = pytest.mark.parametrize("case", CASES, ids=IDS)

@@ -7,12 +7,12 @@ from __future__ import annotations
 import pytest
 
 from stateshift.engines.spark.survey import checkpoint as survey
-from stateshift.formats.spark.source_log import encode_source_log
 from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Image
 from tests.engines.spark.golden import NAMES, golden
 from tests.look.golden_images import HERE, write
 from tests.support.checkpoints import Checkpoint, held, put
+from tests.support.encoders import encode_source_log
 
 INPUTS = "hdfs://nn/in"
 

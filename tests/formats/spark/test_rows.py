@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.placement import partition_of, signed_hash
+from stateshift.formats.spark.placement import signed_hash
 from stateshift.formats.spark.types import (
     ArrayType,
     Atomic,
@@ -20,6 +20,7 @@ from stateshift.formats.spark.types import (
     decode_struct,
 )
 from stateshift.formats.spark.unsafe_row import decode_row, unscaled
+from tests.support.encoders import partition_of
 
 
 def schema(*types):

@@ -11,12 +11,11 @@ from stateshift.formats.spark.source_log import (
     census_of,
     decode_initial_offset,
     decode_source_log,
-    encode_initial_offset,
-    encode_source_log,
     rewrite_source_log,
     source_kind,
 )
 from stateshift.formats.spark.uris import Relocation, decode_location, encode_location
+from tests.support.encoders import encode_initial_offset, encode_source_log
 
 LOG = (
     'v1\n{"path":"file:///in/a%20b/é.json","timestamp":1767225600000,"batchId":0}\n'

@@ -26,10 +26,10 @@ from stateshift.formats.spark.state_files import (
     decode_changelog,
     decode_delta,
     decode_snapshot,
-    encode_changelog,
     encode_delta,
 )
 from tests.formats.golden import CASES, IDS, chunks, files
+from tests.support.encoders import encode_changelog
 
 PAIRS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "delta": (decode_delta, decode_delta_blocks),

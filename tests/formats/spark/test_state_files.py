@@ -13,11 +13,11 @@ from stateshift.formats.spark.state_files import (
     decode_changelog,
     decode_delta,
     decode_snapshot,
-    encode_changelog,
     encode_delta,
     with_row_checksum,
     without_row_checksum,
 )
+from tests.support.encoders import encode_changelog
 
 BYTES = st.binary(max_size=20)
 PUTS = st.builds(Record, BYTES, BYTES, st.just(False))

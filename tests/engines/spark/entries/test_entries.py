@@ -8,14 +8,9 @@ from stateshift.engines.spark.entries.settings import MERGE_OPERATOR, ROW_CHECKS
 from stateshift.errors import FormatError
 from stateshift.formats.crc32c import crc32c
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, encode_zip
-from stateshift.formats.spark.state_files import (
-    Changelog,
-    Record,
-    encode_changelog,
-    encode_delta,
-    with_row_checksum,
-)
+from stateshift.formats.spark.state_files import Changelog, Record, encode_delta, with_row_checksum
 from stateshift.survey import ShardFiles
+from tests.support.encoders import encode_changelog
 from tests.support.entries import Entry, entries
 
 A, B, ROW, NEW = b"a" * 8, b"b" * 8, b"r" * 16, b"n" * 16

@@ -1,0 +1,179 @@
+"""Nothing ships that only tests call: what no command and no public function reaches stands with
+the tests.
+
+Reached is decided by names, from the sources alone. The code that runs when a module is imported
+mentions names; a function or class of such a name, wherever it is, mentions further ones. So a
+function counts as reached if anything reached says its name: the test can miss one that shares a
+name with another, but what it finds is not called by the program.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# What stands beside the program or comes before its callers: reached by whoever imports it.
+BESIDE = ("models", "testing", "live", "reconfigure", "strategies")
+BESIDE_MODULES = ("stateshift/storage/memory.py", "stateshift/clusters/memory")
+
+# What others call by a name that we never say.
+CALLED_BY_OTHERS = {
+    "seekable": "pyarrow and Python's io ask a file",
+    "schema_text": "what configs/ holds is made and compared with it",
+}
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@dataclass(frozen=True)
+class Defined:
+    """A function or class, and the names that it mentions when it runs."""
+
+    place: str
+    name: str
+    mentions: frozenset[str]
+
+
+def names_in(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """Return all names and attributes in these nodes. An import mentions nothing, since it may be
+    for somebody else; but where it gives another name, it mentions the one it takes.
+    """
+    names = set()
+    for root in nodes:
+        for node in ast.walk(root):
+            if isinstance(node, ast.Name):
+                names.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                names.add(node.attr)
+            elif isinstance(node, ast.alias) and node.asname is not None:
+                names.add(node.name)
+    return frozenset(names)
+
+
+def is_export_list(node: ast.stmt) -> bool:
+    """Return whether this is `__all__ = […]`."""
+    return isinstance(node, ast.Assign) and names_in(node.targets) == {"__all__"}
+
+
+def definitions(file: str, body: list[ast.stmt], outer: str = "") -> Iterator[Defined]:
+    """Yield the functions and classes of a body, and those of its classes."""
+    for node in body:
+        if not isinstance(node, Definition):
+            continue
+        place = f"{file}:{node.lineno} {outer}{node.name}"
+        if isinstance(node, ast.ClassDef):
+            yield from definitions(file, node.body, f"{outer}{node.name}.")
+            yield Defined(place, node.name, run_with(node))
+        else:
+            yield Defined(place, node.name, names_in([node]))
+
+
+def run_with(node: ast.ClassDef) -> frozenset[str]:
+    """Return the names that are mentioned as soon as the class is made."""
+    header = names_in([*node.bases, *node.keywords, *node.decorator_list])
+    return header | run_on_import(node.body)
+
+
+def run_on_import(body: list[ast.stmt]) -> frozenset[str]:
+    """Return the names that a body mentions by itself, outside of its functions."""
+    names: frozenset[str] = frozenset()
+    for node in body:
+        if isinstance(node, Definition):
+            names |= names_in(node.decorator_list)
+        elif not is_export_list(node):
+            names |= names_in([node])
+    return names
+
+
+def unreached(sources: Mapping[str, str], entries: Iterable[str]) -> list[str]:
+    """Return the places of all functions and classes that nothing reaches from the names in
+    `entries` and from what runs on import.
+    """
+    waiting: list[Defined] = []
+    names = set(entries)
+    for file, text in sources.items():
+        tree = ast.parse(text, file)
+        if is_beside(file):
+            names |= names_in([tree])
+        else:
+            names |= run_on_import(tree.body)
+            waiting.extend(definitions(file, tree.body))
+    while True:
+        reached = [each for each in waiting if each.name in names or is_special(each.name)]
+        if not reached:
+            return sorted(each.place for each in waiting)
+        for each in reached:
+            names |= each.mentions
+        waiting = [each for each in waiting if each not in reached]
+
+
+def is_special(name: str) -> bool:
+    """Return whether Python itself calls it."""
+    return name.startswith("__") and name.endswith("__")
+
+
+def is_beside(file: str) -> bool:
+    """Return whether a file is of a room that stands beside the program."""
+    parts = file.split("/")
+    return parts[1] in BESIDE or file.startswith(BESIDE_MODULES)
+
+
+def public_names(text: str) -> set[str]:
+    """Return what a module offers to programs: its `__all__`."""
+    exports = [node for node in ast.parse(text).body if is_export_list(node)]
+    return {name for node in exports for name in ast.literal_eval(node.value)}  # type: ignore[attr-defined]
+
+
+def read_sources() -> dict[str, str]:
+    files = sorted((ROOT / "stateshift").rglob("*.py"))
+    return {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in files}
+
+
+def entry_names(sources: Mapping[str, str]) -> set[str]:
+    """Return what programs and users' jobs import."""
+    names = {"main", *CALLED_BY_OTHERS}
+    for file in ("stateshift/job/__init__.py", "stateshift/api.py", "stateshift/api/__init__.py"):
+        names |= public_names(sources.get(file, ""))
+    return names
+
+
+def test_nothing_ships_that_only_tests_call() -> None:
+    sources = read_sources()
+    found = unreached(sources, entry_names(sources))
+    assert not found, "only tests call these: " + "\n".join(found)
+
+
+def test_every_exception_is_needed() -> None:
+    sources = read_sources()
+    entries = entry_names(sources) - CALLED_BY_OTHERS.keys()
+    found = {place.rpartition(" ")[2].rpartition(".")[2] for place in unreached(sources, entries)}
+    assert CALLED_BY_OTHERS.keys() <= found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("def a(): pass", ["stateshift/x.py:1 a"]),
+        ("def a(): pass\na()", []),
+        ("def main(): a()\ndef a(): b()\ndef b(): pass", []),
+        ("def a(): a()", ["stateshift/x.py:1 a"]),
+        ("class A:\n  def f(self): pass\nA()", ["stateshift/x.py:2 A.f"]),
+        ("class A:\n  def __len__(self): pass\nA()", []),
+        ("from stateshift.y import a\n__all__ = ['a']\ndef a(): pass", ["stateshift/x.py:3 a"]),
+        ("from stateshift.x import a as b\ndef a(): pass", []),
+        ("@register\ndef a(): pass\ndef register(): pass", ["stateshift/x.py:2 a"]),
+    ],
+)
+def test_what_nothing_reaches_is_found(text: str, found: list[str]) -> None:
+    assert unreached({"stateshift/x.py": text}, {"main"}) == found
+
+
+def test_models_reach_what_they_use() -> None:
+    sources = {"stateshift/x.py": "def a(): pass", "stateshift/models/m.py": "def t(): a()"}
+    assert unreached(sources, {"main"}) == []
