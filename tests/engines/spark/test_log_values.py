@@ -4,6 +4,9 @@ from any of these.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
 import pytest
 
 from stateshift.errors import FormatError
@@ -51,6 +54,37 @@ def test_a_value_of_another_type_in_the_newest_offsets_is_refused(
     files.pop(path.replace("/offsets/", "/offsets/.") + ".crc", None)
     shown = run(images.on_a_disk(files), "verify", golden.location, "--deep", "--json")
     assert shown.code == 5, about(shown, document_of(shown))
+
+
+def log_of(files: Mapping[str, bytes], folder: str) -> dict[int, str]:
+    """Return the paths of a log's batches."""
+    paths = [path for path in files if path.rpartition("/")[0].endswith(f"/{folder}")]
+    names = {path.rpartition("/")[2]: path for path in paths}
+    return {int(name): path for name, path in names.items() if name.isdecimal()}
+
+
+@pytest.mark.parametrize("place", ["the batch before the last", "a planned batch"])
+def test_a_file_source_s_offset_is_refused_wherever_a_start_reads_it(place: str) -> None:
+    golden = images.image(NAME)
+    offsets, commits = log_of(golden.files, "offsets"), log_of(golden.files, "commits")
+    newest = max(offsets)
+    files = dict(golden.files)
+    if place == "a planned batch":
+        del files[commits[newest]]
+        files.pop(commits[newest].replace("/commits/", "/commits/.") + ".crc", None)
+        path = offsets[newest]
+    else:
+        path = offsets[newest - 1]
+    files.pop(path.replace("/offsets/", "/offsets/.") + ".crc", None)
+    whole = run(images.on_a_disk(files), "verify", golden.location, "--deep", "--json")
+    assert whole.code == 0, about(whole, document_of(whole))
+    files[path] = files[path].replace(b'{"logOffset":', b'{"lnOffset":')
+    shown = run(images.on_a_disk(files), "verify", golden.location, "--deep", "--json")
+    document = document_of(shown)
+    assert shown.code == 5, about(shown, document)
+    number = path.rpartition("/")[2]
+    assert f"offsets/{number} are" in json.dumps(document)
+    assert "Spark wants a number as logOffset" in json.dumps(document)
 
 
 def test_settings_are_checked_by_their_type_and_others_are_not() -> None:

@@ -6,16 +6,17 @@ name every file read so far.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from stateshift.engines.spark.layout import offset_path
 from stateshift.engines.spark.places import is_sink_log
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.source_entries import refuse_cut
 from stateshift.errors import FormatError, MissingFile, TooLarge
 from stateshift.formats.spark import source_log
-from stateshift.formats.spark.offsets import SourceOffset
+from stateshift.formats.spark.offsets import OffsetEntry, SourceOffset
 from stateshift.formats.spark.positions import EITHER, EVENT_HUBS, KAFKA, position_of
 from stateshift.formats.spark.uris import decode_location
 from stateshift.specification.location import relation
@@ -67,11 +68,7 @@ def endpoints_of(
     """The sources in plan order, and the directories that the file sources' logs name. `thorough`
     also reads the logs that no restart needs: they tell whether the others are whole.
     """
-    logs: dict[str, list[str]] = {}
-    for path in source_files:
-        parts = path.split("/")
-        if len(parts) == 3:
-            logs.setdefault(parts[1], []).append(path)
+    logs = _by_source(source_files)
     endpoints, embedded, needed = [], list[EmbeddedPath](), set(source_files)
     for source in offsets:
         index, offset = source.source, _json(source.offset or "")
@@ -101,6 +98,32 @@ def endpoints_of(
             spare = sorted(set(log) - needed) if thorough else []
             refuse_cut(reading, _counted([*read, *_spare_logs(reading, spare)]))
     return Endpoints(tuple(endpoints), tuple(embedded), tuple(sorted(needed)))
+
+
+def refuse_unreadable_ends(
+    reading: Reading, source_files: Iterable[str], neighbours: Mapping[int, OffsetEntry]
+) -> None:
+    """Refuse what a file source cannot read in the offset logs beside the last committed batch's.
+    Every start asks it for its files of the newest batch once more, from the end of the batch
+    before (apache/spark: MicroBatchExecution.populateStartOffsets, FileStreamSource.getBatch).
+    """
+    logs = _by_source(source_files)
+    for batch, entry in neighbours.items():
+        for source in entry.offsets:
+            log = logs.get(source.source, [])
+            offset = _json(source.offset or "")
+            if position_of(offset, bool(log)).kind in ("file", "unknown"):
+                _refuse_other_offset(reading, source.source, offset, log, offset_path(batch))
+
+
+def _by_source(source_files: Iterable[str]) -> dict[str, list[str]]:
+    """Return the files of each source's own log, by the number of the source."""
+    logs: dict[str, list[str]] = {}
+    for path in source_files:
+        parts = path.split("/")
+        if len(parts) == 3:
+            logs.setdefault(parts[1], []).append(path)
+    return logs
 
 
 def endpoints_told(facts: Facts) -> tuple[Endpoint, ...]:
@@ -242,9 +265,12 @@ def _require_log(reading: Reading, index: str, offset: Any, paths: list[str]) ->
     return compacted
 
 
-def _refuse_other_offset(reading: Reading, index: str, offset: Any, paths: list[str]) -> None:
+def _refuse_other_offset(
+    reading: Reading, index: str, offset: Any, paths: list[str], offsets_path: str | None = None
+) -> None:
     """Refuse what a file source does not read as its offset: FileStreamSourceOffset is a number,
-    or has one.
+    or has one. `offsets_path` is the log that holds it, where it is not that of the last
+    committed batch.
     """
     told = offset.get("logOffset") if isinstance(offset, dict) else offset
     if isinstance(told, int) and not isinstance(told, bool):
@@ -252,11 +278,12 @@ def _refuse_other_offset(reading: Reading, index: str, offset: Any, paths: list[
     path = min((path for path in paths if _number(path) >= 0), key=_number, default=None)
     if path is None or offset == "" or not _is_file_log(reading, path):
         return
+    of_batch = "" if offsets_path is None else f" in {reading.path(offsets_path)}"
     fact = (
-        f"the offsets of source {index} are {json.dumps(offset)[:OFFSET_SHOWN]}, and its log "
-        "is a file source's"
+        f"the offsets of source {index}{of_batch} are {json.dumps(offset)[:OFFSET_SHOWN]}, and "
+        "its log is a file source's"
     )
-    reading.refuse(f"{fact}: Spark wants a number as logOffset", path)
+    reading.refuse(f"{fact}: Spark wants a number as logOffset", offsets_path or path)
 
 
 def _is_file_log(reading: Reading, path: str) -> bool:

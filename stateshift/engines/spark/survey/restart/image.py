@@ -15,7 +15,12 @@ from typing import Any
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import partitions_of
 from stateshift.engines.spark.small_files import Reading
-from stateshift.engines.spark.survey.endpoints import Endpoints, endpoints_of, written_by
+from stateshift.engines.spark.survey.endpoints import (
+    Endpoints,
+    endpoints_of,
+    refuse_unreadable_ends,
+    written_by,
+)
 from stateshift.engines.spark.survey.restart.batches import (
     check_uncommitted,
     last_done,
@@ -77,6 +82,7 @@ def surveyed_image(
     if thorough and epoch is not None:
         refuse_unparsable(reading, found, epoch)
     ends = endpoints_of(reading, found.sources, lines, thorough)
+    refuse_unreadable_ends(reading, found.sources, _neighbours(reading, found, epoch, planned))
     tracked = tracked_schemas(reading, found.schema_logs)
     # Behind a rewind it is the state of a batch which is to be done again, maybe by other code.
     written = None if rewound else planned_state_of(reading, found, operators, epoch, planned)
@@ -197,17 +203,12 @@ def _without_fence(reading: Reading, found: Found) -> str | None:
 def _offsets(
     reading: Reading, found: Found, epoch: int | None, planned: int | None
 ) -> tuple[dict[str, str], tuple[offset_format.SourceOffset, ...], int | None]:
-    """Settings, source lines and time of the last committed batch; the one before it, and a planned
-    one, must read, too.
-    """
+    """Settings, source lines and time of the last committed batch."""
     if epoch is None:
         epoch = planned
     if epoch is None:
         return {}, (), None
     entry = reading.decoded(layout.offset_path(epoch), offset_format.decode_offsets)
-    for batch in (epoch - 1, epoch + 1):
-        if batch >= 0 and (batch < epoch or batch in found.offsets):
-            reading.decoded(layout.offset_path(batch), offset_format.decode_offsets)
     if entry is not None and entry.watermark_ms > 0 and not found.stores:
         place = reading.path("") or reading.storage.location
         reading.warn(
@@ -224,6 +225,26 @@ def _offsets(
             path,
         )
     return dict(entry.conf), entry.offsets, entry.timestamp_ms
+
+
+def _neighbours(
+    reading: Reading, found: Found, epoch: int | None, planned: int | None
+) -> dict[int, offset_format.OffsetEntry]:
+    """Return the offset logs beside that of the last committed batch, by batch: the one before it,
+    and that of a planned batch. A restart reads both, so they must be whole.
+    """
+    last = planned if epoch is None else epoch
+    if last is None:
+        return {}
+    batches = [last - 1] if last > 0 else []
+    if last + 1 in found.offsets:
+        batches.append(last + 1)
+    entries: dict[int, offset_format.OffsetEntry] = {}
+    for batch in batches:
+        entry = reading.decoded(layout.offset_path(batch), offset_format.decode_offsets)
+        if entry is not None:
+            entries[batch] = entry
+    return entries
 
 
 def _commit(reading: Reading, epoch: int | None) -> Uuids:
