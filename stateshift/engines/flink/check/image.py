@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stateshift.engines.flink.check.coordinators import checked_coordinator
 from stateshift.engines.flink.check.elements import Walk
 from stateshift.engines.flink.entries.databases import checked_databases
 from stateshift.engines.flink.entries.frames import checked_frames
@@ -32,6 +33,7 @@ def everything(storage: Storage, image: Image) -> Iterator[Finding]:
     yield from _properties(image)
     for operator in metadata_of(image).operators:
         yield from _of_operator(walk, operator)
+        yield from checked_coordinator(operator)
         try:
             yield from checked_databases(operator, walk.streams)
             yield from checked_frames(operator, walk.streams)

@@ -1,0 +1,46 @@
+"""The state of sources' coordinators, as far as it can be checked without the connector.
+
+The frame is Flink's own. Inside it, the version and the bytes are the connector's: any number is a
+version to somebody, so an unlikely one is said and not refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stateshift.errors import FormatError
+from stateshift.formats.flink.metadata import OperatorState
+from stateshift.formats.flink.source_coordinator import (
+    READER_STATE,
+    decode_source_coordinator,
+)
+from stateshift.survey import Finding
+
+# Connectors count their serializers' versions up from 0 or 1; none is known beyond single digits.
+LIKELY_VERSIONS = range(256)
+
+
+def checked_coordinator(operator: OperatorState) -> Iterator[Finding]:
+    """Yield what is wrong with the state of a source's coordinator."""
+    if operator.coordinator is None or not _reads_a_source(operator):
+        return  # other coordinators frame their state in ways of their own
+    try:
+        enumerator = decode_source_coordinator(operator.coordinator.content)
+    except FormatError as error:
+        yield Finding("refuse", f"operator {operator.id.hex()}: {error.fact}")
+        return
+    if enumerator.version not in LIKELY_VERSIONS:
+        yield Finding(
+            "warn",
+            f"operator {operator.id.hex()}: the split enumerator was written by version "
+            f"{enumerator.version} of its connector's serializer, a number that no connector is "
+            "known to use: Flink fails to restore it unless the job's connector reads it",
+        )
+
+
+def _reads_a_source(operator: OperatorState) -> bool:
+    for subtask in operator.subtasks or ():
+        listed = subtask.managed_operator
+        if listed is not None and any(state.name == READER_STATE for state in listed.states):
+            return True
+    return False
