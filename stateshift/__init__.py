@@ -10,9 +10,9 @@ The way of the data:
 Imports point down; modules on one row do not import each other:
 
     cli
-    migration, look, job
+    migration, look, job, live
     executor, report, fleet, workdir, lock, estimating, logs
-    engines, reconfigure, strategies
+    engines, dataflow
     journal, plan, steering
     step
     world

@@ -24,11 +24,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 ROWS = (
+    ("models", "testing"),
     ("__main__",),
     ("cli",),
     ("migration", "look", "job", "advise", "live"),
     ("executor", "report", "fleet", "lock", "workdir", "estimating", "logs"),
-    ("engines", "reconfigure", "strategies"),
+    ("engines", "dataflow"),
     ("journal", "plan", "steering"),
     ("step",),
     ("world",),
@@ -39,6 +40,8 @@ ROWS = (
 ROW_OF = {room: number for number, rooms in enumerate(ROWS) for room in rooms}
 
 MAY_OPEN_ADAPTERS = ("migration", "look", "fleet")
+# What stands beside the program: nothing of it imports these.
+BESIDE = ("models", "testing")
 NO_ADAPTERS = (
     "stateshift.storage.protocol",
     "stateshift.clusters.protocol",
@@ -79,8 +82,9 @@ ENGINE_ROW_OF = {
 
 PURE_ROOMS = (
     *("errors", "plain", "specification", "survey", "formats", "step", "world", "plan", "report"),
-    *("reconfigure", "strategies"),
+    *("dataflow", "models"),
 )
+PURE_PARTS = ("stateshift.live.protocol",)
 PURE_IN_ENGINES = ("plan", "findings", "rewrite", "entries", "layout")
 OUTSIDE = frozenset(
     (
@@ -316,13 +320,26 @@ def adapters_opened(package: Package) -> Iterator[str]:
             ):
                 continue
             known = NO_ADAPTERS[:2] if room(name) in ONLY_PROTOCOLS else NO_ADAPTERS
-            if found.module in known or room(name) in MAY_OPEN_ADAPTERS:
+            if found.module in known or room(name) in (*MAY_OPEN_ADAPTERS, "testing"):
                 continue
             yield (
                 f"{name}:{found.line} imports {found.module}: only "
                 f"{', '.join(MAY_OPEN_ADAPTERS)} open adapters, "
                 f"everybody else knows stateshift.{there}.protocol"
             )
+
+
+def checks_shipped(package: Package) -> Iterator[str]:
+    """Models and in-memory twins are imported by tests and benches, and by nothing of the program."""
+    for name, imports in package.imports.items():
+        if room(name) in BESIDE:
+            continue
+        for imported in imports:
+            if ours(imported.module) and room(imported.module) in BESIDE:
+                yield (
+                    f"{name}:{imported.line} imports {imported.module}: only tests and benches "
+                    f"know {room(imported.module)}"
+                )
 
 
 def job_too_heavy(package: Package) -> Iterator[str]:
@@ -354,9 +371,9 @@ def spark_too_early(package: Package) -> Iterator[str]:
 
 def is_pure(name: str) -> bool:
     parts = name.split(".")
-    return room(name) in PURE_ROOMS or (
-        room(name) == "engines" and len(parts) > 3 and parts[3] in PURE_IN_ENGINES
-    )
+    if room(name) in PURE_ROOMS or ".".join(parts[:3]) in PURE_PARTS:
+        return True
+    return room(name) == "engines" and len(parts) > 3 and parts[3] in PURE_IN_ENGINES
 
 
 def impurities(package: Package) -> Iterator[str]:
@@ -462,6 +479,7 @@ RULES = (
     engine_rows_broken,
     engines_named,
     adapters_opened,
+    checks_shipped,
     job_too_heavy,
     spark_too_early,
     impurities,
@@ -552,6 +570,17 @@ BROKEN = (
         {"stateshift.step.x": "import stateshift.storage.locations"},
         "only migration",
     ),
+    (
+        checks_shipped,
+        {"stateshift.step.x": "def f():\n  from stateshift.models.cost import predict"},
+        "only tests and benches know models",
+    ),
+    (
+        checks_shipped,
+        {"stateshift.migration": "import stateshift.testing.memory_storage"},
+        "only tests and benches know testing",
+    ),
+    (impurities, {"stateshift.live.protocol.bins": "import time"}, "reaches time"),
     (job_too_heavy, {"stateshift.job": "from stateshift.plan import Plan"}, "at most"),
     (spark_too_early, {"stateshift.look": "def f():\n  import pyspark"}, "only fleet"),
     (spark_too_early, {"stateshift.fleet": "import pyspark.sql"}, "at the top"),
@@ -619,6 +648,12 @@ ALLOWED = (
         "stateshift.storage.protocol": "",
     },
     {"stateshift.engines.spark.survey.checkpoint": "import time"},
+    {"stateshift.live.worker": "import time"},
+    {
+        "stateshift.models.network": "from stateshift.live.protocol.bins import bin_of",
+        "stateshift.live.protocol.bins": "",
+    },
+    {"stateshift.testing.memory_storage": "import stateshift.storage.temporaries"},
 )
 
 

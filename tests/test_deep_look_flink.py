@@ -14,7 +14,7 @@ import pytest
 from stateshift import migration
 from stateshift.errors import PlanError, StateshiftError
 from stateshift.specification import parse_spec
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden
 from tests.engines.flink.test_moving import TARGET, spec_of
 from tests.engines.flink.test_warm import Stage

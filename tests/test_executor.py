@@ -18,9 +18,9 @@ from stateshift.journal import Journal, RollbackStarted, RunFailed, RunResumed
 from stateshift.plan import Plan
 from stateshift.report import summarize
 from stateshift.step import CopyFiles, Evidence, TransformShard
-from stateshift.storage.memory import MemoryStorage, ProcessGone
 from stateshift.storage.protocol import Content
 from stateshift.survey import FileInfo
+from stateshift.testing.memory_storage import MemoryStorage, ProcessGone
 from stateshift.world import World
 from tests.support.executing import execute
 from tests.support.steps import SOURCE, TARGET, KeptLines, Stage, Told, journal_of, phase, plan_of

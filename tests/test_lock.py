@@ -12,8 +12,8 @@ import pytest
 from stateshift import lock
 from stateshift.errors import JournalError, StateshiftError
 from stateshift.formats.marks import LOCK_SUFFIX
-from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.opening import open_patiently
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.support.checkpoints import put
 
 PATH = f"orders{LOCK_SUFFIX}"

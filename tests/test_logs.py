@@ -20,9 +20,9 @@ from stateshift.clusters.http.rest import Service
 from stateshift.clusters.logged import log_command
 from stateshift.clusters.shell import Shell
 from stateshift.errors import TransientStorageError
-from stateshift.storage.memory import MemoryDisk, MemoryStorage
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Retrying
+from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.cli.support import SOURCE, TARGET, Outside
 from tests.contracts.members import StillClock
 from tests.support.checkpoints import Checkpoint

@@ -10,7 +10,7 @@ from stateshift import look
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.marks import fence_text
 from stateshift.formats.spark import crc
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.spark.golden import FOLDER, NAMES
 from tests.support import encoders
 from tests.support.checkpoints import Checkpoint, put

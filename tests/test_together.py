@@ -16,6 +16,11 @@ from stateshift import migration
 from stateshift.cli.views import plan as render_plan
 from stateshift.cli.views import runs_json as as_json_run
 from stateshift.clusters.protocol import JobState, Submission
+from stateshift.dataflow.cuts import cuts
+from stateshift.dataflow.document import to_plain
+from stateshift.dataflow.operators import Dataflow
+from stateshift.dataflow.parse import dataflow_of, parse_dataflow
+from stateshift.dataflow.schedulers import fries
 from stateshift.errors import (
     ClusterError,
     MissingFile,
@@ -28,16 +33,11 @@ from stateshift.formats.marks import WAITING, encode_tag
 from stateshift.formats.uid import directory_name
 from stateshift.journal import StepStarted
 from stateshift.migration import cuts_of, decode_proposal, encode_proposal, waves, with_dataflow
-from stateshift.reconfigure.cuts import cuts
-from stateshift.reconfigure.dataflow import Dataflow
-from stateshift.reconfigure.document import to_plain
-from stateshift.reconfigure.reading import dataflow_of, parse_dataflow
-from stateshift.reconfigure.schedulers import fries
 from stateshift.specification import Spec, parse_spec, to_plain_spec
-from stateshift.storage.memory import ProcessGone
+from stateshift.testing.memory_storage import ProcessGone
 from stateshift.world import Unwatched
 from tests.cli.support import Outside, said
-from tests.reconfigure.random_dataflows import dataflows
+from tests.dataflow.random_dataflows import dataflows
 from tests.support.checkpoints import Checkpoint
 from tests.support.ground import Ground
 from tests.test_waves import FLOW as SHARED

@@ -29,8 +29,8 @@ from stateshift.migration.running import Run
 from stateshift.report import Report
 from stateshift.specification import Spec
 from stateshift.steering import Steering, Throttle
-from stateshift.storage.memory import ProcessGone
 from stateshift.storage.protocol import Storage
+from stateshift.testing.memory_storage import ProcessGone
 from tests.support.checkpoints import put
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
 from tests.support.living import LivingJob, Watched, startable_by_spark, state_at, state_of_standby

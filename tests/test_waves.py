@@ -20,8 +20,8 @@ from stateshift.journal.lines import decode_records
 from stateshift.migration.doors import world_of
 from stateshift.report import Report
 from stateshift.specification import Spec, parse_spec
-from stateshift.storage.memory import ProcessGone
 from stateshift.storage.protocol import Storage
+from stateshift.testing.memory_storage import ProcessGone
 from tests.support.checkpoints import Checkpoint
 from tests.support.ground import Ground
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from stateshift import __version__, lock, plain
 from stateshift.clusters.protocol import Cluster, JobState, JobStatus, RunningJob, StopRequest
+from stateshift.dataflow.checks import nearest
 from stateshift.engines.registry import Engine, engine
 from stateshift.errors import Complaint, JournalError, MissingFile, PlanError, SpecError
 from stateshift.estimating import estimated, probe
@@ -22,7 +23,6 @@ from stateshift.migration.brought import Arrivals, with_arrivals
 from stateshift.migration.doors import Doors
 from stateshift.migration.together import cuts_of, waves
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
-from stateshift.reconfigure.checks import nearest
 from stateshift.specification import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
 from stateshift.specification.warm import seconds_of
 from stateshift.specification.waves import sharing

@@ -6,7 +6,7 @@ makes of them.
     waves(spec)                  every job once, in the order in which they move
     cuts_of(spec, names)         which of these jobs are stopped at one cut, and why
 
-Jobs whose operators a tuple may pass one after the other change at one cut (`reconfigure.cuts`):
+Jobs whose operators a tuple may pass one after the other change at one cut (`dataflow.cuts`):
 they are in one wave, which stops all of them before it copies any.
 """
 
@@ -16,15 +16,15 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from stateshift.dataflow.checks import nearest
+from stateshift.dataflow.cuts import Cut, cuts
+from stateshift.dataflow.document import to_plain
+from stateshift.dataflow.operators import Dataflow
+from stateshift.dataflow.parse import dataflow_of, parse_dataflow
+from stateshift.dataflow.wave_order import in_waves
 from stateshift.errors import Complaint, SpecError
-from stateshift.reconfigure.checks import nearest
-from stateshift.reconfigure.cuts import Cut, cuts
-from stateshift.reconfigure.dataflow import Dataflow
-from stateshift.reconfigure.document import to_plain
-from stateshift.reconfigure.reading import dataflow_of, parse_dataflow
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.waves import shared
-from stateshift.strategies.waves import in_waves
 
 Wave = tuple[JobSpec, ...]
 

@@ -1,4 +1,4 @@
-"""In which steps jobs move, in one spelling of a strategy's name. `strategies` says what each
+"""In which steps jobs move, in one spelling of a strategy's name. `dataflow.move_steps` says what each
 does. Pure.
 """
 

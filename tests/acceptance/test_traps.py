@@ -19,7 +19,7 @@ from stateshift.engines.spark.survey.checkpoint import survey as surveyed
 from stateshift.formats.rocksdb import sst
 from stateshift.formats.spark.state_files import Changelog, Record, decode_changelog
 from stateshift.storage.local.storage import LocalStorage
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.acceptance.matrix.damage import copied
 from tests.acceptance.matrix.damaging import files_of, write_files
 from tests.acceptance.matrix.ground import later, quietly

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from stateshift.cli import main
-from stateshift.clusters.memory import MemoryCluster
 from stateshift.migration import Doors
-from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
+from stateshift.testing.memory_cluster import MemoryCluster
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.support.checkpoints import Checkpoint, put
 
 SOURCE, TARGET = "hdfs://here:8020/ck/orders", "hdfs://there:8020/ck/orders"

@@ -9,13 +9,13 @@ from typing import get_args
 
 import pytest
 
-from stateshift.reconfigure.dataflow import Kind, Way
-from stateshift.reconfigure.keys import EDGE, OPERATOR
-from stateshift.reconfigure.pruning import RULES
-from stateshift.reconfigure.schedulers import SCHEDULERS
-from stateshift.reconfigure.schema import dataflow_schema
+from stateshift.dataflow.keys import EDGE, OPERATOR
+from stateshift.dataflow.operators import Kind, Way
+from stateshift.dataflow.pruning import RULES
+from stateshift.dataflow.schedulers import SCHEDULERS
+from stateshift.dataflow.schema import dataflow_schema
 from tests.cli.support import said
-from tests.reconfigure.plans import FLINK, SPARK
+from tests.dataflow.plans import FLINK, SPARK
 
 EXAMPLE = str(
     Path(__file__).resolve().parents[2] / "configs" / "examples" / "payment-fraud.dataflow.json"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from stateshift.storage.fsspec.storage import FsspecStorage
 from stateshift.storage.local.storage import LocalStorage
-from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Pace, Retrying, Throttled
+from stateshift.testing.memory_storage import MemoryDisk
 
 # Opens another storage on the same place, as another process would.
 Reopen = Callable[[], Storage]

@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 
 from stateshift.clusters.flink.jobs import job_id
-from stateshift.clusters.memory import MemoryCluster
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.errors import ClusterError
 from stateshift.specification.model import ClusterSpec
+from stateshift.testing.memory_cluster import MemoryCluster
 from tests.clusters import fake_flink, fake_livy, fake_standalone
 from tests.clusters.faulty_server import Fault
 

@@ -23,7 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.cli.support import Said
 from tests.damage.commands import document_of, forget_traceback, run
 from tests.damage.images import GoldenImage, image, on_a_disk

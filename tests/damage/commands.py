@@ -12,9 +12,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from stateshift.clusters.memory import MemoryCluster
 from stateshift.migration import Doors
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_cluster import MemoryCluster
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.cli.support import Said, StillClock, said
 
 

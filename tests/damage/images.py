@@ -24,8 +24,8 @@ from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import files_of
 from stateshift.formats.spark.names import classify
 from stateshift.storage import locations
-from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Image
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden as flink_golden
 from tests.formats.golden import CASES
 from tests.look.golden_images import contents

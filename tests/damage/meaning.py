@@ -31,8 +31,8 @@ from stateshift.formats.flink.stream_handles import Inline, StreamHandle
 from stateshift.formats.spark import metadata as query_metadata
 from stateshift.formats.spark import schema as state_schema
 from stateshift.formats.spark.names import classify
-from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Image, Survey
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.damage.images import on_a_disk
 
 Meaning = Mapping[str, Any]

@@ -23,7 +23,7 @@ from stateshift.engines.spark.entries.buckets import (
 from stateshift.fleet import Crew, comparing
 from stateshift.formats.blocks import binary, block_of
 from stateshift.formats.spark.state_files import Record, encode_delta
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from stateshift.world import World
 from tests.look.golden_images import HERE, NEWEST, contents, write
 from tests.support.checkpoints import Checkpoint, put

@@ -31,10 +31,10 @@ from stateshift.step import (
     WriteFile,
 )
 from stateshift.step.contents import LISTED_FILES
-from stateshift.storage.memory import ProcessGone
 from stateshift.storage.temporaries import apart
 from stateshift.storage.wrappers import Pace
 from stateshift.survey import FileInfo, ShardFiles
+from stateshift.testing.memory_storage import ProcessGone
 from stateshift.world import Read, Unwatched, World
 from tests.support.executing import execute
 from tests.support.fleet import MemoryCarrier

@@ -17,8 +17,8 @@ from stateshift.engines.spark.check import image as deep
 from stateshift.engines.spark.check.portions import portions
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.fleet import Crew
-from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Finding, Image, Survey
+from stateshift.testing.memory_storage import MemoryDisk
 from stateshift.world import World
 from tests.formats.golden import CASES
 from tests.look.golden_images import HERE, NEWEST, contents, on_a_disk, write

@@ -18,7 +18,7 @@ from stateshift.formats.blocks import binary
 from stateshift.formats.spark.avro_rows import row_reader
 from stateshift.formats.spark.placement import signed_hash
 from stateshift.formats.spark.types import StructType, decode_struct
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.fuzz.oracles import attempt, same
 from tests.fuzz.rows import EVERY, as_columns, as_lists, struct_json, usable
 from tests.fuzz.seeds import of_cases

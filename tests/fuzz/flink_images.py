@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 
 from stateshift.formats.flink.names import METADATA
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.cli.support import Outside, Said
 from tests.engines.flink import golden
 from tests.fuzz.oracles import Broken

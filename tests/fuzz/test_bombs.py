@@ -36,8 +36,8 @@ from stateshift.formats.spark.unsafe_row import decode_row
 from stateshift.formats.stream import lines
 from stateshift.journal.lines import decode_records
 from stateshift.specification import parse_spec
-from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Finding
+from stateshift.testing.memory_storage import MemoryDisk
 from stateshift.workdir import Workdir
 from tests.fuzz import sst_files
 from tests.support.checkpoints import Checkpoint, put

@@ -18,8 +18,8 @@ from stateshift.engines.registry import ENGINES
 from stateshift.errors import StateshiftError
 from stateshift.formats.spark.compression import codec_of
 from stateshift.formats.spark.names import classify
-from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Image
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.fuzz.oracles import Broken
 from tests.fuzz.seeds import of_cases
 from tests.fuzz.targets import Target

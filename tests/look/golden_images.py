@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.formats.golden import CASES, expected
 from tests.support.checkpoints import put
 

@@ -11,7 +11,7 @@ from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.spark.compression import codec_of, compress, decompress
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.formats.golden import CASES
 from tests.look.golden_images import HERE, NEWEST, contents, on_a_disk, write
 from tests.support import encoders

@@ -15,7 +15,7 @@ from stateshift.formats.spark.state_files import (
     encode_delta,
     with_row_checksum,
 )
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.formats.golden import CASES
 from tests.look.golden_images import HERE, contents, write
 from tests.support.encoders import encode_changelog

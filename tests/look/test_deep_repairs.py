@@ -9,7 +9,7 @@ import pytest
 from stateshift import look
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.spark.names import classify
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.formats.golden import CASES
 from tests.look.golden_images import HERE, NEWEST, contents, write
 from tests.support.checkpoints import Checkpoint

@@ -14,7 +14,7 @@ import pytest
 from stateshift import look
 from stateshift.errors import FormatError, MissingFile, PlanError, SpecError
 from stateshift.formats.spark.state_files import Record, encode_delta
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.formats.golden import expected
 from tests.look.golden_images import (
     HERE,

@@ -12,7 +12,7 @@ import pytest
 from stateshift import look
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.errors import FormatError
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.look.golden_images import HERE, NEWEST, contents, write
 
 

@@ -15,8 +15,8 @@ import pytest
 from stateshift import look
 from stateshift.engines.registry import FLINK
 from stateshift.errors import PlanError
-from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden
 
 COUNTS = [

@@ -11,7 +11,7 @@ import pytest
 from stateshift import look
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.errors import PlanError
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden as flink
 from tests.formats.golden import CASES, IDS
 from tests.look.golden_images import HERE, contents, write

@@ -14,11 +14,11 @@ from threading import Timer
 
 import pytest
 
-from stateshift.clusters.memory import MemoryCluster
 from stateshift.errors import StalePlan
 from stateshift.step import FenceSource
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
+from stateshift.testing.memory_cluster import MemoryCluster
 from stateshift.world import World
 from tests.support.servers import Unavailable, downloads
 

@@ -26,7 +26,6 @@ from typing import Any, Literal
 import pytest
 
 from stateshift import migration
-from stateshift.clusters.memory import MemoryCluster
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
 from stateshift.engines.spark.layout import has_commits
 from stateshift.engines.spark.survey.checkpoint import survey
@@ -35,8 +34,9 @@ from stateshift.formats.marks import IDLE, LOCK_SUFFIX, encode_idle, fence_owner
 from stateshift.migration import Doors, Proposal
 from stateshift.report import Report
 from stateshift.specification import Spec, parse_spec
-from stateshift.storage.memory import MemoryDisk, ProcessGone
 from stateshift.storage.temporaries import is_temporary
+from stateshift.testing.memory_cluster import MemoryCluster
+from stateshift.testing.memory_storage import MemoryDisk, ProcessGone
 from tests.kill.moments import Doomed, DoomedCluster, DoomedLines, DoomedWorkdir, Moment, Moments
 from tests.support.checkpoints import Checkpoint, put
 from tests.support.entries import entries

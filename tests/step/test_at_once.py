@@ -15,9 +15,9 @@ import pytest
 from stateshift.errors import Interrupted, MissingFile
 from stateshift.step import CopyFiles
 from stateshift.step.at_once import each
-from stateshift.storage.memory import MemoryDisk, MemoryStorage
 from stateshift.storage.temporaries import apart, temporary
 from stateshift.survey import FileInfo
+from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from stateshift.world import World
 from tests.support.steps import SOURCE, TARGET, Stage
 

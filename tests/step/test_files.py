@@ -15,8 +15,8 @@ import pytest
 from stateshift.errors import Interrupted, MissingFile, StalePlan, StorageError
 from stateshift.step import CopyFiles, MoveFiles, Rename, StageFiles, TransformShard, WriteFile
 from stateshift.storage.local.storage import LocalStorage
-from stateshift.storage.memory import MemoryStorage
 from stateshift.survey import FileInfo
+from stateshift.testing.memory_storage import MemoryStorage
 from tests.support.steps import SOURCE, TARGET, Stage
 
 FILES = (FileInfo("a", 3, 7.0), FileInfo("d/b", 5, 8.0))

@@ -14,8 +14,8 @@ from stateshift.formats.spark import state_files
 from stateshift.formats.spark.state_files import Record
 from stateshift.step import CompareImages
 from stateshift.step.images import LARGE_BYTES
-from stateshift.storage.memory import MemoryStorage
 from stateshift.survey import ShardFiles
+from stateshift.testing.memory_storage import MemoryStorage
 from stateshift.world import Pairs, ReadFrom, World
 from tests.support.steps import SOURCE, TARGET, Stage
 

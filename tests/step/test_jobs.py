@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from stateshift.clusters.memory import MemoryCluster
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest
 from stateshift.errors import AlreadyThere, ClusterError, Interrupted, StalePlan
 from stateshift.formats.marks import encode_idle, fence_text
 from stateshift.step import AwaitProgress, FenceSource, ReadyFence, StopJob, SubmitJob
 from stateshift.step.marks import tag_of
-from stateshift.storage.memory import MemoryStorage
+from stateshift.testing.memory_cluster import MemoryCluster
+from stateshift.testing.memory_storage import MemoryStorage
 from stateshift.world import World
 from tests.support.steps import SOURCE, TARGET, Stage, StepClock
 

@@ -13,8 +13,8 @@ import pytest
 from stateshift.errors import TransientStorageError
 from stateshift.step.at_once import each
 from stateshift.storage.lanes import ROUND_FILES, Lane, Width
-from stateshift.storage.memory import MemoryDisk, MemoryStorage
 from stateshift.storage.wrappers import Retrying
+from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.contracts.members import StillClock
 from tests.support.steps import Stage
 

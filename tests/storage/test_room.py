@@ -14,7 +14,7 @@ from stateshift.errors import MissingFile, StorageError
 from stateshift.storage.hdfs.calls import Quota, Remaining
 from stateshift.storage.hdfs.free_space import may_write, narrowest
 from stateshift.storage.local.storage import LocalStorage
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 
 NOBODY = 65534
 

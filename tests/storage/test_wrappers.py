@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
-from stateshift.storage.memory import MemoryDisk, MemoryStorage
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Pace, Retrying, Throttled
 from stateshift.survey import FileInfo
+from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.contracts.faulty import Effects, Faulty, once
 from tests.contracts.members import StillClock
 

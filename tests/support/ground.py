@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from stateshift import migration
-from stateshift.clusters.memory import MemoryCluster
 from stateshift.clusters.protocol import Cluster
 from stateshift.engines.spark.plan import move as planner
 from stateshift.engines.spark.survey import checkpoint as survey
@@ -23,9 +22,10 @@ from stateshift.plan import Plan
 from stateshift.report import Report
 from stateshift.specification import ClusterSpec, JobSpec, Spec, parse_spec
 from stateshift.storage import locations
-from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, Survey
+from stateshift.testing.memory_cluster import MemoryCluster
+from stateshift.testing.memory_storage import MemoryDisk
 from stateshift.workdir import Workdir
 from stateshift.world import Unwatched
 from tests.support.checkpoints import Checkpoint, put

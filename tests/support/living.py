@@ -20,8 +20,8 @@ from typing import Any, Concatenate, ParamSpec
 
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.formats.spark import state_files
-from stateshift.storage.memory import MemoryDisk, MemoryStorage
 from stateshift.storage.protocol import Storage
+from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.support.checkpoints import Checkpoint, put
 from tests.support.entries import entries
 

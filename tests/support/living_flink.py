@@ -13,7 +13,7 @@ from stateshift.formats.flink.metadata import Metadata, decode_metadata, encode_
 from stateshift.formats.flink.references import with_streams
 from stateshift.formats.flink.stream_handles import AbsoluteFile, RelativeFile, StreamHandle
 from stateshift.storage import locations
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden
 from tests.support.checkpoints import put
 

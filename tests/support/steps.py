@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from stateshift.clusters.memory import MemoryCluster
 from stateshift.journal import Journal, PlanAdopted, RunStarted
 from stateshift.plan import Phase, PhaseName, Plan, phases_of
 from stateshift.step import Discrepancy, Evidence
-from stateshift.storage.memory import MemoryDisk, MemoryStorage
+from stateshift.testing.memory_cluster import MemoryCluster
+from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from stateshift.world import World
 
 SOURCE, TARGET = "memory://m/source", "memory://m/target"

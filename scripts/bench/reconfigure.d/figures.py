@@ -15,7 +15,7 @@ from measuring import Measured
 from pages import drawing
 from paper import DELAYS_MS, TABLE_3
 
-from stateshift.reconfigure.schedulers import SCHEDULERS
+from stateshift.dataflow.schedulers import SCHEDULERS
 
 DELAY = Axis("delay", "s")
 ROW = Axis("row of table 3; at 0 theirs, the least and the most of all rows", log=False)

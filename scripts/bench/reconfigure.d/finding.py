@@ -10,8 +10,8 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeVar
 
-from stateshift.reconfigure.dataflow import Dataflow, Edge, Operator
-from stateshift.reconfigure.schedulers import fries
+from stateshift.dataflow.operators import Dataflow, Edge, Operator
+from stateshift.dataflow.schedulers import fries
 
 Found = list[frozenset[str]]
 T = TypeVar("T")

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from experiments import SWEEPS, joins, pipeline, surge
 from paper import TABLE_3
 
-from stateshift.reconfigure.schedulers import SCHEDULERS, Scheduler
-from stateshift.reconfigure.simulating import Run
+from stateshift.dataflow.schedulers import SCHEDULERS, Scheduler
+from stateshift.dataflow.simulation import Run
 
 MARKED_RATES = (80.0, 100.0, 120.0)
 WAY = ("S", "FD", "J", "T")

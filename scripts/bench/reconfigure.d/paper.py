@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from experiments import W2, W3, drawn
 
-from stateshift.reconfigure.dataflow import Dataflow
-from stateshift.reconfigure.schedulers import Scheduler
+from stateshift.dataflow.operators import Dataflow
+from stateshift.dataflow.schedulers import Scheduler
 
 NOT_TOLD = "not told"
 

@@ -16,7 +16,7 @@ from paper import DELAYS_MS, FALLS_AFTER, NOT_TOLD, SLOPES, TABLE_3, TABLE_4, TA
 from paper import REPLACED_SECONDS as THEY_REPLACED
 from paper import SURGE_SECONDS as THEIR_SURGE
 
-from stateshift.reconfigure.schedulers import SCHEDULERS, fries
+from stateshift.dataflow.schedulers import SCHEDULERS, fries
 
 SIZES = ((10_000, 40_000), (20_000, 80_000), (50_000, 200_000), (100_000, 400_000))
 TARGETS = 20
@@ -48,7 +48,7 @@ def _head(seed: int, lacking: Sequence[str]) -> Iterator[str]:
         f"`./scripts/bench/reconfigure --seed {seed}`, Python {platform.python_version()}. "
         "*Theirs* is what Fries "
         "(VLDB 2022, section 8) measured on its cluster; *ours* is "
-        "`stateshift.reconfigure.simulating`: tuples, "
+        "`stateshift.dataflow.simulation`: tuples, "
         "queues, costs and control messages, event by event. Absolute seconds depend on "
         "loads that the paper does not "
         "tell; what is to be compared is how the schedulers stand to each other, and how "

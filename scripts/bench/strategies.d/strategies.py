@@ -19,9 +19,8 @@ from matchings import matched_again_and_again
 from pages import left_alone, missing, wrapped
 from paper import EXTRA_MEMORY, FLAT_UP_TO, GAP_WAITS, LOWER_BY, SLOPES
 
-from stateshift.strategies.moves import Move, degree
-from stateshift.strategies.steps import AllAtOnce, Fluid, Optimised, in_steps
-from stateshift.strategies.sweeps import (
+from stateshift.dataflow.move_steps import AllAtOnce, Fluid, Move, Optimised, degree, in_steps
+from stateshift.models.sweeps import (
     PAPER,
     PAPER_BINS,
     STRATEGIES,
@@ -77,7 +76,7 @@ def _head(seed: int, lacking: Sequence[str]) -> Iterator[str]:
         "*Theirs* is what the text "
         "and the figures of Megaphone (PVLDB 12(9), 2019, section 5.3) show, measured on "
         "four machines; *ours* is "
-        "`stateshift.strategies.cost`, with the paper's bins, keys, rates and "
+        "`stateshift.models.cost`, with the paper's bins, keys, rates and "
         f"{PAPER.workers} workers. Only where "
         f"bins are varied it is {PAPER_BINS.workers} workers: with 16 bins, "
         f"{PAPER.workers} would have one each, "

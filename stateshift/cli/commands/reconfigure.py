@@ -122,12 +122,12 @@ def command(
 
     from stateshift.cli.shell.local_files import beside, text_of
     from stateshift.cli.views import dataflow as render_reconfigure
+    from stateshift.dataflow import drawing
+    from stateshift.dataflow.delays import expected
+    from stateshift.dataflow.parse import asked
+    from stateshift.dataflow.pruning import RULES
+    from stateshift.dataflow.schedulers import SCHEDULERS, schedule
     from stateshift.errors import SpecError
-    from stateshift.reconfigure import drawing
-    from stateshift.reconfigure.expecting import expected
-    from stateshift.reconfigure.pruning import RULES
-    from stateshift.reconfigure.reading import asked
-    from stateshift.reconfigure.schedulers import SCHEDULERS, schedule
 
     terminal = Terminal.of(context, json, verbose)
     _refuse_both(json, dot, mermaid)

@@ -38,7 +38,7 @@ def command(
 
             made = spec_schema()
         case "dataflow":
-            from stateshift.reconfigure.schema import dataflow_schema
+            from stateshift.dataflow.schema import dataflow_schema
 
             made = dataflow_schema()
         case _:

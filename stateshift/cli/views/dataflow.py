@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from stateshift.cli.views.text import Block, Cell, Line, Table, section
 from stateshift.cli.views.units import many, number, span
-from stateshift.reconfigure.consistency import unguarded
-from stateshift.reconfigure.expecting import rounded
-from stateshift.reconfigure.reasons import order, reasons
+from stateshift.dataflow.consistency import unguarded
+from stateshift.dataflow.delays import rounded
+from stateshift.dataflow.reasons import order, reasons
 
 if TYPE_CHECKING:
-    from stateshift.reconfigure.covering import Component
-    from stateshift.reconfigure.dataflow import Dataflow
-    from stateshift.reconfigure.expecting import Expected
-    from stateshift.reconfigure.schedulers import Schedule, Scheduler
+    from stateshift.dataflow.components import Component
+    from stateshift.dataflow.delays import Expected
+    from stateshift.dataflow.operators import Dataflow
+    from stateshift.dataflow.schedulers import Schedule, Scheduler
 
 ROWS_MAX = 20
 NAMES_MAX = 12

@@ -11,9 +11,9 @@ from typing import Any
 
 from stateshift.engines.flink.check.image import everything
 from stateshift.engines.registry import FLINK
-from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Survey
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.support.checkpoints import put
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden"

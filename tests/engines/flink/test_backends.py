@@ -21,7 +21,7 @@ from stateshift.formats.flink.keyed_handles import Incremental
 from stateshift.formats.flink.metadata import SubtaskState, decode_metadata, encode_metadata
 from stateshift.formats.flink.operator_handles import BROADCAST
 from stateshift.formats.uid import flink_operator_id
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden
 from tests.support.checkpoints import put
 

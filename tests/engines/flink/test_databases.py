@@ -20,9 +20,9 @@ from stateshift.errors import FormatError, StateshiftError
 from stateshift.formats.flink.keyed_handles import Incremental
 from stateshift.formats.flink.stream_handles import Segment, StreamHandle, files_of
 from stateshift.specification import parse_spec
-from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden
 from tests.support.checkpoints import put
 from tests.support.ground import Ground

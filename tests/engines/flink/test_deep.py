@@ -24,7 +24,7 @@ from stateshift.formats.flink.snappy_frames import IDENTIFIER, decompressed
 from stateshift.formats.flink.state_values import is_known
 from stateshift.formats.flink.stream_handles import RelativeFile
 from stateshift.storage import locations
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.cli.support import Outside
 from tests.engines.flink import golden
 from tests.support.checkpoints import put

@@ -32,7 +32,7 @@ from stateshift.formats.flink.stream_handles import Inline, RelativeFile
 from stateshift.formats.uid import flink_operator_id
 from stateshift.specification import Spec, parse_spec
 from stateshift.step.images import CompareImages
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.engines.flink import golden
 from tests.support.ground import Ground

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from stateshift.clusters.memory_flink import MemoryFlink
 from stateshift.clusters.protocol import Gone, SavepointRequest
 from stateshift.engines.flink.plan.move import identity_of
 from stateshift.errors import ClusterError, PlanError, StateshiftError
 from stateshift.formats.uid import flink_operator_id
 from stateshift.specification import Spec, parse_spec
 from stateshift.survey import ClusterFacts, Facts, Survey
+from stateshift.testing.memory_flink import MemoryFlink
 from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.engines.flink import golden
 from tests.support.checkpoints import put

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from stateshift.clusters.memory_flink import MemoryFlink
 from stateshift.clusters.protocol import Slots, Submission
 from stateshift.errors import ClusterError
 from stateshift.migration import Proposal
 from stateshift.survey import Finding
+from stateshift.testing.memory_flink import MemoryFlink
 from tests.engines.flink.test_running import job, place, spec_of
 from tests.support.ground import Ground
 

@@ -13,9 +13,9 @@ from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
 from stateshift.engines.registry import FLINK
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
-from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Survey
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.flink import golden
 
 pytestmark = pytest.mark.row("IF-17")

@@ -16,12 +16,12 @@ from stateshift import migration
 from stateshift.cli.views import html_page as render_html
 from stateshift.cli.views import run as render_run
 from stateshift.cli.views.text import plain_text
-from stateshift.clusters.memory_flink import MemoryFlink
 from stateshift.clusters.protocol import Gone
 from stateshift.errors import ClusterError, PlanError, SpecError
 from stateshift.report import Report
 from stateshift.specification import Spec, parse_spec
 from stateshift.storage.protocol import Storage
+from stateshift.testing.memory_flink import MemoryFlink
 from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.engines.flink import golden
 from tests.support.checkpoints import put

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.support.checkpoints import put
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden"

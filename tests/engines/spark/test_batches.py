@@ -11,8 +11,8 @@ import pytest
 from stateshift import look
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.spark.offset_order import step_back
-from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Image
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.formats.golden import CASES
 from tests.look.golden_images import HERE, contents, write
 from tests.support.checkpoints import Checkpoint

@@ -19,8 +19,8 @@ from stateshift.errors import SpecError
 from stateshift.plan import Plan
 from stateshift.specification import parse_spec
 from stateshift.step import BringFiles, TransformShard
-from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Finding, Image
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.support.checkpoints import Checkpoint, put
 from tests.support.encoders import encode_hadoop_crc, hadoop_checksums
 from tests.support.ground import Ground, facts_of, job_of, plan_of, spec_of, surveyed

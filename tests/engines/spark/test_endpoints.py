@@ -13,7 +13,7 @@ from tests.support.ground import surveyed
 def image_of(
     checkpoint: Checkpoint, left_out: str | None = None, at_once: int = 1, **more: bytes
 ) -> Image:
-    from stateshift.storage.memory import MemoryDisk
+    from stateshift.testing.memory_storage import MemoryDisk
     from tests.support.checkpoints import put
 
     storage = MemoryDisk(at_once=at_once).open("file:///c")

@@ -22,8 +22,8 @@ from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.errors import PlanError
 from stateshift.plan import Plan
 from stateshift.specification import Spec
-from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import ClusterFacts, Image, SinkFacts, SinkLog
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.spark.test_transforms_golden import source_of
 from tests.formats.golden import CASES
 from tests.support.checkpoints import QUERY, Checkpoint, put

@@ -30,8 +30,8 @@ from stateshift.step import (
     TransformShard,
     WriteFile,
 )
-from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import ClusterFacts, Facts, FileInfo, Finding, Survey
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.support.checkpoints import QUERY, Checkpoint, put
 from tests.support.ground import (
     SOURCE,

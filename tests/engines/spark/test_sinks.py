@@ -13,9 +13,9 @@ from stateshift.engines.spark.survey.sinks.kinds import named_sink
 from stateshift.engines.spark.survey.sinks.sink import read_sink
 from stateshift.formats.tables.delta_log import commit_version, newest_checkpoint
 from stateshift.specification import SinkSpec
-from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.opening import open_storage
 from stateshift.survey import SinkFacts, SinkLog
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.support.checkpoints import QUERY, put
 
 TABLES = Path(__file__).resolve().parents[2] / "golden" / "tables"

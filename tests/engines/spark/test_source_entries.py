@@ -7,8 +7,8 @@ from __future__ import annotations
 import pytest
 
 from stateshift.engines.spark.survey import checkpoint as survey
-from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Image
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.spark.golden import NAMES, golden
 from tests.look.golden_images import HERE, write
 from tests.support.checkpoints import Checkpoint, held, put

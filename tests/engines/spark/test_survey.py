@@ -6,9 +6,9 @@ import pytest
 
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.marks import FOLDER, INDEX, LOCK_SUFFIX, encode_index, fence_text
-from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Survey
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.engines.spark.golden import NAMES, golden
 from tests.support.checkpoints import QUERY, Checkpoint, put
 from tests.support.entries import Entry, entries

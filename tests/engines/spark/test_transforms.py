@@ -27,8 +27,8 @@ from stateshift.formats.spark.state_files import decode_snapshot
 from stateshift.formats.spark.types import decode_struct
 from stateshift.plan import Plan, decode_plan, encode_plan
 from stateshift.step import CompareImages, CopyFiles, FenceSource, TransformShard, WriteFile
-from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import ClusterFacts, Facts, ShardFiles, Survey
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.support.checkpoints import Checkpoint, put
 from tests.support.ground import SOURCE, TARGET, Ground, facts_of, plan_of, spec_of

@@ -19,9 +19,9 @@ from stateshift.formats.spark.state_files import decode_snapshot
 from stateshift.plan import Plan
 from stateshift.specification import SinkSpec, Spec
 from stateshift.step import AwaitProgress, FenceSource
-from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.opening import open_storage
 from stateshift.survey import Finding, SinkFacts, SinkLog, Survey
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.support.checkpoints import QUERY, Checkpoint, put
 from tests.support.ground import (
     SOURCE,

@@ -1,0 +1,37 @@
+"""Which operators of a dataflow must change together, how fast they can, and in which order jobs
+and bins move.
+
+A dataflow, and how it is read:
+
+    operators         operators and the edges between them, as values
+    graph             the same as numbers: neighbours, orders, cycles
+    parse             a text to a dataflow, all complaints at once: our own JSON (`document`, with
+                      the table of its `keys`), a Flink job's plan (`flink_plan`), a Spark query's
+                      (`spark_plan`); `topics` joins several jobs to one dataflow
+    checks            names that are known, one of each, no cycle
+    schema            the JSON Schema of a dataflow, made from the same table of keys
+
+Which operators change together (the schedulers of Fries, VLDB 2022):
+
+    components        the minimal covering sub-DAG and its components; `pruning`: who need not join
+    schedulers        epoch barrier, naive, multi-version and Fries, as values of one type
+    consistency       whether a schedule keeps its promise
+    reasons           why each operator is part of a change, and in which order they restart
+    cuts              which jobs stop at one cut
+    drawing           a schedule as Graphviz and Mermaid draw it
+
+How long that takes:
+
+    wiring            a schedule on workers and channels
+    simulation        tuples, queues, costs and control messages, event by event
+    delays            what to expect of each scheduler under the dataflow's load
+
+In which order things move:
+
+    move_steps        moves of bins or jobs, in the steps of a strategy
+    edge_colouring    the least number of steps in which no worker gives or takes twice
+    wave_order        the jobs of a spec in waves
+
+Pure. Chance, where it is needed, is an argument. `models` checks all of it against every
+interleaving of small dataflows.
+"""

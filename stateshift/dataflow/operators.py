@@ -1,0 +1,142 @@
+"""What is reconfigured: operators and the edges between them, as values.
+
+    Dataflow
+      operators  what each of them makes of a tuple, on how many workers, of which job on which
+                 cluster
+      edges      upstream -> downstream, and how a tuple finds its worker there
+
+What an operator makes of one tuple (Fries, sections 3 and 5) decides everything else:
+
+    one-to-one   at most one tuple, on one of its edges
+    one-to-many  any number of them, on any edges; where an edge is `one_per_tuple`, at most one on
+                 that one
+    blocking     nothing before it has read all of its input: what it then sends are source tuples
+                 of their own
+    unique       at most one tuple for each *source* tuple, however many of its descendants come by
+
+A dataflow has no cycle, no two operators of a name and no two edges between the same operators;
+`parse.problems` says so of one that nobody has checked. Names are what everything else refers to;
+`also` are other names of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+Kind = Literal["one-to-one", "one-to-many", "blocking"]
+Way = Literal["forward", "broadcast", "partitioned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """`rate_per_second` is what a source reads, `cost_seconds` what one tuple takes on one worker;
+    where nobody has measured them, both are None. `reads` and `writes` are topics. A `replicate` is
+    a broadcast, seen as an operator.
+    """
+
+    name: str
+    kind: Kind = "one-to-one"
+    unique: bool = False
+    workers: int = 1
+    job: str | None = None
+    cluster: str | None = None
+    cost_seconds: float | None = None
+    rate_per_second: float | None = None
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    replicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    upstream: str
+    downstream: str
+    way: Way = "forward"
+    one_per_tuple: bool = False
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        return self.upstream, self.downstream
+
+
+@dataclass(frozen=True, slots=True)
+class Dataflow:
+    operators: tuple[Operator, ...]
+    edges: tuple[Edge, ...]
+    name: str = "dataflow"
+    _by_name: dict[str, Operator] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "_by_name", {operator.name: operator for operator in self.operators}
+        )
+
+    def __getitem__(self, name: str) -> Operator:
+        return self._by_name[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(operator.name for operator in self.operators)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Operators that read from outside: nothing in the dataflow is upstream of them."""
+        fed = {edge.downstream for edge in self.edges}
+        return tuple(name for name in self.names if name not in fed)
+
+    def called(self, name: str) -> tuple[Operator, ...]:
+        """The operators that go by this name: the one that has it, or else all of which it is
+        another name.
+        """
+        if name in self:
+            return (self[name],)
+        return tuple(operator for operator in self.operators if name in operator.also)
+
+
+def with_replicates(dataflow: Dataflow) -> Dataflow:
+    """The same dataflow with each broadcast as an operator of its own (Fries, section 6); done
+    twice, it stays so.
+
+    A broadcast to several workers makes several tuples of one: a one-to-many operator, though no
+    function of anybody's. It runs where its upstream does, and is the place where the copies of a
+    tuple begin to differ.
+    """
+    operators, edges, taken = list(dataflow.operators), [], set(dataflow.names)
+    for edge in dataflow.edges:
+        if (
+            edge.way != "broadcast"
+            or dataflow[edge.downstream].workers < 2
+            or dataflow[edge.upstream].replicate
+        ):
+            edges.append(edge)
+            continue
+        made = _replicate(dataflow[edge.upstream], edge, taken)
+        operators.append(made)
+        edges += [
+            replace(edge, downstream=made.name, way="forward"),
+            Edge(made.name, edge.downstream, "broadcast"),
+        ]
+    if len(operators) == len(dataflow.operators):
+        return dataflow
+    return replace(dataflow, operators=tuple(operators), edges=tuple(edges))
+
+
+def _replicate(upstream: Operator, edge: Edge, taken: set[str]) -> Operator:
+    name = f"replicate {edge.upstream} to {edge.downstream}"
+    while name in taken:
+        name += "'"
+    taken.add(name)
+    return Operator(
+        name,
+        "one-to-many",
+        workers=upstream.workers,
+        job=upstream.job,
+        cluster=upstream.cluster,
+        cost_seconds=0.0,
+        replicate=True,
+    )

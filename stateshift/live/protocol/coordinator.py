@@ -1,0 +1,254 @@
+"""The coordinator of a migration while a job runs: checks, triggers, counts acknowledgements,
+completes or aborts.
+
+    begin(flow, migration, …)        checked, allocated and triggered
+    advance(coordinator, word, now)  one word of a task further: records to write down, orders to
+                                     send
+
+Four steps (T-5), and what they are called elsewhere in stateshift; a phase is a barrier here as
+there:
+
+    here      phase    is done when                           the executor's step
+    allocate  prepare  the places have room                   PrepareJob
+    trigger   prepare  every task has acknowledged            (no counterpart: a stopped job needs
+                                                              no telling)
+    ship      copy     every moving task is paused at the     StopJob and CopyFiles: the image is
+                                                              its snapshot, the
+                       checkpoint and has shipped its state   checkpoint its epoch
+    restart   submit   every new place has the state          SubmitJob
+    resume    confirm  every task runs, nothing is held back  AwaitProgress; from its start nothing
+                                                              is taken back
+
+What has happened is the fold of a journal, and not a second machine: each word writes the records
+that the executor writes (StepStarted, StepFinished with evidence, RunFailed, RollbackStarted,
+StepUndone, …), `progress` is their fold by journal.advance, and the coordinator's state is
+Progress.state. BTW 2018 says *completed* for `finished`, *aborted* for `rolled-back`, and *failed*
+for the moment between. Rows T-2, T-3 and T-5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from stateshift import __version__
+from stateshift.journal import (
+    PlanAdopted,
+    PlanFinished,
+    PlanUndone,
+    Progress,
+    Record,
+    RollbackStarted,
+    RunFailed,
+    RunFinished,
+    RunRolledBack,
+    RunStarted,
+    State,
+    StepFinished,
+    StepStarted,
+    StepUndone,
+    fold,
+)
+from stateshift.journal import advance as journaled
+from stateshift.live.protocol.coordinator_messages import (
+    Abort,
+    Acknowledged,
+    Complete,
+    Deployed,
+    GiveUp,
+    Order,
+    Refused,
+    Restore,
+    Running,
+    Shipped,
+    Trigger,
+    Word,
+)
+from stateshift.live.protocol.task_flow import Flow, Migration, Task, check_migration
+from stateshift.plain import fingerprint
+from stateshift.plan import PhaseName
+
+STEPS: Mapping[str, PhaseName] = {
+    "allocate": "prepare",
+    "trigger": "prepare",
+    "ship": "copy",
+    "restart": "submit",
+    "resume": "confirm",
+}
+Address = tuple[Task, str]  # a task at a place
+Sent = tuple[Address, Order]
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """`running` is where every task ran before; the rest is what their words have told so far."""
+
+    flow: Flow
+    migration: Migration
+    running: Mapping[Task, str]
+    checkpoint: int
+    progress: Progress = field(default_factory=Progress)
+    acknowledged: Mapping[Task, tuple[str, ...]] = field(default_factory=dict)
+    snapshots: Mapping[Task, Any] = field(default_factory=dict)
+    deployed: frozenset[Task] = frozenset()
+    resumed: frozenset[Task] = frozenset()
+
+    @property
+    def state(self) -> State:
+        return self.progress.state
+
+    @property
+    def step(self) -> str | None:
+        """The step that is being waited for."""
+        begun = self.progress.plans[0].steps if self.progress.plans else {}
+        return next(
+            (name for name in STEPS if name in begun and begun[name].state == "started"), None
+        )
+
+    @property
+    def decided(self) -> bool:
+        """From here on it is completed, whatever anybody says."""
+        return "resume" in self.progress.plans[0].steps
+
+
+Told = tuple[Coordinator, tuple[Record, ...], tuple[Sent, ...]]
+
+
+def begin(
+    flow: Flow,
+    migration: Migration,
+    running: Mapping[Task, str],
+    free: Mapping[str, int],
+    checkpoint: int,
+    now: float,
+) -> Told:
+    """The coordinator of a migration that was found possible, with the orders to the sources:
+    `checkpoint` is one that has not begun anywhere.
+    """
+    check_migration(migration, flow, running, free)
+    told = {str(task): place for task, place in migration.places.items()}
+    records: list[Record] = [
+        RunStarted(now, migration.name, __version__, "", (migration.name,)),
+        PlanAdopted(now, 0, migration.name, "move", fingerprint([told, checkpoint]), len(STEPS)),
+        *_started("allocate", now),
+        *_finished("allocate", now, {"places": told}),
+        *_started("trigger", now),
+    ]
+    new = Coordinator(flow, migration, running, checkpoint, fold(iter(records)))
+    order = Trigger(migration, checkpoint)
+    return new, tuple(records), tuple(((source, running[source]), order) for source in flow.sources)
+
+
+def advance(before: Coordinator, word: Word, now: float) -> Told:
+    """What a word changes. One that comes too late, or twice, changes nothing."""
+    if before.state not in ("running", "rolling-back"):
+        return before, (), ()
+    match word:
+        case Acknowledged(task, roles):
+            heard = replace(before, acknowledged={**before.acknowledged, task: roles})
+        case Shipped(task, snapshot):
+            heard = replace(before, snapshots={**before.snapshots, task: snapshot})
+        case Deployed(task):
+            heard = replace(before, deployed=before.deployed | {task})
+        case Running(task):
+            heard = replace(before, resumed=before.resumed | {task})
+        case Refused(task, reason):
+            return _aborted(before, f"{task}: {reason}", now)
+        case GiveUp(reason):
+            return _aborted(before, reason, now)
+    return _settled(heard, now)
+
+
+def _settled(heard: Coordinator, now: float) -> Told:
+    """Every step that is now done, and the orders of the next: words may have come in any order."""
+    records: list[Record] = []
+    orders: list[Sent] = []
+    while done := list(_done(heard, now)):
+        records += done
+        heard = _with(heard, done)
+        orders += _orders(heard, done)
+    return heard, tuple(records), tuple(orders)
+
+
+def _done(known: Coordinator, now: float) -> Iterator[Record]:
+    """The records of the step that is being waited for, if it is done, and of the one that
+    follows.
+    """
+    moving, tasks = known.migration.places.keys(), set(known.flow.tasks)
+    if known.state == "rolling-back":
+        yield from _taken_back(known, now) if known.resumed >= tasks else ()
+        return
+    match known.step:
+        case "trigger" if known.acknowledged.keys() >= tasks:
+            roles = {str(task): list(known.acknowledged[task]) for task in known.flow.tasks}
+            yield from (*_finished("trigger", now, {"roles": roles}), *_started("ship", now))
+        case "ship" if known.snapshots.keys() >= moving:
+            evidence = {"checkpoint": known.checkpoint, "tasks": sorted(map(str, moving))}
+            yield from (*_finished("ship", now, evidence), *_started("restart", now))
+        case "restart" if known.deployed >= moving:
+            places = {str(task): place for task, place in known.migration.places.items()}
+            yield from (*_finished("restart", now, {"places": places}), *_started("resume", now))
+        case "resume" if known.resumed >= tasks:
+            evidence = {"tasks": len(tasks)}
+            yield from (*_finished("resume", now, evidence), PlanFinished(now, 0), RunFinished(now))
+
+
+def _orders(known: Coordinator, done: list[Record]) -> Iterator[Sent]:
+    """What the step that has begun asks for, and of whom."""
+    begun = [record.step for record in done if isinstance(record, StepStarted)]
+    name, places = known.migration.name, known.migration.places
+    if "restart" in begun:
+        yield from (
+            ((task, place), Restore(name, known.snapshots[task])) for task, place in places.items()
+        )
+    if "resume" in begun:
+        yield from ((address, Complete(name)) for address in _everybody(known))
+
+
+def _everybody(known: Coordinator) -> Iterator[Address]:
+    """Every task where it ran, and those that move where they go."""
+    yield from known.running.items()
+    yield from known.migration.places.items()
+
+
+def _aborted(before: Coordinator, reason: str, now: float) -> Told:
+    """Before it is decided everything can be taken back; afterwards nothing is any more, and
+    need not be.
+    """
+    if before.decided or before.state == "rolling-back":
+        return before, (), ()
+    hint = "every task runs on where it was; ask again once the reason is gone"
+    records = (
+        RunFailed(now, "Aborted", reason, hint, 7, before.step),
+        RollbackStarted(now, automatic=True),
+    )
+    after = _with(replace(before, resumed=frozenset()), records)
+    return (
+        after,
+        records,
+        tuple((address, Abort(before.migration.name)) for address in _everybody(before)),
+    )
+
+
+def _taken_back(known: Coordinator, now: float) -> Iterator[Record]:
+    """The last step first, as the executor does."""
+    for step in reversed([step for step in STEPS if step in known.progress.plans[0].steps]):
+        yield StepUndone(now, 0, step, ())
+    yield PlanUndone(now, 0)
+    yield RunRolledBack(now)
+
+
+def _with(before: Coordinator, records: tuple[Record, ...] | list[Record]) -> Coordinator:
+    progress = before.progress
+    for record in records:
+        progress = journaled(progress, record)
+    return replace(before, progress=progress)
+
+
+def _started(step: str, now: float) -> tuple[Record, ...]:
+    return (StepStarted(now, 0, STEPS[step], step),)
+
+
+def _finished(step: str, now: float, evidence: Mapping[str, Any]) -> tuple[Record, ...]:
+    return (StepFinished(now, 0, step, 0.0, 0, 0, evidence),)

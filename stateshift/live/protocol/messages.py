@@ -1,0 +1,126 @@
+"""What the workers of a migrating operator are told, tell each other, and compute: values, and no
+behaviour.
+
+    Logic     what the operator computes of a key's values at a time
+    Data      \
+    Control    } what a worker's F is told from outside
+    Resize    /
+    Routed    \
+    Moved      } what F of a worker sends to S of another, or of the same one; arriving it is
+               `Received`
+    Progress  /
+    Applied   what S has done: what the promises of a migration are held against
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from stateshift.live.protocol.configuration import Time, Update
+
+END: Time = 1 << 62  # the frontier of an input that is closed
+
+Key = Any
+State = Any
+Value = Any
+
+
+class Record(NamedTuple):
+    time: Time
+    key: Key
+    value: Value
+
+
+class Folded(NamedTuple):
+    """A key's state after some values, what that put out, and values it wants to see again at
+    times to come.
+    """
+
+    state: State
+    outputs: tuple[Any, ...] = ()
+    later: tuple[tuple[Time, Value], ...] = ()
+
+
+class Logic(NamedTuple):
+    """What the operator computes: deterministic, and of one time's values the order does not matter
+    (they come sorted; keys and values have an order). A state of None is none.
+    """
+
+    hash_of: Callable[[Key], int]
+    fold: Callable[[Time, Key, State, tuple[Value, ...]], Folded]
+
+
+class Applied(NamedTuple):
+    """What S has done: all values of one key and time, once."""
+
+    worker: int
+    time: Time
+    key: Key
+    values: tuple[Value, ...]
+    outputs: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The keys of bins that move at `time`."""
+
+    time: Time
+    states: Mapping[Key, State]
+    pending: tuple[Record, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Neither a record before `data` nor a state before `state` will follow on this channel."""
+
+    data: Time
+    state: Time
+
+
+START = Progress(0, 0)
+
+
+Message = Routed | Moved | Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The data input: records, and the frontier after them."""
+
+    records: tuple[Record, ...]
+    frontier: Time
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The control input: updates in terms of `bins`, and the frontier after them."""
+
+    updates: tuple[Update, ...]
+    frontier: Time
+    bins: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Tell keys apart by so many bins from now on."""
+
+    bins: int
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What has come from F of another worker, or of this one."""
+
+    source: int
+    message: Message
+
+
+Event = Data | Control | Resize | Received
+Sent = tuple[int, Message]  # to which worker

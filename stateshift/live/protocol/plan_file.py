@@ -1,0 +1,196 @@
+"""The plan files of Megaphone's experiments: when which bin goes to which worker, as lines of text.
+
+    M time worker worker worker …         the worker of every bin, from bin 0 on
+    D time bin worker bin worker …        these bins go to these workers, the others stay
+
+Times are nanoseconds since the job began and never run backwards. A line is a step: one of the same
+time as the line before is sent as soon as that is complete, so that a fluid migration is many lines
+of one time. Values are divided by blanks, and the published writer ends each line with one.
+
+Source: strymon-system/megaphone at 45d31e2, experiments/nexmark/patterns.py (PatternGenerator,
+which writes) and nexmark/src/tools.rs (ExperimentMapMode::File, which reads) with
+nexmark/src/bin/word_count.rs (which sends).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from stateshift.dataflow.move_steps import Step
+from stateshift.errors import Complaint, SpecError
+from stateshift.live.protocol.bins import BINS_MAX, is_count, not_a_count
+from stateshift.live.protocol.configuration import Configuration, Time, configured, unknown_worker
+from stateshift.live.protocol.moves import moves_between
+
+# As many as the reader's u64 holds; more digits are no number of anything.
+_NUMBER = re.compile(r"\+?[0-9]{1,19}\Z", re.ASCII)
+_HINT = "a line is `M time worker …` for all bins, or `D time bin worker …` for some"
+
+
+@dataclass(frozen=True, slots=True)
+class WholeMap:
+    """M: the worker of every bin."""
+
+    time: Time
+    workers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """D: pairs of a bin and its new worker."""
+
+    time: Time
+    pairs: tuple[tuple[int, int], ...]
+
+
+Line = WholeMap | Changes
+
+
+def encode_plan_file(lines: Sequence[Line]) -> str:
+    """As the published writer has it, byte for byte."""
+    return "".join(" ".join((*map(str, _values(line)), "\n")) for line in lines)
+
+
+def decode_plan_file(
+    text: str, bins: int | None = None, workers: int | None = None
+) -> tuple[Line, ...]:
+    """The inverse. What is wrong is refused with the number of its line, all at once; bins and
+    workers are held against those of the job, where they are known.
+    """
+    reader = _Reader(bins, workers)
+    lines = tuple(
+        line
+        for number, told in enumerate(text.splitlines(), 1)
+        for line in reader.read(number, told)
+    )
+    found = tuple(reader.found) or _empty(lines)
+    if found:
+        raise SpecError(found, hint=_HINT)
+    return lines
+
+
+def planned(
+    lines: Sequence[Line], workers: int
+) -> tuple[Configuration, tuple[tuple[Time, Step], ...]]:
+    """What a job begins with, and its steps with the times before which they are not sent. The
+    first line is a whole map; lines that change nothing are no step.
+    """
+    first, *rest = lines
+    assert isinstance(first, WholeMap), "decoded without a number of bins"
+    assigned, steps = list(first.workers), []
+    for line in rest:
+        after = list(line.workers) if isinstance(line, WholeMap) else _changed(assigned, line)
+        if moves := moves_between(assigned, after):
+            steps.append((line.time, moves))
+        assigned = after
+    return configured(first.workers, workers, first.time - 1), tuple(steps)
+
+
+def as_lines(
+    before: Sequence[int], start: Time, steps: Sequence[Step], time: Time
+) -> tuple[Line, ...]:
+    """The plan that begins with `before` at `start` and sends the steps one by one from `time`
+    on.
+    """
+    changes = (
+        Changes(time, tuple(sorted((move.bin, move.target) for move in step))) for step in steps
+    )
+    return (WholeMap(start, tuple(before)), *changes)
+
+
+def _values(line: Line) -> Iterator[str | int]:
+    match line:
+        case WholeMap():
+            yield "M"
+            yield line.time
+            yield from line.workers
+        case Changes():
+            yield "D"
+            yield line.time
+            yield from chain.from_iterable(line.pairs)
+
+
+def _changed(assigned: Sequence[int], line: Changes) -> list[int]:
+    new = dict(line.pairs)
+    return [new.get(bin, worker) for bin, worker in enumerate(assigned)]
+
+
+def _empty(lines: Sequence[Line]) -> tuple[Complaint, ...]:
+    return (
+        ()
+        if lines
+        else (Complaint("line 1", "there is no plan in the file", expected="M time worker …"),)
+    )
+
+
+class _Reader:
+    """Reads on after every complaint."""
+
+    def __init__(self, bins: int | None, workers: int | None) -> None:
+        self.bins, self.workers = bins, workers
+        self.time: Time = 0
+        self.found: list[Complaint] = []
+        self.place = ""
+
+    def read(self, number: int, text: str) -> Iterator[Line]:
+        self.place = f"line {number}"
+        kind, *told = text.split() or [""]
+        if kind not in ("M", "D"):
+            self.refuse(
+                f"{kind!r} begins no line" if kind else "a line with nothing in it", text, "M or D"
+            )
+            return
+        wrong = [one for one in told if not _NUMBER.match(one)]
+        if wrong:
+            self.refuse(f"{wrong[0][:20]!r} is no number from 0 on", text)
+        elif not told:
+            self.refuse("a line without a time", text)
+        else:
+            time, *values = map(int, told)
+            self._in_order(time, text)
+            yield from (self._map if kind == "M" else self._changes)(time, values, text)
+
+    def _in_order(self, time: Time, text: str) -> None:
+        if time < self.time:
+            self.refuse(f"time runs backwards, from {self.time} to {time}", text)
+        self.time = max(self.time, time)
+
+    def _map(self, time: Time, workers: list[int], text: str) -> Iterator[Line]:
+        if not is_count(len(workers)):
+            self.refuse(not_a_count(len(workers)), text, f"a power of two up to {BINS_MAX:,}")
+        elif self.bins not in (None, len(workers)):
+            self.refuse(f"workers for {len(workers)} bins, but there are {self.bins}", text)
+        self.bins = self.bins or len(workers)
+        for worker in dict.fromkeys(workers):
+            self._known(worker)
+        yield WholeMap(time, tuple(workers))
+
+    def _changes(self, time: Time, values: list[int], text: str) -> Iterator[Line]:
+        if len(values) % 2 or not values:
+            self.refuse("a bin without its worker" if values else "no bin and no worker", text)
+            return
+        pairs = tuple(zip(values[::2], values[1::2], strict=True))
+        if self.bins is None:
+            self.refuse(
+                "bins change before the line that says where they are", text, "a line M before it"
+            )
+        for bin, often in Counter(bin for bin, _ in pairs).items():
+            if self.bins is not None and bin >= self.bins:
+                self.refuse(f"there is no bin {bin} among {self.bins}", bin)
+            if often > 1:
+                self.refuse(f"bin {bin} goes {often} ways in one line", bin)
+        for worker in dict.fromkeys(worker for _, worker in pairs):
+            self._known(worker)
+        yield Changes(time, pairs)
+
+    def _known(self, worker: int) -> None:
+        if self.workers is not None and worker >= self.workers:
+            self.found.append(unknown_worker(self.place, worker, self.workers))
+
+    def refuse(self, message: str, found: str | int, expected: str | None = None) -> None:
+        shown = found[:80] if isinstance(found, str) else found
+        self.found.append(Complaint(self.place, message, shown, expected))

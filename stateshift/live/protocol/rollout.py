@@ -1,0 +1,81 @@
+"""When a step may start: the one before is complete, the records that waited for it are drained,
+and its time has come.
+
+    Rollout(steps, gap)              what an outside controller holds while a job runs (M-11)
+    advance(rollout, now, frontier)  what it does next: the updates to send now, none if it has to
+                                     wait
+    prepared(steps, start, every)    all updates at once, for times that are still to come
+
+A step is complete when the frontier of the outputs has passed its time: all of its state has
+arrived by then. With that the state on its way is never more than a step's (flow control, M-5).
+Without a gap the next step begins before the records that waited for this one are through, and its
+own wait for both; a gap leaves them time (M-4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from stateshift.dataflow.move_steps import Step
+from stateshift.errors import Complaint, SpecError
+from stateshift.live.protocol.configuration import Time, Update
+from stateshift.live.protocol.moves import updates_of
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """`begun` steps of `steps` have been sent, the last of them with the time `sent`; it was seen
+    to be complete at `complete`. None is sent before `earliest`.
+    """
+
+    steps: tuple[Step, ...]
+    gap: Time = 0
+    earliest: Time = 0
+    begun: int = 0
+    sent: Time | None = None
+    complete: Time | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.begun == len(self.steps) and not self.waiting
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a step is on its way."""
+        return self.sent is not None and self.complete is None
+
+
+def advance(rollout: Rollout, now: Time, frontier: Time) -> tuple[Rollout, tuple[Update, ...]]:
+    """The rollout as it is known at `now`, and the updates to send then, which have that time."""
+    if rollout.sent is not None and now < rollout.sent:
+        raise SpecError(
+            (Complaint("/now", f"time runs backwards, from {rollout.sent} to {now}", now),),
+            hint="ask with the time up to which the control stream has been told",
+        )
+    if rollout.waiting and rollout.sent is not None and frontier > rollout.sent:
+        rollout = replace(rollout, complete=now)
+    if rollout.begun == len(rollout.steps) or rollout.waiting or now < _next(rollout):
+        return rollout, ()
+    begun = replace(rollout, begun=rollout.begun + 1, sent=now, complete=None)
+    return begun, updates_of(rollout.steps[rollout.begun], now)
+
+
+def prepared(steps: tuple[Step, ...], start: Time, every: Time) -> tuple[Update, ...]:
+    """All steps' updates, the first for `start` and one `every` so much time. They need no answer,
+    and have the protocol's own flow control: a worker gives nothing of a step before it has all
+    that it takes of the one before.
+    """
+    if every <= 0 and len(steps) > 1:
+        raise SpecError((Complaint("/every", "steps at one time are one step", every, "above 0"),))
+    return tuple(
+        update for n, step in enumerate(steps) for update in updates_of(step, start + n * every)
+    )
+
+
+def _next(rollout: Rollout) -> Time:
+    """The earliest time of the next step. One that is complete at its own time would be followed by
+    one of the same time, which is no other step.
+    """
+    if rollout.sent is None or rollout.complete is None:
+        return rollout.earliest
+    return max(rollout.earliest, rollout.sent + 1, rollout.complete + rollout.gap)

@@ -1,0 +1,161 @@
+"""A job and the coordinator of its migration, as one value: every order of events can be tried.
+
+Job
+  instances  task at place -> what it is
+  channels   (from task, to task) -> items, first in, first out. A channel is the tasks', wherever
+             they are: what
+             the old place of a task has sent ends with the barrier, and only then the new one's
+             is read
+  orders     from the coordinator, and
+  words      to it: overtaking each other as they like
+
+job(flow, places)                      runs
+asked(job, migration, …)               its migration is begun
+choices(job, …), happened(job, choice) what can happen next; it happens
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from stateshift.journal import Record as Journaled
+from stateshift.live.protocol.coordinator import Address, Coordinator, Sent, Told, advance, begin
+from stateshift.live.protocol.coordinator_messages import Word
+from stateshift.live.protocol.task_flow import Flow, Migration, Task
+from stateshift.models.task_instance import Done, Instance, Item, hear, read, start, take
+
+
+class Read(NamedTuple):
+    source: Address
+
+
+class Start(NamedTuple):
+    source: Address
+
+
+class Take(NamedTuple):
+    channel: tuple[Task, Task]
+
+
+class Hear(NamedTuple):
+    order: int
+
+
+class Tell(NamedTuple):
+    word: int
+
+
+Choice = Read | Start | Take | Hear | Tell
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    flow: Flow
+    instances: Mapping[Address, Instance]
+    channels: Mapping[tuple[Task, Task], tuple[Item, ...]]
+    orders: tuple[Sent, ...] = ()
+    words: tuple[Word, ...] = ()
+    coordinator: Coordinator | None = None
+    records: tuple[Journaled, ...] = ()
+
+    def at(self, task: Task) -> Instance | None:
+        """The instance that runs a task, if one does."""
+        found = (
+            one
+            for (name, _), one in self.instances.items()
+            if name == task and one.state == "running"
+        )
+        return next(found, None)
+
+
+def job(flow: Flow, places: Mapping[Task, str]) -> Job:
+    return Job(
+        flow,
+        {(task, place): Instance(flow, task, place, "running") for task, place in places.items()},
+        {},
+    )
+
+
+def asked(
+    before: Job, migration: Migration, free: Mapping[str, int], checkpoint: int, now: float = 0.0
+) -> Job:
+    """Places are allocated: a new instance of every task that moves is created there."""
+    running = {
+        task: place for (task, place), one in before.instances.items() if one.state == "running"
+    }
+    told = begin(before.flow, migration, running, free, checkpoint, now)
+    new = {
+        (task, place): Instance(before.flow, task, place, "created")
+        for task, place in migration.places.items()
+    }
+    return _with(replace(before, instances={**before.instances, **new}), told)
+
+
+def said(before: Job, word: Word, now: float = 0.0) -> Job:
+    """The coordinator hears a word."""
+    assert before.coordinator is not None, "asked before"
+    return _with(before, advance(before.coordinator, word, now))
+
+
+def choices(now: Job, records: int, checkpoints: int) -> Iterator[Choice]:
+    """What can happen next, in a fixed order; a source has so many records, and begins so many
+    checkpoints.
+    """
+    for address, one in now.instances.items():
+        if one.state == "running" and address[0] in now.flow.sources:
+            if one.snapshot.read < records:
+                yield Read(address)
+            if one.snapshot.checkpoint < checkpoints:
+                yield Start(address)
+    for (source, target), items in now.channels.items():
+        instance = now.at(target)
+        if items and instance is not None and instance.may_take(source):
+            yield Take((source, target))
+    yield from (Hear(n) for n in range(len(now.orders)))
+    yield from (Tell(n) for n in range(len(now.words)))
+
+
+def happened(before: Job, choice: Choice, now: float = 0.0) -> Job:
+    match choice:
+        case Read(source):
+            return _done(before, source, read(before.instances[source]))
+        case Start(source):
+            return _done(before, source, start(before.instances[source]))
+        case Take((source, target)):
+            first, *rest = before.channels[source, target]
+            instance = before.at(target)
+            assert instance is not None, "somebody runs it"
+            left = replace(before, channels={**before.channels, (source, target): tuple(rest)})
+            return _done(left, (target, instance.place), take(instance, source, first))
+        case Hear(n):
+            address, order = before.orders[n]
+            left = replace(before, orders=(*before.orders[:n], *before.orders[n + 1 :]))
+            return _done(left, address, hear(before.instances[address], order))
+        case Tell(n):
+            return said(
+                replace(before, words=(*before.words[:n], *before.words[n + 1 :])),
+                before.words[n],
+                now,
+            )
+
+
+def _done(before: Job, address: Address, done: Done) -> Job:
+    channels = dict(before.channels)
+    for target, item in done.sent:
+        channels[address[0], target] = (*channels.get((address[0], target), ()), item)
+    instances = {**before.instances, address: done.instance}
+    return replace(
+        before, instances=instances, channels=channels, words=(*before.words, *done.said)
+    )
+
+
+def _with(before: Job, told: Told) -> Job:
+    coordinator, records, orders = told
+    return replace(
+        before,
+        coordinator=coordinator,
+        records=before.records + records,
+        orders=before.orders + orders,
+    )

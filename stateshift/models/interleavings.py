@@ -1,0 +1,289 @@
+"""The protocol as a machine of states and steps, small enough that all interleavings of a small
+dataflow can be seen.
+
+    State  what is in the channels; who has been told, has heard which markers, and has changed;
+           what is still to
+           come; and for each source tuple whether a target has met it before its change, after
+           it, or both
+    steps  what may happen next, each with the operations it is recorded as:
+             a head's control message arrives (it overtakes all data)
+             a source tuple arrives at a source, or a blocking operator sends one
+             a worker takes the first item of a channel that is not waiting for other markers
+             a source begins to ask for the new version, once all targets have it (multi-version)
+
+    explore  all that can happen to some source tuples, or until one of them is met both before and
+             after
+    walk     one thing that can happen, chosen by chance
+
+An operator does the most its kind allows: a one-to-one operator chooses an edge, a one-to-many
+operator uses all of them, twice where nothing forbids it. To send less is never worse: what was not
+sent meets nobody. Where nothing leads to a target, nothing is modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, combinations_with_replacement, product
+from typing import NamedTuple, Protocol, TypeVar
+
+from stateshift.dataflow.schedulers import Schedule
+from stateshift.dataflow.wiring import Wiring, trimmed, wired
+from stateshift.models.history import Data, Operation, Update
+
+T = TypeVar("T")
+
+OLD, NEW = 1, 2
+MARK = (-1, 0)
+Item = tuple[int, int]  # which source tuple it was made of, and the version it asks for
+
+
+class Chance(Protocol):
+    """What of `random.Random` is needed."""
+
+    def randrange(self, stop: int) -> int: ...
+
+
+class State(NamedTuple):
+    """Sets of workers, channels and tuples are bits of a number."""
+
+    queues: tuple[tuple[Item, ...], ...]
+    told: int
+    heard: int
+    passed: int
+    tagging: int
+    fresh: int
+    let_by: frozenset[tuple[str, int]]
+    met: tuple[int, ...]
+
+
+Step = tuple[tuple[Operation, ...], State]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A schedule at work on source tuples, each born at one operator: `origins[k]` is where
+    tuple k is.
+    """
+
+    schedule: Schedule
+    origins: tuple[str, ...]
+
+    @cached_property
+    def wiring(self) -> Wiring:
+        return wired(trimmed(self.schedule))
+
+    @property
+    def start(self) -> State:
+        wiring = self.wiring
+        return State(
+            ((),) * len(wiring.channels),
+            0,
+            0,
+            0,
+            0,
+            (1 << len(self.origins)) - 1,
+            frozenset(),
+            (0,) * len(self.origins),
+        )
+
+    def steps(self, state: State) -> Iterator[Step]:
+        yield from self._tellings(state)
+        yield from self._births(state)
+        yield from self._deliveries(state)
+
+    def _tellings(self, state: State) -> Iterator[Step]:
+        wiring = self.wiring
+        for worker in wiring.told:
+            if not state.told >> worker & 1:
+                yield self._pass(state._replace(told=state.told | 1 << worker), worker)
+        if wiring.tagging and all(state.passed >> worker & 1 for worker in wiring.changing):
+            for worker in wiring.tagging:
+                if not state.tagging >> worker & 1:
+                    yield (), state._replace(tagging=state.tagging | 1 << worker)
+
+    def _births(self, state: State) -> Iterator[Step]:
+        for number, origin in enumerate(self.origins):
+            if state.fresh >> number & 1:
+                left = state._replace(fresh=state.fresh & ~(1 << number))
+                for worker in self.wiring.of(origin):
+                    yield from self._born(left, worker, (number, state.tagging >> worker & 1))
+
+    def _born(self, state: State, worker: int, item: Item) -> Iterator[Step]:
+        """At a source, the tuple is processed; what a blocking operator sends has been."""
+        if self.wiring.workers[worker][0].kind != "blocking":
+            yield from self._processed(state, worker, item)
+            return
+        for channel in chain.from_iterable(self.wiring.outs[worker]):
+            yield (), _sent(state, (channel,), item)
+
+    def _deliveries(self, state: State) -> Iterator[Step]:
+        for number, queue in enumerate(state.queues):
+            worker = self.wiring.channels[number].receiver
+            if not queue or (state.heard >> number & 1 and not state.passed >> worker & 1):
+                continue  # what is behind a marker waits for the worker's other markers
+            taken = state._replace(queues=_with(state.queues, number, queue[1:]))
+            if queue[0] == MARK:
+                yield self._hear(taken, number, worker)
+            else:
+                yield from self._processed(taken, worker, queue[0])
+
+    def _hear(self, state: State, channel: int, worker: int) -> Step:
+        state = state._replace(heard=state.heard | 1 << channel)
+        if all(state.heard >> awaited & 1 for awaited in self.wiring.awaited[worker]):
+            return self._pass(state, worker)
+        return (), state
+
+    def _pass(self, state: State, worker: int) -> Step:
+        """All that was to be waited for is here: the worker changes, if it is to, and sends its
+        own markers.
+        """
+        state = _sent(
+            state._replace(passed=state.passed | 1 << worker), self.wiring.marking[worker], MARK
+        )
+        operator, number = self.wiring.workers[worker]
+        return ((Update(operator.name, number),) if worker in self.wiring.changing else ()), state
+
+    def _processed(self, state: State, worker: int, item: Item) -> Iterator[Step]:
+        operator, number = self.wiring.workers[worker]
+        version = item[1] if self.wiring.tagging else None
+        done = (Data(f"t{item[0] + 1}", operator.name, number, version),)
+        if worker in self.wiring.changing:
+            new = item[1] if self.wiring.tagging else state.passed >> worker & 1
+            state = state._replace(
+                met=_with(state.met, item[0], state.met[item[0]] | (NEW if new else OLD))
+            )
+        if not operator.unique or operator.kind == "blocking":
+            yield from ((done, _sent(state, sending, item)) for sending in self._sendings(worker))
+            return
+        yield done, state  # nothing yet, or nothing more
+        if (operator.name, item[0]) not in state.let_by:
+            state = state._replace(let_by=state.let_by | {(operator.name, item[0])})
+            for channel in chain.from_iterable(self.wiring.outs[worker]):
+                yield done, _sent(state, (channel,), item)
+
+    def _sendings(self, worker: int) -> list[tuple[int, ...]]:
+        """The channels that what is made of one tuple may take, each possibility with all of
+        them.
+        """
+        found = self._ways_on.get(worker)
+        if found is None:
+            found = self._ways_on[worker] = list(_sendings(self.wiring, worker)) or [()]
+        return found
+
+    @cached_property
+    def _ways_on(self) -> dict[int, list[tuple[int, ...]]]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """`failing` is a history in which a source tuple is met before and after the change; None where
+    there is none. `complete` is False where the limit ended it before all states were seen.
+    """
+
+    states: int
+    complete: bool
+    failing: tuple[Operation, ...] | None
+
+
+def explore(schedule: Schedule, origins: Sequence[str], *, states_max: int = 200_000) -> Explored:
+    """Every interleaving of one source tuple for each of `origins`."""
+    machine = Machine(schedule, tuple(origins))
+    came: dict[State, tuple[State, tuple[Operation, ...]] | None] = {machine.start: None}
+    waiting = [machine.start]
+    while waiting:
+        state = waiting.pop()
+        if OLD | NEW in state.met:
+            return Explored(len(came), True, (*_way_to(came, state), *_to_the_end(machine, state)))
+        for operations, after in machine.steps(state):
+            if after not in came:
+                if len(came) >= states_max:
+                    return Explored(len(came), False, None)
+                came[after] = (state, operations)
+                waiting.append(after)
+    return Explored(len(came), True, None)
+
+
+def origins_of(schedule: Schedule) -> tuple[str, ...]:
+    """Where the source tuples are born that a change may meet: sources, and what blocking
+    operators send.
+    """
+    kept = trimmed(schedule).dataflow
+    sending = {edge.upstream for edge in kept.edges}
+    blocking = (
+        one.name for one in kept.operators if one.kind == "blocking" and one.name in sending
+    )
+    sources = (name for name in kept.sources if kept[name].kind != "blocking")
+    return tuple(dict.fromkeys((*sources, *blocking)))
+
+
+def walk(machine: Machine, chance: Chance) -> tuple[tuple[Operation, ...], State]:
+    """One thing that can happen, to its end: when nothing is under way, every target has
+    changed.
+    """
+    state = machine.start
+    history: list[Operation] = []
+    while steps := list(machine.steps(state)):
+        operations, state = steps[chance.randrange(len(steps))]
+        history += operations
+    return tuple(history), state
+
+
+def changed(machine: Machine, state: State) -> bool:
+    """Whether every worker of every target has its new function."""
+    return all(state.passed >> worker & 1 for worker in machine.wiring.changing)
+
+
+def _sendings(wiring: Wiring, worker: int) -> Iterator[tuple[int, ...]]:
+    operator, edges = wiring.workers[worker][0], wiring.outs[worker]
+    match operator.kind:
+        case "blocking":
+            return
+        case "one-to-one":
+            yield from ((channel,) for edge in edges for channel in edge)
+        case "one-to-many":
+            choices = [list(_on_one_edge(wiring, edge)) for edge in edges]
+            yield from (
+                tuple(chain.from_iterable(chosen)) for chosen in product(*choices) if chosen
+            )
+
+
+def _on_one_edge(wiring: Wiring, edge: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
+    known = wiring.channels[edge[0]].edge
+    if known.way == "broadcast" and len(edge) > 1:
+        return (edge,)
+    return combinations_with_replacement(edge, 1 if known.one_per_tuple else 2)
+
+
+def _sent(state: State, channels: Iterable[int], item: Item) -> State:
+    queues = list(state.queues)
+    for channel in channels:
+        queues[channel] = (*queues[channel], item)
+    return state._replace(queues=tuple(queues))
+
+
+def _with(values: tuple[T, ...], place: int, value: T) -> tuple[T, ...]:
+    return (*values[:place], value, *values[place + 1 :])
+
+
+def _way_to(
+    came: dict[State, tuple[State, tuple[Operation, ...]] | None], state: State
+) -> tuple[Operation, ...]:
+    parts: list[tuple[Operation, ...]] = []
+    while (step := came[state]) is not None:
+        state, operations = step
+        parts.append(operations)
+    return tuple(chain.from_iterable(reversed(parts)))
+
+
+def _to_the_end(machine: Machine, state: State) -> tuple[Operation, ...]:
+    """What is still under way, in any order: a change that is not in the history cannot
+    conflict.
+    """
+    history: list[Operation] = []
+    while (step := next(machine.steps(state), None)) is not None:
+        operations, state = step
+        history += operations
+    return tuple(history)

@@ -1,0 +1,101 @@
+"""Workers and the channels between them, as one value: the protocol in a world where every order
+can be tried.
+
+Network
+  logic       what is computed
+  workers     F and S of each
+  channels    (from, to) -> messages on their way, the first one first
+  applied     what all S have done, in the order in which it happened
+
+told(network, worker, event)  an input says something to a worker's F
+deliver(network, channel)     the first message of a channel arrives; which channel is anybody's
+                              choice
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stateshift.live.protocol.configuration import Configuration, Time
+from stateshift.live.protocol.messages import (
+    Applied,
+    Control,
+    Data,
+    Event,
+    Key,
+    Logic,
+    Message,
+    Received,
+    Resize,
+    Sent,
+    State,
+)
+from stateshift.live.protocol.worker import Worker, advance, worker
+
+Channel = tuple[int, int]
+Channels = Mapping[Channel, tuple[Message, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    logic: Logic
+    workers: tuple[Worker, ...]
+    channels: Channels
+    applied: tuple[Applied, ...] = ()
+
+    @property
+    def busy(self) -> tuple[Channel, ...]:
+        """The channels with something on its way, in a fixed order."""
+        return tuple(sorted(channel for channel, messages in self.channels.items() if messages))
+
+    @property
+    def frontiers(self) -> tuple[Time, ...]:
+        """Of each worker's outputs; the least of them is what a controller waits for."""
+        return tuple(one.s.frontier for one in self.workers)
+
+
+def network(
+    configuration: Configuration, logic: Logic, states: Mapping[Key, State] | None = None
+) -> Network:
+    """As an operator begins, with the states it already has, each where the configuration says."""
+    place = {
+        key: configuration.worker_of(configuration.since, logic.hash_of(key))
+        for key in states or {}
+    }
+    own = [
+        {k: state for k, state in (states or {}).items() if place[k] == n}
+        for n in range(configuration.workers)
+    ]
+    return Network(logic, tuple(worker(n, configuration, has) for n, has in enumerate(own)), {})
+
+
+def told(before: Network, number: int, event: Data | Control | Resize) -> Network:
+    return _advanced(before, number, event)
+
+
+def deliver(before: Network, channel: Channel) -> Network:
+    first, *rest = before.channels[channel]
+    left = replace(before, channels={**before.channels, channel: tuple(rest)})
+    return _advanced(left, channel[1], Received(channel[0], first))
+
+
+def drained(before: Network) -> Network:
+    """When everything has arrived, one channel after the other."""
+    while before.busy:
+        before = deliver(before, before.busy[0])
+    return before
+
+
+def _advanced(before: Network, number: int, event: Event) -> Network:
+    after, sent, applied = advance(before.workers[number], event, before.logic)
+    workers = (*before.workers[:number], after, *before.workers[number + 1 :])
+    channels = _with(before.channels, number, sent)
+    return replace(before, workers=workers, channels=channels, applied=(*before.applied, *applied))
+
+
+def _with(channels: Channels, source: int, sent: Sequence[Sent]) -> Channels:
+    found = dict(channels)
+    for target, message in sent:
+        found[source, target] = (*found.get((source, target), ()), message)
+    return found

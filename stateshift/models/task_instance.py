@@ -1,0 +1,238 @@
+"""A task at a place: what it does with records, barriers and orders. A model; channels are first
+in, first out.
+
+    take(instance, source, item)     from the channel of a task that sends to it
+    hear(instance, order)            from the coordinator, at any moment and in any order
+    read(instance), start(instance)  only sources: the next record, the next checkpoint
+
+The sending side aligns (T-8). At the checkpoint that a trigger names, a task
+
+    buffers  whatever it would send to a task that moves, behind the barrier, first in and first out
+             (T-7)
+    ships    its state, once the barrier has come from everybody: it is paused, and nothing is on
+             its way to it,
+             because everybody who sends to it buffers. So no data moves but state.
+    rewires  to the new place: the barrier is the last it gets from the old one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from stateshift.live.protocol.coordinator_messages import (
+    Abort,
+    Acknowledged,
+    Complete,
+    Deployed,
+    Order,
+    Refused,
+    Restore,
+    Role,
+    Running,
+    Shipped,
+    TaskState,
+    Trigger,
+    Word,
+    become,
+)
+from stateshift.live.protocol.task_flow import Flow, Task
+
+
+class Record(NamedTuple):
+    """The `number`-th that this sender has sent to this receiver; none is left out, and none
+    comes twice.
+    """
+
+    key: int
+    number: int
+
+
+class Barrier(NamedTuple):
+    checkpoint: int
+
+
+Item = Record | Barrier | Trigger
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A task's state at a checkpoint: what it has read (a source), what it has of its senders and
+    has sent, and what it has computed (here, the sum of the keys).
+    """
+
+    checkpoint: int = 0
+    read: int = 0
+    received: Mapping[Task, int] = field(default_factory=dict)
+    sent: Mapping[Task, int] = field(default_factory=dict)
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    flow: Flow
+    task: Task
+    place: str
+    state: TaskState
+    snapshot: Snapshot = field(default_factory=Snapshot)
+    barriers: frozenset[Task] = frozenset()  # whose barrier of the next checkpoint has come
+    order: Trigger | None = None
+    buffers: Mapping[Task, tuple[Item, ...]] = field(
+        default_factory=dict
+    )  # a task that moves -> what it shall get
+    over: frozenset[str] = frozenset()  # migrations that were completed or aborted
+
+    def may_take(self, source: Task) -> bool:
+        return self.state == "running" and source not in self.barriers
+
+
+class Done(NamedTuple):
+    """What came of something: what is sent along which edges, and said to the coordinator."""
+
+    instance: Instance
+    sent: tuple[tuple[Task, Item], ...] = ()
+    said: tuple[Word, ...] = ()
+
+
+def roles(flow: Flow, trigger: Trigger, task: Task) -> tuple[Role, ...]:
+    """A task's part in a migration. A task that moves may have to buffer for another one."""
+    moving = trigger.migration.places.keys()
+    parts: list[tuple[Role, bool]] = [
+        ("buffers", bool(moving & {*flow.targets(task)})),
+        ("ships", task in moving),
+        ("rewires", bool(moving & {*flow.feeders(task)})),
+    ]
+    return tuple(role for role, plays in parts if plays)
+
+
+def read(source: Instance) -> Done:
+    """A source's next record; its key is how many it has read before."""
+    count = source.snapshot.read
+    return _processed(source, count, replace(source.snapshot, read=count + 1))
+
+
+def start(source: Instance) -> Done:
+    """A source's next checkpoint."""
+    return _passed(source)
+
+
+def take(before: Instance, source: Task, item: Item) -> Done:
+    assert before.may_take(source), "it is paused, or waits for the barrier of others"
+    match item:
+        case Record(key, number):
+            snapshot = before.snapshot
+            assert number == snapshot.received.get(source, 0), (
+                "first in, first out, and each of them once"
+            )
+            return _processed(
+                before, key, replace(snapshot, received={**snapshot.received, source: number + 1})
+            )
+        case Barrier():
+            after = replace(before, barriers=before.barriers | {source})
+            return (
+                _passed(after)
+                if after.barriers >= {*before.flow.feeders(before.task)}
+                else Done(after)
+            )
+        case Trigger():
+            return _instructed(before, item)
+
+
+def hear(before: Instance, order: Order) -> Done:
+    match order:
+        case Trigger():
+            if order.checkpoint <= before.snapshot.checkpoint:
+                return Done(
+                    before, said=(Refused(before.task, f"checkpoint {order.checkpoint} has begun"),)
+                )
+            return _instructed(before, order)
+        case Restore(name, snapshot):
+            if before.state != "created":
+                return Done(before)  # the abort was here first
+            state = become(before.state, "scheduled", "deployed")
+            return Done(
+                replace(before, state=state, snapshot=snapshot), said=(Deployed(before.task),)
+            )
+        case Complete(name) if before.state == "deployed":
+            after = replace(
+                before, state=become(before.state, "running"), over=before.over | {name}
+            )
+            return Done(after, said=(Running(before.task),))
+        case Complete(name) if before.state == "paused":
+            return Done(
+                replace(before, state=become(before.state, "canceling", "canceled"), buffers={})
+            )
+        case Abort(name) if before.state in ("created", "deployed"):
+            return Done(replace(before, state=become(before.state, "canceling", "canceled")))
+        case Abort(name) | Complete(name):
+            state = become(before.state, "running") if before.state == "paused" else before.state
+            return _released(replace(before, state=state, over=before.over | {name}))
+
+
+def _processed(before: Instance, key: int, snapshot: Snapshot) -> Done:
+    after = replace(before, snapshot=replace(snapshot, total=snapshot.total + key))
+    items: list[tuple[Task, Item]] = []
+    for target in before.flow.routes(before.task, key):
+        number = after.snapshot.sent.get(target, 0)
+        after = replace(
+            after,
+            snapshot=replace(after.snapshot, sent={**after.snapshot.sent, target: number + 1}),
+        )
+        items.append((target, Record(key, number)))
+    return _sent(after, items)
+
+
+def _instructed(before: Instance, trigger: Trigger) -> Done:
+    """The first time it is passed on with the data, and acknowledged; what is over already
+    concerns nobody any more.
+    """
+    name = trigger.migration.name
+    if before.order is not None or name in before.over:
+        return Done(before)
+    done = _sent(
+        replace(before, order=trigger),
+        [(target, trigger) for target in before.flow.targets(before.task)],
+    )
+    part = roles(before.flow, trigger, before.task)
+    return done._replace(said=(Acknowledged(before.task, part),))
+
+
+def _passed(before: Instance) -> Done:
+    """A checkpoint: it is passed on, and where it is the one that was named, the task does its
+    part.
+    """
+    checkpoint = before.snapshot.checkpoint + 1
+    after = replace(
+        before, snapshot=replace(before.snapshot, checkpoint=checkpoint), barriers=frozenset()
+    )
+    done = _sent(
+        after, [(target, Barrier(checkpoint)) for target in before.flow.targets(before.task)]
+    )
+    if before.order is None or before.order.checkpoint != checkpoint:
+        return done
+    moving = before.order.migration.places.keys()
+    held = {target: () for target in before.flow.targets(before.task) if target in moving}
+    after = replace(done.instance, buffers={**done.instance.buffers, **held})
+    if before.task not in moving:
+        return done._replace(instance=after)
+    paused = replace(after, state=become(after.state, "pausing", "paused"))
+    return done._replace(instance=paused, said=(Shipped(before.task, after.snapshot),))
+
+
+def _released(before: Instance) -> Done:
+    """What was buffered goes out in the order in which it came, and nothing is held back any
+    more.
+    """
+    sent = tuple((target, item) for target, items in before.buffers.items() for item in items)
+    return Done(replace(before, buffers={}, order=None), sent, (Running(before.task),))
+
+
+def _sent(after: Instance, items: list[tuple[Task, Item]]) -> Done:
+    """Along the edges, but for what is for a task that moves."""
+    buffers = {**after.buffers}
+    for target, item in items:
+        if target in buffers:
+            buffers[target] = (*buffers[target], item)
+    sent = tuple((target, item) for target, item in items if target not in buffers)
+    return Done(replace(after, buffers=buffers), sent)

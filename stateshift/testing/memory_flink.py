@@ -1,0 +1,156 @@
+"""The in-memory twin of a cluster that writes savepoints: jobs are values, and a savepoint is what
+a test says it is.
+
+    cluster = MemoryFlink(take=...)     take(location) puts an image there
+    cluster.run("orders", "orders-id")  a job that somebody else started; its id is what it is known
+                                        by
+    lose_savepoints(n)                  the next n savepoints are taken, and the answer is lost
+    fails_behind                        why a job that is to stop fails once its savepoint is whole
+    hopeless                            why those that it starts get no further
+    only_native                         why its jobs write no canonical savepoint; `natives`: what
+                                        was asked for
+    settings, vertices                  of its jobs; `places` and `uploaded` are its slots and its
+                                        jars
+    cluster.complete                    () -> where the checkpoint is that the job completes now;
+                                        `latest` the last one
+
+A job that is restored has completed a checkpoint as soon as somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from stateshift.clusters.protocol import (
+    CheckpointRequest,
+    JobProgress,
+    JobState,
+    JobStatus,
+    RunningJob,
+    SavepointRequest,
+    Slots,
+    StopRequest,
+    Submission,
+)
+from stateshift.errors import ClusterError
+from stateshift.testing.memory_cluster import MemoryCluster, MemoryJob
+
+
+class MemoryFlink(MemoryCluster):
+    def __init__(
+        self, take: Callable[[str], None], on_start: Callable[[Submission], None] | None = None
+    ) -> None:
+        super().__init__(version="2.3.0", on_start=on_start)
+        self.savepoints: dict[str, str] = {}  # by tag
+        self.epoch = 1_000
+        self.latest: str | None = None
+        self.fails_behind: str | None = None
+        self.only_native: str | None = None
+        self.hopeless: str | None = None
+        self.natives: list[bool] = []
+        self.settings: dict[str, object] = {}
+        self.vertices: dict[str, tuple[str, int, int]] = {}
+        self.places: Slots | None = None
+        self.uploaded: dict[str, str] | None = None
+        self.complete: Callable[[], str] | None = None
+        self._take = take
+        self._lost = 0
+
+    def run(self, job: str, location: str) -> None:
+        """`location` is its id: what it was started from is nobody's business."""
+        self.jobs.append(MemoryJob(job, "", None, JobStatus(JobState.RUNNING, location)))
+
+    def lose_savepoints(self, times: int = 1) -> None:
+        self._lost += times
+
+    def running(self, job: str) -> tuple[RunningJob, ...]:
+        with self._lock:
+            found = [one for one in self.jobs if job in (one.status.id, one.job)]
+            return tuple(
+                RunningJob(
+                    one.status.id or "", one.job, one.status.state, self.settings, self.vertices
+                )
+                for one in found
+            )
+
+    def alive(self) -> tuple[RunningJob, ...]:
+        with self._lock:
+            alive = [one for one in self.jobs if one.status.state.alive]
+            return tuple(
+                RunningJob(one.status.id or "", one.job, one.status.state) for one in alive
+            )
+
+    def no_canonical(self, job_id: str) -> str | None:
+        return self.only_native
+
+    def slots(self) -> Slots | None:
+        return self.places
+
+    def jars(self) -> dict[str, str] | None:
+        return self.uploaded
+
+    def savepoint(self, request: SavepointRequest) -> str:
+        self.natives.append(request.native)
+
+        def take() -> str:
+            location = f"{request.directory}/savepoint-{len(self.savepoints) + 1}"
+            self._take(location)
+            return location
+
+        well = JobState.FAILED if request.stop and self.fails_behind else JobState.FINISHED
+        ends = well if request.stop or request.cancel else None
+        return self._taken(request.tag, request.job_id, take, ends)
+
+    def failed_behind(self, request: SavepointRequest) -> str | None:
+        return self.fails_behind if request.stop else None
+
+    def latest_checkpoint(self, job_id: str) -> str | None:
+        """The last one there is, whoever completed it; a job that has ended completes no more."""
+        return self.latest
+
+    def checkpoint(self, request: CheckpointRequest) -> str:
+        def complete() -> str:
+            if self.complete is None:
+                raise ClusterError(
+                    "its checkpoints are deleted when it is cancelled", cluster=self.name
+                )
+            self.latest = self.complete()
+            return self.latest
+
+        return self._taken(request.tag, request.job_id, complete, JobState.FAILED)
+
+    def _taken(self, tag: str, job_id: str, take: Callable[[], str], ends: JobState | None) -> str:
+        """Once per tag; the job then `ends` so."""
+        with self._lock:
+            if tag not in self.savepoints:
+                index = next(
+                    (i for i, job in enumerate(self.jobs) if self._runs(job, job_id)), None
+                )
+                if index is None:
+                    raise ClusterError(f"{job_id} does not run", cluster=self.name, job=job_id)
+                self.savepoints[tag] = take()
+                if ends is not None:
+                    job = self.jobs[index]
+                    self.jobs[index] = replace(job, status=replace(job.status, state=ends))
+            if self._lost:
+                self._lost -= 1
+                raise ClusterError("no answer", cluster=self.name, job=job_id)
+            return self.savepoints[tag]
+
+    def progress(self, tag: str) -> JobProgress:
+        with self._lock:
+            job = next((job for job in self.jobs if job.tag == tag), None)
+            alive = job is not None and job.status.state is JobState.RUNNING
+            restored = job.location if job is not None and job.location else None
+            epoch = self.epoch if alive and self.hopeless is None else None
+            return JobProgress(restored, None, epoch, alive, self.hopeless)
+
+    def _runs(self, job: MemoryJob, id: str) -> bool:
+        return job.status.id == id and job.status.state.alive
+
+    def _meant(self, job: MemoryJob, request: StopRequest) -> bool:
+        ids = request.options.get("job_ids")
+        if isinstance(ids, list | tuple):
+            return job.status.id in ids
+        return super()._meant(job, request)
