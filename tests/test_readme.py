@@ -1,4 +1,4 @@
-"""The README's console blocks are what their commands print."""
+"""The console blocks of every page are what their commands print."""
 
 from __future__ import annotations
 
@@ -6,13 +6,27 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
+PROGRAM = ROOT / "scripts" / "readme.d" / "main.py"
 
 
-def test_every_console_block_of_the_readme_is_what_its_commands_print() -> None:
-    words = [sys.executable, ROOT / "scripts" / "readme.d" / "blocks.py"]
-    done = subprocess.run(words, text=True, capture_output=True, timeout=600, check=False)
-    told = f"{done.stdout}{done.stderr}"
+def pages_with_blocks() -> list[str]:
+    words = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    names = [name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+    return [name for name in sorted(names) if "```console\n" in (ROOT / name).read_text("utf-8")]
+
+
+def checked(*arguments: str) -> None:
+    words = [sys.executable, str(PROGRAM), *arguments]
+    done = subprocess.run(words, cwd=ROOT, text=True, capture_output=True, timeout=600, check=False)
     assert done.returncode == 0, (
-        f"the README has aged; renew it with scripts/readme --write\n{told}"
+        f"a page has aged; renew it with scripts/readme --write\n{done.stdout}{done.stderr}"
     )
+
+
+@pytest.mark.parametrize("name", pages_with_blocks())
+def test_every_console_block_of_a_page_is_what_its_commands_print(name: str) -> None:
+    checked("--without-java", name)

@@ -1,11 +1,13 @@
-"""Every console block of the README is real: this runs them and says where the page has aged.
+"""Run the console blocks of a page and say where the page has aged.
 
-    python blocks.py            compare; exit 1 and a diff where a block differs
-    python blocks.py --write    put in what the commands print now
+The blocks of one page run in their order, in one new folder:
 
-The blocks run in their order, in one new folder that holds a checkpoint written by a real Spark
-(`orders`). What differs from run to run (times, rates, names of runs, fingerprints) is compared by
-its shape only. Where there is no Java, a block that starts a Spark is left as it is.
+    orders                        a checkpoint that Spark 4.3 wrote
+    savepoint                     a savepoint that Flink 2.3 wrote, of a job with two operators
+    move.json                     a spec that moves `orders`
+    payment-fraud.dataflow.json   from configs/examples
+
+What differs from run to run (times, rates, names of runs, fingerprints) is compared by its shape.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-README = ROOT / "README.md"
+from pages import ROOT
+
 SPEC = {
     "version": 1,
     "engine": "spark",
@@ -36,7 +38,7 @@ SPEC = {
     ],
 }
 GOLDEN = ROOT / "tests" / "golden" / "spark-4.3.0"
-HOME = "/srv/streams"  # what the folder is called on the page
+HOME = "/srv/streams"  # what the folder is called on a page
 
 _BLOCK = re.compile(r"(?<=```console\n)(.*?)(?=```)", re.DOTALL)
 _SHAPES = (
@@ -53,100 +55,105 @@ _SHAPES = (
 )
 
 
-def main(arguments: list[str]) -> int:
-    page = README.read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory() as folder:
-        fresh = rewritten(page, Path(folder).resolve())
-    if "--write" in arguments:
-        README.write_text(fresh, encoding="utf-8")
-        return 0
-    differences = list(compare(page, fresh))
-    print(
-        "\n".join(differences)
-        if differences
-        else "every block of the README is what its commands print"
-    )
-    return 1 if differences else 0
+def renewed(page: str, *, java: bool) -> str:
+    """Return the page with what the commands of its console blocks print now."""
+    if not _BLOCK.search(page):
+        return page
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made).resolve()
+        furnish(folder)
+
+        def fresh(block: re.Match[str]) -> str:
+            if needs_java(block[1]) and not java:
+                return block[1]
+            return "".join(run(block[1], folder))
+
+        return _BLOCK.sub(fresh, page)
 
 
-def rewritten(page: str, folder: Path) -> str:
-    """The page with what the commands of its console blocks print now."""
-    shutil.copytree(GOLDEN / "window-hdfs" / "checkpoint", folder / "orders")
-    _age(folder / "orders")
+def furnish(folder: Path) -> None:
+    """Put into the folder what the commands of a page are run on."""
+    _copy_checkpoint(folder)
     (savepoint,) = (GOLDEN.parent / "flink-2.3.0" / "count-two" / "image").iterdir()
     shutil.copytree(savepoint, folder / "savepoint")
     shutil.copy(ROOT / "configs" / "examples" / "payment-fraud.dataflow.json", folder)
     (folder / "move.json").write_text(json.dumps(SPEC, indent=2) + "\n")
-    return _BLOCK.sub(
-        lambda block: "".join(run(block[1], folder)) if can_run(block[1]) else block[1], page
-    )
 
 
-def can_run(block: str) -> bool:
-    """A fleet is Spark's, and Spark is Java's."""
-    return "--fleet" not in block or shutil.which("java") is not None or "JAVA_HOME" in os.environ
+def needs_java(block: str) -> bool:
+    """Whether the block starts a Spark."""
+    return "--fleet" in block
 
 
-def _age(checkpoint: Path) -> None:
-    """A checkpoint that was written just now makes a plan warn."""
+def has_java() -> bool:
+    return shutil.which("java") is not None or "JAVA_HOME" in os.environ
+
+
+def _copy_checkpoint(folder: Path) -> None:
+    """Copy the checkpoint, and make it old: a plan warns of one that was written just now."""
+    checkpoint = folder / "orders"
+    shutil.copytree(GOLDEN / "window-hdfs" / "checkpoint", checkpoint, dirs_exist_ok=True)
     for path in checkpoint.rglob("*"):
         os.utime(path, (1_700_000_000, 1_700_000_000))
 
 
 def run(block: str, folder: Path) -> Iterator[str]:
-    """Each `$ ` line of a block, and behind it what it prints."""
+    """Yield each `$ ` line of a block, and behind it what it prints."""
+    for line in block.splitlines():
+        if not line.startswith("$ "):
+            continue
+        command = line[2:]
+        yield f"$ {command}\n{printed_by(command, folder)}"
+        if command.startswith("rm "):  # the next block finds the checkpoint whole again
+            _copy_checkpoint(folder)
+
+
+def printed_by(command: str, folder: Path, **environment: str) -> str:
+    """Run a command in the folder and return what it prints, on both outputs."""
+    done = subprocess.run(
+        command,
+        shell=True,
+        cwd=folder,
+        env={**_environment(folder), **environment},
+        text=True,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        timeout=300,
+    )
+    lines = done.stdout.replace(str(folder), HOME).splitlines()
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    binary = folder / ".bin"
+    binary.mkdir(exist_ok=True)
+    script = binary / "stateshift"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m stateshift "$@"\n')
+    script.chmod(0o755)
     environment = {
         **os.environ,
         "NO_COLOR": "1",
         "COLUMNS": "100",
         "PYTHONPATH": str(ROOT),
         "CI": "1",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PATH": f"{binary}:{os.environ['PATH']}",
     }
-    environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     environment.pop("FORCE_COLOR", None)
-    binary = folder / ".bin"
-    binary.mkdir(exist_ok=True)
-    (binary / "stateshift").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m stateshift "$@"\n')
-    (binary / "stateshift").chmod(0o755)
-    environment["PATH"] = f"{binary}:{environment['PATH']}"
-    for command in (line[2:] for line in block.splitlines() if line.startswith("$ ")):
-        done = subprocess.run(
-            command,
-            shell=True,
-            cwd=folder,
-            env=environment,
-            text=True,
-            check=False,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            timeout=300,
-        )
-        told = "".join(
-            f"{line.rstrip()}\n" for line in done.stdout.replace(str(folder), HOME).splitlines()
-        )
-        yield f"$ {command}\n{told}"
-        if command.startswith("rm "):  # the one block that does damage: mended behind it
-            shutil.copytree(
-                GOLDEN / "window-hdfs" / "checkpoint", folder / "orders", dirs_exist_ok=True
-            )
-            _age(folder / "orders")
+    return environment
 
 
-def compare(page: str, fresh: str) -> Iterator[str]:
-    """A diff of every block that differs in more than the numbers that always do."""
+def compare(page: str, fresh: str, name: str) -> Iterator[str]:
+    """Yield a diff of every block that differs in more than the numbers that always do."""
     for old, new in zip(_BLOCK.findall(page), _BLOCK.findall(fresh), strict=True):
         before, after = shape(old).splitlines(), shape(new).splitlines()
-        yield from difflib.unified_diff(
-            before, after, "README.md", "what is printed", lineterm="", n=1
-        )
+        yield from difflib.unified_diff(before, after, name, "what is printed", lineterm="", n=1)
 
 
 def shape(block: str) -> str:
+    """Return the block without what differs from run to run."""
     for pattern, name in _SHAPES:
         block = pattern.sub(name, block)
     return block
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -30,21 +30,34 @@ from typing import Any, Literal
 
 from stateshift.specification.warm import READY
 
-# The findings that may be waived, by the names that the findings give.
-WAIVERS = (
-    *("paths-stay", "older-target", "zip-format", "operators-stay"),
-    *(
-        "permission",
-        "space",
-        "target-reach",
-        "lost-offsets",
-        "other-records",
-        "list-state",
-        "kryo",
-        "job-stopped",
-    ),
-    *("sink-ahead", "free-slots", "old-state", "repeated-batches"),
-)
+# The findings that may be waived, by the names that the findings give, and what the person who
+# waives one takes responsibility for.
+WAIVERS: Mapping[str, str] = {
+    "paths-stay": "The job goes on reading its files where the log says they are.",
+    "older-target": "The target's Spark is older than the source's, or than the one that wrote "
+    "the checkpoint.",
+    "zip-format": "Snapshots of checkpoint format 2 are marked as another Spark has them.",
+    "list-state": "`transformWithState` of 4.2 or later goes back to 4.0 or 4.1. Its processors "
+    "keep no lists.",
+    "old-state": "A Spark before 3.0 wrote the state. Its join is an inner join, and no decimals "
+    "are summed.",
+    "operators-stay": "Some operators of a workflow stay behind.",
+    "permission": "A directory says that we may not write to it.",
+    "space": "There is less free space, or a smaller quota of files, than the move needs.",
+    "target-reach": "The cluster shares this local disk, or its Spark has a file system that "
+    "Apache's has not.",
+    "job-stopped": "The job is stopped. Its cluster cannot tell (`spark_submit` with a master "
+    "such as YARN), or does not know a warm job whose files are new.",
+    "free-slots": "The Flink cluster will have enough free slots for the job's `parallelism`.",
+    "kryo": "Kryo of another Flink version wrote this state. The restore was tried, and works.",
+    "repeated-batches": "The sink takes a batch again under a number that it has. It is no Delta "
+    "table, file sink or Iceberg table.",
+    "lost-offsets": "Kafka has lost records that the job has not read, or could not be asked.",
+    "other-records": "The records around the job's offsets are not those that the job has read, "
+    "or could not be compared.",
+    "sink-ahead": "The sink has batches that the checkpoint has not planned. It drops what the "
+    "job writes in them.",
+}
 
 Mode = Literal["move", "fork", "warm"]
 Verify = Literal["entries", "digests", "none"]

@@ -20,7 +20,6 @@ from typing import Any
 
 from stateshift.specification.keys import (
     CLUSTER,
-    CLUSTER_OPTIONS,
     COLUMN,
     DATA,
     HASH,
@@ -31,19 +30,22 @@ from stateshift.specification.keys import (
     SINK,
     SPEC,
     STOP,
-    STOP_OPTIONS,
     SUBMIT,
-    SUBMIT_OPTIONS,
     THROTTLE,
     TRANSFORMS,
     VERIFY,
     Key,
     Keys,
 )
+from stateshift.specification.options import (
+    CLUSTER_OPTIONS,
+    STOP_OPTIONS,
+    SUBMIT_OPTIONS,
+    Option,
+)
 from stateshift.specification.write import plain_value
 
 Schema = dict[str, Any]
-Option = tuple[str, str | list[str], str]
 
 _PLACEHOLDER = r"\$\{"
 _TRUE_OR_FALSE = rf"^\s*([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])\s*$|{_PLACEHOLDER}"
@@ -124,10 +126,7 @@ def _open_object(keys: Keys, place: str, options: Iterable[Option]) -> Schema:
         "type": "object",
         "properties": {
             **{key.name: _property(key) for key in keys.all},
-            **{
-                name: {"title": name, "description": about, "type": kind}
-                for name, kind, about in options
-            },
+            **{option.name: _option(option) for option in options},
         },
         "patternProperties": {
             pattern: {"$ref": f"{place}/properties/{key.name}"}
@@ -135,6 +134,11 @@ def _open_object(keys: Keys, place: str, options: Iterable[Option]) -> Schema:
             for pattern in _spellings(key)
         },
     }
+
+
+def _option(option: Option) -> Schema:
+    kind = list(option.type) if isinstance(option.type, tuple) else option.type
+    return {"title": option.name, "description": option.description, "type": kind}
 
 
 def _property(key: Key) -> Schema:

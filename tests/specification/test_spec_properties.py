@@ -170,7 +170,7 @@ def job_specs(
         keep=tuple(
             draw(st.lists(st.sampled_from(["owner", "permissions"]), max_size=2, unique=True))
         ),
-        waive=tuple(draw(st.lists(st.sampled_from(WAIVERS), max_size=2, unique=True))),
+        waive=tuple(draw(st.lists(st.sampled_from(sorted(WAIVERS)), max_size=2, unique=True))),
         flink=draw(flink_jobs(place, number)) if flink else None,
     )
 

@@ -1,0 +1,204 @@
+"""The parts of pages that are made from the code, between two comments:
+
+<!-- generated: NAME -->
+<!-- end of NAME -->
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from stateshift.clusters import opening
+from stateshift.clusters.flink import cluster as flink_rest
+from stateshift.clusters.flink import submit as flink_submit
+from stateshift.clusters.livy import cluster as livy
+from stateshift.clusters.options import Expected
+from stateshift.clusters.spark_submit import cluster as spark_submit
+from stateshift.clusters.standalone import cluster as standalone
+from stateshift.specification import keys, options
+from stateshift.specification.keys import Key, Keys
+from stateshift.specification.model import WAIVERS
+from stateshift.specification.options import Option
+from stateshift.specification.write import plain_value
+
+_SECTION = re.compile(
+    r"(<!-- generated: (?P<name>[a-z-]+) -->\n)(.*?)(<!-- end of (?P=name) -->)", re.DOTALL
+)
+
+# What a value of a kind is called on the page; a kind that is not here is called by its name.
+_VALUES = {
+    "texts": "list of texts",
+    "locations": "list of locations",
+    "folders": "list of paths",
+    "count": "whole number ≥ 1",
+    "batch": "whole number ≥ 0",
+    "integer": "whole number",
+    "boolean": "true or false",
+    "environment": "map of texts",
+    "names": "map of texts",
+    "types": "map of texts",
+    "name": "text",
+    "directory": "text",
+    "json": "any JSON",
+    "port": "port",
+    "connection": "host:port",
+    "until": "`remaining < 5s`",
+    "cutover": "`ready`, `told`, `never` or hours",
+    "strategy": "`fluid`, `all-at-once`, `batched(k)`, `optimised`",
+    "version": "`1`",
+    "values": "list of values",
+    "type": "Spark type",
+    "operators": "list or map",
+    "columns": "list of [columns](#columns-of-evolve)",
+    "submit": "[submit](#submit)",
+    "stop": "[stop](#stop)",
+    "data": "list of [data](#data)",
+    "kafka": "[kafka](#kafka)",
+    "sink": "[sink](#sink)",
+    "transform": "list of [changes](#changes-transform)",
+    "jobs": "list or map of [jobs](#jobs)",
+    "clusters": "list or map of [clusters](#clusters)",
+    "waves": "list of lists of names",
+    "dataflow": "file, or dataflow",
+    "throttle": "[throttle](#throttle)",
+    "verify": "text, or [verify](#verify)",
+    "uid_hash": "text, or [constants](#constants-of-uid_hash)",
+}
+
+CLUSTER_OPTIONS: Mapping[str, Mapping[str, Expected]] = opening.KINDS
+SUBMIT_OPTIONS: Mapping[str, Mapping[str, Expected]] = {
+    "spark_submit": spark_submit.SUBMIT_OPTIONS,
+    "spark_standalone": standalone.SUBMIT_OPTIONS,
+    "livy": livy.SUBMIT_OPTIONS,
+    "flink_rest": flink_submit.SUBMIT_OPTIONS,
+}
+STOP_OPTIONS: Mapping[str, Mapping[str, Expected]] = {
+    "spark_submit": spark_submit.STOP_OPTIONS,
+    "spark_standalone": standalone.STOP_OPTIONS,
+    "livy": livy.STOP_OPTIONS,
+    "flink_rest": flink_rest.STOP_OPTIONS,
+}
+
+
+def renewed(page: str) -> str:
+    """Return the page with its generated parts made anew."""
+
+    def fresh(section: re.Match[str]) -> str:
+        return f"{section[1]}\n{SECTIONS[section['name']]()}\n{section[4]}"
+
+    return _SECTION.sub(fresh, page)
+
+
+def spec_keys() -> str:
+    """Return every key of a spec, a table for each object."""
+    parts = [
+        ("## The spec", _keys(keys.SPEC)),
+        ("## Jobs", _keys(keys.JOB)),
+        ("## Clusters", _keys(keys.CLUSTER)),
+        ("## Submit", _keys(keys.SUBMIT)),
+        ("## Stop", _keys(keys.STOP)),
+        ("## Data", _keys(keys.DATA)),
+        ("## Kafka", _keys(keys.KAFKA)),
+        ("## Sink", _keys(keys.SINK)),
+        ("## Verify", _keys(keys.VERIFY)),
+        ("## Throttle", _keys(keys.THROTTLE)),
+        ("## Operators", _keys(keys.OPERATOR)),
+        ("## Constants of uid_hash", _keys(keys.HASH)),
+        ("## Changes (`transform`)", _changes()),
+        ("### Columns of evolve", _keys(keys.COLUMN)),
+    ]
+    return "\n".join(f"{heading}\n\n{table}" for heading, table in parts)
+
+
+def _keys(table: Keys) -> str:
+    rows = [(f"`{key.name}`", _takes(key), _default(key), _about(key)) for key in table.all]
+    return _table(("key", "takes", "default", "says"), rows)
+
+
+def _changes() -> str:
+    return "\n".join(
+        f"### {kind}\n\n{_kind(table).about}\n\n{_keys(Keys(*table.all[1:]))}"
+        for kind, table in keys.TRANSFORMS.items()
+    )
+
+
+def _kind(table: Keys) -> Key:
+    """Return the key that says which change it is."""
+    return table["kind"]
+
+
+def _takes(key: Key) -> str:
+    if key.kind == "choice":
+        return ", ".join(f"`{choice}`" for choice in key.choices)
+    return _VALUES.get(key.kind, key.kind)
+
+
+def _default(key: Key) -> str:
+    value: Any = key.default
+    if value is dataclasses.MISSING or value is None:
+        return ""
+    plain = plain_value(value)
+    if plain in ("", [], {}) or isinstance(plain, dict):
+        return ""
+    return f"`{str(plain).lower() if isinstance(plain, bool) else plain}`"
+
+
+def _about(key: Key) -> str:
+    about = key.about
+    if key.engine:
+        about += f" ({key.engine.capitalize()})"
+    if key.also:
+        about += f" Also: {', '.join(f'`{name}`' for name in key.also)}."
+    return about
+
+
+def waivers() -> str:
+    """Return every finding that can be waived."""
+    rows = [(f"`{name}`", about) for name, about in WAIVERS.items()]
+    return _table(("waiver", "you take responsibility for this"), rows)
+
+
+def cluster_options() -> str:
+    """Return the options of each kind of cluster."""
+    parts: list[str] = []
+    tables = (
+        ("The cluster takes", CLUSTER_OPTIONS, options.CLUSTER_OPTIONS),
+        ("A job's `submit` takes", SUBMIT_OPTIONS, options.SUBMIT_OPTIONS),
+        ("A job's `stop` takes", STOP_OPTIONS, options.STOP_OPTIONS),
+    )
+    for kind in opening.KINDS:
+        parts.append(f"### Options of {kind}\n")
+        for heading, known, described in tables:
+            if kind in known:
+                rows = list(_options(kind, known[kind], described))
+                parts.append(f"{heading}:\n\n{_table(('option', 'takes', 'says'), rows)}")
+    return "\n".join(parts)
+
+
+def _options(
+    kind: str, known: Mapping[str, Expected], described: Iterable[Option]
+) -> Iterator[tuple[str, str, str]]:
+    abouts = {option.name: option.about for option in described if kind in option.kinds}
+    for name, expected in known.items():
+        needed = " (needed)" if expected.needed else ""
+        yield f"`{name}`{needed}", expected.words, abouts[name]
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [_row(head), f"|{'---|' * len(head)}"]
+    lines += [_row(row) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+SECTIONS: Mapping[str, Callable[[], str]] = {
+    "spec-keys": spec_keys,
+    "waivers": waivers,
+    "cluster-options": cluster_options,
+}

@@ -1,0 +1,115 @@
+"""The pages of the project lead where they say, and their tables are what the code is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.support.pages import blocks, generated, pages, recording
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [pages.name_of(page) for page in pages.pages()]
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+IMAGE = re.compile(r'<img [^>]*src="([^"]+)"')
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`([^`\n]+)`")
+HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+OURS = re.compile(r"(?:stateshift|tests|scripts|configs)/[\w./*-]*")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_of_a_page_leads_somewhere(name: str) -> None:
+    broken = [target for target in links(name) if not leads_somewhere(name, target)]
+    assert broken == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_path_of_ours_that_a_page_names_is_there(name: str) -> None:
+    missing = [path for path in named_paths(name) if not exists(path)]
+    assert missing == []
+
+
+def test_a_page_with_a_broken_link_or_path_is_found(tmp_path: Path) -> None:
+    assert not leads_somewhere("README.md", "stateshift/NOTHING.md")
+    assert not leads_somewhere("README.md", "README.md#no-such-heading")
+    assert leads_somewhere("README.md", "README.md#stateshift")
+    assert not exists("stateshift/no/such/room.py")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_tables_of_a_page_are_made_from_the_code_as_it_is(name: str) -> None:
+    page = (ROOT / name).read_text("utf-8")
+    assert generated.renewed(page) == page, "renew it with scripts/readme --write"
+
+
+def test_every_option_of_a_cluster_is_described_for_its_kind_and_no_other_is() -> None:
+    for known, described in (
+        (generated.CLUSTER_OPTIONS, generated.options.CLUSTER_OPTIONS),
+        (generated.SUBMIT_OPTIONS, generated.options.SUBMIT_OPTIONS),
+        (generated.STOP_OPTIONS, generated.options.STOP_OPTIONS),
+    ):
+        checked = {(kind, name) for kind, names in known.items() for name in names}
+        told = {(kind, option.name) for option in described for kind in option.kinds}
+        common = {"environment"}  # every kind's `submit` takes it: it is a key of the spec
+        assert {pair for pair in checked - told if pair[1] not in common} == set()
+        assert told - checked == set()
+
+
+def test_the_recording_shows_what_the_commands_print() -> None:
+    shown = recording.text_of(recording.PICTURE.read_text("utf-8"))
+    assert shown == recording.text_of(recording.drawn(recording.recorded()))
+
+
+def links(name: str) -> Iterator[str]:
+    text = FENCED.sub("", (ROOT / name).read_text("utf-8"))
+    yield from LINK.findall(CODE.sub("", text).replace("[](", "[x]("))
+    yield from IMAGE.findall(text)
+
+
+def leads_somewhere(name: str, target: str) -> bool:
+    if re.match(r"[a-z]+://|mailto:", target):
+        return True
+    path, _, anchor = target.partition("#")
+    page = (ROOT / name).parent / path if path else ROOT / name
+    if not page.exists():
+        return False
+    return not anchor or page.suffix != ".md" or anchor in anchors(page)
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """Return the anchors of a page's headings, as GitHub and GitLab make them."""
+    text = FENCED.sub("", page.read_text("utf-8"))
+    found: set[str] = set()
+    for heading in HEADING.findall(text):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        anchor = re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
+        repeated = sum(1 for one in found if re.fullmatch(rf"{re.escape(anchor)}(-\d+)?", one))
+        found.add(f"{anchor}-{repeated}" if repeated else anchor)
+    return frozenset(found)
+
+
+def named_paths(name: str) -> Iterator[str]:
+    """Yield what stands between backticks on a page and is a path of ours."""
+    text = FENCED.sub("", (ROOT / name).read_text("utf-8"))
+    for code in CODE.findall(text):
+        for word in code.split():
+            path = word.removeprefix("./").rstrip(",.;:")
+            if OURS.fullmatch(path):
+                yield path
+
+
+def exists(path: str) -> bool:
+    if "*" in path:
+        return any(ROOT.glob(path))
+    return (ROOT / path).exists()
+
+
+def test_the_shape_of_a_block_forgets_times_and_nothing_else() -> None:
+    assert blocks.shape("took 0.24 s\n") == blocks.shape("took 13.5 s\n")
+    assert blocks.shape("copied 4 files\n") != blocks.shape("copied 5 files\n")
