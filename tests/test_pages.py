@@ -112,4 +112,6 @@ def exists(path: str) -> bool:
 
 def test_the_shape_of_a_block_forgets_times_and_nothing_else() -> None:
     assert blocks.shape("took 0.24 s\n") == blocks.shape("took 13.5 s\n")
+    assert blocks.shape("took 0.24 s\n") == blocks.shape("took 1 min 20 s\n")
+    assert blocks.shape("in less than 1 s of it\n") == blocks.shape("in 3 s of it\n")
     assert blocks.shape("copied 4 files\n") != blocks.shape("copied 5 files\n")

@@ -51,6 +51,8 @@ _SHAPES = (
     (re.compile(r"\b[0-9a-f]{32}\b"), "FINGERPRINT"),
     (re.compile(r"\b\d[\d.,]*( ?)(ms|s|min|MB/s|files/s)(?=\W)"), r"N\1\2"),
     (re.compile(r"[█▏▎▍▌▋▊▉ ]*█[█▏▎▍▌▋▊▉ ]*"), " BAR"),
+    # A busy machine takes minutes where another takes seconds.
+    (re.compile(r"(less than |about )?\bN min( N s)?|(less than |about )\bN s"), "N s"),
     (re.compile(r" +"), " "),
 )
 
