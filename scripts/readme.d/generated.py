@@ -183,6 +183,8 @@ def _options(
 ) -> Iterator[tuple[str, str, str]]:
     abouts = {option.name: option.about for option in described if kind in option.kinds}
     for name, expected in known.items():
+        if name not in abouts:  # a key that every kind takes: it is a key of the spec
+            continue
         needed = " (needed)" if expected.needed else ""
         yield f"`{name}`{needed}", expected.words, abouts[name]
 
