@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -58,6 +60,31 @@ def test_every_option_of_a_cluster_is_described_for_its_kind_and_no_other_is() -
         common = {"environment"}  # every kind's `submit` takes it: it is a key of the spec
         assert {pair for pair in checked - told if pair[1] not in common} == set()
         assert told - checked == set()
+
+
+def test_the_readme_is_a_front_page() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 160
+
+
+def test_the_readme_names_every_command() -> None:
+    words = [sys.executable, "-m", "stateshift", "--help"]
+    shown = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    commands = re.findall(r"^  ([a-z]+)  +\S", shown.split("Commands:")[1], re.MULTILINE)
+    listed = commands[: commands.index("json")] if "json" in commands else commands
+    page = (ROOT / "README.md").read_text("utf-8")
+    assert [name for name in listed if f"`{name}`" not in page] == []
+
+
+def test_every_page_of_a_room_is_reached_from_the_readme() -> None:
+    linked = {
+        (ROOT / target.split("#")[0]).resolve().relative_to(ROOT).as_posix()
+        for target in links("README.md")
+        if "://" not in target and target.split("#")[0]
+    }
+    rooms = {
+        name for name in PAGES if name.endswith("README.md") and name.startswith("stateshift/")
+    }
+    assert rooms - linked == set()
 
 
 def test_the_recording_shows_what_the_commands_print() -> None:

@@ -30,3 +30,9 @@ def checked(*arguments: str) -> None:
 @pytest.mark.parametrize("name", pages_with_blocks())
 def test_every_console_block_of_a_page_is_what_its_commands_print(name: str) -> None:
     checked("--without-java", name)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_blocks_that_start_a_spark_print_what_the_page_of_the_fleet_says() -> None:
+    checked("stateshift/fleet/README.md")

@@ -13,7 +13,6 @@ What differs from run to run (times, rates, names of runs, fingerprints) is comp
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import re
 import shutil
@@ -25,18 +24,11 @@ from pathlib import Path
 
 from pages import ROOT
 
-SPEC = {
-    "version": 1,
-    "engine": "spark",
-    "jobs": [
-        {
-            "name": "orders",
-            "checkpoint_location": "orders",
-            "remote_location": "moved/orders",
-            "waive": ["paths-stay"],
-        }
-    ],
-}
+SPEC = """\
+{"version": 1, "engine": "spark",
+ "jobs": [{"name": "orders", "checkpoint_location": "orders", "remote_location": "moved/orders",
+           "waive": ["paths-stay"]}]}
+"""
 GOLDEN = ROOT / "tests" / "golden" / "spark-4.3.0"
 HOME = "/srv/streams"  # what the folder is called on a page
 
@@ -79,7 +71,7 @@ def furnish(folder: Path) -> None:
     (savepoint,) = (GOLDEN.parent / "flink-2.3.0" / "count-two" / "image").iterdir()
     shutil.copytree(savepoint, folder / "savepoint")
     shutil.copy(ROOT / "configs" / "examples" / "payment-fraud.dataflow.json", folder)
-    (folder / "move.json").write_text(json.dumps(SPEC, indent=2) + "\n")
+    (folder / "move.json").write_text(SPEC)
 
 
 def needs_java(block: str) -> bool:
