@@ -67,7 +67,7 @@ def schema_text() -> str:
 def spec_schema() -> Schema:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "stateshift/specification.schema.json",
+        "$id": "stateshift/spec.schema.json",
         "title": "stateshift spec",
         "description": "Which streaming jobs move, from where to where. Keys may be spelled in "
         "snake_case, camelCase "
