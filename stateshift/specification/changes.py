@@ -63,9 +63,8 @@ def _place(change: Change) -> tuple[Any, ...]:
 def _read(reader: Reader, place: Place) -> Change | None:
     before = len(reader.complaints.found)
     refuse_secrets(reader.complaints, place)
-    if len(reader.complaints.found) > before or not reader.is_a(
-        place, dict, "an object with a 'kind'"
-    ):
+    has_secrets = len(reader.complaints.found) > before
+    if has_secrets or not reader.is_a(place, dict, "an object with a 'kind'"):
         return None
     kind = _kind(reader, place)
     if kind is None:
@@ -93,14 +92,20 @@ def _kind(reader: Reader, place: Place) -> str | None:
 
 
 def _value(reader: Reader, key: Key, place: Place) -> Any:
-    if key.kind == "values":
-        return _values(reader, place)
-    if key.kind == "types":
-        return _types(reader, place)
-    if key.kind == "columns":
-        return _columns(reader, place)
-    if key.kind != "names":
-        return reader.value(key, place)
+    match key.kind:
+        case "values":
+            return _values(reader, place)
+        case "types":
+            return _types(reader, place)
+        case "columns":
+            return _columns(reader, place)
+        case "names":
+            return _names(reader, place)
+        case _:
+            return reader.value(key, place)
+
+
+def _names(reader: Reader, place: Place) -> dict[str, str] | None:
     if not reader.is_a(place, dict, "an object from old to new names"):
         return None
     named: dict[str, str] = {}
@@ -109,9 +114,8 @@ def _value(reader: Reader, key: Key, place: Place) -> Any:
         if not isinstance(below.value, str) or not below.value.strip():
             reader.refuse(below, "the new name, as text")
         elif below.value in named.values():
-            reader.complaints.add(
-                below, f"{below.value!r} would be the name of two", "a name for each"
-            )
+            message = f"{below.value!r} would be the name of two"
+            reader.complaints.add(below, message, "a name for each")
         else:
             named[name] = below.value
     return named
@@ -131,36 +135,43 @@ def _types(reader: Reader, place: Place) -> dict[str, str] | None:
 
 
 def _columns(reader: Reader, place: Place) -> list[dict[str, Any]]:
-    found = []
-    for item in place.items if reader.is_a(place, list, "a list of columns") else ():
-        if not reader.is_a(item, dict, "a column: an object with 'name' and 'type'"):
-            continue
-        known = reader.known(item, COLUMN)
-        if reader.need(item, known, "name", "type"):
-            column = {key: below.value for key, below in known.items()}
-            for key, kinds in (("name", str), ("type", (str, dict)), ("after", str)):
-                if key in column and not isinstance(column[key], kinds):
-                    reader.refuse(
-                        known[key], "text" if kinds is str else "a type's name, or its JSON"
-                    )
-            found.append(column)
-    return found
+    if not reader.is_a(place, list, "a list of columns"):
+        return []
+    columns = [_column(reader, item) for item in place.items]
+    return [column for column in columns if column is not None]
+
+
+def _column(reader: Reader, place: Place) -> dict[str, Any] | None:
+    if not reader.is_a(place, dict, "a column: an object with 'name' and 'type'"):
+        return None
+    known = reader.known(place, COLUMN)
+    if not reader.need(place, known, "name", "type"):
+        return None
+    column = {key: below.value for key, below in known.items()}
+    for key in ("name", "after"):
+        if not isinstance(column.get(key, ""), str):
+            reader.refuse(known[key], "text")
+    if not isinstance(column["type"], str | dict):
+        reader.refuse(known["type"], "a type's name, or its JSON")
+    return column
 
 
 def _values(reader: Reader, place: Place) -> list[str | None]:
     """Texts, blank ones too, and null; a number or a boolean as its text."""
     if isinstance(place.value, str):
         return [part.strip() for part in place.value.split(",")]
-    found: list[str | None] = []
-    for item in place.items if reader.is_a(place, list, "a list, or one text with commas") else ():
+    if not reader.is_a(place, list, "a list, or one text with commas"):
+        return []
+    values: list[str | None] = []
+    for item in place.items:
         value = item.value
         if isinstance(value, bool | int):
             value = str(value).lower()
-        if value is not None and not isinstance(value, str):
-            reader.refuse(item, "text, a whole number, true, false or null")
+        if value is None or isinstance(value, str):
+            values.append(value)
         else:
-            found.append(value)
-    return found
+            reader.refuse(item, "text, a whole number, true, false or null")
+    return values
 
 
 def _needs(*names: str) -> Callable[[Reader, Place, Mapping[str, Place]], None]:
@@ -176,19 +187,21 @@ def _needs_one(reader: Reader, place: Place, known: Mapping[str, Place]) -> None
 
 
 def _split(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
-    shards, column = {"by", "part"} & known.keys(), {"column", "values"} & known.keys()
-    if bool(shards) == bool(column):
-        reader.complaints.add(
-            place, "a split by shards or by a column", "'by' and 'part', or 'column' and 'values'"
-        )
-    elif (
-        reader.need(place, known, *(("by", "part") if shards else ("column", "values"))) and shards
-    ):
-        by, part = known["by"].value, known["part"].value
-        if isinstance(by, int) and isinstance(part, int) and part >= by > 0:
-            reader.complaints.add(
-                known["part"], f"there is no part {part} of {by}", "parts are counted from 0"
-            )
+    by_shards = bool({"by", "part"} & known.keys())
+    by_column = bool({"column", "values"} & known.keys())
+    if by_shards == by_column:
+        message = "a split by shards or by a column"
+        reader.complaints.add(place, message, "'by' and 'part', or 'column' and 'values'")
+    elif by_column:
+        reader.need(place, known, "column", "values")
+    elif reader.need(place, known, "by", "part"):
+        _check_part(reader, known["by"].value, known["part"])
+
+
+def _check_part(reader: Reader, by: object, part: Place) -> None:
+    if isinstance(by, int) and isinstance(part.value, int) and part.value >= by > 0:
+        message = f"there is no part {part.value} of {by}"
+        reader.complaints.add(part, message, "parts are counted from 0")
 
 
 def _evolve(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:

@@ -1,26 +1,38 @@
 """What has to hold between the parts of a spec. Every check sees all jobs and adds its complaints;
 none stops another.
 
-Nothing here looks at bytes: whether two names have the same hash is told where hashes are made, and
-what lies at a location is told by its survey.
+Nothing here looks at bytes: where hashes are made it shows whether two names have the same one, and
+a survey says what lies at a location.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import get_args
+from itertools import chain
+from typing import Any, get_args
 
 from stateshift.specification.jobs import ReadJob
 from stateshift.specification.location import relation, scheme
-from stateshift.specification.model import WAIVERS, ClusterSpec, FlinkJob, Keep, Spec
+from stateshift.specification.model import (
+    WAIVERS,
+    ClusterSpec,
+    FlinkJob,
+    JobSpec,
+    Keep,
+    OperatorSpec,
+    Spec,
+)
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.waves import share
 
+_TARGET_KEYS = ("remote_location", "new_savepoint_path")
 _RELATION = {"same": "is", "inside": "lies inside", "around": "holds"}
 
 
 def check(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
+    """Add a complaint for everything that does not fit together."""
     _check_names(complaints, jobs)
     _check_operators(complaints, jobs)
     _check_targets(complaints, jobs)
@@ -41,54 +53,61 @@ def check(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
 
 
 def _check_names(complaints: Complaints, jobs: list[ReadJob]) -> None:
-    for name, place, first in _again(
-        (read.job.name, read.at("name")) for read in jobs if read.job.name
-    ):
-        complaints.add(
-            place, f"another job is called {name!r} (at {first.pointer})", "a name of its own"
-        )
+    named = [(read.job.name, read.at("name")) for read in jobs if read.job.name]
+    for name, place, first in _repeated(named):
+        message = f"another job is called {name!r} (at {first.pointer})"
+        complaints.add(place, message, "a name of its own")
+
+
+@dataclass(frozen=True)
+class _PlacedOperator:
+    """An operator, where the spec names it, and the source of its job."""
+
+    operator: OperatorSpec
+    place: Place
+    source: str
+
+
+def _placed_operators(jobs: list[ReadJob]) -> Iterator[_PlacedOperator]:
+    for read in jobs:
+        places = read.each("operators", read.job.operators)
+        for operator, place in zip(read.job.operators, places, strict=True):
+            yield _PlacedOperator(operator, place, read.job.source)
 
 
 def _check_operators(complaints: Complaints, jobs: list[ReadJob]) -> None:
     """Names are UIDs, unique in the workflow (IS-7); a directory holds one operator."""
-    operators = [
-        (read.job.source, operator, place)
-        for read in jobs
-        for operator, place in zip(
-            read.job.operators, read.each("operators", read.job.operators), strict=True
-        )
-    ]
-    for name, place, first in _again((operator.name, place) for _, operator, place in operators):
-        complaints.add(
-            place, f"{name!r} names another operator, too (at {first.pointer})", "a name of its own"
-        )
+    placed = list(_placed_operators(jobs))
+    named = [(each.operator.name, each.place) for each in placed]
+    for name, place, first in _repeated(named):
+        message = f"{name!r} names another operator, too (at {first.pointer})"
+        complaints.add(place, message, "a name of its own")
     adopted = [
-        (f"{source}/{operator.directory}", place)
-        for source, operator, place in operators
-        if operator.directory
+        (f"{each.source}/{each.operator.directory}", each.place)
+        for each in placed
+        if each.operator.directory
     ]
-    for directory, place, first in _again(adopted):
-        complaints.add(
-            place,
-            f"{directory!r} holds another operator, too (at {first.pointer})",
-            "a directory for each",
-        )
+    for directory, place, first in _repeated(adopted):
+        message = f"{directory!r} holds another operator, too (at {first.pointer})"
+        complaints.add(place, message, "a directory for each")
 
 
 def _check_targets(complaints: Complaints, jobs: list[ReadJob]) -> None:
     """Two images at one place would be one broken image."""
-    going = [(read, read.job.target) for read in jobs if read.job.target]
-    for index, (read, target) in enumerate(going):
-        for other, other_target in going[:index]:
-            lies = relation(target, other_target)
-            if lies != "apart":
-                message = (
-                    f"the target of {read.job.name!r} {_RELATION[lies]} the target of "
-                    f"{other.job.name!r}"
-                )
-                complaints.add(
-                    read.at("remote_location", "new_savepoint_path"), message, "a place of its own"
-                )
+    moving = [read for read in jobs if read.job.target]
+    for index, read in enumerate(moving):
+        for earlier in moving[:index]:
+            _check_target_pair(complaints, read, earlier)
+
+
+def _check_target_pair(complaints: Complaints, read: ReadJob, earlier: ReadJob) -> None:
+    lies = relation(read.job.target or "", earlier.job.target or "")
+    if lies == "apart":
+        return
+    message = (
+        f"the target of {read.job.name!r} {_RELATION[lies]} the target of {earlier.job.name!r}"
+    )
+    complaints.add(read.at(*_TARGET_KEYS), message, "a place of its own")
 
 
 def _check_shared(complaints: Complaints, jobs: list[ReadJob]) -> None:
@@ -96,25 +115,23 @@ def _check_shared(complaints: Complaints, jobs: list[ReadJob]) -> None:
     elsewhere.
     """
     for read in jobs:
-        others = [other for other in jobs if other is not read and share(read.job, other.job)]
-        if not others:
-            continue
-        fact = f"{read.job.source!r} is the source of {others[0].job.name!r}, too"
-        at = read.at("checkpoint_location", "existing_savepoint_paths")
-        if not read.job.operators:
-            complaints.add(
-                at,
-                f"{fact}, and this job names no operators",
-                'its own operators, or "mode": "fork"',
-            )
-        if not read.job.target:
-            complaints.add(
-                at, f"{fact}, and this job stays there", "'remote_location': where its part goes"
-            )
-        if read.job.merge_locations:
-            complaints.add(
-                read.at("merge_jobs"), f"{fact}: a merge would be divided", "two runs: merge first"
-            )
+        sharing = [other for other in jobs if other is not read and share(read.job, other.job)]
+        if sharing:
+            fact = f"{read.job.source!r} is the source of {sharing[0].job.name!r}, too"
+            _check_sharing(complaints, read, fact)
+
+
+def _check_sharing(complaints: Complaints, read: ReadJob, fact: str) -> None:
+    at = read.at("checkpoint_location", "existing_savepoint_paths")
+    if not read.job.operators:
+        message = f"{fact}, and this job names no operators"
+        complaints.add(at, message, 'its own operators, or "mode": "fork"')
+    if not read.job.target:
+        message = f"{fact}, and this job stays there"
+        complaints.add(at, message, "'remote_location': where its part goes")
+    if read.job.merge_locations:
+        message = f"{fact}: a merge would be divided"
+        complaints.add(read.at("merge_jobs"), message, "two runs: merge first")
 
 
 def _check_waves(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
@@ -125,144 +142,165 @@ def _check_waves(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> Non
         message = "a strategy beside waves: both say what moves together"
         complaints.add(Place(spec.strategy, "/strategy"), message, "one of them")
     at = Place(spec.waves, "/waves")
-    names, planned = (
-        [read.job.name for read in jobs],
-        [name for wave in spec.waves for name in wave],
-    )
+    _check_wave_names(complaints, at, spec, [read.job.name for read in jobs])
+    _check_waves_of_sharing(complaints, at, spec, jobs)
+
+
+def _check_wave_names(complaints: Complaints, at: Place, spec: Spec, names: list[str]) -> None:
+    planned = list(chain.from_iterable(spec.waves))
     for name in dict.fromkeys(planned):
         if name not in names:
-            close = get_close_matches(name, names, n=1)
-            meant = f", did you mean {close[0]!r}?" if close else ""
-            complaints.add(at, f"there is no job {name!r}{meant}", f"some of {', '.join(names)}")
+            message = f"there is no job {name!r}{_did_you_mean(name, names)}"
+            complaints.add(at, message, f"some of {', '.join(names)}")
         elif planned.count(name) > 1:
             complaints.add(at, f"{name!r} is in two waves", "each job once")
     for name in names:
         if name and name not in planned:
             complaints.add(at, f"{name!r} is in no wave", "every job once")
-    wave_of = {name: number for number, wave in enumerate(spec.waves) for name in wave}
+
+
+def _check_waves_of_sharing(
+    complaints: Complaints, at: Place, spec: Spec, jobs: list[ReadJob]
+) -> None:
+    wave_of: dict[str, int] = {}
+    for number, wave in enumerate(spec.waves):
+        wave_of |= dict.fromkeys(wave, number)
     for index, read in enumerate(jobs):
-        for other in jobs[:index]:
-            if share(read.job, other.job) and wave_of.get(read.job.name) != wave_of.get(
-                other.job.name
-            ):
-                message = (
-                    f"{other.job.name!r} and {read.job.name!r} have one source, and are in two "
-                    "waves"
-                )
+        for earlier in jobs[:index]:
+            name, earlier_name = read.job.name, earlier.job.name
+            apart = wave_of.get(name) != wave_of.get(earlier_name)
+            if apart and share(read.job, earlier.job):
+                message = f"{earlier_name!r} and {name!r} have one source, and are in two waves"
                 complaints.add(at, message, "one wave for both")
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, list(known), n=1)
+    return f", did you mean {close[0]!r}?" if close else ""
 
 
 def _check_kept(complaints: Complaints, read: ReadJob) -> None:
     for word in read.job.keep:
         if word not in get_args(Keep):
-            complaints.add(
-                read.at("keep"),
-                f"nothing is kept by {word!r}",
-                f"some of {', '.join(get_args(Keep))}",
-            )
+            expected = f"some of {', '.join(get_args(Keep))}"
+            complaints.add(read.at("keep"), f"nothing is kept by {word!r}", expected)
 
 
 def _check_waivers(complaints: Complaints, read: ReadJob) -> None:
     """A waiver with a letter missing would waive nothing, and say so much later."""
     for waiver in read.job.waive:
         if waiver not in WAIVERS:
-            close = get_close_matches(waiver, WAIVERS, n=1)
-            meant = f", did you mean {close[0]!r}?" if close else ""
-            complaints.add(
-                read.at("waive"),
-                f"nothing is waived by {waiver!r}{meant}",
-                f"some of {', '.join(WAIVERS)}",
-            )
+            message = f"nothing is waived by {waiver!r}{_did_you_mean(waiver, WAIVERS)}"
+            complaints.add(read.at("waive"), message, f"some of {', '.join(WAIVERS)}")
 
 
 def _check_clusters(
     complaints: Complaints, clusters: tuple[ClusterSpec, ...], read: ReadJob
 ) -> None:
     names = [cluster.name for cluster in clusters]
-    for key, cluster in (
-        ("source_cluster", read.job.source_cluster),
-        ("target_cluster", read.job.target_cluster),
-    ):
-        if cluster is not None and cluster not in names:
-            close = get_close_matches(cluster, names, n=1)
-            meant = f", did you mean {close[0]!r}?" if close else ""
-            expected = f"one of {', '.join(names)}" if names else "a cluster under 'clusters'"
-            complaints.add(read.at(key), f"there is no cluster {cluster!r}{meant}", expected)
+    _check_cluster(complaints, names, read.job.source_cluster, read.at("source_cluster"))
+    _check_cluster(complaints, names, read.job.target_cluster, read.at("target_cluster"))
     for key, cluster_key in (("submit", "target_cluster"), ("source_submit", "source_cluster")):
         if key in read.places and cluster_key not in read.places:
-            complaints.add(
-                read.at(key), f"{key!r} without {cluster_key!r}", "the cluster that starts the job"
-            )
+            message = f"{key!r} without {cluster_key!r}"
+            complaints.add(read.at(key), message, "the cluster that starts the job")
+
+
+def _check_cluster(
+    complaints: Complaints, names: list[str], cluster: str | None, place: Place
+) -> None:
+    if cluster is None or cluster in names:
+        return
+    message = f"there is no cluster {cluster!r}{_did_you_mean(cluster, names)}"
+    expected = f"one of {', '.join(names)}" if names else "a cluster under 'clusters'"
+    complaints.add(place, message, expected)
 
 
 def _check_ends(complaints: Complaints, read: ReadJob) -> None:
-    """IS-5: the image is copied to another place than where it is. Where Flink is asked for a
-    savepoint, the source is the folder in which it will make one, and the target may be another one
-    there.
+    """IS-5: the image is copied to another place than where it is.
+
+    Where Flink is asked for a savepoint, the source is the folder in which it will make one, and
+    the target may be another one there.
     """
-    job, flink = read.job, read.job.flink
-    taken = flink is not None and not flink.existing_savepoints
-    for source in dict.fromkeys([job.source, *(flink.existing_savepoints if flink else ())]):
-        lies = relation(job.target, source) if job.target and source else "apart"
-        if lies != "apart" and not (taken and lies == "inside"):
-            at = read.at("remote_location", "new_savepoint_path")
+    job = read.job
+    if not job.target:
+        return
+    savepoints = job.flink.existing_savepoints if job.flink is not None else ()
+    to_be_taken = job.flink is not None and not savepoints
+    harmless = ("apart", "inside") if to_be_taken else ("apart",)
+    sources = [source for source in dict.fromkeys((job.source, *savepoints)) if source]
+    for source in sources:
+        lies = relation(job.target, source)
+        if lies not in harmless:
             message = f"the target {_RELATION[lies]} the source {source!r}"
-            complaints.add(at, message, "a place apart from the source")
+            complaints.add(read.at(*_TARGET_KEYS), message, "a place apart from the source")
+
+
+@dataclass(frozen=True)
+class _Neighbour:
+    """A location that others have to be apart from, and how a message names it."""
+
+    location: str
+    name: str
+
+
+def _ends_of(job: JobSpec) -> list[_Neighbour]:
+    ends = [
+        _Neighbour(job.source, "the checkpoint location"),
+        _Neighbour(job.target or "", "the remote location"),
+    ]
+    return [end for end in ends if end.location]
 
 
 def _check_merges(complaints: Complaints, read: ReadJob) -> None:
     """Algorithm 5 moves these by rename: each into the source, so apart from it and on its file
     system.
     """
-    merges = read.job.merge_locations
-    ends = [("the checkpoint location", read.job.source), ("the remote location", read.job.target)]
-    for index, (merge, place) in enumerate(
-        zip(merges, read.each("merge_jobs", merges), strict=True)
-    ):
-        earlier = [(f"the merge directory {location!r}", location) for location in merges[:index]]
-        for what, location in [*ends, *earlier]:
-            lies = relation(merge, location) if location else "apart"
-            if lies != "apart":
-                complaints.add(
-                    place, f"the merge directory {merge!r} {_RELATION[lies]} {what}", "places apart"
-                )
-        if read.job.source and scheme(merge) != scheme(read.job.source):
-            message = (
-                f"the merge directory {merge!r} is on another file system than the checkpoint "
-                "location"
-            )
+    job = read.job
+    neighbours = _ends_of(job)
+    places = read.each("merge_jobs", job.merge_locations)
+    for merge, place in zip(job.merge_locations, places, strict=True):
+        name = f"the merge directory {merge!r}"
+        _check_apart(complaints, place, _Neighbour(merge, name), neighbours)
+        if job.source and scheme(merge) != scheme(job.source):
+            message = f"{name} is on another file system than the checkpoint location"
             complaints.add(place, message, "a directory that can be moved by renaming it")
+        neighbours.append(_Neighbour(merge, name))
 
 
 def _check_united(complaints: Complaints, read: ReadJob) -> None:
     """A checkpoint that is put together with itself would count twice, and one that holds the
     target would change.
     """
+    neighbours = _ends_of(read.job)
     merges = [change for change in read.job.transform if change["kind"] == "merge"]
-    merged = [location for merge in merges for location in merge.get("locations", ())]
-    ends = [("the checkpoint location", read.job.source), ("the remote location", read.job.target)]
-    for index, location in enumerate(merged):
-        earlier = [(f"{other!r}, which is merged, too", other) for other in merged[:index]]
-        for what, other in [*ends, *earlier]:
-            lies = relation(location, other) if other else "apart"
-            if lies != "apart":
-                message = f"the merged checkpoint {location!r} {_RELATION[lies]} {what}"
-                complaints.add(read.at("transform"), message, "places apart")
+    merged = chain.from_iterable(merge.get("locations", ()) for merge in merges)
+    for location in merged:
+        checkpoint = _Neighbour(location, f"the merged checkpoint {location!r}")
+        _check_apart(complaints, read.at("transform"), checkpoint, neighbours)
+        neighbours.append(_Neighbour(location, f"{location!r}, which is merged, too"))
+
+
+def _check_apart(
+    complaints: Complaints, place: Place, subject: _Neighbour, neighbours: list[_Neighbour]
+) -> None:
+    for neighbour in neighbours:
+        lies = relation(subject.location, neighbour.location)
+        if lies != "apart":
+            message = f"{subject.name} {_RELATION[lies]} {neighbour.name}"
+            complaints.add(place, message, "places apart")
 
 
 def _check_data(complaints: Complaints, read: ReadJob) -> None:
     places = read.each("data", read.job.data)
-    for datum, place in zip(read.job.data, places, strict=True):
+    placed = list(zip(read.job.data, places, strict=True))
+    for datum, place in placed:
         lies = relation(datum.target, datum.source)
-        if lies == "same" or (datum.copy and lies != "apart"):
-            complaints.add(
-                place,
-                f"{datum.target!r} {_RELATION[lies]} its source",
-                "a target apart from the source",
-            )
-    for source, place, _ in _again(
-        zip((datum.source for datum in read.job.data), places, strict=True)
-    ):
+        would_mix = datum.copy and lies != "apart"
+        if lies == "same" or would_mix:
+            message = f"{datum.target!r} {_RELATION[lies]} its source"
+            complaints.add(place, message, "a target apart from the source")
+    for source, place, _ in _repeated((datum.source, place) for datum, place in placed):
         complaints.add(place, f"{source!r} goes to two places", "each source once")
 
 
@@ -281,31 +319,32 @@ def _check_fork(complaints: Complaints, read: ReadJob) -> None:
 
 
 def _check_warm(complaints: Complaints, read: ReadJob) -> None:
-    """What is brought over while the job runs is brought as it is, to a place of its own; and it
-    has to be stopped.
+    """What is copied while the job runs is copied as it is, to a place of its own; and the job
+    has to be stopped in the end.
     """
     job, at = read.job, read.at("mode")
     if job.mode != "warm":
-        for key in ("rounds", "until", "cutover"):
-            if key in read.places and read.places[key].pointer.startswith(read.place.pointer):
-                complaints.add(
-                    read.at(key), f"{key!r} is for a job that moves warm", '"mode": "warm"'
-                )
+        _check_not_warm(complaints, read)
         return
     if job.flink is not None:
         _check_warm_flink(complaints, read, job.flink)
     if not job.target:
         complaints.add(at, "a warm move without 'remote_location'", "where the image goes")
     if not job.source_cluster:
-        complaints.add(
-            at,
-            "a warm move without 'source_cluster'",
-            "the cluster on which the job is stopped in the end",
-        )
+        expected = "the cluster on which the job is stopped in the end"
+        complaints.add(at, "a warm move without 'source_cluster'", expected)
     if job.transform:
         complaints.add(at, "a warm move with 'transform'", "two runs: the change before, or after")
     if job.merge_locations:
         complaints.add(at, "a warm move with 'merge_jobs'", "two runs: merge first")
+
+
+def _check_not_warm(complaints: Complaints, read: ReadJob) -> None:
+    """Keys of a warm move in a job that moves otherwise; those for all jobs may stand beside."""
+    for key in ("rounds", "until", "cutover"):
+        place = read.places.get(key)
+        if place is not None and place.pointer.startswith(read.place.pointer):
+            complaints.add(place, f"{key!r} is for a job that moves warm", '"mode": "warm"')
 
 
 def _check_warm_flink(complaints: Complaints, read: ReadJob, flink: FlinkJob) -> None:
@@ -333,55 +372,47 @@ def _check_warm_flink(complaints: Complaints, read: ReadJob, flink: FlinkJob) ->
 
 def _check_prepared(complaints: Complaints, read: ReadJob) -> None:
     job = read.job
-    if job.submit is not None and job.submit.prepare:
-        at = read.at("submit") / "prepare" if "submit" in read.places else read.place
-        if job.flink is not None or job.mode == "fork":
-            what = "a job of Flink" if job.flink is not None else "a fork"
-            complaints.add(
-                at, f"{what} that is prepared", "no 'prepare': it has nothing to wait for"
-            )
-        elif not job.source_cluster:
-            complaints.add(
-                at,
-                "'prepare' without 'source_cluster'",
-                "the cluster on which the old job is stopped",
-            )
+    if job.submit is None or not job.submit.prepare:
+        return
+    at = read.at("submit") / "prepare" if "submit" in read.places else read.place
+    nothing_to_wait_for = "no 'prepare': it has nothing to wait for"
+    if job.flink is not None:
+        complaints.add(at, "a job of Flink that is prepared", nothing_to_wait_for)
+    elif job.mode == "fork":
+        complaints.add(at, "a fork that is prepared", nothing_to_wait_for)
+    elif not job.source_cluster:
+        expected = "the cluster on which the old job is stopped"
+        complaints.add(at, "'prepare' without 'source_cluster'", expected)
+
+
+def _changes_flink(change: Mapping[str, Any]) -> bool:
+    """Whether only an image of Flink can be changed like this."""
+    return change["kind"] in ("rescale", "repair", "union") or "flink" in change or "of" in change
 
 
 def _check_changes(complaints: Complaints, read: ReadJob) -> None:
     """The source is not changed, so a changed image has a place of its own; but for a compaction
     in place.
     """
-    in_place = [change for change in read.job.transform if change.get("in_place")]
-    if in_place and (read.job.target or len(read.job.transform) > 1):
-        wrong = "with 'remote_location'" if read.job.target else "beside another change"
-        complaints.add(read.at("transform"), f"a compaction in place {wrong}", "one or the other")
-    of_flink = any(
-        change["kind"] in ("rescale", "repair", "union") or {"flink", "of"} & change.keys()
-        for change in read.job.transform
-    )
-    if read.job.flink is None and of_flink:
-        complaints.add(
-            read.at("transform"),
-            "a change of Flink's images, for a job of Spark",
-            '"engine": "flink"',
-        )
-    if read.job.transform and not read.job.target and not in_place:
-        complaints.add(
-            read.at("transform"),
-            "a transform without 'remote_location'",
-            "where the changed image goes",
-        )
-    if read.job.transform and read.job.merge_locations:
-        complaints.add(
-            read.at("transform"),
-            "a transform with merge_jobs",
-            "two jobs: merge first, then change",
-        )
+    job, at = read.job, read.at("transform")
+    in_place = any(change.get("in_place") for change in job.transform)
+    if in_place and job.target:
+        complaints.add(at, "a compaction in place with 'remote_location'", "one or the other")
+    elif in_place and len(job.transform) > 1:
+        complaints.add(at, "a compaction in place beside another change", "one or the other")
+    if job.flink is None and any(map(_changes_flink, job.transform)):
+        message = "a change of Flink's images, for a job of Spark"
+        complaints.add(at, message, '"engine": "flink"')
+    if job.transform and not job.target and not in_place:
+        message = "a transform without 'remote_location'"
+        complaints.add(at, message, "where the changed image goes")
+    if job.transform and job.merge_locations:
+        message = "a transform with merge_jobs"
+        complaints.add(at, message, "two jobs: merge first, then change")
 
 
-def _again(named: Iterable[tuple[str, Place]]) -> Iterator[tuple[str, Place, Place]]:
-    """Every name that was there before, its place, and that of the first."""
+def _repeated(named: Iterable[tuple[str, Place]]) -> Iterator[tuple[str, Place, Place]]:
+    """Yield every name that was there before, its place, and the place of the first."""
     first: dict[str, Place] = {}
     for name, place in named:
         if name in first:

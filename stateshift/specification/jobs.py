@@ -58,12 +58,11 @@ class ReadJob:
         could not be read.
         """
         place = self.at(name)
-        if isinstance(place.value, list | dict) and len(place.value) == len(values):
-            return [
-                place / key
-                for key in (place.value if isinstance(place.value, dict) else range(len(values)))
-            ]
-        return [place] * len(values)
+        read_as_one = [place] * len(values)
+        if not isinstance(place.value, list | dict) or len(place.value) != len(values):
+            return read_as_one
+        keys = place.value if isinstance(place.value, dict) else range(len(values))
+        return [place / key for key in keys]
 
 
 def read_jobs(reader: Reader, place: Place, dialect: Dialect) -> list[ReadJob]:
@@ -77,10 +76,12 @@ def _job(reader: Reader, place: Place, given: str | None, dialect: Dialect) -> R
     own = reader.known(place, JOB, {"at the top, beside 'jobs'": SPEC})
     if not isinstance(place.value, dict):
         return None
+    values = dict(dialect.defaults)
     for name, at in own.items():
         _check_engine(reader, JOB[name], at, dialect.engine)
-    read = {key: read_part(reader, JOB[key], at) for key, at in own.items() if key != "name"}
-    values = dialect.defaults | {key: value for key, value in read.items() if value is not None}
+        value = read_part(reader, JOB[name], at) if name != "name" else None
+        if value is not None:
+            values[name] = value
     values["name"] = name_of(reader, place, given, own, JOB["name"]) or ""
     places = {**dialect.places, **own}
     read_as = _flink_job if dialect.engine == "flink" else _spark_job
@@ -132,32 +133,41 @@ def _flink_job(
     dialect: Dialect,
 ) -> JobSpec:
     _name_folders(values)
-    own = [key for key in JOB.all if key.of is FlinkJob and key.name in values]
-    flink: dict[str, Any] = {str(key.field): values[key.name] for key in own}
-    source, switch = values.get("checkpoint_location"), flink.get("from_existing_savepoint")
-    if switch is False:
-        flink["existing_savepoints"] = ()
-    elif (
-        source
-        and dialect.restart
-        and not flink.get("existing_savepoints")
-        and not flink.get("job_ids")
-    ):
-        flink["existing_savepoints"] = (source,)
-    existing = flink.get("existing_savepoints", ())
+    flink: dict[str, Any] = {}
+    for key in JOB.all:
+        if key.of is FlinkJob and key.name in values:
+            flink[str(key.field)] = values[key.name]
+    switch = flink.get("from_existing_savepoint")
+    existing = _existing_savepoints(flink, values.get("checkpoint_location"), dialect)
+    flink["existing_savepoints"] = existing
     flink["from_existing_savepoint"] = bool(existing)
 
     if dialect.restart and not existing:
         _check_savepoints_can_be_taken(reader, place, places, switch)
-    for given, other in (("host", "port"), ("port", "host")):
-        if given in places and other not in places:
-            reader.complaints.add(
-                places[given], f"{given!r} without {other!r}", "both of them, or neither"
-            )
+    _check_host_and_port(reader, places)
     if "host" in flink and "port" in flink and "source_cluster" not in values:
         values["source_cluster"] = rest_name(flink["host"], flink["port"])
     _set_ends(reader, place, places, values, existing)
     return _job_spec(values, FlinkJob(**flink))
+
+
+def _existing_savepoints(
+    flink: Mapping[str, Any], source: str | None, dialect: Dialect
+) -> tuple[str, ...]:
+    """Return the savepoints to start from; a source that nothing else explains is one."""
+    if flink.get("from_existing_savepoint") is False:
+        return ()
+    named: tuple[str, ...] = flink.get("existing_savepoints", ())
+    if named or source is None or not dialect.restart or flink.get("job_ids"):
+        return named
+    return (source,)
+
+
+def _check_host_and_port(reader: Reader, places: Mapping[str, Place]) -> None:
+    for given, other in (("host", "port"), ("port", "host")):
+        if given in places and other not in places:
+            message = f"{given!r} without {other!r}"
+            reader.complaints.add(places[given], message, "both of them, or neither")
 
 
 def _name_folders(values: dict[str, Any]) -> None:
@@ -172,13 +182,14 @@ def _name_folders(values: dict[str, Any]) -> None:
 
 
 def _with_folders(change: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(change)
-    if isinstance(found.get("of"), str):
-        found["of"] = folder_meant(found["of"])
+    named = dict(change)
+    if isinstance(named.get("of"), str):
+        named["of"] = folder_meant(named["of"])
     for name in ("locations", "files"):
-        if isinstance(found.get(name), list | tuple):
-            found[name] = type(found[name])(folder_meant(one) for one in found[name])
-    return found
+        locations = named.get(name)
+        if isinstance(locations, list | tuple):
+            named[name] = type(locations)(map(folder_meant, locations))
+    return named
 
 
 def folder_meant(location: str) -> str:
@@ -195,26 +206,25 @@ def rest_name(host: str, port: int) -> str:
 def implied_cluster(job: JobSpec) -> ClusterSpec | None:
     """The cluster whose host and port the job tells."""
     flink = job.flink
-    if (
-        flink is None
-        or not flink.host
-        or not flink.port
-        or job.source_cluster != rest_name(flink.host, flink.port)
-    ):
+    if flink is None or not flink.host or not flink.port:
         return None
-    return ClusterSpec(job.source_cluster, "flink_rest", {"url": f"http://{job.source_cluster}"})
+    name = rest_name(flink.host, flink.port)
+    if job.source_cluster != name:
+        return None
+    return ClusterSpec(name, "flink_rest", {"url": f"http://{name}"})
 
 
 def _check_savepoints_can_be_taken(
     reader: Reader, place: Place, places: Mapping[str, Place], switch: bool | None
 ) -> None:
-    if switch and "existing_savepoint_paths" not in places:
+    has_paths, has_jobs = "existing_savepoint_paths" in places, "job_ids" in places
+    if switch and not has_paths:
         message = "'from_existing_savepoint' is true without 'existing_savepoint_paths'"
         reader.complaints.add(place, message, "the savepoints to start from, or false")
-    elif not switch and "job_ids" not in places and "existing_savepoint_paths" not in places:
+    elif not switch and not has_jobs and not has_paths:
         message = "neither 'existing_savepoint_paths' nor 'job_ids'"
         reader.complaints.add(place, message, "savepoints, or jobs of which they are taken")
-    elif "job_ids" in places and not {"host", "source_cluster"} & set(places):
+    elif has_jobs and not {"host", "source_cluster"} & set(places):
         message = "'job_ids' without 'host' and 'port', or 'source_cluster'"
         reader.complaints.add(places["job_ids"], message, "where the jobs run")
 
@@ -232,30 +242,29 @@ def _set_ends(
         message = "'remote_location' and 'new_savepoint_path' differ"
         reader.complaints.add(places["remote_location"], message, "one of them")
     values["remote_location"] = target or new
-    ends = [
-        values.get("checkpoint_location"),
-        *existing,
-        values.get("target_directory"),
-        values.get("checkpoint_dir"),
-    ]
-    values["checkpoint_location"] = next((end for end in ends if end), None)
-    if not {
-        "checkpoint_location",
-        "existing_savepoint_paths",
-        "target_directory",
-        "checkpoint_dir",
-    } & set(places):
-        reader.complaints.add(
-            place, "'target_directory' is missing", "where Flink puts the savepoint it is asked for"
-        )
+    ends = [values.get("checkpoint_location"), *existing]
+    ends += [values.get("target_directory"), values.get("checkpoint_dir")]
+    values["checkpoint_location"] = next(filter(None, ends), None)
+    if not _NAMES_OF_SOURCE & set(places):
+        expected = "where Flink puts the savepoint it is asked for"
+        reader.complaints.add(place, "'target_directory' is missing", expected)
+
+
+_NAMES_OF_SOURCE = {
+    "checkpoint_location",
+    "existing_savepoint_paths",
+    "target_directory",
+    "checkpoint_dir",
+}
 
 
 def _job_spec(values: Mapping[str, Any], flink: FlinkJob | None = None) -> JobSpec:
     """The keys that INFORE's and ours have in common, by the model's names."""
-    own = [key for key in JOB.all if key.of is JobSpec and key.field]
-    fields: dict[str, Any] = {
-        str(key.field): values[key.name] for key in own if values.get(key.name) is not None
-    }
+    fields: dict[str, Any] = {"source": "", "flink": flink}
+    for key in JOB.all:
+        value = values.get(key.name)
+        if key.of is JobSpec and key.field and value is not None:
+            fields[key.field] = value
     ends = fields.pop("verify", {})
     fields |= ends if isinstance(ends, Mapping) else {"verify": ends}
-    return JobSpec(**{"source": "", **fields, "flink": flink})
+    return JobSpec(**fields)

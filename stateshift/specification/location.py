@@ -120,13 +120,22 @@ def _under(base: str | None, relative: str) -> str:
     if base and _URL.match(base):
         return normal(f"{base.rstrip('/')}/{relative.removeprefix('./')}")
     plain = posixpath.normpath(posixpath.join(base or "", relative))
-    return (
-        f"./{plain}" if plain.startswith("~") or _LOCAL.match(plain) or _ODD.match(plain) else plain
-    )
+    return f"./{plain}" if _reads_otherwise(plain) else plain
+
+
+def _reads_otherwise(name: str) -> bool:
+    """Whether `normal` would take the name of a file for something else."""
+    return name.startswith("~") or bool(_LOCAL.match(name) or _ODD.match(name))
 
 
 def _parts(location: str) -> tuple[tuple[str, str], list[str]]:
+    """Return scheme and host, and the names on the path."""
     url = _URL.match(location)
-    root = (url["scheme"], url["authority"].lower()) if url else ("file", ".")
-    names = [name for name in ((url["path"] or "") if url else location).split("/") if name]
-    return (_SAME_SCHEME.get(root[0], root[0]), root[1]), names
+    if url is None:
+        return ("file", "."), _names(location)
+    kind = _SAME_SCHEME.get(url["scheme"], url["scheme"])
+    return (kind, url["authority"].lower()), _names(url["path"] or "")
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name]

@@ -10,7 +10,7 @@ The spec is ours where it has a `version`, else INFORE's: the keys are the same,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stateshift.errors import SpecError
@@ -18,7 +18,7 @@ from stateshift.specification.checks import check
 from stateshift.specification.jobs import Dialect, ReadJob, check_engine, implied_cluster, read_jobs
 from stateshift.specification.keys import JOB, SPEC, Engine, fold
 from stateshift.specification.location import normal
-from stateshift.specification.model import Spec
+from stateshift.specification.model import ClusterSpec, Spec
 from stateshift.specification.parts import read_part
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import WHERE_CREDENTIALS_BELONG, read_text
@@ -59,34 +59,50 @@ def _read(reader: Reader, root: Place) -> tuple[Spec, list[ReadJob]]:
     values = {
         key: read_part(reader, SPEC[key], place) for key, place in places.items() if key != "jobs"
     }
-    for_all = {key.name for key in JOB.all if key.for_all}
     engine = values.get("engine") or _recognise(reader, root)
     if engine is None:  # nobody can say what the jobs' keys mean
         return Spec("spark", ()), []
     check_engine(reader, places, engine)
-    dialect = Dialect(
+    dialect = _dialect(engine, places, values)
+    jobs = read_jobs(reader, places["jobs"], dialect) if "jobs" in places else []
+    fields = _fields(values)
+    fields["engine"] = engine
+    fields["jobs"] = tuple(read.job for read in jobs)
+    fields["clusters"] = _with_implied(fields.get("clusters", ()), jobs)
+    return Spec(**fields), jobs
+
+
+def _dialect(engine: Engine, places: Mapping[str, Place], values: Mapping[str, Any]) -> Dialect:
+    for_all = [key.name for key in JOB.all if key.for_all]
+    return Dialect(
         engine=engine,
         switches_on="version" in places,
         restart=values.get("restart") is not False,
-        places={key: place for key, place in places.items() if key in for_all},
-        defaults={
-            key: value for key, value in values.items() if key in for_all and value is not None
-        },
+        places={name: places[name] for name in for_all if name in places},
+        defaults={name: values[name] for name in for_all if values.get(name) is not None},
     )
-    jobs = read_jobs(reader, places["jobs"], dialect) if "jobs" in places else []
-    own = [key for key in SPEC.all if key.of is Spec and values.get(key.name) is not None]
-    fields: dict[str, Any] = {str(key.field): values[key.name] for key in own}
-    fields |= {
-        **(values.get("throttle") or {}),
-        "engine": engine,
-        "jobs": tuple(read.job for read in jobs),
-    }
-    named = fields.get("clusters", ())
-    implied = {c.name: c for read in jobs if (c := implied_cluster(read.job)) is not None}
-    more = tuple(
-        implied[name] for name in implied if name not in {cluster.name for cluster in named}
-    )
-    return Spec(**{**fields, "clusters": (*named, *more)}), jobs
+
+
+def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the keys at the top say, by the names of the model's fields."""
+    fields: dict[str, Any] = {}
+    for key in SPEC.all:
+        value = values.get(key.name)
+        if key.of is Spec and value is not None:
+            fields[str(key.field)] = value
+    return fields | (values.get("throttle") or {})
+
+
+def _with_implied(
+    clusters: tuple[ClusterSpec, ...], jobs: list[ReadJob]
+) -> tuple[ClusterSpec, ...]:
+    """Return the clusters of the spec and, behind them, those that jobs give host and port of."""
+    by_name = {cluster.name: cluster for cluster in clusters}
+    for read in jobs:
+        implied = implied_cluster(read.job)
+        if implied is not None:
+            by_name.setdefault(implied.name, implied)
+    return tuple(by_name.values())
 
 
 def _recognise(reader: Reader, root: Place) -> Engine | None:
@@ -105,22 +121,24 @@ def _recognise(reader: Reader, root: Place) -> Engine | None:
     return None
 
 
-def _keyed(root: Place) -> list[Place]:
-    """The places of all keys at the top and in the jobs, as far as these have the right shape."""
+def _keyed(root: Place) -> Iterator[Place]:
+    """Yield the places of all keys at the top, then of those in the jobs, as far as these have the
+    right shape.
+    """
     if not isinstance(root.value, dict):
-        return []
+        return
     top = [root / key for key in root.value]
-    jobs = [
-        place for place in top if fold(place.key) == "jobs" and isinstance(place.value, list | dict)
-    ]
-    each = [below for place in jobs for below in _below(place)]
-    return [
-        *top,
-        *(place / key for place in each if isinstance(place.value, dict) for key in place.value),
-    ]
+    yield from top
+    for place in top:
+        if fold(place.key) == "jobs":
+            for job in _below(place):
+                if isinstance(job.value, dict):
+                    yield from _below(job)
 
 
-def _below(place: Place) -> list[Place]:
-    return (
-        list(place.items) if isinstance(place.value, list) else [place / key for key in place.value]
-    )
+def _below(place: Place) -> Iterator[Place]:
+    """Yield the places in a list or an object; none of anything else."""
+    if isinstance(place.value, list):
+        yield from place.items
+    elif isinstance(place.value, dict):
+        yield from (place / key for key in place.value)

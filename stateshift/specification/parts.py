@@ -17,7 +17,7 @@ hashes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from stateshift.specification.changes import read_changes
@@ -111,15 +111,17 @@ def _clusters(reader: Reader, place: Place) -> tuple[ClusterSpec, ...]:
 
 def _operators(reader: Reader, place: Place) -> tuple[OperatorSpec, ...]:
     if isinstance(place.value, dict):
-        pairs = [(name, place / name) for name in place.value]
-        for name, item in pairs:
-            if not name.strip():
-                reader.complaints.add(item, "a blank name", "the operator's name")
-        return tuple(OperatorSpec(name, _directory(reader, item)) for name, item in pairs)
+        return tuple(_operator_of_map(reader, name, place / name) for name in place.value)
     if not reader.is_a(place, list, "a list of names, or a map from name to directory"):
         return ()
     read = [_operator(reader, item) for item in place.items]
     return tuple(operator for operator in read if operator is not None)
+
+
+def _operator_of_map(reader: Reader, name: str, place: Place) -> OperatorSpec:
+    if not name.strip():
+        reader.complaints.add(place, "a blank name", "the operator's name")
+    return OperatorSpec(name, _directory(reader, place))
 
 
 def _operator(reader: Reader, place: Place) -> OperatorSpec | None:
@@ -155,13 +157,15 @@ def _stop(reader: Reader, place: Place) -> dict[str, Any]:
 def _waves(reader: Reader, place: Place) -> tuple[tuple[str, ...], ...]:
     if not reader.is_a(place, list, "a list of waves, each a list of jobs' names"):
         return ()
-    waves = []
-    for wave in place.items:
-        names = reader.value(WAVE, wave) if reader.is_a(wave, list, "a list of jobs' names") else ()
-        if not names:
-            reader.complaints.add(wave, "a wave without jobs", "at least one job's name")
-        waves.append(names or ())
-    return tuple(waves)
+    return tuple(_wave(reader, wave) for wave in place.items)
+
+
+def _wave(reader: Reader, place: Place) -> tuple[str, ...]:
+    is_list = reader.is_a(place, list, "a list of jobs' names")
+    names: tuple[str, ...] | None = reader.value(WAVE, place) if is_list else None
+    if not names:
+        reader.complaints.add(place, "a wave without jobs", "at least one job's name")
+    return names or ()
 
 
 def _dataflow(reader: Reader, place: Place) -> dict[str, Any] | str | None:
@@ -196,10 +200,8 @@ def _kafka(reader: Reader, place: Place) -> KafkaSpec | None:
     fields = reader.fields(KAFKA, known)
     for key in ("bootstrap_servers", "source_bootstrap_servers"):
         if key in fields:
-            servers = [server.strip() for server in fields[key].split(",")]
-            fields[key] = ",".join(servers)
-            if not all(map(is_host_port, servers)):
-                reader.refuse(known[key], "host:port, or several with commas")
+            fields[key] = _servers(reader, known[key], fields[key])
+            if fields[key] is None:
                 return None
     for key in ("properties", "source_properties"):
         if not fields.get(key, "file://").startswith("file://"):
@@ -208,6 +210,14 @@ def _kafka(reader: Reader, place: Place) -> KafkaSpec | None:
     if "source_properties" in known and not reader.need(place, known, "source_bootstrap_servers"):
         return None
     return KafkaSpec(**fields) if "bootstrap_servers" in fields else None
+
+
+def _servers(reader: Reader, place: Place, text: str) -> str | None:
+    servers = [server.strip() for server in text.split(",")]
+    if all(map(is_host_port, servers)):
+        return ",".join(servers)
+    reader.refuse(place, "host:port, or several with commas")
+    return None
 
 
 NEED_LOCATION = ("delta", "iceberg", "file")
@@ -221,22 +231,25 @@ def _sink(reader: Reader, place: Place) -> SinkSpec | None:
     kind = fields.get("kind")
     if kind in NEED_LOCATION:
         reader.need(place, known, "location")
-    for name in ("idempotent_by_batch", "transaction_id"):
-        if kind is not None and kind != "foreach-batch" and name in known:
-            message = f"{name!r} is for a foreach-batch function, and this is {kind}"
-            reader.complaints.add(known[name], message, '"kind": "foreach-batch", or without it')
+    if kind not in (None, "foreach-batch"):
+        _check_no_function(reader, known, kind)
     if "transaction_id" in known and "location" not in known:
         message = "'transaction_id' without 'location': no table's log can be read"
         reader.complaints.add(known["transaction_id"], message, "'location': the Delta table")
     return SinkSpec(**fields) if kind is not None else None
 
 
+def _check_no_function(reader: Reader, known: Mapping[str, Place], kind: str) -> None:
+    for name in ("idempotent_by_batch", "transaction_id"):
+        if name in known:
+            message = f"{name!r} is for a foreach-batch function, and this is {kind}"
+            reader.complaints.add(known[name], message, '"kind": "foreach-batch", or without it')
+
+
 def _uid_hash(reader: Reader, place: Place) -> HashProfile | None:
     if isinstance(place.value, str):
-        wanted = fold(place.value)
-        profile = next(
-            (profile for name, profile in NAMED_PROFILES.items() if fold(name) == wanted), None
-        )
+        by_folded_name = {fold(name): profile for name, profile in NAMED_PROFILES.items()}
+        profile = by_folded_name.get(fold(place.value))
         if profile is None:
             reader.refuse(place, _HASH_EXPECTED)
         return profile

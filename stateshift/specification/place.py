@@ -67,13 +67,12 @@ def escape(key: str) -> str:
     return whole.replace("~", "~0").replace("/", "~1")
 
 
-def told(value: Any) -> str:
-    """The value as a sentence about it begins."""
-    return (
-        shown(value)
-        if isinstance(value, dict | list)
-        else json.dumps(shown(value), ensure_ascii=False)
-    )
+def quoted(value: Any) -> str:
+    """Return the value as a sentence about it begins."""
+    text = shown(value)
+    if isinstance(value, dict | list):
+        return str(text)
+    return json.dumps(text, ensure_ascii=False)
 
 
 def shown(value: Any) -> Any:

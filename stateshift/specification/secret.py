@@ -92,17 +92,29 @@ _ASSIGNMENT = re.compile(r"(?:--?|-D)?([A-Za-z][\w.\-]*)=(.*)", re.DOTALL)
 
 
 def secret_words(words: Sequence[str]) -> Iterator[int]:
-    """Return which of a command's words are, or hold, a credential."""
+    """Yield the numbers of those of a command's words that are, or hold, a credential."""
+    before = ""
     for number, word in enumerate(words):
         assignment = _ASSIGNMENT.fullmatch(word)
         if assignment is not None:
-            if is_secret_key(assignment[1]) and _is_secret_text(assignment[2]):
-                yield number
-            continue
-        before = _FLAG.fullmatch(words[number - 1]) if number else None
-        follows_a_flag = before is not None and is_secret_key(before[1])
-        if follows_a_flag and not _FLAG.fullmatch(word) and _is_secret_text(word):
+            secret = is_secret_key(assignment[1]) and _is_secret_text(assignment[2])
+        else:
+            secret = _is_telling_flag(before) and _is_secret_argument(word)
+        if secret:
             yield number
+        before = word
+
+
+def _is_telling_flag(word: str) -> bool:
+    flag = _FLAG.fullmatch(word)
+    return flag is not None and is_secret_key(flag[1])
+
+
+def _is_secret_argument(word: str) -> bool:
+    """Whether a word behind a telling flag is its credential: not the next flag, and no
+    placeholder.
+    """
+    return _FLAG.fullmatch(word) is None and _is_secret_text(word)
 
 
 def _is_secret_text(text: str) -> bool:
@@ -118,27 +130,37 @@ def words_of(command: str) -> list[str]:
 
 
 def secrets_in(place: Place) -> Iterator[Place]:
-    """The places below this one that stand under such a key and hold something. Their values are
-    left out.
-    """
+    """Yield the places at and below this one that hold a credential. Their values are left out."""
     if isinstance(place.value, dict):
-        for key in place.value:
-            below = place / key
-            if is_secret_key(key) and _may_be_secret(below.value):
-                yield Place("(not shown)", below.pointer)
-            else:
-                yield from secrets_in(below)
+        yield from _secrets_in_object(place)
     elif isinstance(place.value, list):
-        items = list(place.items)
-        words = [item.value if isinstance(item.value, str) else "" for item in items]
-        secret = set(secret_words(words))
-        for number, below in enumerate(items):
-            if number in secret:
-                yield Place("(not shown)", below.pointer)
-            else:
-                yield from secrets_in(below)
-    elif isinstance(place.value, str) and list(secret_words(words_of(place.value))):
-        yield Place("(not shown)", place.pointer)
+        yield from _secrets_in_list(place)
+    elif isinstance(place.value, str) and any(True for _ in secret_words(words_of(place.value))):
+        yield _not_shown(place)
+
+
+def _secrets_in_object(place: Place) -> Iterator[Place]:
+    for key in place.value:
+        below = place / key
+        if is_secret_key(key) and _may_be_secret(below.value):
+            yield _not_shown(below)
+        else:
+            yield from secrets_in(below)
+
+
+def _secrets_in_list(place: Place) -> Iterator[Place]:
+    items = list(place.items)
+    words = [item.value if isinstance(item.value, str) else "" for item in items]
+    secret = set(secret_words(words))
+    for number, below in enumerate(items):
+        if number in secret:
+            yield _not_shown(below)
+        else:
+            yield from secrets_in(below)
+
+
+def _not_shown(place: Place) -> Place:
+    return Place("(not shown)", place.pointer)
 
 
 def _may_be_secret(value: Any) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 from stateshift.specification import strategy, warm
 from stateshift.specification.keys import Key, Keys, fold
 from stateshift.specification.location import NoLocation, normal
-from stateshift.specification.place import Complaints, Place, readable, told
+from stateshift.specification.place import Complaints, Place, quoted, readable
 
 _NUMBER_MAX = 1e15
 _INTEGER = re.compile(r"\s*-?[0-9]{1,16}\s*\Z")
@@ -94,15 +94,15 @@ class Reader:
 
     def refuse(self, place: Place, expected: str) -> None:
         """Complain that the place holds something else; what is read there is then None."""
-        self.complaints.add(place, f"{told(place.value)} is not {expected}", expected)
+        self.complaints.add(place, f"{quoted(place.value)} is not {expected}", expected)
 
     def _unknown(
         self, place: Place, spelling: str, keys: Keys, elsewhere: Mapping[str, Keys]
     ) -> None:
         message, nearest = f"unknown key {spelling!r}", keys.nearest(spelling)
-        home = next((where for where, others in elsewhere.items() if others.find(spelling)), None)
-        if home:
-            message += f", which belongs {home}"
+        homes = [where for where, others in elsewhere.items() if others.find(spelling)]
+        if homes:
+            message += f", which belongs {homes[0]}"
         elif nearest:
             message += f", did you mean {nearest!r}?"
         # The value is not repeated: nobody knows what it is.
@@ -206,18 +206,19 @@ def _connection(reader: Reader, key: Key, place: Place) -> str | None:
     expected = "host:port or scheme://host:port, with a port from 1 to 65535"
     text = place.value.strip() if isinstance(place.value, str) else ""
     parts = _CONNECTION.match(text)
-    if not parts or (not parts["scheme"] and (parts["path"] or "," in text)):
+    if parts is None or not all(map(is_host_port, parts["hosts"].split(","))):
         reader.refuse(place, expected)
         return None
-    if all(is_host_port(host) for host in parts["hosts"].split(",")):
-        return text
-    reader.refuse(place, expected)
-    return None
+    if parts["scheme"] is None and (parts["path"] or "," in text):
+        reader.refuse(place, expected)
+        return None
+    return text
 
 
 def is_host_port(text: str) -> bool:
-    found = _HOST_PORT.match(text)
-    return found is not None and 1 <= int(found["port"]) <= 65535
+    """Whether this is a host, or an address in brackets, and a port."""
+    match = _HOST_PORT.match(text)
+    return match is not None and 1 <= int(match["port"]) <= 65535
 
 
 def _location(reader: Reader, key: Key, place: Place) -> str | None:
@@ -232,12 +233,13 @@ def _location(reader: Reader, key: Key, place: Place) -> str | None:
 
 
 def _list(reader: Reader, place: Place) -> list[Place]:
-    """The places of a list, or of the parts of one text with commas."""
+    """Return the places of a list, or of the parts of one text with commas."""
     if isinstance(place.value, str):
-        return [
-            Place(part.strip(), place.pointer) for part in place.value.split(",") if part.strip()
-        ]
-    return list(place.items) if reader.is_a(place, list, "a list, or one text with commas") else []
+        parts = filter(None, map(str.strip, place.value.split(",")))
+        return [Place(part, place.pointer) for part in parts]
+    if reader.is_a(place, list, "a list, or one text with commas"):
+        return list(place.items)
+    return []
 
 
 def _locations(reader: Reader, key: Key, place: Place) -> tuple[str, ...]:
@@ -259,11 +261,10 @@ def _environment(reader: Reader, key: Key, place: Place) -> dict[str, str]:
         return {}
     for name in place.value:
         if not name or "=" in name:
-            reader.complaints.add(
-                place / name, f"{name!r} is no variable's name", "a name without ="
-            )
+            message = f"{name!r} is no variable's name"
+            reader.complaints.add(place / name, message, "a name without =")
     return {
-        name: value for name, value in place.value.items() if reader.is_a(place / name, str, "text")
+        name: place.value[name] for name in place.value if reader.is_a(place / name, str, "text")
     }
 
 

@@ -31,45 +31,53 @@ class Window:
     utc: bool
 
     def open_at(self, now: float) -> bool:
-        return (self._minute(now) - self.begin) % _DAY < ((self.end - self.begin) % _DAY or _DAY)
+        """Whether it is open at this time, in seconds since the epoch."""
+        length = (self.end - self.begin) % _DAY or _DAY
+        return (self._minute(now) - self.begin) % _DAY < length
 
     def _minute(self, now: float) -> int:
-        told = datetime.fromtimestamp(now, UTC if self.utc else None)
-        return told.hour * 60 + told.minute
+        moment = datetime.fromtimestamp(now, UTC if self.utc else None)
+        return moment.hour * 60 + moment.minute
 
 
 def seconds_of(until: str | None) -> float:
-    """What `until` says, as seconds; the default where it says nothing."""
-    found = re.fullmatch(UNTIL, until or "", re.IGNORECASE)
-    if found is None:
+    """Return what `until` says, as seconds; the default where it says nothing."""
+    match = re.fullmatch(UNTIL, until or "", re.IGNORECASE)
+    if match is None:
         return SECONDS
-    unit = found[2].lower()
-    return float(found[1]) * _UNITS["ms" if unit == "ms" else unit[0]]
+    unit = match[2].lower()
+    return float(match[1]) * _UNITS["ms" if unit == "ms" else unit[0]]
 
 
 def normal_until(text: str) -> str | None:
-    """One spelling; None for what says nothing of the kind."""
-    found = re.fullmatch(UNTIL, text, re.IGNORECASE)
-    return (
-        f"remaining < {seconds_of(text):g}s" if found is not None and seconds_of(text) > 0 else None
-    )
+    """Return the one spelling; None for what says nothing of the kind."""
+    if re.fullmatch(UNTIL, text, re.IGNORECASE) is None:
+        return None
+    seconds = seconds_of(text)
+    return f"remaining < {seconds:g}s" if seconds > 0 else None
 
 
 def normal_cutover(text: str) -> str | None:
-    """One spelling of a word or a window; None for neither."""
+    """Return the one spelling of a word or a window; None for neither."""
     word = text.strip().lower()
     if word in (READY, TOLD, NEVER):
         return word
     window = window_of(text)
     if window is None or window.begin == window.end:
         return None
-    hours = "-".join(f"{minute // 60:02}:{minute % 60:02}" for minute in (window.begin, window.end))
+    hours = f"{_clock(window.begin)}-{_clock(window.end)}"
     return f"{hours} UTC" if window.utc else hours
 
 
+def _clock(minute: int) -> str:
+    return f"{minute // 60:02}:{minute % 60:02}"
+
+
 def window_of(cutover: str) -> Window | None:
-    found = re.fullmatch(WINDOW, cutover, re.IGNORECASE)
-    if found is None:
+    """Return the hours that `cutover` names; None where it names none."""
+    match = re.fullmatch(WINDOW, cutover, re.IGNORECASE)
+    if match is None:
         return None
-    begin, end = (int(found[at]) * 60 + int(found[at + 1]) for at in (1, 3))
-    return Window(begin, end, found[5] is not None)
+    begin = int(match[1]) * 60 + int(match[2])
+    end = int(match[3]) * 60 + int(match[4])
+    return Window(begin, end, utc=match[5] is not None)

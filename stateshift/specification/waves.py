@@ -20,12 +20,19 @@ def shared(spec: Spec) -> tuple[tuple[JobSpec, ...], ...]:
     """
     groups: list[list[JobSpec]] = []
     for job in spec.jobs:
-        found = next((group for group in groups if share(group[0], job)), None)
-        if found is None:
+        group = _group_of(job, groups)
+        if group is None:
             groups.append([job])
         else:
-            found.append(job)
+            group.append(job)
     return tuple(tuple(group) for group in groups)
+
+
+def _group_of(job: JobSpec, groups: list[list[JobSpec]]) -> list[JobSpec] | None:
+    for group in groups:
+        if share(group[0], job):
+            return group
+    return None
 
 
 def sharing(spec: Spec, job: JobSpec) -> tuple[JobSpec, ...]:

@@ -20,6 +20,7 @@ from stateshift.specification.keys import (
     THROTTLE,
     VERIFY,
     Key,
+    Keys,
 )
 from stateshift.specification.model import (
     ClusterSpec,
@@ -39,17 +40,18 @@ from stateshift.specification.text import protect
 
 def to_plain_spec(spec: Spec) -> dict[str, Any]:
     """Dictionaries, lists and single values, ready for JSON."""
-    own = [key for key in SPEC.all if key.of is Spec and key.name not in ("engine", "jobs")]
+    own = [key for key in _keys_of(Spec, SPEC) if key.name not in ("engine", "jobs")]
+    plain = {"version": 1, "engine": spec.engine, **_fields(spec, own)}
     throttle = _fields(spec, THROTTLE.all)
-    plain = {
-        "version": 1,
-        "engine": spec.engine,
-        **_fields(spec, own),
-        **({"throttle": throttle} if throttle else {}),
-        "jobs": [_job(job) for job in spec.jobs],
-    }
+    if throttle:
+        plain["throttle"] = throttle
+    plain["jobs"] = [_job(job) for job in spec.jobs]
     protected: dict[str, Any] = _protected(plain)
     return protected
+
+
+def _keys_of(model: type, keys: Keys) -> list[Key]:
+    return [key for key in keys.all if key.of is model]
 
 
 def _fields(value: Any, keys: Iterable[Key]) -> dict[str, Any]:
@@ -59,13 +61,14 @@ def _fields(value: Any, keys: Iterable[Key]) -> dict[str, Any]:
 
 
 def _job(job: JobSpec) -> dict[str, Any]:
-    plain = _fields(job, [key for key in JOB.all if key.of is JobSpec])
-    if ends := _fields(job, VERIFY.all):
+    plain = _fields(job, _keys_of(JobSpec, JOB))
+    ends = _fields(job, VERIFY.all)
+    if ends:
         plain["verify"] = ends if "source" in ends else ends["target"]
     if job.flink is not None:
         # Said even where it is false: left out, it would follow from the other keys.
         switch = {"from_existing_savepoint": job.flink.from_existing_savepoint}
-        plain |= {**_fields(job.flink, [key for key in JOB.all if key.of is FlinkJob]), **switch}
+        plain |= {**_fields(job.flink, _keys_of(FlinkJob, JOB)), **switch}
     return plain
 
 
