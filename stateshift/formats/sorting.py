@@ -20,6 +20,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -66,23 +67,27 @@ class SortedPile:
 
     @property
     def records(self) -> int:
-        return sum(chunk.records for run in self.runs for chunk in run)
+        return sum(chunk.records for chunk in chain.from_iterable(self.runs))
 
     def bounds(self, count: int) -> list[bytes]:
         """`count` - 1 keys that cut the pile into parts of about the same size, as far as its
         samples tell.
         """
-        chunks = [chunk for run in self.runs for chunk in run]
-        samples = sorted(
-            (key, chunk.size / len(chunk.samples)) for chunk in chunks for key in chunk.samples
-        )
-        total, seen = sum(size for _, size in samples), 0.0
-        found: list[bytes] = []
+        samples = sorted(self._samples())
+        total = sum(size for _, size in samples)
+        seen = 0.0
+        cuts: list[bytes] = []
         for key, size in samples:
             seen += size
-            found += [key] * (int(seen * count / total) - len(found))
+            cuts += [key] * (int(seen * count / total) - len(cuts))
         largest = samples[-1][0] if samples else b""
-        return (found + [largest] * count)[: count - 1]
+        return (cuts + [largest] * count)[: count - 1]
+
+    def _samples(self) -> Iterator[tuple[bytes, float]]:
+        """Yield each chunk's sample keys, each with its share of the chunk's size."""
+        for chunk in chain.from_iterable(self.runs):
+            for key in chunk.samples:
+                yield key, chunk.size / len(chunk.samples)
 
     def blocks(self, after: bytes | None = None, upto: bytes | None = None) -> Iterator[Block]:
         """The records in order; `after` a key and up to another, where these are given."""

@@ -15,6 +15,7 @@ CheckpointType.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -73,10 +74,16 @@ def foreign_part(content: bytes) -> str | None:
 def _foreign(value: object) -> str | None:
     match value:
         case JavaEnum(type=type_, name=name):
-            return None if name in _ENUMS.get(type_, ()) else f"{type_}.{name}"
+            known = name in _ENUMS.get(type_, ())
+            return None if known else f"{type_}.{name}"
         case JavaObject(type=type_, fields=fields):
-            if type_ not in _OBJECTS:
-                return type_
-            found = (_foreign(inner) for inner in fields.values())
-            return next((part for part in found if part is not None), None)
+            return _foreign_field(fields.values()) if type_ in _OBJECTS else type_
+    return None
+
+
+def _foreign_field(values: Iterable[object]) -> str | None:
+    for value in values:
+        foreign = _foreign(value)
+        if foreign is not None:
+            return foreign
     return None

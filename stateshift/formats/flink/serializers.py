@@ -219,20 +219,13 @@ def misspelt(class_name: str) -> str | None:
     """
     if class_name in _CLASSES:
         return None
-    longer = next(
-        (
-            known
-            for known in _CLASSES
-            if len(class_name) >= _BEGUN_MIN and known.startswith(class_name)
-        ),
-        None,
-    )
-    if longer is not None:
-        return longer
-    alike = (known for known in _CLASSES if len(known) == len(class_name))
-    return next(
-        (known for known in alike if _letters_apart(known, class_name) <= _LETTERS_MAX), None
-    )
+    for known in _CLASSES:
+        if len(class_name) >= _BEGUN_MIN and known.startswith(class_name):
+            return known
+    for known in _CLASSES:
+        if len(known) == len(class_name) and _letters_apart(known, class_name) <= _LETTERS_MAX:
+            return known
+    return None
 
 
 def _letters_apart(one: str, other: str) -> int:

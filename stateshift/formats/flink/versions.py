@@ -15,9 +15,10 @@ become V4.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
 from stateshift.errors import Incompatible
-from stateshift.formats.flink.keyed_handles import Incremental, KeyGroups
+from stateshift.formats.flink.keyed_handles import Incremental, KeyedHandle, KeyGroups
 from stateshift.formats.flink.metadata import (
     NAMES_FROM,
     PROPERTIES_FROM,
@@ -74,13 +75,16 @@ def is_before_promised(metadata: Metadata) -> bool:
     """
     if metadata.version < PROMISED_FROM:
         return True
-    subtasks = (subtask for operator in metadata.operators for subtask in operator.subtasks or ())
-    handles = (
-        handle for subtask in subtasks for handle in (subtask.managed_keyed, subtask.raw_keyed)
-    )
-    return any(
-        isinstance(handle, KeyGroups | Incremental) and handle.tag in OLD_TAGS for handle in handles
-    )
+    for operator in metadata.operators:
+        for subtask in operator.subtasks or ():
+            if _is_old(subtask.managed_keyed) or _is_old(subtask.raw_keyed):
+                return True
+    return False
+
+
+def _is_old(handle: KeyedHandle | None) -> bool:
+    """Whether 1.15 writes this handle in another form."""
+    return isinstance(handle, KeyGroups | Incremental) and handle.tag in OLD_TAGS
 
 
 def converted(metadata: Metadata, version: int, properties: bytes = b"") -> Metadata:
@@ -127,4 +131,4 @@ def _subtask(subtask: SubtaskState, version: int) -> SubtaskState:
 
 
 def _expanded(channels: tuple[ChannelHandle, ...]) -> tuple[ChannelHandle, ...]:
-    return tuple(one for channel in channels for one in expanded(channel))
+    return tuple(chain.from_iterable(map(expanded, channels)))

@@ -23,7 +23,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from operator import attrgetter
 
 from stateshift.errors import FormatError
@@ -96,11 +96,11 @@ class Database:
         """What each key of a column family holds, in the order of the keys."""
         family = self.families[name]
         tables = {number: self._opened(table) for number, table in family.tables.items()}
-        deletions = [deletion for table in tables.values() for deletion in table.deletions]
-        covering = _Covering(deletions)
+        deletions = chain.from_iterable(table.deletions for table in tables.values())
+        covering = _Covering(list(deletions))
         levels: list[Iterator[TableEntry]] = []
-        for group in _levels(family.tables.values()):
-            levels.append(self._chained([(one, tables[one.number]) for one in group]))
+        for level in _levels(family.tables.values()):
+            levels.append(self._chained([(table, tables[table.number]) for table in level]))
         order = heapq.merge(*levels, key=lambda entry: (entry.key, -entry.sequence))
         for key, writes in groupby(order, key=attrgetter("key")):
             value = _resolved(writes, covering.newest(key))

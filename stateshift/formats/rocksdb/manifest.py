@@ -98,7 +98,7 @@ class Manifest:
     @property
     def numbers(self) -> set[int]:
         """The numbers of all tables."""
-        return {number for family in self.families.values() for number in family.tables}
+        return set().union(*(family.tables for family in self.families.values()))
 
 
 def decode_current(content: bytes) -> str:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow.compute as pc
@@ -99,7 +100,7 @@ def _decoded(blocks: list[DataBlock]) -> Decoded:
     runs = _Runs.of(blocks)
     entries = runs.walked() if runs is not None else None
     decoded = entries.decoded() if entries is not None else None
-    return decoded or _one_by_one([entry for block in blocks for entry in entries_of(block)])
+    return decoded or _one_by_one(list(chain.from_iterable(map(entries_of, blocks))))
 
 
 def _one_by_one(entries: list[TableEntry]) -> Decoded:

@@ -102,15 +102,18 @@ def bytes_of(decimal: DecimalType) -> int:
 def _record(written: StructType, wanted: StructType) -> Reader:
     if written == wanted:
         return _columns([_column(kind, kind) for kind in written.types])
-    places = {name: at for at, name in enumerate(wanted.names)}
-    here = [places.get(name) for name in written.names]
-    kinds = zip(here, written.types, strict=True)
-    read = _columns([_column(kind, kind if at is None else wanted.types[at]) for at, kind in kinds])
-    order = [here.index(at) if at in here else None for at in range(len(wanted.names))]
+    types = dict(zip(wanted.names, wanted.types, strict=True))
+    positions: dict[str, int] = {}
+    columns: list[Reader] = []
+    for name, kind in zip(written.names, written.types, strict=True):
+        positions.setdefault(name, len(columns))
+        columns.append(_column(kind, types.get(name, kind)))
+    read = _columns(columns)
+    order = [positions.get(name) for name in wanted.names]
 
     def record(content: bytes, at: int) -> tuple[Row, int]:
         row, at = read(content, at)
-        return tuple(None if one is None else row[one] for one in order), at
+        return tuple(None if position is None else row[position] for position in order), at
 
     return record
 

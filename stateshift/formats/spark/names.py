@@ -102,16 +102,24 @@ def described(path: str) -> str | None:
 
 
 def _classify(place: _Directory, name: str, path: str) -> CheckpointPath:
-    if place.role == "ours" or name.startswith(marks.TEMPORARY) or name.endswith(marks.LOCK_SUFFIX):
+    if place.role == "ours" or _is_ours(name):
         return CheckpointPath("ours")
-    if name.startswith(".") and (name.endswith((".tmp", ".tmp.crc"))):
+    if name.startswith(".") and name.endswith((".tmp", ".tmp.crc")):
         return CheckpointPath("temporary")
     if name.endswith(".crc") and len(name) > 5:
         return _sidecar(name, path)
     if place.role == "root":
         return CheckpointPath("metadata") if name == "metadata" else OTHER
-    found = _READERS[place.role](place, name) if place.role in _READERS else None
-    return found or OTHER
+    read = _READERS.get(place.role, _read_nothing)
+    return read(place, name) or OTHER
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(marks.TEMPORARY) or name.endswith(marks.LOCK_SUFFIX)
+
+
+def _read_nothing(place: _Directory, name: str) -> CheckpointPath | None:
+    return None
 
 
 def _sidecar(name: str, path: str) -> CheckpointPath:

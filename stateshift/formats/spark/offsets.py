@@ -18,8 +18,9 @@ sources requested by the query").
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.offset_conf import fault_of_conf
@@ -103,18 +104,23 @@ def with_sources(
     """The same batch with sources renamed (v1: other positions; a position that nobody takes has no
     offset yet) and some left out.
     """
-    lines = {
-        names.get(source.source, source.source): line
-        for source, line in zip(entry.offsets, entry.lines, strict=True)
-        if source.source not in dropped
-    }
     if not names and not dropped:
         return entry
+    lines: dict[str, str] = {}
+    for source, line in zip(entry.offsets, entry.lines, strict=True):
+        if source.source not in dropped:
+            lines[names.get(source.source, source.source)] = line
     if entry.version == 1:
-        count = max((int(name) for name in lines), default=-1) + 1
-        return replace(entry, lines=tuple(lines.get(str(number), VOID) for number in range(count)))
-    named = (f"{name}:{line.split(':', 1)[1]}" for name, line in lines.items())
+        return replace(entry, lines=tuple(_by_position(lines)))
+    named = [f"{name}:{line.split(':', 1)[1]}" for name, line in lines.items()]
     return replace(entry, lines=tuple(named))
+
+
+def _by_position(lines: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each position up to the last one that a source has."""
+    count = max(map(int, lines), default=-1) + 1
+    for number in range(count):
+        yield lines.get(str(number), VOID)
 
 
 def united(entries: Sequence[OffsetEntry]) -> OffsetEntry:
@@ -128,13 +134,16 @@ def united(entries: Sequence[OffsetEntry]) -> OffsetEntry:
     header = first.header
     if watermark != first.watermark_ms:
         header = encode_object({**decode_object(header, _WHAT), "batchWatermarkMs": watermark})
-    lines = [line for entry in entries for line in entry.lines]
-    if first.version >= 2:  # numbered by position where they have no names
-        named = [(line.partition(":")[0], line.partition(":")[2]) for line in lines]
-        lines = [
-            f"{n if name.isdecimal() else name}:{offset}" for n, (name, offset) in enumerate(named)
-        ]
+    lines = list(chain.from_iterable(entry.lines for entry in entries))
+    if first.version >= 2:
+        lines = list(map(_numbered, range(len(lines)), lines))
     return replace(first, header=header, lines=tuple(lines), watermark_ms=watermark)
+
+
+def _numbered(position: int, line: str) -> str:
+    """Return a source's line with its position for a name, where it has no other name."""
+    name, _, offset = line.partition(":")
+    return f"{position if name.isdecimal() else name}:{offset}"
 
 
 def _decode_source(line: bytes, version: int, offset: int) -> str:

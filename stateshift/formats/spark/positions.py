@@ -69,13 +69,16 @@ def topics_of(offset: Mapping[str, Any]) -> dict[str, dict[int, int]]:
     """Topic -> partition -> the next offset to read. -2 and -1 stand for the first and the last one
     there is, where a job has not read any yet.
     """
-    read = {
-        topic: {
-            int(number): at for number, at in partitions.items() if isinstance(at, int) and at >= 0
-        }
-        for topic, partitions in offset.items()
-    }
-    return {topic: partitions for topic, partitions in read.items() if partitions}
+    read: dict[str, dict[int, int]] = {}
+    for topic, partitions in offset.items():
+        known = {int(number): at for number, at in partitions.items() if _is_offset(at)}
+        if known:
+            read[topic] = known
+    return read
+
+
+def _is_offset(at: Any) -> bool:
+    return isinstance(at, int) and at >= 0
 
 
 def _file(offset: Mapping[str, Any]) -> Position:

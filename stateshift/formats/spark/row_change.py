@@ -28,6 +28,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 from stateshift.errors import FormatError
@@ -83,7 +84,7 @@ def evolve(schema: Mapping[str, Any], change: Mapping[str, Any]) -> Evolved:
     found = _evolved(schema, left)
     if everything:
         found = Evolved(_loose(found.schema), found.apply)
-    unused = [name for kind in ("widen", "rename", "drop", "nullable") for name in left[kind]]
+    unused = list(chain(left["widen"], left["rename"], left["drop"], left["nullable"]))
     unused += [one.get("after") or name for name, one in left["add"].items()]
     if unused:
         raise Unfit(

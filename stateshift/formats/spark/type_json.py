@@ -24,6 +24,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Any
 
 from stateshift.errors import FormatError
@@ -55,7 +56,7 @@ _NAMES = frozenset(
 )
 _DAYS = ("day", "hour", "minute", "second")
 _INTERVALS = {f"interval {unit}" for unit in (*_DAYS, "year", "month", "year to month")} | {
-    f"interval {first} to {last}" for at, first in enumerate(_DAYS) for last in _DAYS[at + 1 :]
+    f"interval {first} to {last}" for first, last in combinations(_DAYS, 2)
 }
 _DECIMAL = re.compile(r"decimal\(\s*([0-9]+)\s*,\s*(-?[0-9]+)\s*\)")
 _TEXT = re.compile(r"(?:char|varchar)\(\s*([0-9]+)\s*\)")

@@ -41,6 +41,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from stateshift.errors import FormatError
 
@@ -286,30 +287,25 @@ def _doubts(content: bytes, members: list[Member], end: int) -> tuple[str, ...]:
     """
     listed = list(_directory(content, end))
     names = [member.name.encode("utf-8") for member in members]
-    told = [one.name for one in listed]
+    listed_names = [entry.name for entry in listed]
     counted = _counted(content, end)
     if counted is None:
         raise FormatError(
             f"{_WHAT} ends early: the end of its directory is cut off", None, len(content)
         )
-    if told == names:
-        doubts = [
-            doubt
-            for member, one in zip(members, listed, strict=True)
-            for doubt in _differs(member, one)
-        ]
+    if listed_names == names:
+        doubts = list(chain.from_iterable(map(_differs, members, listed)))
         if counted != (len(members), end):
             doubts.append("the end of its directory is damaged")
         return tuple(doubts)
-    if told == names[: len(told)] and counted == (len(members), end):
-        return (f"its directory is damaged behind {len(told)} of {len(members)} files",)
-    different = next(
-        (n for n, (one, other) in enumerate(zip(told, names, strict=False)) if one != other), None
-    )
-    if different is not None:
-        member, name = members[different], told[different].decode("utf-8", "replace")
-        fact = f"{_WHAT} calls a file {member.name[:80]!r}, and {name[:80]!r} in its directory"
-        raise FormatError(fact, None, member.offset)
+    begun = listed_names == names[: len(listed_names)]
+    if begun and counted == (len(members), end):
+        return (f"its directory is damaged behind {len(listed)} of {len(members)} files",)
+    for member, name, entry in zip(members, names, listed, strict=False):
+        if entry.name != name:
+            shown = entry.name.decode("utf-8", "replace")[:80]
+            fact = f"{_WHAT} calls a file {member.name[:80]!r}, and {shown!r} in its directory"
+            raise FormatError(fact, None, member.offset)
     if counted[0] != len(members):
         fact = (
             f"{_WHAT} lists {counted[0]} files, and {len(members)} can be read one behind the other"
