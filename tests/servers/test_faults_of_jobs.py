@@ -76,11 +76,32 @@ class Ground:
         assert f"stateshift rollback {self.folder / 'run'}" in told["hint"]
         return told
 
+    def is_refused(self, application: Path) -> None:
+        """Before anything is done: the job runs on, and there is nothing to take back."""
+        refusal = stateshift(
+            "apply",
+            self.spec(application, seconds_max=120),
+            "--yes",
+            "--workdir",
+            self.folder / "run",
+            "--json",
+            cwd=self.folder,
+            code=2,
+        ).json
+        assert refusal["complaints"][0]["pointer"] == "/jobs/0/submit/application"
+        assert refusal["complaints"][0]["found"] == str(application)
+        self.goes_on()
+        assert not self.moved.exists()
+
     def goes_back(self) -> None:
-        """To where the old job was: it commits what would have been its next batch."""
-        committed = {path.name for path in self.stream.committed}
+        """To where the old job was: it goes on there."""
         stateshift("rollback", self.folder / "run", "--yes", cwd=self.folder)
         assert not [path for path in self.moved.rglob("*") if path.is_file()]
+        self.goes_on()
+
+    def goes_on(self) -> None:
+        """The old job commits what would have been its next batch."""
+        committed = {path.name for path in self.stream.committed}
         until = time.monotonic() + SECONDS_MAX
         while {path.name for path in self.stream.committed} <= committed:
             assert time.monotonic() < until, "the old job does not go on"
@@ -145,7 +166,11 @@ def test_a_job_that_dies_at_once_is_told_with_its_log_and_the_old_one_goes_on(
 def test_an_application_that_is_not_there_is_told_with_its_name(
     ground: Ground, tmp_path: Path
 ) -> None:
-    told = ground.fails(tmp_path / "nowhere.py")
+    nowhere = tmp_path / "nowhere.py"
+    if ground.kind == "spark_submit":  # a file on this machine: known before the job is stopped
+        ground.is_refused(nowhere)
+        return
+    told = ground.fails(nowhere)
     assert "nowhere.py" in told["message"]
     ground.goes_back()
 

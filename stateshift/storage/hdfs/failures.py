@@ -44,6 +44,13 @@ _PASSING: Final[dict[str, str]] = {
     "NoRouteToHostException": _REPORT,
 }
 
+# What an IOException says where no DataNode takes a block: by RPC, and before WebHDFS redirects.
+_NO_DATANODE: Final = (
+    "could only be written to",
+    "could only be replicated to",
+    "Failed to find datanode",
+)
+
 # exception -> what happened, and what to do about it
 _LASTING: Final[dict[str, tuple[str, str]]] = {
     "AccessControlException": (
@@ -157,8 +164,8 @@ def from_exception(kind: str, message: str, location: str, path: str) -> Storage
         return TransientStorageError(
             f"{place}: {told}", location=place, hint=_PASSING[kind].format(path=pasted)
         )
-    if "could only be written to" in message or "could only be replicated to" in message:
-        hint = "hdfs dfsadmin -report: no DataNode takes it: they are down, or full"
+    if any(words in message for words in _NO_DATANODE):
+        hint = f"{_REPORT}: no DataNode takes it: they are down, or full"
         return TransientStorageError(f"{place}: {told}", location=place, hint=hint)
     fact, hint = _LASTING.get(kind, ("", ""))
     if fact:

@@ -124,6 +124,12 @@ READ: Callable[[Storage], object] = lambda storage: storage.read("a")  # noqa: E
             "BlockMissing",
             "fsck",
         ),
+        (
+            refused("IOException", "Failed to find datanode, suggest to check cluster health."),
+            TransientStorageError,
+            "Failed to find datanode",
+            "hdfs dfsadmin -report",
+        ),
         (refused("SomethingNew"), StorageError, "SomethingNew: said so", "hdfs dfs -ls"),
         (Answer(401), StorageError, "does not know who asks", "kinit"),
         (Answer(503, b"Slow Down"), TransientStorageError, "HTTP 503", "resume"),
