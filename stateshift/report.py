@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from stateshift.journal import PlanProgress, Progress, RunFailed, StepProgress, WaveGivenUp
+from stateshift.journal import PlanProgress, Progress, RunFailed, State, StepProgress, WaveGivenUp
 from stateshift.plan import PHASES, WHILE_IT_RUNS
 
 BROUGHT = ("copy", "transform", "publish")  # the phases that write the image
@@ -106,7 +106,7 @@ class JobReport:
 @dataclass(frozen=True, slots=True)
 class Report:
     run: str
-    state: str
+    state: State
     seconds: float
     downtime_seconds: float | None
     phases: tuple[PhaseReport, ...]

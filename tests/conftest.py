@@ -16,11 +16,13 @@ mostly wait for it.
 
 from __future__ import annotations
 
+import atexit
 import os
 import random
 import re
 import shutil
 import subprocess
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -29,6 +31,7 @@ from typing import Any, Literal
 
 import pytest
 
+from tests.support.documents import VARIABLE, Documents
 from tests.support.outcomes import Outcomes, mark_repeatable, passed_before
 
 REQUIRE_ALL = os.environ.get("STATESHIFT_REQUIRE_ALL") == "1"
@@ -37,6 +40,10 @@ COUNTS = os.environ.get("STATESHIFT_COUNTS")
 OUTCOMES = os.environ.get("STATESHIFT_OUTCOMES")
 LEDGER = os.environ.get("STATESHIFT_LEDGER")
 OURS = ("REQUIRE_ALL", "SEED", "COUNTS", "OUTCOMES", "LEDGER", "LAST_LINES", "JAVA", "VENV")
+
+# Where the program, here and in child processes, leaves a copy of each document it prints.
+DOCUMENTS = Documents(Path(tempfile.mkdtemp(prefix="stateshift-documents-")) / "printed.jsonl")
+atexit.register(shutil.rmtree, DOCUMENTS.path.parent, ignore_errors=True)
 
 # Tests of these use one Spark's ground (tests/acceptance/conftest.py), which takes a while to make.
 ONE_GROUND = ("tests/acceptance/test_transforms.py", "tests/acceptance/test_damage.py")
@@ -152,6 +159,19 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs a JDK 17 or newer: set JAVA_HOME or install one")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """A document of `--json` that its schema does not describe fails the test that made it.
+
+    The variable is set here, where all fixtures have run: some take every STATESHIFT_... away.
+    """
+    os.environ[VARIABLE] = str(DOCUMENTS.path)
+    yield
+    misfits = DOCUMENTS.misfits()
+    if misfits:
+        raise AssertionError("documents that do not fit their schemas:\n" + "\n".join(misfits))
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = (yield).get_result()  # type: ignore[attr-defined]
@@ -222,6 +242,12 @@ def java_home() -> Path | None:
             if version and int(version[1]) >= 17:
                 return java.resolve().parent.parent
     return None
+
+
+@pytest.fixture(scope="session")
+def documents() -> Documents:
+    """The copies of all documents that this process of tests, and its children, print."""
+    return DOCUMENTS
 
 
 @pytest.fixture(scope="session")

@@ -16,10 +16,11 @@ import pytest
 import stateshift
 from stateshift import look, migration
 from stateshift.cli.views import diff as render_diff
+from stateshift.cli.views import diff_json, survey_json
 from stateshift.cli.views import html_page as render_html
-from stateshift.cli.views import images_json as as_json
 from stateshift.cli.views import run as render_run
 from stateshift.cli.views import survey as render_survey
+from stateshift.cli.views.survey_facts import survey_facts
 from stateshift.cli.views.text import plain_text
 from stateshift.clusters.protocol import JobState
 from stateshift.errors import ClusterError, PlanError, StateshiftError
@@ -118,13 +119,15 @@ def test_looking_at_images_of_flink_needs_no_word_of_spark(
     judged = look.restartable(source, ground.disk.open, thorough=True)
     heard.say(
         *plain_text(render_survey.judgement(judged, source)).splitlines(),
-        *strings_of(as_json.judgement(judged)),
+        *strings_of(survey_json.judgement(judged)),
     )
     seen = look.inspect(source, ground.disk.open)
-    heard.say(*plain_text(render_survey.look(seen, source, verbose=True)).splitlines())
+    heard.say(
+        *plain_text(render_survey.survey(survey_facts(seen.survey), verbose=True)).splitlines()
+    )
     found = look.diff(source, other, ground.disk.open, 3)
     heard.say(*plain_text(render_diff.differences(found, "a", "b")).splitlines())
-    heard.say(*strings_of(as_json.differences(found)))
+    heard.say(*strings_of(diff_json.differences(found)))
     assert any(line.startswith("a job can restart from checkpoint ") for line in heard.lines)
     assert heard.foreign_to("flink") == []
 
@@ -192,7 +195,7 @@ OF_BOTH = (
     "cli/views/diff.py",
     "cli/shell/progress.py",
     "cli/shell/failing.py",
-    "cli/views/runs_json.py",
+    "cli/views/run_json.py",
 )
 
 # What is said of one engine only, in modules that know both.

@@ -11,10 +11,9 @@ import pytest
 
 from stateshift import look, migration
 from stateshift.cli.views import diff as render_diff
+from stateshift.cli.views import diff_json, run_json
 from stateshift.cli.views import html_page as render_html
-from stateshift.cli.views import images_json as as_json
 from stateshift.cli.views import run as render_run
-from stateshift.cli.views import runs_json as as_json_run
 from stateshift.cli.views.text import plain_text
 from stateshift.engines.flink.entries.keyed import keyed_entries, why_operator_is_opaque
 from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
@@ -108,11 +107,11 @@ def test_every_output_of_a_flink_run_says_entries_and_files_in_the_same_words(
     assert said in text_of(report)
     assert said in plain_text(render_run.status(report, "run", held=False))
     assert said in render_html.page(report)
-    (job,) = as_json_run.run(report, "run")["report"]["jobs"]
+    (job,) = run_json.run(report, "run")["report"]["jobs"]
     assert job["compared"] == {"entries": 4, "files": 4, "key_groups": 0} and job["entries"] == 4
     found = diff_of(ground, source, TARGET)
     assert "equal, 24 entries:" in plain_text(render_diff.differences(found, "a", "b"))
-    assert as_json.differences(found)["same"] == {"entries": 24, "files": 0, "key_groups": 0}
+    assert diff_json.differences(found)["same"] == {"entries": 24, "files": 0, "key_groups": 0}
 
 
 def test_diff_says_which_things_it_compared_whole(ground: Ground) -> None:
@@ -121,7 +120,7 @@ def test_diff_says_which_things_it_compared_whole(ground: Ground) -> None:
     found = diff_of(ground, source, TARGET)
     said = "equal, 2 entries and 5 files and 8 key groups compared whole:"
     assert said in plain_text(render_diff.differences(found, "a", "b"))
-    stores = [store for one in as_json.differences(found)["operators"] for store in one["stores"]]
+    stores = [store for one in diff_json.differences(found)["operators"] for store in one["stores"]]
     assert {store["name"]: store["unit"] for store in stores} == {
         "SourceReaderState": "entries",
         "coordinator": "entries",

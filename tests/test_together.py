@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stateshift import migration
 from stateshift.cli.views import plan as render_plan
-from stateshift.cli.views import runs_json as as_json_run
+from stateshift.cli.views import plan_facts
 from stateshift.clusters.protocol import JobState, Submission
 from stateshift.dataflow.cuts import cuts
 from stateshift.dataflow.document import to_plain
@@ -715,18 +715,18 @@ def test_an_operator_in_between_that_does_not_move_is_told(tmp_path: Path) -> No
 def test_a_plan_says_whom_it_stops_without_asking(tmp_path: Path) -> None:
     ground = made(tmp_path)
     ring = flow("a1 -> b -> a2", "a2 -> c", first="a1, a2", second="b", third="c")
-    (cut,) = as_json_run.cuts(ground.propose(read(ring)))
-    assert cut["order"] == [["first", "second"], ["third"]]
-    assert (cut["stops"], cut["ring"], cut["blind"]) == (
-        ["first", "second", "third"],
-        ["first", "second"],
-        ["third"],
+    (cut,) = plan_facts.cuts_of(ground.propose(read(ring)))
+    assert cut.order == (("first", "second"), ("third",))
+    assert (cut.stops, cut.ring, cut.blind) == (
+        ("first", "second", "third"),
+        ("first", "second"),
+        ("third",),
     )
     doors = replace(ground.doors, ask_topics=lambda kafka, topics: {"topic": {0: (0, 20)}})
-    (cut,) = as_json_run.cuts(
+    (cut,) = plan_facts.cuts_of(
         migration.propose(read(ring, kafka=BROKERS), doors, ground.workdir("planning"))
     )
-    assert cut["blind"] == []
+    assert cut.blind == ()
     for shown in (render_plan.proposal, render_plan.brief):
         (told,) = [
             str(block) for block in shown(ground.propose(read(ring))) if " one cut" in str(block)

@@ -13,7 +13,7 @@ import pytest
 from stateshift import errors
 from stateshift.cli.shell.failing import described, ours, tell
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.cli.views import images_json as as_json
+from stateshift.cli.views import problems_json
 from stateshift.cli.views.text import plain_text
 from stateshift.errors import Complaint, FormatError, PlanError, SpecError, StorageError
 from tests.cli.support import Outside, said, with_checkpoint, write_spec
@@ -211,5 +211,5 @@ def test_nothing_but_the_document_is_on_stdout(tmp_path: Path) -> None:
 
 
 def test_an_error_document_holds_where_it_happened() -> None:
-    document = as_json.error(FormatError("not a delta", "1.delta", 17))
+    document = problems_json.error(FormatError("not a delta", "1.delta", 17))
     assert (document["path"], document["offset"]) == ("1.delta", 17)

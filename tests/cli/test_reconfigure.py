@@ -342,12 +342,10 @@ def test_help_names_every_key_and_every_kind_way_scheduler_and_rule() -> None:
 def test_the_schema_of_a_dataflow_is_printed() -> None:
     assert said("schema", "dataflow").document == dataflow_schema()
     assert said("schema", "spec").document == said("schema").document != dataflow_schema()
+    assert said("schema", "--of", "dataflow").document == dataflow_schema()
     ran = said("schema", "flow")
     assert (ran.code, ran.out) == (2, "")
-    assert (
-        ran.err
-        == "error: WHICH: 'flow' is neither spec nor dataflow\nhint: stateshift schema dataflow\n"
-    )
+    assert ran.err.startswith("error: --of: there is no schema of 'flow' (expected one of spec, ")
 
 
 def test_drawings_are_all_that_is_printed() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.cli.views import images_json as as_json
+from stateshift.cli.views import survey_json
 from stateshift.cli.views.endpoints import position
 from stateshift.survey import Endpoint
 
@@ -85,5 +85,5 @@ def test_all_partitions_are_shown_where_more_is_asked_for() -> None:
 
 
 def test_json_has_offsets_by_partition_and_their_sum() -> None:
-    told = as_json.endpoint(source("kafka", offsets={"a": {0: 5, 1: 7}}))
+    told = survey_json.endpoint(source("kafka", offsets={"a": {0: 5, 1: 7}}))
     assert told["details"] == {"offsets": {"a": {"0": 5, "1": 7}}, "sum": {"a": 12}}

@@ -6,7 +6,7 @@ import pytest
 
 from stateshift.cli.views import html_page as render_html
 from stateshift.cli.views import run as render_run
-from stateshift.cli.views import runs_json as as_json_run
+from stateshift.cli.views import run_json
 from stateshift.cli.views.run import Listed
 from stateshift.cli.views.text import plain_text
 from stateshift.executor import Broken
@@ -78,8 +78,8 @@ def test_a_failure_says_why_where_and_how_to_go_on() -> None:
 
 def test_a_run_that_nobody_works_on_is_interrupted_and_one_at_work_is_running() -> None:
     running = replace(REPORT, state="running")
-    assert as_json_run.status(running, "w", held=False)["state"] == "interrupted"
-    assert as_json_run.status(running, "w", held=True)["state"] == "running"
+    assert run_json.status(running, "w", held=False)["state"] == "interrupted"
+    assert run_json.status(running, "w", held=True)["state"] == "running"
     assert "a process is at work on it now" in plain_text(
         render_run.status(running, "w", held=True)
     )
@@ -103,7 +103,7 @@ def test_a_verdict_names_the_step_the_place_and_the_difference() -> None:
         "  copy/3: hdfs://t/a: expected size 3, found nothing",
         "  note: gone on",
     ]
-    document = as_json_run.verdict(broken, REPORT, "w")
+    document = run_json.verdict(broken, REPORT, "w")
     assert document["restartable"] is document["holds"] is False
     assert document["findings"][0]["message"] == "expected size 3, found nothing"
 
@@ -121,7 +121,7 @@ def test_a_verdict_names_the_step_the_place_and_the_difference() -> None:
 def test_a_job_can_restart_from_what_a_run_has_finished(
     found: Verdict, restartable: bool, epoch: int | None
 ) -> None:
-    document = as_json_run.verdict(found, REPORT, "w")
+    document = run_json.verdict(found, REPORT, "w")
     assert (document["holds"], document["restartable"], document["epoch"]) == (
         True,
         restartable,
@@ -131,7 +131,7 @@ def test_a_job_can_restart_from_what_a_run_has_finished(
 
 
 def test_the_report_of_a_run_has_the_promised_keys() -> None:
-    document = as_json_run.run(REPORT, "w")
+    document = run_json.run(REPORT, "w")
     assert document.keys() == {"run", "state", "report", "workdir"}
     assert document["report"]["downtime_seconds"] == 11.5
     assert [phase["name"] for phase in document["report"]["phases"]] == ["halt", "copy", "confirm"]

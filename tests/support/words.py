@@ -21,9 +21,10 @@ import pytest
 
 from stateshift.cli.views import html_page as render_html
 from stateshift.cli.views import plan as render_plan
+from stateshift.cli.views import plan_json, run_json
 from stateshift.cli.views import run as render_run
 from stateshift.cli.views import run_at_work as render_live
-from stateshift.cli.views import runs_json as as_json_run
+from stateshift.cli.views.plan_facts import plan_facts
 from stateshift.cli.views.text import plain_text
 from stateshift.errors import StateshiftError
 from stateshift.migration import Proposal
@@ -117,7 +118,7 @@ class Heard:
     def _planned(self, proposal: Proposal) -> None:
         self.say(*plain_text(render_plan.proposal(proposal, verbose=True)).splitlines())
         self.say(*plain_text(render_plan.brief(proposal)).splitlines())
-        self.say(*strings_of(as_json_run.proposal(proposal, verbose=True)))
+        self.say(*strings_of(plan_json.document(plan_facts(proposal), verbose=True)))
 
     def _reported(self, report: Report) -> None:
         now = (report.began or 0.0) + 100.0
@@ -129,7 +130,7 @@ class Heard:
                 ).splitlines()
             )
         )
-        self.say(*strings_of(as_json_run.status(report, "run", held=False)))
+        self.say(*strings_of(run_json.status(report, "run", held=False)))
         for live in self.live[-3:]:
             shown = render_run.status(report, "run", held=True, live=live)
             self.say(*plain_text(shown).splitlines(), render_live.line(report, live))

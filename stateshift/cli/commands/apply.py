@@ -155,7 +155,7 @@ def refuse_refused(proposed: Proposal, typed: bool = False) -> None:
     was `typed`, hints that speak of a spec are of no use: what can be waived is waived on the
     command line.
     """
-    from stateshift.cli.views import images_json as as_json
+    from stateshift.cli.views import problems_json
     from stateshift.cli.views.units import many
     from stateshift.errors import PlanError
 
@@ -171,7 +171,7 @@ def refuse_refused(proposed: Proposal, typed: bool = False) -> None:
                 "nothing was done"
             ),
             hint=hint,
-            findings=[as_json.finding(one) for one in refusals],
+            findings=[problems_json.finding(one) for one in refusals],
         )
 
 

@@ -46,14 +46,14 @@ def command(
     from stateshift import look
     from stateshift.cli.shell.manned import manned
     from stateshift.cli.views import diff as render_diff
-    from stateshift.cli.views import images_json as as_json
+    from stateshift.cli.views import diff_json
     from stateshift.errors import PlanError, VerifyError
 
     terminal = Terminal.of(context, json, verbose)
     with manned(terminal, fleet, [a, b]) as crew:
         found = look.diff(a, b, terminal.opening(), show, crew)
     if json:
-        terminal.document(as_json.differences(found))
+        terminal.document("diff", diff_json.differences(found))
     else:
         terminal.show(render_diff.differences(found, a, b, terminal.verbose))
     match found.different:

@@ -100,21 +100,14 @@ def command(
 
 
 def _tell(terminal: Terminal, made: Export, to: str, size: int) -> None:
+    from stateshift.cli.views import survey_json
     from stateshift.cli.views.text import Line
     from stateshift.cli.views.units import many
     from stateshift.cli.views.units import size as sized
     from stateshift.storage.locations import redact
 
     if terminal.json:
-        terminal.document(
-            {
-                "entries": made.entries,
-                "file": redact(to),
-                "format": made.format,
-                "bytes": size,
-                "notes": list(made.notes),
-            }
-        )
+        terminal.document("export", survey_json.export(made, to, size))
         return
     what = (
         many(made.entries, "change")

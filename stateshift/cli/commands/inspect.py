@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from stateshift.cli.shell.options import Json, Location, Verbose, epilog, names_in
 from stateshift.cli.shell.terminal import Terminal
-
-if TYPE_CHECKING:
-    from stateshift.look import ShownEntry
-    from stateshift.survey import Survey
 
 EPILOG = epilog(
     "stateshift inspect s3://bucket/checkpoints/orders\n"
@@ -52,89 +48,29 @@ def command(
     delta, a snapshot) is decoded.
     """
     from stateshift import look
-    from stateshift.cli.views import images_json as as_json
     from stateshift.cli.views import survey as render_survey
+    from stateshift.cli.views import survey_json
+    from stateshift.cli.views.survey_facts import first_entries, survey_facts
 
     terminal = Terminal.of(context, json, verbose)
     opening = terminal.opening()
     seen = look.inspect(location, opening)
-    if seen.survey is not None and uids:
-        seen = replace(seen, survey=_named(seen.survey, uids))
-    document = as_json.look(seen, location)
-    blocks = list(render_survey.look(seen, location, terminal.verbose))
-    if seen.survey is not None and uids:
-        document["uids"] = _names(seen.survey, uids)
-        blocks += render_survey.uids(document["uids"])
-    if seen.survey is not None and files:
-        document["files"]["list"] = as_json.file_rows(seen.survey)
-        blocks += render_survey.all_files(seen.survey)
-    if seen.survey is not None and entries:
-        shown = list(look.entries(location, opening, limit + 1))
-        kept = list(_first(shown, limit))
-        document |= {
-            "entries": [as_json.entry(e) for e in kept],
-            "entries_more": len(kept) < len(shown),
-            "entries_notes": list(dict.fromkeys(e.note for e in kept if e.note is not None)),
-        }
-        blocks += render_survey.entries(kept, len(kept) < len(shown))
-    if json:
-        terminal.document(document)
-    else:
-        terminal.show(blocks)
-    return None
-
-
-def _first(shown: list[ShownEntry], limit: int) -> list[ShownEntry]:
-    """At most `limit` entries of each store: one more was asked for, to know whether there are
-    more.
-    """
-    counts: dict[tuple[str, str], int] = {}
-    kept = []
-    for entry in shown:
-        place = (entry.operator, entry.store)
-        counts[place] = counts.get(place, 0) + 1
-        if counts[place] <= limit:
-            kept.append(entry)
-    return kept
-
-
-def _named(found: Survey, text: str) -> Survey:
-    """An operator that is known by the hash of its uid alone is called by it, where that is one
-    of the names.
-    """
-    from stateshift.formats import uid
-
-    names = {uid.flink_operator_id(name): name for name in names_in(text)}
-    return replace(
-        found,
-        images=tuple(
-            replace(
-                image,
-                operators=tuple(replace(o, uid=o.uid or names.get(o.id)) for o in image.operators),
-            )
-            for image in found.images
-        ),
-    )
-
-
-def _names(found: Survey, text: str) -> list[dict[str, Any]]:
-    """Each name, where it would be, and whether it is there: as a directory, or as an operator's
-    id.
-    """
-    from stateshift.formats import uid
-
-    directories = {image.path for image in found.images}
-    ids = {operator.id for image in found.images for operator in image.operators}
-    rows = []
-    for name in names_in(text):
-        directory = found.names.get(name) or uid.directory_name(name)
-        flink = uid.flink_operator_id(name)
-        rows.append(
-            {
-                "name": name,
-                "directory": directory,
-                "flink_operator_id": flink,
-                "found": directory in directories or flink in ids,
-            }
+    decoded = seen.file
+    if decoded is not None:
+        terminal.answer(
+            "inspect",
+            lambda: survey_json.file_document(decoded, location),
+            lambda: render_survey.decoded_file(decoded, location),
         )
-    return rows
+        return None
+    assert seen.survey is not None, "a look is at a directory or at a file"
+    facts = survey_facts(seen.survey, names_in(uids or ""), files)
+    if entries:
+        shown = look.entries(location, opening, limit + 1)
+        facts = replace(facts, entries=first_entries(shown, limit))
+    terminal.answer(
+        "inspect",
+        lambda: survey_json.document(facts),
+        lambda: render_survey.survey(facts, terminal.verbose),
+    )
+    return None

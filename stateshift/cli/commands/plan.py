@@ -67,7 +67,8 @@ def command(
     """
     from stateshift.cli.shell import request
     from stateshift.cli.views import plan as render_plan
-    from stateshift.cli.views import runs_json as as_json_run
+    from stateshift.cli.views import plan_json
+    from stateshift.cli.views.plan_facts import plan_facts
     from stateshift.errors import PlanError
     from stateshift.migration import Proposal, propose
     from stateshift.workdir import Workdir
@@ -84,7 +85,7 @@ def command(
     else:
         asked = asked.of_jobs(only)
     if json:
-        terminal.document(as_json_run.proposal(asked, terminal.verbose))
+        terminal.document("plan", plan_json.document(plan_facts(asked), terminal.verbose))
     else:
         terminal.show(render_plan.proposal(asked, terminal.verbose))
     if output is not None:

@@ -122,6 +122,7 @@ def command(
 
     from stateshift.cli.shell.local_files import beside, text_of
     from stateshift.cli.views import dataflow as render_reconfigure
+    from stateshift.cli.views import dataflow_json
     from stateshift.dataflow import drawing
     from stateshift.dataflow.delays import expected
     from stateshift.dataflow.parse import asked
@@ -146,7 +147,7 @@ def command(
         return None
     delays = expected(flow, wanted, by, lambda: Random(_SEED))
     if json:
-        terminal.document(render_reconfigure.document(found, delays, explain))
+        terminal.document("dataflow-change", dataflow_json.document(found, delays, explain))
     else:
         terminal.show(
             render_reconfigure.blocks(found, delays, explain=explain, verbose=terminal.verbose)

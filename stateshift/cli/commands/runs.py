@@ -5,7 +5,7 @@ hide the others.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
     from stateshift.cli.views.run import Listed
+    from stateshift.cli.views.run_json import DamagedRunDocument, StatusDocument
 
 EPILOG = epilog("stateshift runs --json", 2, 6, e0="listed")
 
@@ -35,7 +36,7 @@ def command(
     terminal = Terminal.of(context, json, verbose)
     found = [_listed(path) for path in below(workdirs)]
     if json:
-        terminal.document([_document(one) for one in found])
+        terminal.document("runs", [_document(one) for one in found])
     else:
         terminal.show(render_run.runs(found, workdirs))
     return None
@@ -68,15 +69,9 @@ def _listed(path: str) -> Listed:
         return Listed(path, None, False, error.fact)
 
 
-def _document(one: Listed) -> dict[str, Any]:
-    from stateshift.cli.views import runs_json as as_json_run
+def _document(one: Listed) -> StatusDocument | DamagedRunDocument:
+    from stateshift.cli.views import run_json
 
     if one.report is None:
-        return {
-            "run": os.path.basename(one.workdir),
-            "state": "damaged",
-            "report": None,
-            "workdir": one.workdir,
-            "failure": {"message": one.damage},
-        }
-    return as_json_run.status(one.report, one.workdir, one.held, page=one.page)
+        return run_json.damaged_run(one.workdir, one.damage)
+    return run_json.status(one.report, one.workdir, one.held, page=one.page)

@@ -1,50 +1,75 @@
-"""`stateshift schema`: the JSON Schema of the spec, or of a dataflow, for editors and other
-programs.
-"""
+"""`stateshift schema`: the JSON Schemas of what users write, and of what `--json` prints."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stateshift.cli.shell.options import Json, Verbose, epilog
 from stateshift.cli.shell.terminal import Terminal
 
+if TYPE_CHECKING:
+    from stateshift.cli.views.documents import Schema
+
 EPILOG = epilog(
-    "stateshift schema > spec.schema.json\nstateshift schema dataflow > dataflow.schema.json",
+    "stateshift schema > spec.schema.json\nstateshift schema --of dataflow > dataflow.schema.json\n"
+    "stateshift schema --of plan",
     2,
     e0="printed",
     e2="there is no such schema",
 )
 
+SPEC = "spec"
+
 
 def command(
     context: typer.Context,
     which: Annotated[
-        str, typer.Argument(metavar="WHICH", help="spec, or dataflow (for reconfigure).")
-    ] = "spec",
+        str | None, typer.Argument(metavar="WHICH", help="The same as --of.", show_default=False)
+    ] = None,
+    of: Annotated[
+        str | None,
+        typer.Option(
+            "--of",
+            metavar="NAME",
+            help="spec, dataflow; or a document of --json: plan, report, status, inspect, … "
+            "(or the command that prints it). [spec]",
+        ),
+    ] = None,
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int | None:
-    """The JSON Schema of the spec, or of a dataflow."""
-    import sys
-    from json import dumps
+    """The JSON Schema of a spec, or of what --json prints.
 
-    Terminal.of(context, json, verbose)
-    match which:
-        case "spec":
-            from stateshift.specification.schema import spec_schema
-
-            made = spec_schema()
-        case "dataflow":
-            from stateshift.dataflow.schema import dataflow_schema
-
-            made = dataflow_schema()
-        case _:
-            from stateshift.errors import Complaint, SpecError
-
-            fact = f"{which!r} is neither spec nor dataflow"
-            raise SpecError((Complaint("WHICH", fact, which),), hint="stateshift schema dataflow")
-    sys.stdout.write(dumps(made, indent=2) + "\n")
+    A spec and a dataflow are what you write. Every other schema describes the document that
+    commands print with --json. Keys are added to these; within a major version none is removed.
+    """
+    if which is not None and of not in (None, which):
+        raise typer.BadParameter(f"WHICH is {which!r}, and --of is {of!r}: name one of them")
+    terminal = Terminal.of(context, json, verbose)
+    terminal.document("schema", schema_named(of or which or SPEC), indent=2)
     return None
+
+
+def schema_named(name: str) -> Schema:
+    """Return the schema of an input, of a document, or of the document that a command prints."""
+    from stateshift.cli.views import documents
+    from stateshift.errors import Complaint, SpecError
+
+    if name == SPEC:
+        from stateshift.specification.schema import spec_schema
+
+        return spec_schema()
+    if name == "dataflow":
+        from stateshift.dataflow.schema import dataflow_schema
+
+        return dataflow_schema()
+    document = documents.name_of(name)
+    if document is None:
+        expected = ", ".join((SPEC, "dataflow", *documents.DOCUMENTS))
+        raise SpecError(
+            (Complaint("--of", f"there is no schema of {name!r}", name, f"one of {expected}"),),
+            hint="stateshift schema --of plan",
+        )
+    return documents.schema_of(document)

@@ -51,7 +51,7 @@ def command(
     from stateshift import migration
     from stateshift.cli.views import run as render_run
     from stateshift.cli.views import run_at_work as render_live
-    from stateshift.cli.views import runs_json as as_json_run
+    from stateshift.cli.views import run_json
     from stateshift.workdir import Workdir
 
     terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
@@ -63,7 +63,7 @@ def command(
     live = render_live.ticking(place.steering.live(), now) if held else None
     page = None if held else place.page_told
     if json:
-        terminal.document(as_json_run.status(told, workdir, held, live, page))
+        terminal.document("status", run_json.status(told, workdir, held, live, page))
     else:
         terminal.show(render_run.status(told, workdir, held, live, page, now))
     return None
@@ -83,11 +83,13 @@ def _watch(terminal: Terminal, place: Workdir) -> None:
 @contextmanager
 def _saying(terminal: Terminal, place: Workdir) -> Iterator[Callable[[Report, Live | None], None]]:
     from stateshift.cli.views import run_at_work as render_live
-    from stateshift.cli.views import runs_json as as_json_run
+    from stateshift.cli.views import run_json
 
     if terminal.json:
         path = str(place.path)
-        yield lambda told, live: terminal.document(as_json_run.status(told, path, True, live))
+        yield lambda told, live: terminal.document(
+            "status", run_json.status(told, path, True, live)
+        )
     elif terminal.colours(sys.stdout):
         with _drawing() as draw:
             yield lambda told, live: draw(render_live.watched(told, live))

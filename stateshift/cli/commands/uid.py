@@ -41,7 +41,7 @@ def command(
     rows = described(names, constants(profile))
     refuse_collisions(rows)
     if json:
-        terminal.document(rows)
+        terminal.document("uid", rows)
         return None
     from stateshift.cli.views.text import Table
 

@@ -54,14 +54,14 @@ def command(
 def _image(terminal: Terminal, location: str, deep: bool, fleet: str | None) -> int:
     from stateshift import look
     from stateshift.cli.shell.manned import manned
-    from stateshift.cli.views import images_json as as_json
     from stateshift.cli.views import survey as render_survey
+    from stateshift.cli.views import survey_json
     from stateshift.errors import VerifyError
 
     with manned(terminal, fleet if deep else None, [location]) as crew:
         found = look.restartable(location, terminal.opening(), deep, crew)
     if terminal.json:
-        terminal.document(as_json.judgement(found))
+        terminal.document("verify", survey_json.judgement(found))
     else:
         terminal.show(render_survey.judgement(found, location))
     return 0 if found.restartable else VerifyError.exit_code
@@ -73,7 +73,7 @@ def _run(terminal: Terminal, path: str, fleet: str | None) -> int:
     from stateshift import migration
     from stateshift.cli.shell.manned import manned
     from stateshift.cli.views import run as render_run
-    from stateshift.cli.views import runs_json as as_json_run
+    from stateshift.cli.views import run_json
     from stateshift.errors import VerifyError
     from stateshift.workdir import Workdir
 
@@ -85,7 +85,7 @@ def _run(terminal: Terminal, path: str, fleet: str | None) -> int:
             migration.status(workdir),
         )
     if terminal.json:
-        terminal.document(as_json_run.verdict(found, told, path))
+        terminal.document("verify", run_json.verdict(found, told, path))
     else:
         terminal.show(render_run.verdict(found, told, path))
     return VerifyError.exit_code if found.broken else 0

@@ -14,10 +14,10 @@ With `--json` the same is one document on stdout.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.cli.views import images_json as as_json
+from stateshift.cli.views import problems_json
 from stateshift.cli.views.text import Block, Line
 from stateshift.errors import (
     Complaint,
@@ -30,6 +30,9 @@ from stateshift.errors import (
 )
 from stateshift.storage.locations import redact
 
+if TYPE_CHECKING:
+    from stateshift.cli.views.run_json import FailedRunDocument
+
 LONGEST = 80
 _MEMORY = (
     "a smaller bound refuses earlier, and by name: STATESHIFT_MEMORY=256MiB; --parallel "
@@ -37,25 +40,26 @@ _MEMORY = (
 )
 
 
-def tell(caught: BaseException, terminal: Terminal, document: dict[str, Any] | None = None) -> int:
-    """Say what went wrong; the exit code. `document` takes the place of the plain error's where
-    more is known.
-    """
+def tell(caught: BaseException, terminal: Terminal, report: FailedRunDocument | None = None) -> int:
+    """Say what went wrong; the exit code. A run's `report` takes the place of the plain error."""
     error = ours(caught)
     if error is None:
         error = _bug(caught)
     if terminal.json:
-        _document(terminal, document or as_json.error(error))
+        _document(terminal, error, report)
     terminal.talk(described(error))
     return error.exit_code
 
 
-def _document(terminal: Terminal, document: dict[str, Any]) -> None:
+def _document(terminal: Terminal, error: StateshiftError, report: FailedRunDocument | None) -> None:
     """The error's document; where stdout itself is what failed (a full disk), stderr and the
     exit code have to do.
     """
     try:
-        terminal.document(document)
+        if report is None:
+            terminal.document("error", problems_json.error(error))
+        else:
+            terminal.document("report", report)
     except BrokenPipeError:
         raise
     except OSError:

@@ -7,13 +7,12 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from stateshift import plain
+from stateshift.cli.views import run_json
 from stateshift.cli.views.text import Line
 
 if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
     from stateshift.journal import Progress
-    from stateshift.steering import Live
     from stateshift.workdir import Workdir
 
 OVER = ("finished", "rolled-back")
@@ -25,19 +24,12 @@ def asked(terminal: Terminal, workdir: Workdir, state: str, told: str, **more: A
     held = workdir.held
     if terminal.json:
         live = workdir.steering.live() if held else None
-        terminal.document(
-            {"state": state, "at_work": held, "workdir": str(workdir.path), **more, **left(live)}
-        )
+        terminal.document("steering", run_json.steering(state, held, str(workdir.path), live, more))
         return
     terminal.show([Line(told)])
     if not held:
         again = f"stateshift resume {quote(str(workdir.path))}"
         terminal.talk([Line(f"nobody is at work on it now: it counts once `{again}` goes on")])
-
-
-def left(live: Live | None) -> dict[str, Any]:
-    """What is still to be brought of each job, where a run tells."""
-    return {"left": plain.to_plain(live.left) if live is not None else {}}
 
 
 def refuse_over(workdir: Workdir, what: str) -> Progress:

@@ -64,11 +64,12 @@ class Terminal:
 
         self.talk([Line(line)])
 
-    def document(self, value: Any) -> None:
-        """The one JSON document."""
+    def document(self, name: str, value: Any, indent: int | None = None) -> None:
+        """Print the one JSON document; `name` is its schema's (`views/documents.py`)."""
         import json
 
-        indent = 2 if sys.stdout.isatty() else None
+        self._copy(name, value)
+        indent = 2 if sys.stdout.isatty() else indent
         # A file's name may hold bytes that are no text; JSON says them as escapes, and gives them
         # back.
         text = json.dumps(value, indent=indent, ensure_ascii=False)
@@ -76,6 +77,37 @@ class Terminal:
             text = json.dumps(value, indent=indent)
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
+
+    def answer(
+        self,
+        name: str,
+        document: Callable[[], Any],
+        blocks: Callable[[], Iterable[Block]],
+    ) -> None:
+        """Print the result: its document with --json, else its blocks; only one is made."""
+        if self.json:
+            self.document(name, document())
+        else:
+            self.show(blocks())
+
+    def _copy(self, name: str, value: Any) -> None:
+        """Append the document to the file that STATESHIFT_DOCUMENTS names.
+
+        Whoever tests a program that reads our documents checks them there against the schema of
+        their name; our own tests do, also those of child processes. One write a document, so that
+        several processes can share the file.
+        """
+        copies = os.environ.get("STATESHIFT_DOCUMENTS")
+        if not copies:
+            return
+        import json
+
+        line = json.dumps({"name": name, "document": value}) + "\n"
+        file = os.open(copies, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(file, line.encode("ascii"))
+        finally:
+            os.close(file)
 
     def write(self, content: bytes) -> None:
         """A part of a result that is no document but a stream of bytes."""

@@ -23,7 +23,7 @@ from stateshift.cli.shell.progress import watching
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views import html_page as render_html
 from stateshift.cli.views import run as render_run
-from stateshift.cli.views import runs_json as as_json_run
+from stateshift.cli.views import run_json
 from stateshift.cli.views.text import Line
 from stateshift.errors import (
     Complaint,
@@ -79,7 +79,7 @@ def carry_out(
         raise
     page = _left_page(terminal, workdir, told)
     if terminal.json:
-        terminal.document(as_json_run.ended_run(told, path, page))
+        terminal.document("report", run_json.ended_run(told, path, page))
     else:
         terminal.show(render_run.report(told, path, page=page))
     return 0
@@ -104,7 +104,7 @@ def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int
     )  # else the process at work leaves one
     if not terminal.json:
         terminal.show(render_run.report(told, path, held, page))
-    code = tell(error, terminal, as_json_run.failed_run(told, path, page, held, error))
+    code = tell(error, terminal, run_json.failed_run(told, path, page, held, error))
     resume, back, hint = (
         render_run.command("resume", path),
         render_run.command("rollback", path),

@@ -1,9 +1,9 @@
-"""A reconfiguration for a person, and as a document. Pure."""
+"""A change of a dataflow for a person. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stateshift.cli.views.text import Block, Cell, Line, Table, section
 from stateshift.cli.views.units import many, number, span
@@ -25,9 +25,6 @@ _PROMISES = {
     "naive": "consistent here: no tuple meets two targets",
 }
 _BROKEN = "not consistent: a tuple may meet old and new"
-
-
-# ---- for a person --------------------------------------------------------------------------------
 
 
 def blocks(
@@ -170,49 +167,7 @@ def _names(names: Sequence[str], most: int | None = NAMES_MAX) -> str:
     )
 
 
-# ---- for a program -------------------------------------------------------------------------------
-
-
-def document(found: Schedule, delays: Expected, explain: bool = False) -> dict[str, Any]:
-    told = {
-        "dataflow": found.dataflow.name,
-        "scheduler": found.scheduler,
-        "rule": delays.rule,
-        "consistent": {name.replace("-", "_"): kept for name, kept in delays.consistent.items()},
-        "targets": list(found.targets),
-        "components": [_component(found, one) for one in found.components],
-        "pruned": [
-            {"operator": one.operator, "rule": one.rule, "by": one.by} for one in found.pruned
-        ],
-        "paused": list(found.paused),
-        "tagging": list(found.tagging),
-        "untouched": list(found.untouched),
-        "delay": {name.replace("-", "_"): seconds for name, seconds in delays.seconds.items()},
-        "rates_per_second": dict(delays.rates),
-        "busiest": {"operator": delays.busiest.name, "busy": delays.busiest.busy},
-        "no_figure": delays.no_figure,
-        "assumed": list(delays.assumed),
-    }
-    return told | (
-        {"why": [{"operator": name, "reason": why} for name, why in reasons(found)]}
-        if explain
-        else {}
-    )
-
-
-def _component(found: Schedule, component: Component) -> dict[str, Any]:
-    return {
-        "operators": list(component.operators),
-        "edges": [list(edge) for edge in component.edges],
-        "heads": list(component.heads),
-        "order": [list(step) for step in order(component)],
-        "jobs": [
-            {"name": name, "cluster": cluster} for name, cluster in jobs(found.dataflow, component)
-        ],
-    }
-
-
 def jobs(dataflow: Dataflow, component: Component) -> list[tuple[str, str | None]]:
-    """The jobs that halt at one cut, and where they run."""
+    """Return the jobs that halt at one cut, and where they run."""
     operators = (dataflow[name] for name in component.operators)
     return list(dict.fromkeys((one.job, one.cluster) for one in operators if one.job is not None))

@@ -21,7 +21,7 @@ from stateshift.cli.views.drawing import closer, picture, strip
 from stateshift.cli.views.markup import said, tag
 from stateshift.cli.views.page_style import STYLE
 from stateshift.cli.views.run import PHASE_HEADS, TONES, phase_row, rounds, same_of, since
-from stateshift.cli.views.runs_json import shown_state
+from stateshift.cli.views.run_json import shown_state
 from stateshift.cli.views.text import Cell
 from stateshift.cli.views.units import dash, many, number, size, span
 from stateshift.report import FailureReport, JobReport, Report, RoundReport

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views import endpoints as render_endpoints
-from stateshift.cli.views import runs_json as as_json_run
 from stateshift.cli.views.findings import findings
+from stateshift.cli.views.plan_facts import PlanFacts, plan_facts
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Table, pairs, section, without_empty
 from stateshift.cli.views.units import about, dash, many, number, size, span
 from stateshift.specification.warm import NEVER, READY, TOLD, seconds_of
@@ -15,6 +15,7 @@ from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
+    from stateshift.cli.views.plan_facts import CutFacts
     from stateshift.migration import Proposal
     from stateshift.plan import Plan
     from stateshift.specification import JobSpec
@@ -23,54 +24,52 @@ if TYPE_CHECKING:
 
 def proposal(proposed: Proposal, verbose: bool = False) -> Iterator[Block]:
     """Every plan in the order they run, then time, findings and the fingerprint."""
+    facts = plan_facts(proposed)
     for number_, plan in enumerate(proposed.plans):
         if number_:
             yield Gap()
         yield from one_plan(plan, proposed.spec.job(plan.job), verbose)
-    together = list(_together(proposed))
+    together = list(_together(facts))
     if together:
         yield Gap()
         yield from together
     yield from section("Sources and sinks", *_endpoints(proposed.plans, verbose))
     yield from section("Findings", *findings(_findings(proposed.plans)))
     yield Gap()
-    yield pairs(*_summary(proposed), indent=0)
+    yield pairs(*_summary(facts), indent=0)
 
 
-def _together(proposed: Proposal) -> Iterator[Block]:
+def _together(facts: PlanFacts) -> Iterator[Block]:
     """Which jobs move as one, and which of them are stopped in what order."""
-    together = [wave for wave in as_json_run.waves(proposed) if len(wave) > 1]
+    together = [wave for wave in facts.waves if len(wave) > 1]
     yield from (Line(f"together, phase by phase: {', '.join(wave)}") for wave in together)
     if together:
-        yield from _cuts(proposed)
+        yield from _cuts(facts.cuts)
 
 
-def _cuts(proposed: Proposal) -> Iterator[Block]:
-    for cut in as_json_run.cuts(proposed):
-        joints = [f"{one} -> {other}" for one, other in cut["joints"]]
+def _cuts(cuts: Iterable[CutFacts]) -> Iterator[Block]:
+    for cut in cuts:
+        joints = [f"{one} -> {other}" for one, other in cut.joints]
         passing = f" (a tuple may pass {_some(joints)})" if joints else ""
-        order = ", then ".join(" and ".join(part) for part in cut["order"])
-        yield Line(f"{'stopped' if cut['stops'] else 'to be stopped'} at one cut: {order}{passing}")
-        if cut["blind"]:
+        order = ", then ".join(" and ".join(part) for part in cut.order)
+        yield Line(f"{'stopped' if cut.stops else 'to be stopped'} at one cut: {order}{passing}")
+        if cut.blind:
             yield Line(
                 "stopped whether they have read all that was written before or not: "
-                f"{_some(cut['blind'])} "
+                f"{_some(cut.blind)} "
                 '(nobody can ask: name the brokers of Spark jobs, "kafka")',
                 "warn",
                 indent=2,
             )
-        if cut["ring"]:
+        if cut.ring:
             yield Line(
-                (
-                    "feed each other, so that something may be left between them: "
-                    f"{_some(cut['ring'])}"
-                ),
+                (f"feed each other, so that something may be left between them: {_some(cut.ring)}"),
                 "warn",
                 indent=2,
             )
-        if cut["between"]:
+        if cut.between:
             yield Line(
-                f"between them, and of no job that moves: {_some(cut['between'])}; what "
+                f"between them, and of no job that moves: {_some(cut.between)}; what "
                 "they hold at the cut "
                 "was made by the jobs of before",
                 "warn",
@@ -78,7 +77,7 @@ def _cuts(proposed: Proposal) -> Iterator[Block]:
             )
 
 
-def _some(names: list[str], most: int = 3) -> str:
+def _some(names: Sequence[str], most: int = 3) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
@@ -88,7 +87,7 @@ def brief(proposed: Proposal) -> Iterator[Block]:
         phases = ", ".join(phase.name for phase in plan.phases) or "nothing"
         title = _title(plan, _is_fork(plan, proposed.spec.job(plan.job)))
         yield Line(f"{title}: {phases} ({many(plan.files, 'file')}, {size(plan.bytes)})", "strong")
-    yield from _together(proposed)
+    yield from _together(plan_facts(proposed))
     loud = [finding for finding in _findings(proposed.plans) if finding.level != "note"]
     yield from findings(loud)
 
@@ -212,14 +211,14 @@ def _findings(plans: Iterable[Plan]) -> list[Finding]:
     return [finding for plan in plans for finding in plan.findings]
 
 
-def _summary(proposed: Proposal) -> Iterator[tuple[str, str | Cell]]:
-    estimate = as_json_run.estimate(proposed)
+def _summary(facts: PlanFacts) -> Iterator[tuple[str, str | Cell]]:
+    estimate = facts.estimate
     if estimate is not None:
-        down = about(estimate["downtime_seconds"])
-        yield "estimate", f"{about(estimate['seconds'])}, the job down for {down} of it"
-        yield "", Cell(estimate["basis"], "dim")
-    yield "fingerprint", proposed.fingerprint
-    refusals = len(proposed.refusals)
+        down = about(estimate.downtime_seconds)
+        yield "estimate", f"{about(estimate.seconds)}, the job down for {down} of it"
+        yield "", Cell(estimate.basis, "dim")
+    yield "fingerprint", facts.proposal.fingerprint
+    refusals = len(facts.proposal.refusals)
     if refusals:
         yield (
             "refused",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views import run_at_work as render_live
-from stateshift.cli.views.runs_json import shown_state
+from stateshift.cli.views.run_json import shown_state
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Table, Tone, pairs
 from stateshift.cli.views.units import bar, compared, dash, many, number, size, span
 from stateshift.storage.locations import redact

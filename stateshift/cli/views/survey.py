@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views import endpoints as render_endpoints
-from stateshift.cli.views import images_json as as_json
 from stateshift.cli.views.findings import findings
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Table, pairs, section, without_empty
 from stateshift.cli.views.units import many, number, ranges, share, size
@@ -17,47 +16,64 @@ from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
-    from stateshift.look import JudgedImage, Judgement, Look, ShownEntry
+    from stateshift.cli.views.survey_facts import (
+        FileAmounts,
+        FileRow,
+        FirstEntries,
+        SoughtName,
+        SurveyFacts,
+    )
+    from stateshift.engines.views import DecodedFile
+    from stateshift.look import JudgedImage, Judgement
     from stateshift.survey import EmbeddedPath, Image, Operator, Survey
 
 ENGINES = {"spark": "Spark", "flink": "Flink"}
 KINDS = {"data": "files, and no image among them", "foreign": "files that no engine we know wrote"}
 
 
-def look(seen: Look, location: str, verbose: bool = False) -> Iterator[Block]:
-    if seen.survey is not None:
-        yield from survey(seen.survey, verbose)
-    elif seen.file is not None:
-        yield Line(f"{seen.file.format}: {redact(location)}", "strong")
-        yield Gap()
-        yield from (Line(line, indent=2) for line in seen.file.lines)
+def decoded_file(decoded: DecodedFile, location: str) -> Iterator[Block]:
+    """Show a single file: its format, then what it holds."""
+    yield Line(f"{decoded.format}: {redact(location)}", "strong")
+    yield Gap()
+    for line in decoded.lines:
+        yield Line(line, indent=2)
 
 
-def survey(found: Survey, verbose: bool = False) -> Iterator[Block]:
-    """Everything about a location on one screen: what it is, what a restart needs, what to
-    beware of.
-    """
+def survey(facts: SurveyFacts, verbose: bool = False) -> Iterator[Block]:
+    """Show a location on one screen: what it is, what a restart needs, what to beware of."""
+    found = facts.survey
     kind = f"{ENGINES.get(found.engine or '', '')} {KINDS.get(found.kind, found.kind)}".strip()
     yield Line(f"{kind} at {redact(found.location)}", "strong")
     only = found.images[0] if len(found.images) == 1 and found.kind != "workflow" else None
-    yield pairs(*(_image_facts(only, found.engine) if only else ()), *_file_facts(found))
-    if only is None:
-        yield from section("Images", *([_images(found.images)] if found.images else []))
-    operators = [(o, i) for i in found.images for o in i.operators]
-    if found.engine == "flink":
-        own = [operator for operator, _ in operators]
-        yield from section("Operators", *_flink_operators(own))
-        yield from section("States", *_states(own))
-        yield from section("Key groups", *_key_groups(own))
-    else:
-        yield from section(
-            "Operators", *([_operators(operators, only is None)] if operators else [])
-        )
+    yield pairs(*(_image_facts(only, found.engine) if only else ()), *_file_facts(facts))
+    if only is None and found.images:
+        yield from section("Images", _images(found.images))
+    yield from _operator_sections(found, several=only is None)
     yield from section("Sources and sinks", *_endpoints(found.images, only is None, verbose))
     yield from section("Absolute paths inside", *_embedded(found.images, verbose))
     if verbose:
         yield from section("Settings in the last offsets", *_settings(found.images))
-    yield from section("Findings", *findings(as_json.findings_of(found)))
+    yield from section("Findings", *findings(facts.findings))
+    if facts.names is not None:
+        yield from section("Names", _names(facts.names))
+    if facts.rows is not None:
+        yield from section("Files", _all_files(facts.rows))
+    if facts.entries is not None:
+        yield from section("Entries", *_entries(facts.entries))
+
+
+def _operator_sections(found: Survey, several: bool) -> Iterator[Block]:
+    """Show the operators of all images, in the words of their engine."""
+    operators = [(operator, image) for image in found.images for operator in image.operators]
+    if not operators:
+        return
+    if found.engine != "flink":
+        yield from section("Operators", _operators(operators, several))
+        return
+    own = [operator for operator, _ in operators]
+    yield from section("Operators", *_flink_operators(own))
+    yield from section("States", *_states(own))
+    yield from section("Key groups", *_key_groups(own))
 
 
 def _image_facts(image: Image, engine: str | None) -> Iterator[tuple[str, str | Cell]]:
@@ -100,23 +116,19 @@ def _flink_facts(image: Image) -> Iterator[tuple[str, str | Cell]]:
     yield "folder", Cell(relocatable, "" if not image.embedded else "warn")
 
 
-def _file_facts(found: Survey) -> Iterator[tuple[str, str | Cell]]:
-    counted = as_json.files(found)
-    needed, count, whole = counted["needed"], counted["count"], counted["bytes"]
-    yield "files", f"{many(count, 'file')}, {size(whole)}"
-    if found.images:
-        rest, spare = count - needed["count"], whole - needed["bytes"]
-        yield (
-            "needed",
-            f"{many(needed['count'], 'file')}, {size(needed['bytes'])}: what a restart reads",
-        )
+def _file_facts(facts: SurveyFacts) -> Iterator[tuple[str, str | Cell]]:
+    every, needed, spare = facts.files.all, facts.files.needed, facts.files.spare
+    yield "files", f"{many(every.count, 'file')}, {size(every.bytes)}"
+    if facts.survey.images:
+        part = share(spare.count, every.count)
+        yield "needed", f"{many(needed.count, 'file')}, {size(needed.bytes)}: what a restart reads"
         yield (
             "not needed",
-            f"{many(rest, 'file')}, {size(spare)} ({share(rest, count)} of the files)",
+            f"{many(spare.count, 'file')}, {size(spare.bytes)} ({part} of the files)",
         )
-    yield from _strangers(found)
-    if count:
-        yield "small", _small(counted["small"], count)
+    yield from _strangers(facts.survey)
+    if every.count:
+        yield "small", _small(facts.files)
 
 
 def _strangers(found: Survey) -> Iterator[tuple[str, str | Cell]]:
@@ -131,14 +143,14 @@ def _strangers(found: Survey) -> Iterator[tuple[str, str | Cell]]:
             )
 
 
-def _small(counted: list[dict[str, int]], count: int) -> str:
-    """How many are small; the classes behind the one that holds them all say nothing more."""
+def _small(files: FileAmounts) -> str:
+    """How many are small; the bounds beyond the one that holds them all say nothing more."""
     parts: list[str] = []
-    for one in counted:
-        below = size(one["below"]).replace(".0", "")
-        if one["count"] == count:
+    for bound, small in files.small:
+        below = size(bound).replace(".0", "")
+        if small.count == files.all.count:
             return ", ".join([*parts, f"all below {below}"])
-        parts.append(f"{number(one['count'])} below {below}")
+        parts.append(f"{number(small.count)} below {below}")
     return ", ".join(parts)
 
 
@@ -284,41 +296,37 @@ def _settings(images: Iterable[Image]) -> Iterator[Block]:
         yield without_empty(Table(("", "", ""), rows))
 
 
-def all_files(found: Survey) -> Iterator[Block]:
-    rows = tuple(
-        ("needed" if row["needed"] else "", number(row["bytes"]), row["path"])
-        for row in as_json.file_rows(found)
-    )
-    yield from section("Files", Table(("restart", ">bytes", "path"), rows))
+def _all_files(files: Iterable[FileRow]) -> Table:
+    rows = []
+    for row in files:
+        rows.append(("needed" if row.needed else "", number(row.file.size), row.file.path))
+    return Table(("restart", ">bytes", "path"), tuple(rows))
 
 
-def uids(rows: list[dict[str, object]]) -> Iterator[Block]:
+def _names(names: Iterable[SoughtName]) -> Table:
     """Which of the names the user gave are in the image, under which directory or id."""
-    table = Table(
-        ("name", "directory", "Flink operator id", "in this image"),
-        tuple(
-            (
-                str(row["name"]),
-                str(row["directory"]),
-                str(row["flink_operator_id"]),
-                Cell("yes", "good") if row["found"] else Cell("no", "warn"),
-            )
-            for row in rows
-        ),
-    )
-    yield from section("Names", table)
+    rows: list[tuple[str | Cell, ...]] = []
+    for name in names:
+        there = Cell("yes", "good") if name.found else Cell("no", "warn")
+        rows.append((name.name, name.directory, name.flink_operator_id, there))
+    heads = ("name", "directory", "Flink operator id", "in this image")
+    return Table(heads, tuple(rows))
 
 
-def entries(shown: list[ShownEntry], more: bool) -> Iterator[Block]:
+def _entries(entries: FirstEntries) -> Iterator[Block]:
     """Keys and values as JSON, one entry a line."""
-    rows = tuple(
-        (e.operator, e.store, str(e.shard), _compact(e.key), _compact(e.value)) for e in shown
-    )
-    table = Table(("operator", "store", ">shard", "key", "value"), rows)
-    rest = [Line("… and more: --limit N shows more of each store", "dim", indent=2)] if more else []
-    notes = dict.fromkeys(entry.note for entry in shown if entry.note is not None)
-    rest += [Line(f"note: {note}", "dim", indent=2) for note in notes]
-    yield from section("Entries", *([table, *rest] if rows else [Line("none", "dim", indent=2)]))
+    if not entries.shown:
+        yield Line("none", "dim", indent=2)
+        return
+    rows = []
+    for entry in entries.shown:
+        key, value = _compact(entry.key), _compact(entry.value)
+        rows.append((entry.operator, entry.store, str(entry.shard), key, value))
+    yield Table(("operator", "store", ">shard", "key", "value"), tuple(rows))
+    if entries.more:
+        yield Line("… and more: --limit N shows more of each store", "dim", indent=2)
+    for note in entries.notes:
+        yield Line(f"note: {note}", "dim", indent=2)
 
 
 def _compact(value: object) -> str:

@@ -1,0 +1,213 @@
+"""Every document that `--json` prints, by the name that `stateshift schema --of NAME` knows it by.
+
+    DOCUMENTS    name -> its typed shapes, and the commands that print it
+    schema_of    the JSON Schema (2020-12) of one, generated from its shapes
+
+The shapes are the classes beside the functions that make the documents (`*_json.py`). A published
+schema lets unknown keys pass, since later versions add some. The strict one, for tests, does not.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NotRequired, is_typeddict
+
+from stateshift.cli.views import (
+    dataflow_json,
+    diff_json,
+    plan_json,
+    problems_json,
+    run_json,
+    survey_json,
+)
+
+Schema = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+PLAIN: Mapping[object, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What one or several commands print: one of the shapes, or a list of them where `many`.
+
+    A document without shapes is a JSON Schema itself.
+    """
+
+    title: str
+    commands: tuple[str, ...]
+    shapes: tuple[type, ...]
+    many: bool = False
+
+
+RUNS = ("apply", "resume", "rollback")
+SHORTCUTS = (
+    "compact",
+    "repartition",
+    "rewind",
+    "fork",
+    "convert",
+    "rename",
+    "split",
+    "merge",
+    "evolve",
+    "gather",
+    "repair",
+)
+
+DOCUMENTS: Mapping[str, Document] = {
+    "inspect": Document(
+        "What is at a location",
+        ("inspect",),
+        (survey_json.SurveyDocument, survey_json.FileDocument),
+    ),
+    "verify": Document(
+        "Whether a job could restart from an image, or whether a run's work still holds",
+        ("verify",),
+        (survey_json.JudgementDocument, run_json.VerdictDocument),
+    ),
+    "plan": Document("What would be done", ("plan",), (plan_json.PlanDocument,)),
+    "report": Document(
+        "What a run did, and why it stopped if it did",
+        (*RUNS, *SHORTCUTS),
+        (run_json.FailedRunDocument, run_json.EndedRunDocument),
+    ),
+    "status": Document("Where a run stands", ("status",), (run_json.StatusDocument,)),
+    "runs": Document(
+        "All runs, oldest first",
+        ("runs",),
+        (run_json.StatusDocument, run_json.DamagedRunDocument),
+        many=True,
+    ),
+    "steering": Document(
+        "What was asked of a run at work",
+        ("cutover", "pause", "throttle"),
+        (run_json.SteeringDocument,),
+    ),
+    "export": Document("What was written to a file", ("export",), (survey_json.ExportDocument,)),
+    "line": Document(
+        "One line of exported JSON lines",
+        ("export --to FILE.jsonl", "export --to -"),
+        (survey_json.LineDocument,),
+    ),
+    "diff": Document("How two images differ", ("diff",), (diff_json.DiffDocument,)),
+    "uid": Document(
+        "What operators' names become", ("uid",), (survey_json.OperatorIdDocument,), many=True
+    ),
+    "dataflow-change": Document(
+        "Which operators of a dataflow have to change together",
+        ("reconfigure",),
+        (dataflow_json.DataflowDocument,),
+    ),
+    "schema": Document("A JSON Schema", ("schema",), ()),
+    "error": Document(
+        "Why a command failed", ("any command that fails",), (problems_json.ErrorDocument,)
+    ),
+}
+
+
+def name_of(asked: str) -> str | None:
+    """Return the name of the document that is called so, or that a command of this name prints."""
+    if asked in DOCUMENTS:
+        return asked
+    for name, document in DOCUMENTS.items():
+        if asked in document.commands:
+            return name
+    return None
+
+
+def schema_of(name: str, strict: bool = False) -> Schema:
+    """Return the JSON Schema of a document; a strict one refuses keys that it does not know."""
+    document = DOCUMENTS[name]
+    shapes = _Shapes(strict)
+    schemas = [shapes.schema(shape) for shape in document.shapes]
+    match schemas:
+        case []:
+            one: Schema = {"$ref": DIALECT}
+        case [schema]:
+            one = schema
+        case _:
+            one = {"anyOf": schemas}
+    return {
+        "$schema": DIALECT,
+        "$id": f"stateshift/outputs/{name}.schema.json",
+        "title": document.title,
+        "description": f"Printed with --json by: {', '.join(document.commands)}.",
+        **({"type": "array", "items": one} if document.many else one),
+        "$defs": dict(sorted(shapes.definitions.items())),
+    }
+
+
+def schema_text(schema: Schema) -> str:
+    """Return a schema as it is checked in, and as `stateshift schema` prints it."""
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+class _Shapes:
+    """Typed dictionaries as JSON Schema; each is defined once, by its name."""
+
+    def __init__(self, strict: bool) -> None:
+        self.definitions: dict[str, Schema] = {}
+        self._strict = strict
+
+    def schema(self, shape: Any) -> Schema:
+        """Return the schema of a type; what it refers to is among the definitions."""
+        origin = typing.get_origin(shape)
+        arguments = typing.get_args(shape)
+        if is_typeddict(shape):
+            return self._reference(shape)
+        if origin is NotRequired:
+            return self.schema(arguments[0])
+        if origin is Annotated:
+            return {"description": arguments[1], **self.schema(arguments[0])}
+        if origin in (typing.Union, types.UnionType):
+            return self._any_of(arguments)
+        if origin is Literal:
+            return {"enum": list(arguments)}
+        if origin is list:
+            return {"type": "array", "items": self.schema(arguments[0])}
+        if origin is dict:
+            return {"type": "object", "additionalProperties": self.schema(arguments[1])}
+        return {} if shape is Any else {"type": PLAIN[shape]}
+
+    def _any_of(self, choices: tuple[Any, ...]) -> Schema:
+        schemas = [self.schema(choice) for choice in choices]
+        if all(choice in PLAIN for choice in choices):
+            return {"type": [schema["type"] for schema in schemas]}
+        return {"anyOf": schemas}
+
+    def _reference(self, shape: type) -> Schema:
+        name = shape.__name__.removesuffix("Document")
+        if name not in self.definitions:
+            self.definitions[name] = {}  # its place, should it hold itself
+            self.definitions[name] = self._object(shape)
+        return {"$ref": f"#/$defs/{name}"}
+
+    def _object(self, shape: type) -> Schema:
+        keys = typing.get_type_hints(shape, include_extras=True)
+        schema: Schema = {
+            "type": "object",
+            "description": inspect.cleandoc(shape.__doc__ or ""),
+            "properties": {key: self.schema(kind) for key, kind in keys.items()},
+            "required": list(_required(keys)),
+        }
+        if self._strict:
+            schema["additionalProperties"] = False
+        return schema
+
+
+def _required(keys: Mapping[str, Any]) -> Iterator[str]:
+    for key, kind in keys.items():
+        if typing.get_origin(kind) is not NotRequired:
+            yield key

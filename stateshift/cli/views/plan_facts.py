@@ -1,0 +1,140 @@
+"""What all views of a plan say beyond its steps, computed once: waves, cuts, and the time it takes.
+
+PlanFacts    a proposal, with
+  waves        the jobs that move together, in their order
+  cuts         the jobs that are stopped at one cut, by the spec's dataflow
+  estimate     how long everything takes, and for how long a job is down
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stateshift.plan import Estimate
+
+if TYPE_CHECKING:
+    from stateshift.migration import Proposal
+    from stateshift.plan import Plan
+    from stateshift.dataflow.cuts import Cut
+    from stateshift.specification import Spec
+
+WaveNames = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CutFacts:
+    """Jobs that are stopped at one cut.
+
+    The run itself stops those in `stops`. Those in `blind` are stopped whether they have read what
+    the others wrote or not: nobody can ask them. Those in `ring` feed each other.
+    """
+
+    jobs: tuple[str, ...]
+    order: tuple[tuple[str, ...], ...]
+    ring: tuple[str, ...]
+    joints: tuple[tuple[str, str], ...]
+    between: tuple[str, ...]
+    stops: tuple[str, ...]
+    blind: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFacts:
+    """A proposal, and what is computed of it for all views."""
+
+    proposal: Proposal
+    waves: tuple[WaveNames, ...]
+    cuts: tuple[CutFacts, ...]
+    estimate: Estimate | None
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """Every plan, in the order they run."""
+        return self.proposal.plans
+
+
+def plan_facts(proposal: Proposal) -> PlanFacts:
+    """Return everything that the views of a plan say."""
+    waves = waves_of(proposal)
+    return PlanFacts(proposal, waves, cuts_of(proposal), estimate_of(proposal.plans, waves))
+
+
+def waves_of(proposal: Proposal) -> tuple[WaveNames, ...]:
+    """Return the planned jobs that move together, by name, in their order."""
+    from stateshift import migration
+
+    planned = {plan.job for plan in proposal.plans}
+    waves = []
+    for wave in migration.waves(proposal.spec):
+        names = tuple(job.name for job in wave if job.name in planned)
+        if names:
+            waves.append(names)
+    return tuple(waves)
+
+
+def cuts_of(proposal: Proposal) -> tuple[CutFacts, ...]:
+    """Return which of the planned jobs are stopped at one cut."""
+    from stateshift import migration
+
+    planned = [plan.job for plan in proposal.plans]
+    halted = [plan.job for plan in proposal.plans if plan.purpose == "halt"]
+    cuts = migration.cuts_of(proposal.spec, planned)
+    return tuple(_cut_facts(cut, proposal.spec, halted) for cut in cuts)
+
+
+def _cut_facts(cut: Cut, spec: Spec, halted: Sequence[str]) -> CutFacts:
+    return CutFacts(
+        jobs=cut.jobs,
+        order=cut.order,
+        ring=cut.ring,
+        joints=cut.joints,
+        between=cut.between,
+        stops=tuple(name for name in cut.jobs if name in halted),
+        blind=_stopped_blind(cut, spec, halted),
+    )
+
+
+def _stopped_blind(cut: Cut, spec: Spec, halted: Sequence[str]) -> tuple[str, ...]:
+    """Return the halted jobs that read what others of the cut write, and cannot be asked how far.
+
+    Jobs of a ring are left out: they are said by themselves.
+    """
+    from stateshift import migration
+
+    readers = [job for part in cut.order[1:] for job in part if job in halted]
+    blind = []
+    for job in spec.jobs:
+        reads = job.name in readers and job.name not in cut.ring
+        if reads and not migration.reads_out(spec, job):
+            blind.append(job.name)
+    return tuple(blind)
+
+
+def estimate_of(plans: Sequence[Plan], waves: Sequence[WaveNames]) -> Estimate | None:
+    """Return the time of all waves, and the longest downtime; None where no plan has steps.
+
+    Waves follow each other, and a job is down while its own wave is under way.
+    """
+    seconds = 0.0
+    downtimes = [0.0]
+    basis = None
+    for wave in waves:
+        estimates = _estimates(plans, wave)
+        seconds += sum(estimate.seconds for estimate in estimates)
+        downtimes.append(sum(estimate.downtime_seconds for estimate in estimates))
+        if estimates:
+            basis = estimates[0].basis
+    if basis is None:
+        return None
+    return Estimate(round(seconds, 2), round(max(downtimes), 2), basis)
+
+
+def _estimates(plans: Sequence[Plan], wave: WaveNames) -> list[Estimate]:
+    """Return the estimates of a wave's plans that have steps."""
+    estimates = []
+    for plan in plans:
+        if plan.job in wave and plan.phases and plan.estimate:
+            estimates.append(plan.estimate)
+    return estimates

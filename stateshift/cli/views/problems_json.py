@@ -1,0 +1,90 @@
+"""The JSON documents of errors and findings: values in, typed dictionaries out. Pure.
+
+Locations and messages come without the credentials that somebody may have put into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, cast
+
+from stateshift.storage.locations import redact
+
+if TYPE_CHECKING:
+    from stateshift.errors import StateshiftError
+    from stateshift.survey import Finding
+
+
+class FindingDocument(TypedDict):
+    """Something to know before acting."""
+
+    level: Annotated[Literal["refuse", "warn", "note"], "refuse stops a plan"]
+    message: Annotated[str, "the fact, in one line"]
+    path: Annotated[str | None, "the file it is about, relative to the location"]
+    offset: Annotated[int | None, "the byte of that file it is about"]
+    hint: Annotated[str | None, "what to do about it"]
+    waive: Annotated[str | None, 'the name by which the spec\'s "waive" takes it back']
+
+
+class ComplaintDocument(TypedDict):
+    """One thing that is wrong with a request."""
+
+    pointer: Annotated[str, "where: a JSON pointer into the spec, a flag, or a file"]
+    message: Annotated[str, "what is wrong"]
+    found: Annotated[Any, "the value that was found there"]
+    expected: Annotated[str | None, "what would have been right"]
+
+
+class ErrorDocument(TypedDict):
+    """Why a command failed. Any command prints it in place of its own document."""
+
+    error: Annotated[str, "the class of the error, such as StorageError"]
+    message: Annotated[str, "the fact, in one line"]
+    hint: Annotated[str | None, "the way out, often a command"]
+    exit_code: Annotated[int, "the exit code of the process"]
+    complaints: NotRequired[
+        Annotated[list[ComplaintDocument], "everything that is wrong with a request (exit 2)"]
+    ]
+    findings: NotRequired[
+        Annotated[list[FindingDocument], "what refuses a plan that was to be carried out"]
+    ]
+    path: NotRequired[Annotated[str, "the file that is wrong"]]
+    offset: NotRequired[Annotated[int, "the byte of that file"]]
+    location: NotRequired[Annotated[str, "the location that failed"]]
+    cluster: NotRequired[Annotated[str, "the cluster that failed"]]
+    job: NotRequired[Annotated[str, "the job it happened to"]]
+    step: NotRequired[Annotated[str, "the step of the plan it happened in"]]
+    executor: NotRequired[Annotated[str, "the host of the fleet's executor it happened on"]]
+    record: NotRequired[Annotated[int, "the number of the journal's record"]]
+    expected: NotRequired[Annotated[Any, "what a step's evidence promised"]]
+    found: NotRequired[Annotated[Any, "what was found instead"]]
+    traceback: NotRequired[Annotated[str, "the file that keeps the traceback of a bug (exit 1)"]]
+
+
+def error(caught: StateshiftError) -> ErrorDocument:
+    """Return the error, and where it happened as far as that is known."""
+    plain = {key: redacted(value) for key, value in caught.as_json().items()}
+    return cast("ErrorDocument", plain)
+
+
+def finding(found: Finding) -> FindingDocument:
+    """Return the finding as every command prints it."""
+    return {
+        "level": found.level,
+        "message": redact(found.message),
+        "path": found.path,
+        "offset": found.offset,
+        "hint": found.hint and redact(found.hint),
+        "waive": found.waive,
+    }
+
+
+def redacted(value: Any) -> Any:
+    """Return a plain JSON value with the credentials taken out of all its texts."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {key: redacted(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [redacted(item) for item in value]
+    return value if value is None or isinstance(value, int | float) else str(value)

@@ -1,0 +1,441 @@
+"""The JSON documents of runs: `apply`, `resume`, `rollback`, `status`, `runs`, `verify WORKDIR`, and
+of what steers one. Values in, typed dictionaries out. Pure.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, cast
+
+from stateshift.cli.views.diff_json import ComparedDocument, compared
+from stateshift.cli.views.problems_json import ErrorDocument, error
+from stateshift.journal import State
+from stateshift.storage.locations import redact
+
+if TYPE_CHECKING:
+    from stateshift.errors import StateshiftError
+    from stateshift.executor import Broken
+    from stateshift.migration import Verdict
+    from stateshift.report import (
+        FailureReport,
+        JobReport,
+        PhaseReport,
+        Report,
+        RoundReport,
+        SteeredReport,
+    )
+    from stateshift.steering import Live
+    from stateshift.survey import Left
+
+# ---- the shapes ----------------------------------------------------------------------------------
+
+
+class PhaseReportDocument(TypedDict):
+    """What a phase has done so far."""
+
+    name: Annotated[str, "the phase"]
+    start: Annotated[float, "seconds since the run began"]
+    seconds: Annotated[float, "how long it took, or has taken so far"]
+    steps: Annotated[int, "how many steps it has"]
+    done: Annotated[int, "how many of them are finished"]
+    files: Annotated[int, "how many files they wrote or read"]
+    bytes: Annotated[int, "their size together"]
+
+
+class RoundDocument(TypedDict):
+    """One round of a warm move: what it copied while the job ran, and what it left."""
+
+    number: Annotated[int, "counted from 1"]
+    start: Annotated[float, "seconds since the run began"]
+    seconds: Annotated[float, "how long it took"]
+    files: Annotated[int, "how many files it copied"]
+    bytes: Annotated[int, "their size together"]
+    left_files: Annotated[int | None, "files that were still to be copied after it"]
+    left_bytes: Annotated[int | None, "their size together"]
+    left_seconds: Annotated[float | None, "for how long the job would have been down for them"]
+
+
+class SteeredDocument(TypedDict):
+    """What somebody asked of the run while it was at work."""
+
+    start: Annotated[float, "seconds since the run began"]
+    what: Annotated[str, "cutover, pause, throttle, ..."]
+    value: Annotated[str, "what was asked for"]
+
+
+class FailureDocument(TypedDict):
+    """Why a run, or one of its jobs, stopped."""
+
+    error: Annotated[str, "the class of the error, such as StorageError"]
+    message: Annotated[str, "the fact, in one line"]
+    hint: Annotated[str | None, "the way out"]
+    exit_code: Annotated[int, "the exit code of the process that failed"]
+    step: Annotated[str | None, "the step of the plan it happened in"]
+
+
+class JobReportDocument(TypedDict):
+    """What has been done with one job."""
+
+    job: Annotated[str, "its name"]
+    state: Annotated[str, "not begun, unfinished, finished or rolled-back"]
+    files: Annotated[int, "how many files were moved"]
+    bytes: Annotated[int, "their size together"]
+    downtime_seconds: Annotated[float | None, "null while it is down, or where it never was"]
+    downtime_from: Annotated[str | None, "what the downtime is counted from"]
+    entries: Annotated[int | None, "entries that were compared on both sides"]
+    compared: Annotated[ComparedDocument, "what was found to be the same on both sides"]
+    idle: Annotated[bool, "whether it restored its state and had nothing to read"]
+    notes: Annotated[list[str], "what else to know"]
+    left: Annotated[list[str], "what a rollback had to leave"]
+    failure: Annotated[FailureDocument | None, "why it was given up"]
+    phases: Annotated[list[PhaseReportDocument], "its phases, in order"]
+    rounds: Annotated[list[RoundDocument], "the rounds of a warm move"]
+    downtime_without_rounds: Annotated[
+        float | None, "an estimate of the downtime, had nothing been copied before"
+    ]
+
+
+class ReportDocument(TypedDict):
+    """What a run has done so far."""
+
+    downtime_seconds: Annotated[float | None, "the longest downtime of its jobs"]
+    seconds: Annotated[float, "from its beginning to its end, or until now"]
+    phases: Annotated[list[PhaseReportDocument], "of all jobs together"]
+    jobs: Annotated[list[JobReportDocument], "each job"]
+    left: Annotated[list[str], "what a rollback had to leave"]
+    steered: Annotated[list[SteeredDocument], "what somebody asked of it meanwhile"]
+
+
+class RunDocument(TypedDict):
+    """Where a run stands."""
+
+    run: Annotated[str, "its name"]
+    state: Annotated[State, "interrupted is a run that no process works on any more"]
+    report: Annotated[ReportDocument, "what it has done so far"]
+    workdir: Annotated[str, "where its journal is"]
+
+
+class EndedRunDocument(RunDocument):
+    """A run that has ended."""
+
+    report_html: Annotated[str | None, "the report as a page, where it could be written"]
+
+
+class FailedRunDocument(EndedRunDocument, ErrorDocument):
+    """A run that stopped on the way: where it stands, and why."""
+
+
+class LeftDocument(TypedDict):
+    """What is still to be copied of a job that runs."""
+
+    round: Annotated[int, "the round after which this was counted"]
+    epoch: Annotated[int | None, "the job's epoch at that moment"]
+    files: Annotated[int, "how many files"]
+    bytes: Annotated[int, "their size together"]
+    seconds: Annotated[float, "for how long the job would be down for them"]
+    written_per_second: Annotated[float | None, "bytes a second that the job writes"]
+    brought_per_second: Annotated[float | None, "bytes a second that we copy"]
+
+
+class LiveDocument(TypedDict):
+    """What the process at work is at."""
+
+    at: Annotated[float, "when it said so, in seconds since 1970"]
+    job: Annotated[str, "the job it works on"]
+    phase: Annotated[str, "the phase it is in"]
+    began: Annotated[float, "when that phase began, in seconds since 1970"]
+    files: Annotated[int, "files of that phase"]
+    bytes: Annotated[int, "their size together"]
+    files_done: Annotated[int, "those of them that are done"]
+    bytes_done: Annotated[int, "the size of those"]
+    waiting: Annotated[str | None, "what it waits for"]
+    paused: Annotated[bool, "whether somebody paused it"]
+    left: Annotated[dict[str, LeftDocument], "what is still to be copied of each job"]
+    down_since: Annotated[float | None, "when the job was stopped, in seconds since 1970"]
+    downtime_seconds: Annotated[
+        float | None, "for how long a job would be down if it were stopped now"
+    ]
+
+
+class StatusDocument(EndedRunDocument):
+    """What `status` tells of a run, also while it is at work."""
+
+    at_work: Annotated[bool, "whether a process is at work on it"]
+    failure: Annotated[FailureDocument | None, "why it stopped"]
+    live: Annotated[LiveDocument | None, "what the process at work is at"]
+
+
+class DamageDocument(TypedDict):
+    """Why a run cannot be listed."""
+
+    message: Annotated[str | None, "what is wrong with its journal"]
+
+
+class DamagedRunDocument(TypedDict):
+    """A workdir of `runs` whose journal cannot be read."""
+
+    run: Annotated[str, "the name of its workdir"]
+    state: Annotated[Literal["damaged"], "tells it from the others"]
+    report: None
+    workdir: Annotated[str, "where its journal is"]
+    failure: Annotated[DamageDocument, "what is wrong"]
+
+
+class BrokenDocument(TypedDict):
+    """A finding of `verify WORKDIR`: a step whose evidence does not hold, or a note."""
+
+    level: Annotated[Literal["refuse", "note"], "refuse: something does not hold"]
+    message: Annotated[str, "what was expected, and what was found"]
+    path: Annotated[str | None, "where"]
+    offset: None
+    hint: None
+    plan: NotRequired[Annotated[int, "the number of the plan that the step is of"]]
+    step: NotRequired[Annotated[str, "the step whose evidence does not hold"]]
+
+
+class VerdictDocument(TypedDict):
+    """What `verify WORKDIR` finds: does what the run did still hold?"""
+
+    holds: Annotated[bool, "whether all evidence still holds"]
+    restartable: Annotated[bool, "whether a job could restart from what the run finished"]
+    epoch: Annotated[int | None, "the epoch its image was moved at, of a single job"]
+    epochs: Annotated[dict[str, int | None], "the epoch of each job"]
+    findings: Annotated[list[BrokenDocument], "what does not hold, and what could not be asked"]
+    run: Annotated[str, "its name"]
+    state: Annotated[State, "where the run stands"]
+    workdir: Annotated[str, "where its journal is"]
+
+
+class SteeringDocument(TypedDict):
+    """What `cutover`, `pause` and `throttle` asked of a run."""
+
+    state: Annotated[str, "asked, paused, throttled or running"]
+    at_work: Annotated[bool, "whether a process is there to heed it at once"]
+    workdir: Annotated[str, "where the run's journal is"]
+    left: Annotated[dict[str, LeftDocument], "what is still to be copied of each job"]
+    now: NotRequired[Annotated[bool, "cutover: whether at once, however much is left"]]
+    bytes_per_second: NotRequired[Annotated[float | None, "throttle: null is no limit"]]
+    operations_per_second: NotRequired[Annotated[float | None, "throttle: null is no limit"]]
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+
+def run(told: Report, workdir: str, held: bool = False) -> RunDocument:
+    """Return where a run stands."""
+    return {
+        "run": told.run,
+        "state": shown_state(told.state, held),
+        "report": report(told),
+        "workdir": workdir,
+    }
+
+
+def report(told: Report) -> ReportDocument:
+    """Return what a run has done so far."""
+    return {
+        "downtime_seconds": told.downtime_seconds,
+        "seconds": told.seconds,
+        "phases": [_phase_report(p) for p in told.phases],
+        "jobs": [_job_report(job) for job in told.jobs],
+        "left": [redact(line) for line in told.left],
+        "steered": [_steered(one) for one in told.steered],
+    }
+
+
+def ended_run(told: Report, workdir: str, page: str | None, held: bool = False) -> EndedRunDocument:
+    """Return what `apply`, `resume` and `rollback` print; `page` is the report's page."""
+    return {**run(told, workdir, held), "report_html": page}
+
+
+def failed_run(
+    told: Report, workdir: str, page: str | None, held: bool, caught: StateshiftError
+) -> FailedRunDocument:
+    """Return where a run that stopped on the way stands, and why, in one document."""
+    return {**error(caught), **ended_run(told, workdir, page, held)}
+
+
+def status(
+    told: Report, workdir: str, held: bool, live: Live | None = None, page: str | None = None
+) -> StatusDocument:
+    """Return where a run stands, and what the process at work is at."""
+    return {
+        **ended_run(told, workdir, page, held),
+        "at_work": held,
+        "failure": _failure(told.failure),
+        "live": at_work(live),
+    }
+
+
+def damaged_run(workdir: str, damage: str | None) -> DamagedRunDocument:
+    """Return a workdir whose journal cannot be read."""
+    return {
+        "run": os.path.basename(workdir),
+        "state": "damaged",
+        "report": None,
+        "workdir": workdir,
+        "failure": {"message": damage},
+    }
+
+
+def at_work(live: Live | None) -> LiveDocument | None:
+    """Return what the process at work is at, and what is left of each job that it follows."""
+    if live is None:
+        return None
+    return {
+        "at": live.at,
+        "job": live.job,
+        "phase": live.phase,
+        "began": live.began,
+        "files": live.files,
+        "bytes": live.bytes,
+        "files_done": live.files_done,
+        "bytes_done": live.bytes_done,
+        "waiting": live.waiting or None,
+        "paused": live.paused,
+        "left": left(live.left),
+        "down_since": live.down_since,
+        "downtime_seconds": max((one.seconds for one in live.left.values()), default=None),
+    }
+
+
+def left(by_job: Mapping[str, Left]) -> dict[str, LeftDocument]:
+    """Return what is still to be copied of each job."""
+    return {job: _left(one) for job, one in by_job.items()}
+
+
+def _left(found: Left) -> LeftDocument:
+    return {
+        "round": found.round,
+        "epoch": found.epoch,
+        "files": found.files,
+        "bytes": found.bytes,
+        "seconds": found.seconds,
+        "written_per_second": found.written_per_second,
+        "brought_per_second": found.brought_per_second,
+    }
+
+
+def _failure(failed: FailureReport | None) -> FailureDocument | None:
+    if failed is None:
+        return None
+    return {
+        "error": failed.error,
+        "message": redact(failed.message),
+        "hint": failed.hint and redact(failed.hint),
+        "exit_code": failed.exit_code,
+        "step": failed.step,
+    }
+
+
+def shown_state(state: State, held: bool) -> State:
+    """Return the state of a run as it is shown.
+
+    A run that its journal leaves at work, and no process works on, was killed: it can be resumed.
+    """
+    return "interrupted" if state == "running" and not held else state
+
+
+def steering(
+    state: str, held: bool, workdir: str, live: Live | None, more: Mapping[str, Any]
+) -> SteeringDocument:
+    """Return what was asked of a run; `more` is what the command says besides."""
+    asked: SteeringDocument = {
+        "state": state,
+        "at_work": held,
+        "workdir": workdir,
+        "left": {} if live is None else left(live.left),
+    }
+    return cast("SteeringDocument", {**asked, **more})
+
+
+# ---- verify WORKDIR ------------------------------------------------------------------------------
+
+
+def verdict(found: Verdict, report: Report, workdir: str) -> VerdictDocument:
+    """Return whether what a run did still holds, in the words of `verify LOCATION`.
+
+    A finding here is a step whose evidence does not hold. A job can restart from what a run has
+    finished, at the epoch it was moved at; `epochs` has those of several jobs.
+    """
+    notes = [_note(text) for text in found.notes]
+    return {
+        "holds": not found.broken,
+        "restartable": found.finished and not found.broken,
+        "epoch": next(iter(found.epochs.values())) if len(found.epochs) == 1 else None,
+        "epochs": dict(found.epochs),
+        "findings": [_broken(one) for one in found.broken] + notes,
+        "run": report.run,
+        "state": report.state,
+        "workdir": workdir,
+    }
+
+
+def _broken(found: Broken) -> BrokenDocument:
+    discrepancy = found.discrepancy
+    return {
+        "level": "refuse",
+        "message": redact(f"expected {discrepancy.expected}, found {discrepancy.found}"),
+        "path": redact(discrepancy.place),
+        "offset": None,
+        "hint": None,
+        "plan": found.plan,
+        "step": found.step,
+    }
+
+
+def _note(text: str) -> BrokenDocument:
+    return {"level": "note", "message": redact(text), "path": None, "offset": None, "hint": None}
+
+
+# ---- parts of a report ---------------------------------------------------------------------------
+
+
+def _phase_report(told: PhaseReport) -> PhaseReportDocument:
+    return {
+        "name": told.name,
+        "start": told.start,
+        "seconds": told.seconds,
+        "steps": told.steps,
+        "done": told.done,
+        "files": told.files,
+        "bytes": told.bytes,
+    }
+
+
+def _job_report(told: JobReport) -> JobReportDocument:
+    return {
+        "job": told.job,
+        "state": told.state,
+        "files": told.files,
+        "bytes": told.bytes,
+        "downtime_seconds": told.downtime_seconds,
+        "downtime_from": told.downtime_from,
+        "entries": told.entries,
+        "compared": compared(told.compared),
+        "idle": told.idle,
+        "notes": [redact(note) for note in told.notes],
+        "left": [redact(line) for line in told.left],
+        "failure": _failure(told.failure),
+        "phases": [_phase_report(p) for p in told.phases],
+        "rounds": [_round(one) for one in told.rounds],
+        "downtime_without_rounds": told.downtime_without_rounds,
+    }
+
+
+def _round(told: RoundReport) -> RoundDocument:
+    return {
+        "number": told.number,
+        "start": told.start,
+        "seconds": told.seconds,
+        "files": told.files,
+        "bytes": told.bytes,
+        "left_files": told.left_files,
+        "left_bytes": told.left_bytes,
+        "left_seconds": told.left_seconds,
+    }
+
+
+def _steered(told: SteeredReport) -> SteeredDocument:
+    return {"start": told.start, "what": told.what, "value": told.value}
