@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from stateshift.plan import Estimate
 
 if TYPE_CHECKING:
+    from stateshift.dataflow.cuts import Cut
     from stateshift.migration import Proposal
     from stateshift.plan import Plan
-    from stateshift.dataflow.cuts import Cut
     from stateshift.specification import Spec
 
 WaveNames = tuple[str, ...]
