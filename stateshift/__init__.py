@@ -18,7 +18,7 @@ Imports point down; modules on one row do not import each other:
     world
     storage, clusters, sources
     formats, specification, survey
-    errors, plain, private_files, terms
+    errors, plain, private_files, suggestion, terms
 
 Words: a *job* has an *image* (its whole state at one *epoch*, as files) at a *location*. A *spec*
 says what is wanted, a *survey* what is there, a *plan* what will be done: *phases* of *steps*. What

@@ -27,7 +27,7 @@ ROWS = (
     ("models", "testing"),
     ("__main__",),
     ("cli",),
-    ("migration", "look", "job", "advise", "live"),
+    ("migration", "look", "job", "live"),
     ("executor", "report", "fleet", "lock", "workdir", "estimating", "logs"),
     ("engines", "dataflow"),
     ("journal", "plan", "steering"),
@@ -35,7 +35,7 @@ ROWS = (
     ("world",),
     ("storage", "clusters", "sources"),
     ("formats", "specification", "survey"),
-    ("errors", "plain", "private_files", "terms"),
+    ("errors", "plain", "private_files", "suggestion", "terms"),
 )
 ROW_OF = {room: number for number, rooms in enumerate(ROWS) for room in rooms}
 
@@ -53,7 +53,7 @@ ONLY_PROTOCOLS = (
     "step",
 )  # names of places are pure as well, but these two need not even those
 MAY_START_SPARK = ("fleet", "live", "job")
-JOB_MAY_KNOW = ("specification", "survey", "formats", "errors", "plain")
+JOB_MAY_KNOW = ("specification", "survey", "formats", "errors", "plain", "suggestion")
 
 # The rooms of an engine, and its modules that are in none. Modules on one row may know each other,
 # rooms may not.
@@ -82,7 +82,7 @@ ENGINE_ROW_OF = {
 
 PURE_ROOMS = (
     *("errors", "plain", "specification", "survey", "formats", "step", "world", "plan", "report"),
-    *("dataflow", "models"),
+    *("dataflow", "models", "suggestion"),
 )
 PURE_PARTS = ("stateshift.live.protocol",)
 PURE_IN_ENGINES = ("plan", "findings", "rewrite", "entries", "layout")
@@ -729,6 +729,16 @@ def test_a_savepoint_is_moved_without_what_only_sparks_state_needs(tmp_path: Pat
         for module in imported
         if module.startswith(("stateshift.engines.spark", "stateshift.fleet"))
     ]
+
+
+def test_every_room_that_a_rule_names_is_there() -> None:
+    named = {name for row in ROWS for name in row} | {*PURE_ROOMS, *MAY_OPEN_ADAPTERS, *BESIDE}
+    named |= {*MAY_START_SPARK, *JOB_MAY_KNOW, *ONLY_PROTOCOLS}
+    for engine, rows in (("spark", SPARK_ROWS), ("flink", FLINK_ROWS)):
+        named |= {f"engines.{engine}.{part}" for row in rows for part in row}
+    modules = set(read_package(ROOT / "stateshift").sources)
+    there = {".".join(module.split(".")[1:]) for module in modules}
+    assert named <= there, f"no such room: {sorted(named - there)}"
 
 
 # ---------------------------------------------------------------------------------------------- leaks

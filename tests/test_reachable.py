@@ -19,8 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 
 # What stands beside the program or comes before its callers: reached by whoever imports it.
-BESIDE = ("models", "testing", "live", "reconfigure", "strategies")
-BESIDE_MODULES = ("stateshift/storage/memory.py", "stateshift/clusters/memory")
+BESIDE = ("models", "testing", "live")
 
 # What others call by a name that we never say.
 CALLED_BY_OTHERS = {
@@ -120,8 +119,7 @@ def is_special(name: str) -> bool:
 
 def is_beside(file: str) -> bool:
     """Return whether a file is of a room that stands beside the program."""
-    parts = file.split("/")
-    return parts[1] in BESIDE or file.startswith(BESIDE_MODULES)
+    return file.split("/")[1] in BESIDE
 
 
 def public_names(text: str) -> set[str]:

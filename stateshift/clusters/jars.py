@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
 from stateshift.errors import Complaint
+from stateshift.suggestion import closest, suggest
 
 _MANIFEST: Final = "META-INF/MANIFEST.MF"
 _MAIN: Final = (b"main-class:", b"program-class:")  # Flink looks for either (PackagedProgram)
@@ -47,11 +47,11 @@ def complaints_about(jar: Path, entry_class: str | None, pointer: str) -> Iterat
     ]
     simple = entry_class.rpartition(".")[2]
     same = sorted(name for name in classes if name.rpartition(".")[2] == simple)
-    near = (same or get_close_matches(entry_class, classes, n=1, cutoff=0.6))[:1]
-    meant = f", did you mean {near[0]!r}?" if near else ""
+    near = same[0] if same else closest(entry_class, classes)
+    meant = suggest(near)
     yield Complaint(
         f"{pointer}/entry_class",
         f"the jar has no class {entry_class!r}{meant}",
         entry_class,
-        near[0] if near else "a class in the jar, with its package",
+        near or "a class in the jar, with its package",
     )

@@ -24,13 +24,14 @@ from stateshift.clusters.flink import cluster as flink_rest
 from stateshift.clusters.flink.submit import one_application, read_submit
 from stateshift.clusters.jars import complaints_about
 from stateshift.clusters.livy import cluster as livy
-from stateshift.clusters.options import Expected, nearest, read_options
+from stateshift.clusters.options import Expected, read_options
 from stateshift.clusters.protocol import Cluster
 from stateshift.clusters.spark_submit import cluster as spark_submit
 from stateshift.clusters.standalone import cluster as standalone
 from stateshift.clusters.stopping import OpenStorage
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification.model import ClusterSpec
+from stateshift.suggestion import BRACKETED, did_you_mean
 
 KINDS: Mapping[str, Mapping[str, Expected]] = {
     "manual": manual.CLUSTER_OPTIONS,
@@ -89,7 +90,7 @@ def check_cluster(spec: ClusterSpec) -> dict[str, Any]:
     """The options, if the kind is known and knows them all. Opens nothing."""
     pointer = f"/clusters/{_escaped(spec.name)}"
     if spec.kind not in KINDS:
-        message = f"unknown kind {spec.kind!r}{nearest(spec.kind, KINDS)}"
+        message = f"unknown kind {spec.kind!r}{did_you_mean(spec.kind, KINDS, BRACKETED)}"
         raise SpecError((Complaint(f"{pointer}/kind", message, spec.kind, ", ".join(KINDS)),))
     return read_options(spec.options, KINDS[spec.kind], pointer)
 

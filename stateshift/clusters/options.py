@@ -8,12 +8,12 @@ back as they were: nothing is converted.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from stateshift.errors import Complaint, SpecError
+from stateshift.suggestion import BRACKETED, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +98,8 @@ def settings(value: Any) -> dict[str, str]:
     }
 
 
-def nearest(word: str, known: Mapping[str, Any]) -> str:
-    """` (did you mean X?)`, or nothing where nothing is near."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {near[0]!r}?)" if near else ""
-
-
 def _unknown(key: str, value: Any, known: Mapping[str, Expected], pointer: str) -> Complaint:
-    near = nearest(key, known)
+    near = did_you_mean(key, known, BRACKETED)
     return Complaint(
         f"{pointer}/{key}", f"unknown option {key!r}{near}", value, ", ".join(sorted(known))
     )

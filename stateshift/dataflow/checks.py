@@ -4,8 +4,7 @@ way in a circle.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import TypeVar
 
@@ -14,11 +13,11 @@ from stateshift.dataflow.keys import OPERATOR
 from stateshift.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.values import Reader
+from stateshift.suggestion import did_you_mean
 
 Part = TypeVar("Part", Operator, Edge)
 NUMBER_MAX = 1e15  # what `spec.values` takes at most
 _NAMED_MAX = 5
-_COMPARED_MAX = 5_000  # names; among more, looking for the nearest takes seconds
 
 
 def resolved(
@@ -44,7 +43,7 @@ def resolved(
             if dataflow.names
             else None
         )
-        complaints.add(place, f"no operator {name!r}{nearest(name, spellings)}", expected)
+        complaints.add(place, f"no operator {name!r}{did_you_mean(name, spellings)}", expected)
     return None
 
 
@@ -75,15 +74,6 @@ def refused_as_too_large(reader: Reader, key: str, place: Place) -> bool:
         reader.complaints.add(place, "too large", f"at most {NUMBER_MAX:g}")
         return True
     return False
-
-
-def nearest(name: str, known: Collection[str]) -> str:
-    """`, did you mean …?`, where something is near enough."""
-    if len(known) > _COMPARED_MAX:
-        return ""
-    folded = {spelling.lower(): spelling for spelling in known}
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
-    return f", did you mean {folded[close[0]]!r}?" if close else ""
 
 
 def refuse_doubles(complaints: Complaints, parts: Iterable[tuple[Place, Part]]) -> list[Part]:

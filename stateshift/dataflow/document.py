@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Any
 
 from stateshift.dataflow import flink_plan, spark_plan
-from stateshift.dataflow.checks import nearest, refused_as_too_large, resolved
+from stateshift.dataflow.checks import refused_as_too_large, resolved
 from stateshift.dataflow.keys import DATAFLOW, EDGE, JOB, OPERATOR
 from stateshift.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.dataflow.topics import within
@@ -29,6 +29,7 @@ from stateshift.specification.keys import Keys
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import read_text
 from stateshift.specification.values import Reader
+from stateshift.suggestion import did_you_mean
 
 Opened = Callable[[str], str]
 
@@ -267,7 +268,7 @@ def _chosen(
         else:
             message = (
                 f"there is no edge from {name!r} to "
-                f"{place.value!r}{nearest(str(place.value), reached)}"
+                f"{place.value!r}{did_you_mean(str(place.value), reached)}"
             )
             complaints.add(place, message, "an operator that it sends to")
     return found

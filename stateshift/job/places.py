@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.formats import marks, uid
 from stateshift.job import files
 from stateshift.specification.model import HashProfile, JobSpec, Spec
+from stateshift.suggestion import BRACKETED, did_you_mean
 
 _asked: dict[
     tuple[str, str], str
@@ -108,7 +108,6 @@ def _entry(spec: Spec, name: str | None) -> JobSpec:
         raise SpecError((complaint,), hint=f"export STATESHIFT_JOB={names[0]}" if names else None)
     entry = spec.job(name)
     if entry is None:
-        near = difflib.get_close_matches(name, names, n=1)
-        message = f"no job is called {name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
+        message = f"no job is called {name!r}{did_you_mean(name, names, BRACKETED)}"
         raise SpecError((Complaint("/jobs", message, name, ", ".join(names)),))
     return entry

@@ -14,7 +14,6 @@ from typing import Any, Protocol, TypeVar
 
 from stateshift import __version__, lock, plain
 from stateshift.clusters.protocol import Cluster, JobState, JobStatus, RunningJob, StopRequest
-from stateshift.dataflow.checks import nearest
 from stateshift.engines.registry import Engine, engine
 from stateshift.errors import Complaint, JournalError, MissingFile, PlanError, SpecError
 from stateshift.estimating import estimated, probe
@@ -29,6 +28,7 @@ from stateshift.specification.waves import sharing
 from stateshift.storage import locations
 from stateshift.storage.opening import real_location
 from stateshift.storage.protocol import Storage
+from stateshift.suggestion import did_you_mean
 from stateshift.survey import ClusterFacts, Facts, Finding, SinkFacts, Survey
 from stateshift.workdir import Workdir
 
@@ -323,7 +323,7 @@ def jobs_of(spec: Spec, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
     unknown = next((name for name in only if name not in names), None)
     if unknown is not None:
         raise SpecError(
-            (Complaint("--job", f"the spec has no job {unknown!r}{nearest(unknown, names)}"),),
+            (Complaint("--job", f"the spec has no job {unknown!r}{did_you_mean(unknown, names)}"),),
             hint=f"--job takes one of: {', '.join(sorted(names))}",
         )
     jobs = tuple(job for wave in waves(spec) for job in wave if not only or job.name in only)

@@ -16,7 +16,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from stateshift.dataflow.checks import nearest
 from stateshift.dataflow.cuts import Cut, cuts
 from stateshift.dataflow.document import to_plain
 from stateshift.dataflow.operators import Dataflow
@@ -25,6 +24,7 @@ from stateshift.dataflow.wave_order import in_waves
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.waves import shared
+from stateshift.suggestion import did_you_mean
 
 Wave = tuple[JobSpec, ...]
 
@@ -100,9 +100,8 @@ def _misfits(spec: Spec, dataflow: Dataflow) -> Iterator[Complaint]:
     )
     for job in spec.jobs:
         if job.name not in known:
-            told = (
-                f"no operator of the dataflow is of the job {job.name!r}{nearest(job.name, known)}"
-            )
+            meant = did_you_mean(job.name, known)
+            told = f"no operator of the dataflow is of the job {job.name!r}{meant}"
             yield Complaint(
                 "/dataflow",
                 told,

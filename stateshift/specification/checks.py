@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import chain
 from typing import Any, get_args
 
@@ -26,6 +25,7 @@ from stateshift.specification.model import (
 )
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.waves import share
+from stateshift.suggestion import did_you_mean
 
 _TARGET_KEYS = ("remote_location", "new_savepoint_path")
 _RELATION = {"same": "is", "inside": "lies inside", "around": "holds"}
@@ -150,7 +150,7 @@ def _check_wave_names(complaints: Complaints, at: Place, spec: Spec, names: list
     planned = list(chain.from_iterable(spec.waves))
     for name in dict.fromkeys(planned):
         if name not in names:
-            message = f"there is no job {name!r}{_did_you_mean(name, names)}"
+            message = f"there is no job {name!r}{did_you_mean(name, names)}"
             complaints.add(at, message, f"some of {', '.join(names)}")
         elif planned.count(name) > 1:
             complaints.add(at, f"{name!r} is in two waves", "each job once")
@@ -174,11 +174,6 @@ def _check_waves_of_sharing(
                 complaints.add(at, message, "one wave for both")
 
 
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = get_close_matches(name, list(known), n=1)
-    return f", did you mean {close[0]!r}?" if close else ""
-
-
 def _check_kept(complaints: Complaints, read: ReadJob) -> None:
     for word in read.job.keep:
         if word not in get_args(Keep):
@@ -190,7 +185,7 @@ def _check_waivers(complaints: Complaints, read: ReadJob) -> None:
     """A waiver with a letter missing would waive nothing, and say so much later."""
     for waiver in read.job.waive:
         if waiver not in WAIVERS:
-            message = f"nothing is waived by {waiver!r}{_did_you_mean(waiver, WAIVERS)}"
+            message = f"nothing is waived by {waiver!r}{did_you_mean(waiver, WAIVERS)}"
             complaints.add(read.at("waive"), message, f"some of {', '.join(WAIVERS)}")
 
 
@@ -211,7 +206,7 @@ def _check_cluster(
 ) -> None:
     if cluster is None or cluster in names:
         return
-    message = f"there is no cluster {cluster!r}{_did_you_mean(cluster, names)}"
+    message = f"there is no cluster {cluster!r}{did_you_mean(cluster, names)}"
     expected = f"one of {', '.join(names)}" if names else "a cluster under 'clusters'"
     complaints.add(place, message, expected)
 

@@ -13,7 +13,6 @@ give INFORE's keys.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -33,6 +32,7 @@ from stateshift.specification.model import (
     Verify,
     VerifySource,
 )
+from stateshift.suggestion import closest, suggest
 
 Engine = Literal["spark", "flink"]
 
@@ -86,9 +86,10 @@ class Keys:
     def find(self, spelling: str) -> Key | None:
         return self._folded.get(fold(spelling))
 
-    def nearest(self, spelling: str) -> str | None:
-        close = difflib.get_close_matches(fold(spelling), self._folded, n=1, cutoff=0.6)
-        return self._folded[close[0]].name if close else None
+    def did_you_mean(self, spelling: str) -> str:
+        """Return the suggestion of a key, whatever is between its words."""
+        match = closest(fold(spelling), self._folded)
+        return suggest(None if match is None else self._folded[match].name)
 
 
 def fold(spelling: str) -> str:

@@ -99,12 +99,12 @@ class Reader:
     def _unknown(
         self, place: Place, spelling: str, keys: Keys, elsewhere: Mapping[str, Keys]
     ) -> None:
-        message, nearest = f"unknown key {spelling!r}", keys.nearest(spelling)
+        message = f"unknown key {spelling!r}"
         homes = [where for where, others in elsewhere.items() if others.find(spelling)]
         if homes:
             message += f", which belongs {homes[0]}"
-        elif nearest:
-            message += f", did you mean {nearest!r}?"
+        else:
+            message += keys.did_you_mean(spelling)
         # The value is not repeated: nobody knows what it is.
         below = Place(readable(spelling), (place / spelling).pointer)
         self.complaints.add(below, message, "one of " + ", ".join(key.name for key in keys.all))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from difflib import get_close_matches
 from shlex import quote
 
 from stateshift.engines.flink.rewrite.choice import Choice, Dealing, asked_version, metadata_of
@@ -16,6 +15,7 @@ from stateshift.formats.flink.java_data import fits_utf
 from stateshift.formats.flink.metadata import PROPERTIES_FROM
 from stateshift.formats.flink.versions import WRITTEN_BY, flink_version, newest_for
 from stateshift.specification import JobSpec
+from stateshift.suggestion import BEHIND_COLON, did_you_mean
 from stateshift.survey import ClusterFacts, Facts, Finding, Image, Survey
 
 KRYO = "KryoSerializerSnapshot"
@@ -285,8 +285,7 @@ def of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 def _of_choice(surveys: tuple[Survey, ...], choice: Choice) -> Iterator[Finding]:
     uids = sorted({o.uid for s in surveys for i in s.images for o in i.operators if o.uid})
     for name in choice.unknown:
-        close = get_close_matches(name, uids, n=1)
-        meant = f": did you mean {close[0]!r}?" if close else ""
+        meant = did_you_mean(name, uids, BEHIND_COLON)
         yield Finding(
             "refuse",
             f"no operator has the uid or id {name!r}{meant}",
