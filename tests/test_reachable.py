@@ -23,6 +23,8 @@ BESIDE = ("models", "testing", "live")
 
 # What others call by a name that we never say.
 CALLED_BY_OTHERS = {
+    "emit": "logging calls a handler",
+    "latency_max": "scripts/bench/reconfigure draws with it",
     "seekable": "pyarrow and Python's io ask a file",
     "schema_text": "what configs/ holds is made and compared with it",
 }
