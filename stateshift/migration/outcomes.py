@@ -1,0 +1,196 @@
+"""What becomes of the jobs of a run when one of them fails. Pure: nothing here is done, only decided
+and said.
+
+    outcome(on_failure, failure, committed_since) -> Outcome
+
+    on_failure         failure      committed_since   the wave   the run
+    any                INTERRUPTED  any               LEAVE      STOP
+    stop               FAILED       any               LEAVE      STOP
+    finish             FAILED       WAVE              LEAVE      GO_ON
+    finish             FAILED       NOBODY, OTHERS    TAKE_BACK  GO_ON
+    rollback, discard  FAILED       WAVE              LEAVE      STOP
+    rollback, discard  FAILED       OTHERS            TAKE_BACK  STOP
+    rollback, discard  FAILED       NOBODY            TAKE_BACK  TAKE_BACK
+
+Carrying an outcome out may fail as well. An `Aftermath` says how far that came, and `hint_after`
+makes the one hint of it that the user reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from stateshift.errors import Interrupted, StateshiftError
+from stateshift.specification.model import OnFailure
+
+
+class Failure(Enum):
+    """How a wave ended."""
+
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+class CommittedSince(Enum):
+    """Whose progress on a target forbids taking the run back. A spec that says `discard` allows
+    that progress to be thrown away; what else forbids it (a later run has moved the job on, say)
+    counts in the same way.
+    """
+
+    NOBODY = "nobody"
+    OTHERS = "others"  # jobs of other waves: the wave that failed can be taken back alone
+    WAVE = "wave"  # a job of the wave that failed
+
+
+class WaveFate(Enum):
+    """What becomes of the wave that failed."""
+
+    LEAVE = "leave"
+    TAKE_BACK = "take back"
+
+
+class RunFate(Enum):
+    """What becomes of the other waves."""
+
+    STOP = "stop"
+    GO_ON = "go on"
+    TAKE_BACK = "take back"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    wave: WaveFate
+    run: RunFate
+
+
+STOPPED = Outcome(WaveFate.LEAVE, RunFate.STOP)
+
+
+def outcome(on_failure: OnFailure, failure: Failure, committed_since: CommittedSince) -> Outcome:
+    """Return what becomes of the wave that failed, and of the others."""
+    if failure is Failure.INTERRUPTED or on_failure == "stop":
+        return STOPPED
+    if on_failure == "finish":
+        return Outcome(_wave_fate(committed_since), RunFate.GO_ON)
+    if committed_since is CommittedSince.NOBODY:
+        return Outcome(WaveFate.TAKE_BACK, RunFate.TAKE_BACK)
+    return Outcome(_wave_fate(committed_since), RunFate.STOP)
+
+
+def _wave_fate(committed_since: CommittedSince) -> WaveFate:
+    forbidden = committed_since is CommittedSince.WAVE
+    return WaveFate.LEAVE if forbidden else WaveFate.TAKE_BACK
+
+
+def failure_of(error: StateshiftError) -> Failure:
+    """Return how a wave ended that raised this error."""
+    return Failure.INTERRUPTED if isinstance(error, Interrupted) else Failure.FAILED
+
+
+class Reached(Enum):
+    """How far taking a wave or a run back came."""
+
+    NOTHING = "nothing"  # it was not tried
+    DONE = "done"
+    FORBIDDEN = "forbidden"  # by what jobs have committed; nothing was touched
+    COMMITTED = "committed"  # a job committed while it was stopped for it
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something was not taken back, and the way out of that."""
+
+    fact: str
+    way_out: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """What became of jobs that had been stopped for a rollback that was then refused."""
+
+    jobs: tuple[str, ...]
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """What was done once a wave had failed: how far taking it back came, and taking back the run.
+    `wave_reason` and `run_reason` say why that came no further.
+    """
+
+    wave: tuple[str, ...]
+    wave_reached: Reached = Reached.NOTHING
+    wave_reason: Reason | None = None
+    run_reached: Reached = Reached.NOTHING
+    run_reason: Reason | None = None
+    restart: Restart | None = None
+
+
+def hint_after(own: str | None, after: Aftermath) -> str | None:
+    """Return the hint of a failure: what became of the jobs, and the command that leads on. `own`
+    is the hint of the failure itself, where nothing was done about it.
+    """
+    if after.run_reached not in (Reached.NOTHING, Reached.FORBIDDEN):
+        return _of_run(after)
+    if after.wave_reached is Reached.NOTHING:
+        return own
+    of_wave = _of_wave(after)
+    if after.run_reached is Reached.FORBIDDEN and after.run_reason is not None:
+        return f"{of_wave}; the rest was not taken back: {after.run_reason.fact}"
+    return of_wave
+
+
+def _of_wave(after: Aftermath) -> str:
+    names, reason = names_of(after.wave), after.wave_reason or Reason("")
+    match after.wave_reached:
+        case Reached.FORBIDDEN:
+            return (
+                f"{names} was not taken back: {reason.fact}; `stateshift resume WORKDIR` tries it "
+                "again"
+            )
+        case Reached.COMMITTED:
+            return f"{names} was not taken back: {reason.fact}; {reason.way_out}"
+        case Reached.FAILED:
+            return (
+                f"taking {names} back failed, too ({reason.fact}): `stateshift resume WORKDIR` "
+                "tries again"
+            )
+        case _:
+            return (
+                f"{names} was taken back; mend this, then `stateshift resume WORKDIR` tries it "
+                "again"
+            )
+
+
+def _of_run(after: Aftermath) -> str:
+    reason = after.run_reason or Reason("")
+    match after.run_reached:
+        case Reached.COMMITTED:
+            not_back = f"the run was not taken back: {reason.fact}; {reason.way_out}"
+            return not_back + _of_restart(after.restart)
+        case Reached.FAILED:
+            return (
+                f"taking the run back failed, too ({reason.fact}): `stateshift resume WORKDIR` "
+                "goes on with that"
+            )
+        case _:
+            return (
+                "the run was taken back, as `on_failure` says: mend this, then apply the spec again"
+            )
+
+
+def _of_restart(restart: Restart | None) -> str:
+    if restart is None:
+        return ""
+    names = names_of(restart.jobs)
+    if restart.trouble is not None:
+        return f"; to start {names} there again failed, too ({restart.trouble})"
+    return f"; started there again: {names}"
+
+
+def names_of(jobs: Sequence[str]) -> str:
+    """Return the names of jobs for a sentence."""
+    return " and ".join(jobs)
