@@ -25,7 +25,7 @@ pasted.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 
 class StateshiftError(Exception):
@@ -38,6 +38,13 @@ class StateshiftError(Exception):
         self.fact = fact
         self.hint = hint
         self.where = {key: value for key, value in where.items() if value is not None}
+
+    def with_hint(self, hint: str | None) -> Self:
+        """Return the same error with another way out."""
+        other = type(self).__new__(type(self), *self.args)
+        other.__dict__.update(self.__dict__)
+        other.hint = hint
+        return other.with_traceback(self.__traceback__)
 
     def as_json(self) -> dict[str, Any]:
         """The error as `--json` prints it."""

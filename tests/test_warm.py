@@ -25,7 +25,7 @@ from stateshift.formats.marks import (
     is_meant,
 )
 from stateshift.migration import remembering, warming
-from stateshift.migration.running import Run
+from stateshift.migration.stages import stop
 from stateshift.report import Report
 from stateshift.specification import Spec
 from stateshift.steering import Steering, Throttle
@@ -872,7 +872,7 @@ def test_a_cutover_that_was_told_is_not_asked_for_again(
 
     stage = Timed(tmp_path, (30.0, lambda steering: steering.ask_cutover(False)))
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(Run, "halt", killed)
+        patch.setattr(stop, "halt", killed)
         stage.apply(cutover="told")
     assert stage.job.running
     assert stage.ground.resume().state == "finished"

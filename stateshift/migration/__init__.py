@@ -30,7 +30,7 @@ from stateshift.migration.calls import (
 from stateshift.migration.doors import Doors, real_doors, world_of
 from stateshift.migration.draining import reads_out
 from stateshift.migration.enlisting import enlisted, places_of
-from stateshift.migration.halting import is_stopping
+from stateshift.migration.history import is_stopping
 from stateshift.migration.proposing import (
     Proposal,
     decode_proposal,

@@ -21,6 +21,7 @@ from stateshift.journal import (
     expect_ours,
     fold,
 )
+from stateshift.migration.context import open_run, reopen_run
 from stateshift.migration.correcting import correct
 from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.foreign import foreign_files
@@ -31,7 +32,9 @@ from stateshift.migration.proposing import (
     proposal_of,
     refuse,
 )
-from stateshift.migration.running import Run
+from stateshift.migration.rollback import roll_back_run
+from stateshift.migration.rollback_checks import refuse_rollback
+from stateshift.migration.run import carry_out
 from stateshift.plan import WHILE_IT_RUNS, Plan
 from stateshift.report import Report, summarize
 from stateshift.specification import Spec, to_plain_spec
@@ -78,7 +81,7 @@ def apply(
             RunStarted(doors.clock.now(), run, __version__, plain.fingerprint(plain_spec), names)
         )
         begun()
-        return Run(proposal, journal, workdir, doors).go()
+        return carry_out(open_run(proposal, journal, workdir, doors))
 
 
 def resume(
@@ -104,10 +107,10 @@ def resume(
             correct(workdir, spec, corrected)
         match journal.progress.state:
             case "finished" | "rolled-back":
-                return Run.of(journal, workdir, doors).ended()
+                return reopen_run(journal, workdir, doors).write_report()
             case "rolling-back":
                 begun()
-                return Run.of(journal, workdir, doors).back()
+                return roll_back_run(reopen_run(journal, workdir, doors))
             case "new":
                 raise PlanError(
                     f"{workdir.path} was begun and nothing was done in it",
@@ -116,7 +119,7 @@ def resume(
             case _:
                 journal.append(RunResumed(doors.clock.now()))
                 begun()
-                return Run.of(journal, workdir, doors).go()
+                return carry_out(reopen_run(journal, workdir, doors))
 
 
 def rollback(
@@ -131,19 +134,19 @@ def rollback(
         journal = Journal(workdir.lines)
         if journal.progress.state == "new":
             return summarize(journal.progress)
-        run = Run.of(journal, workdir, doors)
+        context = reopen_run(journal, workdir, doors)
         match journal.progress.state:
             case "rolled-back":
-                return run.ended()
+                return context.write_report()
             case "rolling-back":
                 if discard_progress and not journal.progress.discard:
                     journal.append(RollbackStarted(doors.clock.now(), discard_progress))
                 begun()
-                return run.back()
-        run.refusing.back(journal.progress.known, discard_progress)
+                return roll_back_run(context)
+        refuse_rollback(context, journal.progress.known, discard_progress)
         journal.append(RollbackStarted(doors.clock.now(), discard_progress))
         begun()
-        return run.back()
+        return roll_back_run(context)
 
 
 @contextmanager

@@ -3,7 +3,7 @@ of it.
 
     parts(spec, wave)              the jobs of a wave in parts, each stopped when those before it
                                    are
-    reader = Draining(run, job, stop)
+    reader = Draining(context, job, stop)
     reader.first_look()            while everybody runs: whether anybody can be asked
     reader.wait()                  return when the job has read what its topics hold, or there is no
                                    use in waiting
@@ -19,10 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from stateshift.clusters.protocol import JobState
-from stateshift.engines.registry import engine
 from stateshift.errors import ClusterError, Interrupted, StateshiftError, StorageError
+from stateshift.migration.context import RunContext
 from stateshift.migration.together import cuts_of
-from stateshift.migration.working import Working
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.waves import sharing
 from stateshift.step import StopJob
@@ -53,8 +52,8 @@ def reads_out(spec: Spec, job: JobSpec) -> bool:
 class Draining:
     """One application, by the job that stops it: the queries of all the jobs that share it."""
 
-    def __init__(self, run: Working, job: JobSpec, stop: StopJob) -> None:
-        self.run, self.job, self.stop = run, job, stop
+    def __init__(self, context: RunContext, job: JobSpec, stop: StopJob) -> None:
+        self.context, self.job, self.stop = context, job, stop
         self._read: dict[tuple[str, Place], int] = {}  # of a query, the next offset
         self._had: set[Place] | None = None  # what there was while everybody ran
 
@@ -69,17 +68,22 @@ class Draining:
             raise
         except StateshiftError as error:
             nothing = f'nothing was stopped; without "kafka" {self.job.name} is not waited for'
-            error.hint = f"{error.hint}; {nothing}" if error.hint else nothing
-            raise
+            hint = f"{error.hint}; {nothing}" if error.hint else nothing
+            raise error.with_hint(hint) from error
 
     def wait(self) -> None:
-        clock, until = self.run.doors.clock, self.run.doors.clock.now() + self.stop.seconds_max
+        clock, until = (
+            self.context.doors.clock,
+            self.context.doors.clock.now() + self.stop.seconds_max,
+        )
         ends: dict[Place, int] | None = None
         while True:
             began, trouble, state = clock.now(), "", JobState.UNKNOWN
             try:
                 state = (
-                    self.run.world.cluster(self.stop.cluster).find_source(self.stop.request).state
+                    self.context.world.cluster(self.stop.cluster)
+                    .find_source(self.stop.request)
+                    .state
                 )
                 self._look()
                 if ends is None:
@@ -95,23 +99,23 @@ class Draining:
             if not trouble and not left:
                 return
             if state in OVER and not trouble:
-                self.run.say(
+                self.context.say(
                     f"{self.job.name} has ended before it had read all: {left:,} records "
                     "are left for later"
                 )
                 return
             if clock.now() >= until:
                 raise self._in_vain(left, trouble)
-            self.run.world.check_interrupted()
+            self.context.world.check_interrupted()
             clock.sleep(max(POLL_SECONDS, clock.now() - began))
 
     def _begin(self, ends: Mapping[Place, int]) -> None:
         if not self._read:
-            self.run.say(
+            self.context.say(
                 f"{self.job.name} reads no topic: it is stopped now, whatever it has not read yet"
             )
             return
-        self.run.say(
+        self.context.say(
             f"{self.job.name} is stopped when it has read what there is "
             f"({self._left(ends):,} records)"
         )
@@ -124,7 +128,7 @@ class Draining:
         if strange:
             names = ", ".join(f"{topic}/{number}" for topic, number in strange[:3])
             more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
-            self.run.say(
+            self.context.say(
                 f"not waited for: {names}{more}, of which {self.job.name} has read nothing so far"
             )
 
@@ -154,11 +158,10 @@ class Draining:
             self._read[query, place] = offset
 
     def _told(self) -> Iterator[tuple[str, Place, int]]:
-        run, job = self.run, self.job
-        kind = engine(run.spec.engine)
-        _, survey = kind.survey(job.source, run.doors.open_storage)
-        for one in (job, *sharing(run.spec, job)):
-            for image in kind.own_part(run.spec, one, survey).images:
+        context, job = self.context, self.job
+        _, survey = context.engine.survey(job.source, context.doors.open_storage)
+        for one in (job, *sharing(context.spec, job)):
+            for image in context.engine.own_part(context.spec, one, survey).images:
                 wrong = next(
                     (found for found in image.findings if found.level == "refuse" and found.path),
                     None,
@@ -178,7 +181,7 @@ class Draining:
         if not topics:
             return {}
         assert self.job.kafka is not None, "who cannot ask does not wait"
-        spans = self.run.doors.ask_topics(self.job.kafka, topics)
+        spans = self.context.doors.ask_topics(self.job.kafka, topics)
         return {
             (topic, number): end
             for topic, found in spans.items()

@@ -29,7 +29,7 @@ def enlisted(doors: Doors, master: str | None, spec: Spec, workdir: Workdir) -> 
 
     workdir.create()
     with ExitStack() as fleet:
-        with _telling(workdir):
+        with _with_way_out(workdir):
             log = workdir.path / LOG
             crew = fleet.enter_context(
                 mustered(doors.open_fleet, master, places_of(spec), log, doors.meter, doors.stop)
@@ -38,21 +38,23 @@ def enlisted(doors: Doors, master: str | None, spec: Spec, workdir: Workdir) -> 
 
 
 @contextmanager
-def _telling(workdir: Workdir) -> Iterator[None]:
-    """What goes wrong here is no failure of the run: it has not begun, or is as it was."""
+def _with_way_out(workdir: Workdir) -> Iterator[None]:
+    """Name the command to give again. What goes wrong here is no failure of the run: it has not
+    begun, or is as it was.
+    """
     try:
         yield
     except StateshiftError as error:
-        again = (
-            f"stateshift resume {quote(str(workdir.path))}"
-            if workdir.exists
-            else "the same command again"
-        )
-        if isinstance(error, Interrupted):
-            error.hint = again
-        elif error.hint is not None:
-            error.hint = error.hint.replace("stateshift resume WORKDIR", again)
-        raise
+        raise error.with_hint(_hint(error, workdir)) from error
+
+
+def _hint(error: StateshiftError, workdir: Workdir) -> str | None:
+    again = "the same command again"
+    if workdir.exists:
+        again = f"stateshift resume {quote(str(workdir.path))}"
+    if isinstance(error, Interrupted):
+        return again
+    return error.hint and error.hint.replace("stateshift resume WORKDIR", again)
 
 
 def places_of(spec: Spec) -> list[str]:

@@ -16,9 +16,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from stateshift.engines.bundles import bundled
-from stateshift.journal import PlanProgress
+from stateshift.journal import PlanFinished, PlanProgress, StepFinished, StepStarted
 from stateshift.migration.brought import Arrivals, arrivals
+from stateshift.migration.context import RunContext
+from stateshift.migration.history import plans_while_running
+from stateshift.migration.observation import arrivals_of, facts_behind_round, remove_leftovers
 from stateshift.plan import Phase, Plan, phases_of
+from stateshift.specification import JobSpec
+from stateshift.specification.warm import NEVER
 from stateshift.step import BringFiles, Evidence, KeepBrought
 from stateshift.survey import Brought, Facts, ShardFiles
 
@@ -37,6 +42,30 @@ class Remembered:
     plan: Plan
     evidence: Mapping[str, Evidence]
     forgotten: frozenset[int]
+
+
+def remember(context: RunContext, job: JobSpec, facts: Facts) -> None:
+    """Tell so many rounds of a job as one. What lies at the target and is nobody's goes first,
+    unless it may be a part of an image that can be seen.
+    """
+    rounds = plans_while_running(context.progress, job.name)
+    facts = facts_behind_round(context, job, facts)
+    if facts.left and job.cutover != NEVER:
+        phases = phases_of(Phase("retire", tuple(dropped(facts.left))))
+        newest = context.plans.read(rounds[-1])
+        tidying = replace(newest, purpose="standby", phases=phases, findings=())
+        context.execute([context.plans.adopt(tidying)])
+        facts = replace(facts, left=())
+    found = remembered(rounds, arrivals_of(context, job), facts, context.plans.read)
+    if found is None:
+        return
+    remove_leftovers(context, [plan for plan in rounds if plan.plan in found.forgotten])
+    number, _ = context.plans.adopt(found.plan)
+    for name, evidence in found.evidence.items():
+        context.record(StepStarted(context.now(), number, "copy", name))
+        context.record(StepFinished(context.now(), number, name, 0.0, 0, 0, evidence))
+    context.record(PlanFinished(context.now(), number))
+    context.plans.forget(found.forgotten, job.name)
 
 
 def remembered(

@@ -20,12 +20,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
-from stateshift import executor
-from stateshift.engines.registry import engine
 from stateshift.errors import Interrupted, MissingFile, PlanError, StalePlan, StateshiftError
 from stateshift.journal import PlanProgress, RoundSeen
 from stateshift.migration import remembering
-from stateshift.migration.halting import Halting
+from stateshift.migration.context import RunContext
+from stateshift.migration.halts import prepare
+from stateshift.migration.history import round_count, rounds_of
+from stateshift.migration.observation import facts_as_proposed, facts_behind_round, facts_of
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.specification.warm import NEVER, READY, TOLD, seconds_of, window_of
@@ -59,19 +60,19 @@ class Seen:
 
 
 class Warming:
-    def __init__(self, run: Halting, jobs: Sequence[JobSpec]) -> None:
-        self.run, self.jobs = run, list(jobs)
+    def __init__(self, context: RunContext, jobs: Sequence[JobSpec]) -> None:
+        self.context, self.jobs = context, list(jobs)
         self.seen: dict[str, list[Seen]] = {}
         self._prepared = False
         self._kept: dict[str, Epochs] = {}
         self._unkept: dict[str, str] = {}
         self._stopping: dict[str, Epochs] = {}
-        self._brought_at = run.doors.clock.now()
+        self._brought_at = context.now()
 
     def until_cutover(self) -> None:
         """Return when the jobs are to be stopped."""
-        helm = self.run.helm
-        helm.may_pause = True
+        control = self.context.control
+        control.may_pause = True
         try:
             while True:
                 seen = self._look()
@@ -80,28 +81,26 @@ class Warming:
                 elif self._prepared or not self._prepare():
                     break
         finally:
-            helm.may_pause = False
+            control.may_pause = False
 
     def _prepare(self) -> bool:
         """What takes its time and can be done while the jobs run; they write on meanwhile, and
         are looked at again.
         """
         self._prepared = True
-        return self.run.prepare(self.jobs)
+        return prepare(self.context, self.jobs)
 
     # -- look
 
     def _look(self) -> list[Seen]:
-        self.run.world.check_interrupted()
+        self.context.world.check_interrupted()
         return [self._look_at(job) for job in self.jobs]
 
     def _look_at(self, job: JobSpec) -> Seen:
-        began, now = time.perf_counter(), self.run.doors.clock.now()
-        kind, facts = (
-            engine(self.run.spec.engine),
-            self.run.same_facts(job, self.run.proposed(job, "warm")),
-        )
-        plan = kind.round(self.run.spec, job, facts)
+        began, now = time.perf_counter(), self.context.now()
+        proposed = self.context.plans.proposed(job, "warm")
+        facts = facts_as_proposed(self.context, job, proposed)
+        plan = self.context.engine.round(self.context.spec, job, facts)
         looking = time.perf_counter() - began
         runs = facts.source_cluster is not None and facts.source_cluster.state in RUNS
         left = self._left(job, plan, looking)
@@ -109,24 +108,24 @@ class Warming:
         left = replace(left, written_per_second=self._written(before, left, now))
         one = Seen(job, plan, left, now, runs, facts)
         if not before or before[-1].left.round != left.round or before[-1].left.bytes != left.bytes:
-            self.run.journal.append(RoundSeen(now, job.name, left))
+            self.context.record(RoundSeen(now, job.name, left))
         before.append(one)
         del before[:-8]
-        self.run.telling.left(job.name, left)
+        self.context.status.left(job.name, left)
         return one
 
     def _left(self, job: JobSpec, plan: Plan, looking: float) -> Left:
-        rounds = self.run.rounds(job)
+        rounds = rounds_of(self.context.progress, job.name)
         speeds = [speed for one in rounds if (speed := _speed(one)) is not None]
         bytes_max = max((speed[0] for speed in speeds), default=0.0)
         files_max = max((speed[1] for speed in speeds), default=0.0)
-        seconds, limit = 2 * looking, self.run.helm.bytes_per_second
+        seconds, limit = 2 * looking, self.context.control.bytes_per_second
         if limit:  # what is read counts, and what is written
             bytes_max = min(bytes_max or limit, limit / 2)
         seconds += plan.bytes / bytes_max if bytes_max else 0.0
         seconds += plan.files / files_max if files_max else 0.0
         return Left(
-            self.run.rounds_made(job),
+            round_count(self.context.progress, job.name),
             plan.epoch,
             plan.files,
             plan.bytes,
@@ -147,14 +146,14 @@ class Warming:
     # -- decide
 
     def _may_cut_over(self, seen: list[Seen]) -> bool:
-        wish = self.run.helm.wishes.cutover
+        wish = self.context.control.wishes.cutover
         if wish == "now":
             return True
         if not any(one.runs for one in seen):
             if wish is None and any(one.job.cutover == NEVER for one in seen):
                 # a job that failed: whoever keeps a standby of it decides what becomes of it
                 return False
-            self.run.say(
+            self.context.say(
                 f"{_names(seen)}: no longer running, so there is no need for another round"
             )
             return True
@@ -178,7 +177,7 @@ class Warming:
     def _is_allowed(self, job: JobSpec) -> bool:
         window = window_of(job.cutover)
         if window is not None:
-            return window.open_at(self.run.doors.clock.now())
+            return window.open_at(self.context.now())
         return job.cutover == READY
 
     def _refuse_hopeless(self, one: Seen, allowed: bool) -> None:
@@ -220,7 +219,7 @@ class Warming:
             job
             for job in self.jobs
             if not job.takes_savepoints
-            and self.run.doors.open_storage(job.source).traits.at_once > 1
+            and self.context.doors.open_storage(job.source).traits.at_once > 1
         ]
         return partial(self._follow, far) if far else None
 
@@ -239,24 +238,24 @@ class Warming:
                 return
             except Exception as error:
                 told = error.fact if isinstance(error, StateshiftError) else repr(error)
-                self.run.say(f"nothing more is brought while the job stops, for now: {told}")
+                self.context.say(f"nothing more is brought while the job stops, for now: {told}")
                 seconds = min(2 * seconds, STOPPING_SECONDS_MAX)
             over.wait(seconds)
 
     def _bring_the_last(self, job: JobSpec, over: threading.Event) -> None:
-        run, number = self.run, self.run.rounds_made(job)
+        context = self.context
+        number = round_count(context.progress, job.name)
         before = self.seen[job.name][-1]
-        facts = run.facts_of(job, before=before.facts)
-        plan, at = (
-            engine(run.spec.engine).round(run.spec, job, facts, stopping=True),
-            runs_at(facts),
-        )
+        facts = facts_of(context, job, before=before.facts)
+        plan = context.engine.round(context.spec, job, facts, stopping=True)
+        at = runs_at(facts)
         if over.is_set() or plan.facts != before.plan.facts or at == self._stopping.get(job.name):
             return
-        world = replace(run.world, meter=Unwatched())  # what is watched is that the jobs stop
-        executor.execute_together([run.adopt(plan)], world, run.journal, run.doors.fleet)
+        # What is watched is that the jobs stop.
+        world = replace(context.world, meter=Unwatched())
+        context.execute([context.plans.adopt(plan)], world=world)
         self._stopping[job.name] = at
-        run.say(f"{job.name}: round {number + 1} has brought {_at(plan)} while it stopped")
+        context.say(f"{job.name}: round {number + 1} has brought {_at(plan)} while it stopped")
 
     # -- bring
 
@@ -268,15 +267,14 @@ class Warming:
             if not any(now_kept):
                 self._wait(seen)
             return
-        self.run.telling.waiting("", "")
-        world = self.run.world
+        self.context.status.waiting("", "")
         for one in worth:
             self._hide(one)
-        adopted = [self.run.adopt(one.plan) for one in worth]
-        self._brought_at = world.clock.now()
-        executor.execute_together(adopted, world, self.run.journal, self.run.doors.fleet)
+        adopted = [self.context.plans.adopt(one.plan) for one in worth]
+        self._brought_at = self.context.now()
+        self.context.execute(adopted)
         for (number, plan), one in zip(adopted, worth, strict=True):
-            steps = self.run.journal.progress.plans[number].steps.values()
+            steps = self.context.progress.plans[number].steps.values()
             missed = sum((step.evidence or {}).get("missed", 0) for step in steps)
             self._say_round(one, plan, missed)
             if not missed and self._is_news(one):
@@ -284,8 +282,8 @@ class Warming:
         for one in kept:
             self._keep(one)
         for one in worth:
-            if remembering.due(len(self.run.rounds(one.job))):
-                self.run.remember(one.job, one.facts)
+            if remembering.due(len(rounds_of(self.context.progress, one.job.name))):
+                remembering.remember(self.context, one.job, one.facts)
 
     def _is_news(self, one: Seen) -> bool:
         """Whether an image that can be started from is wanted, and this is a later one than what
@@ -297,43 +295,42 @@ class Warming:
         """Make what rounds have brought an image; whether it is one. What the job has tidied away
         by now, the next round looks for.
         """
-        run, name = self.run, one.job.name
+        context, name = self.context, one.job.name
         try:
-            plan = engine(run.spec.engine).standby(
-                run.spec, one.job, run.with_arrivals(one.job, one.facts)
-            )
-            executor.execute_together([run.adopt(plan)], run.world, run.journal, run.doors.fleet)
+            facts = facts_behind_round(context, one.job, one.facts)
+            plan = context.engine.standby(context.spec, one.job, facts)
+            context.execute([context.plans.adopt(plan)])
         except (MissingFile, StalePlan) as error:
             told = (
                 f"{name}: what there is of it now was not kept ({error.fact}); the image "
                 "before it is"
             )
             if self._unkept.get(name) != told:  # once, and not at each look
-                run.say(told)
+                context.say(told)
             self._unkept[name] = told
             return False
         self._kept[name] = runs_at(one.facts)
         self._unkept.pop(name, None)
-        run.say(f"{name}: can be started from {_at(plan)} at {one.job.destination}")
+        context.say(f"{name}: can be started from {_at(plan)} at {one.job.destination}")
         return True
 
     def _hide(self, one: Seen) -> None:
         """Where the round would tear the image that is there: none is, until the next one."""
-        name, hidden = one.job.name, engine(self.run.spec.engine).hidden
-        if one.job.cutover != NEVER or (plan := hidden(one.job, one.facts, one.plan)) is None:
+        if one.job.cutover != NEVER:
             return
-        self.run.say(
+        name, plan = one.job.name, self.context.engine.hidden(one.job, one.facts, one.plan)
+        if plan is None:
+            return
+        self.context.say(
             f"{name}: it has gone back behind what {one.job.destination} can be started "
             "from: that is removed"
         )
-        executor.execute_together(
-            [self.run.adopt(plan)], self.run.world, self.run.journal, self.run.doors.fleet
-        )
+        self.context.execute([self.context.plans.adopt(plan)])
         self._kept.pop(name, None)
 
     def _is_worth_it(self, one: Seen) -> bool:
         """Not every batch of a job that waits to be stopped is worth a round of its own."""
-        left, age = one.left, self.run.doors.clock.now() - self._brought_at
+        left, age = one.left, self.context.now() - self._brought_at
         if left.round == 0 or not self._is_ready(one):
             return True
         old = age > (STANDBY_SECONDS if one.job.cutover == NEVER else FRESH_SECONDS)
@@ -341,20 +338,22 @@ class Warming:
 
     def _say_round(self, one: Seen, plan: Plan, missed: int) -> None:
         gone = f" ({missed} of them were gone or rewritten by then)" if missed else ""
-        self.run.say(f"{one.job.name}: round {one.left.round + 1} has brought {_at(plan)}{gone}")
+        self.context.say(
+            f"{one.job.name}: round {one.left.round + 1} has brought {_at(plan)}{gone}"
+        )
 
     def _wait(self, seen: list[Seen]) -> None:
-        clock, waits = self.run.doors.clock, self._waits_for(seen)
-        self.run.telling.waiting(_names(seen), waits)
+        clock, waits = self.context.doors.clock, self._waits_for(seen)
+        self.context.status.waiting(_names(seen), waits)
         until = clock.now() + POLL_SECONDS
-        while clock.now() < until and self.run.helm.wishes.cutover is None:
-            self.run.world.check_interrupted()
+        while clock.now() < until and self.context.control.wishes.cutover is None:
+            self.context.world.check_interrupted()
             clock.sleep(0.2)
 
     def _waits_for(self, seen: list[Seen]) -> str:
-        if self.run.helm.wishes.cutover is not None:
+        if self.context.control.wishes.cutover is not None:
             return "until so little is left that the job may be stopped"
-        terms = terms_of(self.run.spec.engine)
+        terms = terms_of(self.context.spec.engine)
         told = [one.job for one in seen if one.job.cutover == TOLD]
         hours = [
             one.job.cutover

@@ -75,7 +75,8 @@ def command(
         except PlanError as error:
             if error.hint and error.hint.endswith(" --discard-progress"):
                 words = error.hint.split("stateshift rollback ")[0]
-                error.hint = words + terminal.again("--discard-progress")
+                again = words + terminal.again("--discard-progress")
+                raise error.with_hint(again) from error
             raise
 
     return carry_out(terminal, place, work)

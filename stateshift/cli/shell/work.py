@@ -95,7 +95,7 @@ def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int
     """A run that stopped on the way is reported as far as it came, and then the reason is told."""
     path = str(workdir.path)
     begun = workdir.exists and migration.progress_of(workdir).state != "new"
-    name_the_run(error, path if begun else None)
+    error = name_the_run(error, path if begun else None)
     if not begun:
         return tell(error, terminal)
     told, held = migration.status(workdir), workdir.held
@@ -121,13 +121,13 @@ def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int
     return code
 
 
-def name_the_run(error: StateshiftError, path: str | None) -> None:
-    """Make what a hint says of the run's workdir a command that can be pasted. Where no run was
+def name_the_run(error: StateshiftError, path: str | None) -> StateshiftError:
+    """Return the error with a hint that can be pasted: it names the run's workdir. Where no run was
     begun, there is nothing to be resumed: the same command is given again.
     """
     named = rf"`?stateshift resume {WORKDIR}`?" if path is None else WORKDIR
     instead = AGAIN if path is None else shlex.quote(path)
-    error.hint = re.sub(named, lambda found: instead, error.hint or "") or None
+    return error.with_hint(re.sub(named, lambda found: instead, error.hint or "") or None)
 
 
 def _left_page(terminal: Terminal, workdir: Workdir, told: Report) -> str | None:

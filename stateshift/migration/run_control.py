@@ -1,4 +1,4 @@
-"""How a run at work heeds what is asked of it from outside, and tells what it is at.
+"""How a run at work heeds what is asked of it from outside: cutover, pause, throttle, stop.
 
 `look` is called between any two writes, by every thread of the run; it reads the wishes a few times
 a second. A pause is waited for right there, and only while the job runs: once it has been stopped,
@@ -10,32 +10,30 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from stateshift.journal import Journal, Steered
+from stateshift.migration.live_status import SECONDS_BETWEEN_WORDS, LiveStatus
 from stateshift.specification import Spec
-from stateshift.steering import Live, Steering, Throttle, Wishes
+from stateshift.steering import Throttle, Wishes
 from stateshift.storage.wrappers import Pace
-from stateshift.survey import Left
-from stateshift.world import Clock, Limits, Meter
+from stateshift.world import Clock, Limits
 
 SECONDS_BETWEEN_LOOKS = 0.2
-SECONDS_BETWEEN_WORDS = 0.5
 
 
-class Helm:
+class RunControl:
     """`pace` is what all storages of the run keep to; `stop` ends it."""
 
     def __init__(
         self,
-        telling: Telling,
+        status: LiveStatus,
         journal: Journal,
         spec: Spec,
         clock: Clock,
         pace: Limits | None,
         stop: threading.Event,
     ) -> None:
-        self.steering, self._telling = telling.steering, telling
+        self.steering, self._status = status.steering, status
         self._journal, self._clock, self._stop = journal, clock, stop
         self._pace = pace if isinstance(pace, Pace) else None
         self._spec_says = Throttle(spec.bytes_per_second, spec.operations_per_second)
@@ -100,13 +98,13 @@ class Helm:
             limits = wishes.throttle or self._spec_says
             self._pace.bytes_per_second = limits.bytes_per_second
             self._pace.operations_per_second = limits.operations_per_second
-            self._tell("throttle", _told(limits))
+            self._tell("throttle", _in_words(limits))
         if wishes.cutover != before.cutover and wishes.cutover is not None:
             self._tell("cutover", wishes.cutover)
         paused = wishes.paused and self.may_pause
         if paused != self._paused:
             self._paused = paused
-            self._telling.paused(paused)
+            self._status.paused(paused)
             self._tell("pause" if paused else "go on", "")
 
     def _tell(self, what: str, value: str) -> None:
@@ -114,83 +112,10 @@ class Helm:
             self._journal.append(Steered(self._clock.now(), what, value))
 
 
-def _told(limits: Throttle) -> str:
+def _in_words(limits: Throttle) -> str:
     parts = []
     if limits.bytes_per_second:
         parts.append(f"{limits.bytes_per_second / 1e6:g} MB/s")
     if limits.operations_per_second:
         parts.append(f"{limits.operations_per_second:g} requests a second")
     return ", ".join(parts) or "as fast as it goes"
-
-
-class Telling:
-    """A meter that passes on what it is told, and keeps `live.json`."""
-
-    def __init__(self, inner: Meter, steering: Steering, clock: Clock) -> None:
-        self._inner, self.steering, self._clock = inner, steering, clock
-        self._lock = threading.Lock()
-        self._live = Live(clock.now())
-        self._told = float("-inf")
-        self._said = ""
-
-    def phase(self, job: str, name: str, files: int, bytes: int) -> None:
-        self._inner.phase(job, name, files, bytes)
-        now = self._clock.now()
-        self._change(
-            True,
-            job=job,
-            phase=name,
-            began=now,
-            files=files,
-            bytes=bytes,
-            files_done=0,
-            bytes_done=0,
-            waiting="",
-        )
-
-    def step(self, name: str, description: str) -> None:
-        self._inner.step(name, description)
-
-    def done(self, files: int, bytes: int) -> None:
-        self._inner.done(files, bytes)
-        self._change(False, more=(files, bytes))
-
-    def say(self, line: str) -> None:
-        self._inner.say(line)
-
-    def left(self, job: str, left: Left) -> None:
-        with self._lock:
-            both = {**self._live.left, job: left}
-        self._change(True, left=both, down_since=None)
-
-    def stopping(self) -> None:
-        """What was left counts no more: the job is being stopped."""
-        self._change(True, left={}, down_since=None)
-
-    def down(self, since: float | None) -> None:
-        self._change(True, down_since=since)
-
-    def waiting(self, job: str, what: str) -> None:
-        """Said once: whoever reads a log has to know why nothing goes on."""
-        if what != self._live.waiting:
-            self._change(True, waiting=what)
-        if what and what != self._said:
-            self._said = what
-            self._inner.say(f"{job}: waiting {what}")
-
-    def paused(self, on: bool) -> None:
-        self._change(True, paused=on)
-
-    def _change(self, at_once: bool, more: tuple[int, int] = (0, 0), **values: object) -> None:
-        with self._lock:
-            now, live = self._clock.now(), self._live
-            self._live = replace(
-                live,
-                at=now,
-                files_done=live.files_done + more[0],
-                bytes_done=live.bytes_done + more[1],
-            )
-            self._live = replace(self._live, **values)  # type: ignore[arg-type]
-            if at_once or now - self._told >= SECONDS_BETWEEN_WORDS or now < self._told:
-                self._told = now
-                self.steering.tell(self._live)

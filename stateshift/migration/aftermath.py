@@ -1,0 +1,189 @@
+"""Carry out what `outcomes.outcome` decides, once a wave has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from stateshift.errors import Interrupted, StateshiftError
+from stateshift.journal import PlanProgress, RollbackStarted, RunResumed, WaveGivenUp
+from stateshift.migration import outcomes
+from stateshift.migration.context import RunContext
+from stateshift.migration.failure_record import record_failure
+from stateshift.migration.history import has_moved
+from stateshift.migration.outcomes import (
+    Aftermath,
+    Outcome,
+    Reached,
+    Reason,
+    Restart,
+    RunFate,
+    WaveFate,
+    hint_after,
+)
+from stateshift.migration.rollback import roll_back_run, take_wave_back
+from stateshift.migration.rollback_checks import CommittedSince, refuse_rollback
+from stateshift.migration.run_waves import waves_of
+from stateshift.migration.stages import run_wave
+from stateshift.specification import JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """The failure, with the hint of what was done about it, and whether the run goes on."""
+
+    error: StateshiftError
+    goes_on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Forbidden:
+    """Who forbids taking jobs back, and why. The run and the wave may be forbidden for different
+    reasons.
+    """
+
+    by: outcomes.CommittedSince
+    wave_reason: Reason | None = None
+    run_reason: Reason | None = None
+
+
+def react(context: RunContext, wave: Sequence[JobSpec], error: StateshiftError) -> Reaction:
+    """Do what the spec says for a wave that has failed. Raise the failure where nothing is to be
+    done about it.
+    """
+    failure, on_failure = outcomes.failure_of(error), context.spec.on_failure
+    if outcomes.outcome(on_failure, failure, outcomes.CommittedSince.NOBODY) == outcomes.STOPPED:
+        raise error  # whatever jobs have committed: so none is asked
+    forbidden = _forbidden(context, wave)
+    decided = outcomes.outcome(on_failure, failure, forbidden.by)
+    if decided.run is RunFate.TAKE_BACK:
+        return Reaction(_take_run_back(context, wave, error), goes_on=False)
+    after = _give_wave_up(context, wave, error, decided, forbidden)
+    if forbidden.run_reason is not None:
+        after = replace(after, run_reached=Reached.FORBIDDEN, run_reason=forbidden.run_reason)
+    told = error.with_hint(hint_after(error.hint, after))
+    return Reaction(told, goes_on=decided.run is RunFate.GO_ON)
+
+
+def _forbidden(context: RunContext, wave: Sequence[JobSpec]) -> Forbidden:
+    """Ask who forbids taking jobs back: all of the run's where all of them would be, and else
+    those of the wave.
+    """
+    run_reason = None
+    if context.spec.on_failure != "finish":
+        run_reason = _reason_against(context, context.progress.known)
+        if run_reason is None:
+            return Forbidden(outcomes.CommittedSince.NOBODY)
+    wave_reason = _reason_against(context, context.progress.plans_of(_names(wave)))
+    if wave_reason is not None:
+        return Forbidden(outcomes.CommittedSince.WAVE, wave_reason, run_reason)
+    if run_reason is not None:
+        return Forbidden(outcomes.CommittedSince.OTHERS, None, run_reason)
+    return Forbidden(outcomes.CommittedSince.NOBODY)
+
+
+def _reason_against(context: RunContext, plans: Sequence[PlanProgress]) -> Reason | None:
+    try:
+        refuse_rollback(context, plans, discard=context.spec.on_failure == "discard")
+    except StateshiftError as refusal:
+        return Reason(refusal.fact, refusal.hint)
+    return None
+
+
+def _give_wave_up(
+    context: RunContext,
+    wave: Sequence[JobSpec],
+    error: StateshiftError,
+    decided: Outcome,
+    forbidden: Forbidden,
+) -> Aftermath:
+    """Take the failed wave back, unless that is forbidden. That it fails is no reason to leave the
+    other waves alone.
+    """
+    names = _names(wave)
+    if decided.wave is WaveFate.LEAVE:
+        after = Aftermath(names, Reached.FORBIDDEN, forbidden.wave_reason)
+        _record_given_up(context, error, after)
+        return after
+    done = Aftermath(names, Reached.DONE)
+    _record_given_up(context, error, done)  # before it is done: a resume finishes it
+    try:
+        take_wave_back(context, wave)
+    except Interrupted:
+        raise
+    except CommittedSince as since:
+        after = Aftermath(names, Reached.COMMITTED, Reason(since.fact, since.hint))
+    except StateshiftError as worse:
+        after = Aftermath(names, Reached.FAILED, Reason(worse.fact))
+    else:
+        return done
+    _record_given_up(context, error, after)
+    return after
+
+
+def _record_given_up(context: RunContext, error: StateshiftError, after: Aftermath) -> None:
+    context.record(
+        WaveGivenUp(
+            at=context.now(),
+            jobs=after.wave,
+            back=after.wave_reached in (Reached.DONE, Reached.FAILED),
+            error=type(error).__name__,
+            message=error.fact,
+            hint=context.with_workdir(hint_after(error.hint, after)),
+            exit_code=error.exit_code,
+            step=error.where.get("step"),
+        )
+    )
+
+
+def _take_run_back(
+    context: RunContext, wave: Sequence[JobSpec], error: StateshiftError
+) -> StateshiftError:
+    """Take the whole run back. Raise the failure where that came to nothing."""
+    names = _names(wave)
+    moved = [one for one in waves_of(context) if _all_moved(context, one)]
+    record_failure(context, error)
+    discard = context.spec.on_failure == "discard"
+    context.record(RollbackStarted(context.now(), discard, automatic=True))
+    try:
+        roll_back_run(context)
+    except Interrupted:
+        raise
+    except CommittedSince as since:
+        reason = Reason(since.fact, since.hint)
+        restart = _start_again(context, moved)
+        after = Aftermath(names, run_reached=Reached.COMMITTED, run_reason=reason, restart=restart)
+        raise error.with_hint(hint_after(error.hint, after)) from since
+    except StateshiftError as worse:
+        after = Aftermath(names, run_reached=Reached.FAILED, run_reason=Reason(worse.fact))
+        raise error.with_hint(hint_after(error.hint, after)) from worse
+    after = Aftermath(names, run_reached=Reached.DONE)
+    return error.with_hint(hint_after(error.hint, after))
+
+
+def _all_moved(context: RunContext, wave: Sequence[JobSpec]) -> bool:
+    return all(has_moved(context.progress, job.name) for job in wave)
+
+
+def _start_again(context: RunContext, waves: Sequence[Sequence[JobSpec]]) -> Restart | None:
+    """Start jobs again that ran on their targets and were stopped in vain: nobody may be there to
+    resume.
+    """
+    if not waves:
+        return None
+    names: list[str] = []
+    for wave in waves:
+        names += _names(wave)
+    context.record(RunResumed(context.now()))
+    try:
+        for wave in waves:
+            run_wave(context, wave)
+    except Interrupted:
+        raise
+    except StateshiftError as worse:
+        return Restart(tuple(names), worse.fact)
+    return Restart(tuple(names))
+
+
+def _names(wave: Sequence[JobSpec]) -> tuple[str, ...]:
+    return tuple(job.name for job in wave)

@@ -1,0 +1,105 @@
+"""What every part of a run at work is given: what was asked for, where it is written down, and the
+adapters to the outside. Frozen: what changes in the course of a run stands in the journal alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from shlex import quote
+
+from stateshift import executor, plain
+from stateshift.engines.registry import Engine, engine
+from stateshift.journal import Journal, Progress, Record
+from stateshift.migration.doors import Doors, world_of
+from stateshift.migration.live_status import LiveStatus
+from stateshift.migration.plan_book import NumberedPlan, PlanBook
+from stateshift.migration.proposing import Proposal, proposal_of
+from stateshift.migration.run_control import RunControl
+from stateshift.plan import PHASES, PhaseName
+from stateshift.report import Report, summarize
+from stateshift.specification import JobSpec, Spec
+from stateshift.workdir import Workdir
+from stateshift.world import World
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """One run. `world` is what its steps act on; `status` tells people what the run is at, and
+    `control` heeds what they ask of it.
+    """
+
+    spec: Spec
+    engine: Engine
+    journal: Journal
+    workdir: Workdir
+    doors: Doors
+    world: World
+    status: LiveStatus
+    control: RunControl
+    plans: PlanBook
+
+    @property
+    def progress(self) -> Progress:
+        """What has happened so far."""
+        return self.journal.progress
+
+    def now(self) -> float:
+        return self.doors.clock.now()
+
+    def record(self, record: Record) -> None:
+        """Write down what has happened, before anything else does."""
+        self.journal.append(record)
+
+    def execute(
+        self,
+        plans: Sequence[NumberedPlan],
+        phases: Sequence[PhaseName] = PHASES,
+        world: World | None = None,
+    ) -> None:
+        """Carry out plans together."""
+        executor.execute_together(
+            plans, world or self.world, self.journal, self.doors.fleet, phases
+        )
+
+    def say(self, line: str) -> None:
+        self.world.meter.say(line)
+
+    def job(self, name: str) -> JobSpec:
+        job = self.spec.job(name)
+        assert job is not None, "the journal names a job that its own spec has not"
+        return job
+
+    def with_workdir(self, hint: str | None) -> str | None:
+        """Return a hint with this run's workdir in it."""
+        return hint and hint.replace("WORKDIR", quote(str(self.workdir.path)))
+
+    def write_report(self) -> Report:
+        """Write where the run stands into its workdir."""
+        report = summarize(self.progress)
+        self.workdir.write("report.json", plain.to_plain(report))
+        return report
+
+
+def open_run(proposal: Proposal, journal: Journal, workdir: Workdir, doors: Doors) -> RunContext:
+    """Make the context of a run that begins."""
+    spec, clock = proposal.spec, doors.clock
+    status = LiveStatus(doors.meter, workdir.steering, clock)
+    world = world_of(spec, journal.progress.run, workdir, replace(doors, meter=status))
+    control = RunControl(status, journal, spec, clock, world.pace, doors.stop)
+    return RunContext(
+        spec=spec,
+        engine=engine(spec.engine),
+        journal=journal,
+        workdir=workdir,
+        doors=doors,
+        world=replace(world, look=control.look),
+        status=status,
+        control=control,
+        plans=PlanBook(proposal, journal, workdir, clock),
+    )
+
+
+def reopen_run(journal: Journal, workdir: Workdir, doors: Doors) -> RunContext:
+    """Make the context of a run that was begun earlier, from its workdir."""
+    return open_run(proposal_of(workdir), journal, workdir, doors)

@@ -1,0 +1,60 @@
+"""What the journal says of one job of a run. Pure: questions to its progress alone."""
+
+from __future__ import annotations
+
+from stateshift.journal import PlanProgress, Progress
+from stateshift.plan import WHILE_IT_RUNS
+
+# The purposes of plans that do not bring a job to its target.
+NOT_MOVING = ("halt", *WHILE_IT_RUNS)
+
+
+def has_moved(progress: Progress, job: str) -> bool:
+    """Return whether the job's newest plan brought it to its target, and stands."""
+    plans = progress.plans_of((job,))
+    if not plans:
+        return False
+    newest = plans[-1]
+    if newest.purpose in NOT_MOVING:
+        return False
+    return newest.finished_at is not None and not newest.undone
+
+
+def plans_while_running(progress: Progress, job: str) -> list[PlanProgress]:
+    """Return the plans that were carried out while the job ran, and that were not taken back."""
+    plans = progress.plans_of((job,))
+    return [plan for plan in plans if plan.purpose in WHILE_IT_RUNS and not plan.undone]
+
+
+def rounds_of(progress: Progress, job: str) -> list[PlanProgress]:
+    """Return the job's rounds that the journal still holds."""
+    return [plan for plan in plans_while_running(progress, job) if plan.purpose == "warm"]
+
+
+def round_count(progress: Progress, job: str) -> int:
+    """Return how many rounds there were, with those that the journal has forgotten since."""
+    return len(rounds_of(progress, job)) + progress.forgotten.get(job, 0)
+
+
+def attempt_number(progress: Progress, job: str) -> int:
+    """Return how often the run has tried to start the job at its target, this time included. Each
+    attempt has a tag of its own, since what was started under an earlier one has been stopped.
+    """
+    plans = progress.plans_of((job,))
+    moves = [plan for plan in plans if plan.purpose not in NOT_MOVING]
+    prepared = [plan for plan in plans if was_prepared_and_undone(plan)]
+    return 1 + len(moves) + len(prepared)
+
+
+def was_prepared_and_undone(plan: PlanProgress) -> bool:
+    """Return whether this halt started the target's application early, and was taken back."""
+    if plan.purpose != "halt" or not plan.undone:
+        return False
+    return any(step.phase == "prepare" for step in plan.steps.values())
+
+
+def is_stopping(plan: PlanProgress) -> bool:
+    """Return whether the plan has begun with what stops the job, or what needs it stopped."""
+    if plan.purpose in WHILE_IT_RUNS or plan.undone:
+        return False
+    return any(step.phase != "prepare" for step in plan.steps.values())

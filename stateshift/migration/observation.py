@@ -1,0 +1,167 @@
+"""What is there now, as a run sees it: behind the rounds that it has made, and with the job by the
+id that it has now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from stateshift import executor
+from stateshift.errors import StalePlan
+from stateshift.journal import PlanProgress
+from stateshift.migration.brought import Arrivals, arrivals, with_arrivals
+from stateshift.migration.context import RunContext
+from stateshift.migration.history import is_stopping, plans_while_running
+from stateshift.migration.plan_book import NumberedPlan
+from stateshift.migration.proposing import LOOKS, SECONDS_BETWEEN_LOOKS, gather
+from stateshift.plan import Plan
+from stateshift.specification import JobSpec
+from stateshift.step import AnyStep, StopJob, TakeCheckpoint, TakeSavepoint
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Facts, Survey
+
+# The steps that end a job.
+ENDS = (StopJob, TakeCheckpoint, TakeSavepoint)
+
+
+def facts_of(context: RunContext, job: JobSpec, before: Facts | None = None) -> Facts:
+    """Return what is there now, and what of it rounds have brought. With facts from `before` no
+    cluster is asked.
+    """
+    return gather(
+        context.spec,
+        as_it_runs(context, job),
+        context.doors,
+        context.workdir,
+        arrived=arrivals_of(context, job),
+        before=before,
+    )
+
+
+def facts_as_proposed(context: RunContext, job: JobSpec, proposed: Plan | None) -> Facts:
+    """Return what is there now, if the job is still the one that this was proposed for. One that
+    is followed may be in the middle of something: it is looked at more than once.
+    """
+    looks = LOOKS if job.mode == "warm" else 1
+    for look in range(looks):
+        if look > 0:
+            context.doors.clock.sleep(SECONDS_BETWEEN_LOOKS)
+        facts = facts_of(context, job)
+        if proposed is None or context.engine.identity(facts) == proposed.facts:
+            return facts
+    raise stale(job, taken_back=False)
+
+
+def facts_behind_round(context: RunContext, job: JobSpec, facts: Facts) -> Facts:
+    """Return the same facts, behind a round that was made from them: what that has brought is at
+    the target now.
+    """
+    open_storage = context.doors.open_storage
+    _, target = context.engine.survey(facts.target.location, open_storage)
+    data = tuple(
+        (here, _listed_again(there, open_storage(there.location))) for here, there in facts.data
+    )
+    return with_arrivals(replace(facts, target=target, data=data), arrivals_of(context, job))
+
+
+def arrivals_of(context: RunContext, job: JobSpec) -> Arrivals:
+    """Return what the job's rounds have brought to its target."""
+    return arrivals(plans_while_running(context.progress, job.name), context.plans.read)
+
+
+def _listed_again(survey: Survey, storage: Storage) -> Survey:
+    return replace(survey, files=tuple(sorted(storage.list())))
+
+
+def halt_of_restarted_job(context: RunContext, halt: NumberedPlan) -> Plan | None:
+    """Return the halt of a Flink job that was taken back, and so started again under another id:
+    the job goes by that id now. None for any other halt.
+    """
+    number, plan = halt
+    steps = tuple(plan)
+    if len(steps) != 1 or not context.progress.plans[number].undone:
+        return None
+    step = steps[0]
+    if not isinstance(step, TakeCheckpoint | TakeSavepoint) or step.restart is None:
+        return None
+    id = context.world.cluster(step.cluster).find(step.tag_again(context.world)).id
+    if id is None:
+        return None
+    phases = tuple(replace(phase, steps=(replace(step, job_id=id),)) for phase in plan.phases)
+    return replace(plan, phases=phases)
+
+
+def as_it_runs(context: RunContext, job: JobSpec) -> JobSpec:
+    """Return the job by the id that it has now."""
+    if not job.takes_savepoints or job.flink is None:
+        return job
+    halt = context.plans.adopted(job, "halt")
+    if halt is None:
+        return job
+    plan = halt_of_restarted_job(context, halt) or halt[1]
+    ids = tuple(step.job_id for step in plan if isinstance(step, TakeCheckpoint | TakeSavepoint))
+    if not ids:
+        return job
+    return replace(job, flink=replace(job.flink, job_ids=ids))
+
+
+def has_stopped(context: RunContext, jobs: Iterable[JobSpec]) -> bool:
+    """Return whether some of these jobs has been stopped, or may have been: the others follow it,
+    whatever was to be awaited before. One that moves alone, and runs on behind a stop that failed,
+    has not.
+    """
+    wave = tuple(jobs)
+    plans = context.progress.plans_of(tuple(job.name for job in wave))
+    if not any(is_stopping(plan) for plan in plans):
+        return False
+    return len(wave) != 1 or not _runs_on(context, wave[0], plans)
+
+
+def _runs_on(context: RunContext, job: JobSpec, plans: Iterable[PlanProgress]) -> bool:
+    """Return whether nothing has ended the job so far, and its cluster says that it runs."""
+    stopping = [plan for plan in plans if is_stopping(plan)]
+    if any(_has_ended_its_job(context, plan) for plan in stopping):
+        return False
+    cluster = facts_of(context, job).source_cluster
+    return cluster is not None and cluster.state == "running"
+
+
+def _has_ended_its_job(context: RunContext, plan: PlanProgress) -> bool:
+    if plan.purpose != "halt":
+        return True
+    ends = [step for step in context.plans.read(plan) if isinstance(step, ENDS)]
+    return any(plan.finished(step.name) for step in ends)
+
+
+def remove_leftovers(context: RunContext, plans: Iterable[PlanProgress]) -> None:
+    """Remove what is left of files that a round was at when it was cut short. It is never
+    repeated but by other rounds, and the files go before the image can be seen.
+    """
+    targets = set()
+    for plan in plans:
+        for step in _cut_short(context, plan):
+            if isinstance(step, executor.WRITERS):
+                targets.add(step.target)
+    for target in sorted(targets):
+        context.world.storage(target).prune()
+
+
+def _cut_short(context: RunContext, plan: PlanProgress) -> Iterator[AnyStep]:
+    """Yield the steps that were begun and not finished."""
+    names = {name for name, step in plan.steps.items() if step.state == "started"}
+    if not names:
+        return
+    for step in context.plans.read(plan):
+        if step.name in names:
+            yield step
+
+
+def stale(job: JobSpec, taken_back: bool) -> StalePlan:
+    """Return the error for facts that are no longer those of the plan."""
+    fact = f"what is found at {job.source} and {job.destination} is no longer what the plan was made from"
+    if taken_back:
+        fact += "; the halt was taken back"
+    return StalePlan(
+        fact, hint="look at the difference with a new plan: stateshift plan WORKDIR/spec.json"
+    )

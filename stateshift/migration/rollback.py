@@ -1,0 +1,130 @@
+"""The way back: of a whole run, or of one wave while the run goes on.
+
+All jobs are stopped and asked before any image is touched, so that what cannot be taken back is
+whole. What takes long, and keeps no job from running where it was, comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from stateshift import executor
+from stateshift.errors import StateshiftError, StorageError
+from stateshift.journal import PlanProgress, RollbackRefused, RunRolledBack
+from stateshift.migration.context import RunContext
+from stateshift.migration.failure_record import record_failure
+from stateshift.migration.rollback_checks import (
+    FROM_THE_START,
+    CommittedSince,
+    is_only_stopped,
+    is_whole,
+    refuse_foreign_job,
+    refuse_last_batch,
+    refuse_moved_on,
+    refuse_new_checkpoint,
+)
+from stateshift.migration.target_locks import lock_target, release_target
+from stateshift.plan import PHASES, PhaseName, Plan
+from stateshift.report import Report
+from stateshift.specification import JobSpec
+from stateshift.step import FenceSource, MoveFiles
+
+# The phases that fill a target which nobody sees yet.
+FILLING: tuple[PhaseName, ...] = ("copy", "transform", "compare")
+
+
+def roll_back_run(context: RunContext) -> Report:
+    """Take the whole run back, from wherever that stands."""
+    try:
+        # Also when this goes on: a job may have been moved on in between.
+        refuse_moved_on(context, context.progress.known)
+        _undo(context, context.progress.known)
+        for name in context.progress.jobs:
+            release_target(context, context.job(name))
+        context.record(RunRolledBack(context.now()))
+    except CommittedSince as error:
+        raise _record_refusal(context, error) from error
+    except StateshiftError as error:
+        raise record_failure(context, error) from error
+    return context.write_report()
+
+
+def take_wave_back(context: RunContext, wave: Sequence[JobSpec]) -> None:
+    """Take one wave back, while the run goes on."""
+    names = tuple(job.name for job in wave)
+    _undo(context, context.progress.plans_of(names))
+    for job in wave:
+        release_target(context, job)
+
+
+def _record_refusal(context: RunContext, error: CommittedSince) -> CommittedSince:
+    refusal = error.with_hint(context.with_workdir(error.hint))
+    kind = type(refusal).__name__
+    context.record(
+        RollbackRefused(context.now(), kind, refusal.fact, refusal.hint, refusal.exit_code)
+    )
+    with suppress(StorageError):
+        context.write_report()
+    return refusal
+
+
+def _undo(context: RunContext, plans: Sequence[PlanProgress]) -> None:
+    pending = [adopted for adopted in reversed(plans) if not adopted.undone]
+    refuse_foreign_job(context, [adopted for adopted in pending if is_whole(adopted)])
+    _stop_started_jobs(context, pending)
+    for phases_of in (_in_the_way, _all_phases):
+        for position, adopted in enumerate(pending):
+            plan = context.plans.read(adopted)
+            later = [(other.plan, context.plans.read(other)) for other in pending[position + 1 :]]
+            executor.roll_back(
+                adopted.plan, plan, context.world, context.journal, phases_of(plan), others=later
+            )
+
+
+def _stop_started_jobs(context: RunContext, pending: Sequence[PlanProgress]) -> None:
+    """Stop the jobs that the run has started, and refuse what they have committed meanwhile."""
+    discards = _discards(context)
+    if not discards:
+        for adopted in pending:
+            refuse_new_checkpoint(context, adopted)
+    for adopted in pending:
+        # Ours still; or again, where the run had finished.
+        lock_target(context, context.job(adopted.job))
+    for adopted in pending:
+        plan = context.plans.read(adopted)
+        executor.roll_back(adopted.plan, plan, context.world, context.journal, FROM_THE_START)
+    for adopted in pending:
+        now = context.progress.plans[adopted.plan]
+        if is_only_stopped(now):
+            refuse_last_batch(context, now, discards)
+
+
+def _discards(context: RunContext) -> bool:
+    """Return whether what a job has committed since may be thrown away."""
+    progress = context.progress
+    if progress.state == "rolling-back":
+        return progress.discard
+    return context.spec.on_failure == "discard"
+
+
+def _in_the_way(plan: Plan) -> Sequence[PhaseName]:
+    """Return the phases that have to be undone before the job may run where it was. Files that lie
+    in the target, and that nobody can see any more, need not be.
+    """
+    if plan.target == plan.source or _touches_source(plan):
+        return PHASES
+    return tuple(name for name in PHASES if name not in FILLING)
+
+
+def _touches_source(plan: Plan) -> bool:
+    filling = [phase for phase in plan.phases if phase.name in FILLING]
+    return any(_has_source_step(phase.steps) for phase in filling)
+
+
+def _has_source_step(steps: Sequence[object]) -> bool:
+    return any(isinstance(step, FenceSource | MoveFiles) for step in steps)
+
+
+def _all_phases(plan: Plan) -> Sequence[PhaseName]:
+    return PHASES

@@ -1,0 +1,74 @@
+"""The stage that makes the move plans of a wave, from what is there once its jobs are stopped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stateshift.errors import StalePlan
+from stateshift.migration.context import RunContext
+from stateshift.migration.halts import undo_halts
+from stateshift.migration.history import attempt_number
+from stateshift.migration.observation import facts_of, stale
+from stateshift.migration.proposing import refuse
+from stateshift.migration.stages.wave_state import WaveState
+from stateshift.plan import Plan
+from stateshift.specification import JobSpec
+from stateshift.survey import Facts
+
+
+def plan_move(context: RunContext, wave: WaveState) -> None:
+    """Adopt a plan for each job that has none yet. All of them are made before any is adopted."""
+    adopted = {job.name: context.plans.adopted(job, "move", "start") for job in wave.pending}
+    made = {job.name: _plan_of(context, wave, job) for job in wave.pending if not adopted[job.name]}
+    for job in wave.pending:
+        wave.moves.append(adopted[job.name] or context.plans.adopt(made[job.name]))
+
+
+def _plan_of(context: RunContext, wave: WaveState, job: JobSpec) -> Plan:
+    """Return the move plan of what is there now, if that is still what the proposal was made from.
+    Else no job of the wave stays halted.
+    """
+    is_halted = job.name in wave.halted
+    moved = with_halt_images(context, job)
+    facts = _facts(context, moved, is_halted)
+    attempt = attempt_number(context.progress, job.name)
+    made = context.engine.plan(
+        context.spec, moved, replace(facts, attempt=attempt, stopped=is_halted)
+    )
+    is_running = any(plan.purpose == "halt" for plan in made)
+    if is_running and is_halted:
+        raise StalePlan(
+            f"{job.name} runs again after it was stopped",
+            hint="something restarts it: switch that off, then `stateshift resume WORKDIR`",
+        )
+    proposed = context.plans.proposed_for(job)[-1]
+    identity = context.engine.identity(facts) if proposed.provisional else made[-1].facts
+    if is_running or identity != proposed.facts:
+        undo_halts(context, wave.pending)
+        raise stale(moved, taken_back=bool(wave.halted))
+    if made[-1].refusals:
+        undo_halts(context, wave.pending)
+    refuse(made)
+    return made[-1]
+
+
+def _facts(context: RunContext, job: JobSpec, is_halted: bool) -> Facts:
+    facts = facts_of(context, job)
+    cluster = facts.source_cluster
+    if is_halted and cluster is not None and cluster.state == "unknown":
+        # A cluster that cannot tell was told to stop the job, and said that it did.
+        return replace(facts, source_cluster=replace(cluster, state="absent"))
+    return facts
+
+
+def with_halt_images(context: RunContext, job: JobSpec) -> JobSpec:
+    """Return the job from where its halt has left its images, if it was asked for some."""
+    plans = context.progress.plans_of((job.name,))
+    halts = [plan for plan in plans if plan.purpose == "halt"]
+    if not halts or halts[-1].undone or not job.takes_savepoints:
+        return job
+    images = []
+    for step in halts[-1].steps.values():
+        if step.evidence is not None and "image" in step.evidence:
+            images.append(step.evidence["image"])
+    return job.started_from(tuple(images)) if images else job

@@ -1,0 +1,109 @@
+"""The stage that starts jobs again which an earlier attempt of the run has left down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stateshift.clusters.protocol import JobState
+from stateshift.journal import PlanProgress, StepFinished, StepProgress, StepStarted, StepUndone
+from stateshift.migration.context import RunContext
+from stateshift.migration.plan_book import NumberedPlan
+from stateshift.migration.rollback_checks import refuse_foreign_job
+from stateshift.migration.stages.wave_state import WaveState
+from stateshift.plan import Plan
+from stateshift.step import AwaitProgress, SubmitJob
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What became of a job that an earlier attempt of the run has started.
+
+    stopped   it was stopped to be taken back, and was not
+    hopeless  it is alive, and gets no further
+    ended     it has ended well, and has committed nothing
+    """
+
+    stopped: bool
+    hopeless: bool
+    ended: bool
+
+    def is_over(self, state: JobState) -> bool:
+        """Return whether a job in this state runs no more, and is started again."""
+        if state in (JobState.FAILED, JobState.ABSENT):
+            return True
+        return state is JobState.FINISHED and (self.stopped or self.ended)
+
+    @property
+    def why(self) -> str:
+        if self.stopped:
+            return "was stopped"
+        if self.hopeless:
+            return "gets no further"
+        return "has ended" if self.ended else "has failed"
+
+
+def restart_failed(context: RunContext, wave: WaveState) -> None:
+    """Start each job again that an earlier attempt waited for in vain, and that has failed; and
+    each that was stopped to be taken back, and was not. A resume asks for that.
+    """
+    for number, plan in wave.moves:
+        for step in plan:
+            if isinstance(step, SubmitJob):
+                _restart_if_over(context, (number, plan), step)
+
+
+def _restart_if_over(context: RunContext, numbered: NumberedPlan, step: SubmitJob) -> None:
+    number, plan = numbered
+    done = context.progress.plans[number]
+    attempt = _attempt(context, plan, done, done.steps.get(step.name))
+    if attempt is None:
+        return
+    if not attempt.hopeless and not attempt.is_over(step.status(context.world).state):
+        return
+    context.say(f"{plan.job} {attempt.why}: it is started again")
+    if attempt.stopped:
+        refuse_foreign_job(context, [done], "resume")
+    else:
+        context.record(StepUndone(context.now(), number, step.name, ()))
+    # Killed between the stop and the start, a resume has to know that we stopped it.
+    was_stopped = attempt.stopped or attempt.hopeless
+    context.record(StepStarted(context.now(), number, "submit", step.name, was_stopped))
+    evidence = step.again(context.world, attempt.stopped or attempt.ended, attempt.hopeless)
+    context.record(StepFinished(context.now(), number, step.name, 0.0, 0, 0, evidence))
+
+
+def _attempt(
+    context: RunContext, plan: Plan, done: PlanProgress, submit: StepProgress | None
+) -> Attempt | None:
+    """Return what became of a job that was started; None where nobody waited for it or stopped
+    it.
+    """
+    waits = list(_waits_in_vain(plan, done))
+    stopped = was_stopped(submit)
+    if not waits and not stopped:
+        return None
+    world = context.world
+    return Attempt(
+        stopped=stopped,
+        hopeless=any(wait.is_hopeless(world) for wait in waits),
+        ended=any(wait.ended_in_vain(world) for wait in waits),
+    )
+
+
+def _waits_in_vain(plan: Plan, done: PlanProgress) -> Iterator[AwaitProgress]:
+    """Yield the waits that were begun, and that have seen no progress."""
+    for step in plan:
+        if not isinstance(step, AwaitProgress) or step.name not in done.steps:
+            continue
+        if not done.finished(step.name):
+            yield step
+
+
+def was_stopped(submit: StepProgress | None) -> bool:
+    """Return whether what a step had started was stopped to be taken back, and is not yet started
+    again.
+    """
+    if submit is None:
+        return False
+    return submit.state == "undone" or (submit.state == "started" and submit.stopped)

@@ -1,0 +1,140 @@
+"""The stage that stops the jobs of a wave. Jobs at one cut are stopped in parts: a reader of topics
+goes on until it has read what those before it have written.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from stateshift.migration.context import RunContext
+from stateshift.migration.draining import Draining, parts, reads_out
+from stateshift.migration.halts import halt_of, prepare
+from stateshift.migration.history import plans_while_running
+from stateshift.migration.observation import has_stopped, remove_leftovers
+from stateshift.migration.plan_book import NumberedPlan
+from stateshift.migration.stages.wave_state import BesideWork, WaveState
+from stateshift.specification import JobSpec
+from stateshift.step import StopJob
+
+
+def stop_jobs(context: RunContext, wave: WaveState) -> None:
+    """Carry out the plans that stop the jobs of the wave."""
+    for job in wave.pending:
+        remove_leftovers(context, plans_while_running(context.progress, job.name))
+    wave.halted = halt(context, wave.pending, wave.beside_stop)
+    if any(job.mode == "warm" for job in wave.pending):
+        # Not before: a resume is not asked for it again.
+        context.control.steering.heeded("cutover")
+
+
+def halt(
+    context: RunContext, jobs: Sequence[JobSpec], beside: BesideWork | None = None
+) -> frozenset[str]:
+    """Carry out the halts that there are. Return the names of the jobs that they stopped.
+    `beside` goes on meanwhile.
+    """
+    halts = _halts_of(context, jobs)
+    groups = [_with_halt(part, halts) for part in parts(context.spec, jobs)]
+    is_begun = has_stopped(context, jobs)
+    readers = _readers(context, groups[1:], halts)
+    if not is_begun:
+        for reader in readers.values():
+            reader.first_look()
+    if len(groups) > 1:
+        prepare(context, jobs)  # what fails here has stopped nobody
+    if not halts:
+        return frozenset()
+    context.status.stopping()
+    with _running_beside(None if is_begun else beside):
+        for group in groups:
+            _stop_group(context, group, halts, readers)
+    context.status.down(_down_since(context, halts.values()))
+    return frozenset(halts)
+
+
+def _halts_of(context: RunContext, jobs: Sequence[JobSpec]) -> dict[str, NumberedPlan]:
+    halts = {}
+    for job in jobs:
+        plan = halt_of(context, job)
+        if plan is not None:
+            halts[job.name] = plan
+    return halts
+
+
+def _with_halt(jobs: Iterable[JobSpec], halts: Mapping[str, NumberedPlan]) -> list[JobSpec]:
+    return [job for job in jobs if job.name in halts]
+
+
+def _stop_group(
+    context: RunContext,
+    group: Sequence[JobSpec],
+    halts: Mapping[str, NumberedPlan],
+    readers: Mapping[str, Draining],
+) -> None:
+    for job in group:
+        if job.name in readers:
+            readers[job.name].wait()
+    context.execute([halts[job.name] for job in group])
+
+
+def _down_since(context: RunContext, halts: Iterable[NumberedPlan]) -> float | None:
+    """Return when the last of the jobs was down."""
+    ends = []
+    for number, _ in halts:
+        for step in context.progress.plans[number].steps.values():
+            if step.phase == "halt":
+                ends.append(step.at + step.seconds)
+    return max(ends, default=None)
+
+
+def _readers(
+    context: RunContext, groups: Sequence[Sequence[JobSpec]], halts: Mapping[str, NumberedPlan]
+) -> dict[str, Draining]:
+    """Return what waits until a job has read all, for each job that still has to be stopped, and
+    of which somebody can be asked.
+    """
+    readers = {}
+    for group in groups:
+        for job in group:
+            reader = _reader(context, job, halts[job.name])
+            if reader is not None:
+                readers[job.name] = reader
+    return readers
+
+
+def _reader(context: RunContext, job: JobSpec, halt: NumberedPlan) -> Draining | None:
+    number, plan = halt
+    phase = plan.phase("halt")
+    if phase is None:
+        return None
+    step = phase.steps[0]
+    if context.progress.plans[number].finished(step.name):
+        return None
+    if isinstance(step, StopJob) and reads_out(context.spec, job):
+        return Draining(context, job, step)
+    context.say(
+        f"{job.name} is stopped with the others: nobody here can ask whether it has read all by "
+        "then"
+    )
+    return None
+
+
+@contextmanager
+def _running_beside(work: BesideWork | None) -> Iterator[None]:
+    """Do `work` in a thread of its own for as long as the block takes. What it is at then, it
+    finishes.
+    """
+    if work is None:
+        yield
+        return
+    over = threading.Event()
+    with ThreadPoolExecutor(1, thread_name_prefix="beside") as threads:
+        done = threads.submit(work, over)
+        try:
+            yield
+        finally:
+            over.set()
+    done.result()

@@ -1,0 +1,54 @@
+"""The stages that lock the targets of a wave, and let go of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stateshift.migration.context import RunContext
+from stateshift.migration.history import has_moved
+from stateshift.migration.looking import refuse_damaged
+from stateshift.migration.observation import has_stopped
+from stateshift.migration.stages.wave_state import WaveState
+from stateshift.migration.target_locks import lock_target, release_target
+from stateshift.specification import JobSpec
+from stateshift.step import CompareImages, TransformShard
+
+
+def lock_targets(context: RunContext, wave: WaveState) -> None:
+    """Lock the targets of the jobs that have not moved yet, and release those of the others.
+    Nothing is locked for a job that could not restart from its source.
+    """
+    wave.pending = [job for job in wave.jobs if not has_moved(context.progress, job.name)]
+    for job in wave.jobs:
+        if job not in wave.pending:
+            release_target(context, job)
+    if not has_stopped(context, wave.pending):
+        _refuse_damaged_sources(context, wave)
+    for job in wave.pending:
+        lock_target(context, job)
+    for job in wave.pending:
+        _load_transforms(context, job)
+
+
+def release_targets(context: RunContext, wave: WaveState) -> None:
+    """Let go of the targets of a wave that has moved."""
+    for job in wave.pending:
+        release_target(context, job)
+    context.status.down(None)
+
+
+def _refuse_damaged_sources(context: RunContext, wave: WaveState) -> None:
+    doors = replace(context.doors, open_storage=context.world.storage)
+    refuse_damaged(context.spec, wave.pending, doors, context.workdir)
+
+
+def _load_transforms(context: RunContext, job: JobSpec) -> None:
+    """Load what the job's plans need of its engine while it still runs: Arrow alone takes a third
+    of a second.
+    """
+    for plan in context.plans.proposed_for(job):
+        for step in plan:
+            if isinstance(step, TransformShard):
+                context.world.transforms.get(step.transform)
+            elif isinstance(step, CompareImages) and step.source_shards:
+                context.world.entries.get(step.engine)

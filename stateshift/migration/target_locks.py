@@ -1,0 +1,58 @@
+"""The locks on the targets of a run: taken before anything is written there, and let go."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from stateshift import lock
+from stateshift.errors import StateshiftError
+from stateshift.journal import LockReleased, LockTaken, PlanProgress
+from stateshift.migration.context import RunContext
+from stateshift.specification import JobSpec
+from stateshift.storage import locations
+from stateshift.storage.protocol import Storage
+
+
+def lock_target(context: RunContext, job: JobSpec) -> None:
+    """Lock where a job goes to, and refuse a source that another run has locked."""
+    location, run = job.destination, context.world.run
+    if location not in context.progress.locks:
+        context.record(LockTaken(context.now(), location))
+    workdir = str(context.workdir.path.absolute())
+    above = _above(context, location)
+    lock.take(above, locations.name(location), run, workdir, context.doors.host)
+    if job.source != location:
+        lock.refuse_source(_above(context, job.source), locations.name(job.source), run)
+
+
+def release_target(context: RunContext, job: JobSpec) -> None:
+    location = job.destination
+    if location in context.progress.locks:
+        lock.release(_above(context, location), locations.name(location), context.world.run)
+        context.record(LockReleased(context.now(), location))
+
+
+def release_untouched(context: RunContext) -> None:
+    """Release each target on which nothing was begun, or where everything was taken back. What
+    goes wrong with it is not told: the failure counts that ended the run, and a resume finds its
+    own lock.
+    """
+    for name in context.progress.jobs:
+        if not _is_touched(context, name):
+            with suppress(StateshiftError):
+                release_target(context, context.job(name))
+
+
+def _is_touched(context: RunContext, job: str) -> bool:
+    plans = [plan for plan in context.progress.plans if plan.job == job]
+    return any(_has_effect(plan) for plan in plans)
+
+
+def _has_effect(plan: PlanProgress) -> bool:
+    """Return whether a step of the plan was begun and not taken back."""
+    return any(step.state != "undone" for step in plan.steps.values())
+
+
+def _above(context: RunContext, location: str) -> Storage:
+    """Open the folder in which the lock on a location lies."""
+    return context.doors.open_storage(locations.parent(location))
