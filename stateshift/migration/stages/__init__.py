@@ -50,6 +50,7 @@ def run_wave(context: RunContext, jobs: Sequence[JobSpec]) -> None:
     """Bring the jobs of a wave to their targets, from wherever the journal says they stand."""
     wave = WaveState(tuple(jobs))
     names = ", ".join(job.name for job in jobs)
+    _log.info("wave %s begins", names)
     for stage in STAGES:
         _log.info("%s: %s", getattr(stage, "__name__", stage), names)
         stage(context, wave)
