@@ -18,7 +18,7 @@ from stateshift import migration, plain
 from stateshift.clusters.protocol import JobState, Submission
 from stateshift.errors import StateshiftError
 from stateshift.migration import encode_proposal
-from stateshift.storage.memory import ProcessGone
+from stateshift.testing.memory_storage import ProcessGone
 from stateshift.workdir import FileLines, Workdir
 from tests.engines.flink.test_running import place
 from tests.engines.flink.test_running import spec_of as flink_spec

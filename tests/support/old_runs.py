@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from stateshift import migration, plain
-from stateshift.clusters.memory import MemoryCluster, MemoryJob
-from stateshift.clusters.memory_flink import MemoryFlink
 from stateshift.clusters.protocol import JobState, JobStatus, Submission
 from stateshift.errors import StateshiftError
-from stateshift.storage.memory import _File
+from stateshift.testing.memory_cluster import MemoryCluster, MemoryJob
+from stateshift.testing.memory_flink import MemoryFlink
+from stateshift.testing.memory_storage import _File
 from tests.support.checkpoints import Checkpoint, put
 from tests.support.ground import Ground
 
