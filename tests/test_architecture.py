@@ -34,7 +34,7 @@ ROWS = (
     ("step",),
     ("world",),
     ("storage", "clusters", "sources"),
-    ("formats", "specification", "survey"),
+    ("formats", "specification", "survey", "extensions"),
     ("errors", "plain", "private_files", "suggestion", "terms"),
 )
 ROW_OF = {room: number for number, rooms in enumerate(ROWS) for room in rooms}
@@ -58,7 +58,7 @@ JOB_MAY_KNOW = ("specification", "survey", "formats", "errors", "plain", "sugges
 # The rooms of an engine, and its modules that are in none. Modules on one row may know each other,
 # rooms may not.
 SPARK_ROWS = (
-    ("looks",),
+    ("engine",),
     ("plan",),
     ("findings",),
     ("check", "rewrite", "views"),
@@ -67,7 +67,7 @@ SPARK_ROWS = (
     ("layout", "small_files", "chains", "places"),
 )
 FLINK_ROWS = (
-    ("looks",),
+    ("engine",),
     ("plan",),
     ("findings", "check", "views"),
     ("survey",),

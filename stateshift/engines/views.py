@@ -1,9 +1,4 @@
-"""What an engine shows of an image to who looks at it, without a run. Types only.
-
-Looks  what both engines contribute, each in its module `looks`: an image's first entries, whether a
-       job could
-       restart from it, two images' differences, and its state as rows for other programs
-"""
+"""What an engine shows of an image to whoever looks at it without a run. Types only."""
 
 from __future__ import annotations
 
@@ -41,6 +36,16 @@ class ShownEntry:
     value: Any
     note: str | None = None
     """Why key and value are not columns, and what would make them so. The same for all entries of a store."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageAt:
+    """One image of a survey, and the storage it is in. `where` is what it is called in messages."""
+
+    storage: Storage
+    survey: Survey
+    image: Image
+    where: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,40 +176,4 @@ class Readers(Protocol):
         """Put every entry that may differ, with its side, in blocks; what the sides are, the
         engine knows.
         """
-        ...
-
-
-class Looks(Protocol):
-    def entries(self, storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
-        """The first entries of every store, keys and values by the names of their columns as far
-        as these are known.
-        """
-        ...
-
-    def judged(
-        self,
-        storage: Storage,
-        survey: Survey,
-        image: Image,
-        where: str,
-        thorough: bool,
-        fleet: Readers | None,
-    ) -> Judged:
-        """`where` is what the image is called; `thorough` reads everything that a restart needs
-        to its end.
-        """
-        ...
-
-    def way_out(self, path: str, images: Sequence[str]) -> str:
-        """What to do about a damaged file that no earlier epoch gets around; `images` is where
-        the images lie.
-        """
-        ...
-
-    def diff(
-        self, one: str, other: str, opening: Opening, show: int, fleet: Readers | None
-    ) -> Differences: ...
-
-    def export(self, location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
-        """Everything that can be refused without reading the state is refused here."""
         ...

@@ -26,4 +26,4 @@ def diff(
     store are decoded. A `fleet` reads them, where there is one.
     """
     engine = shown_by(*(locations.normal(at, os.getcwd()) for at in (one, other)), opening=opening)
-    return engine.looks().diff(one, other, opening, show, fleet)
+    return engine.diff(one, other, opening, show, fleet)

@@ -25,11 +25,8 @@ def export(
     is refused here.
     """
     format, place = _format(to), locations.normal(location, os.getcwd())
-    made = (
-        shown_by(place, opening=opening)
-        .looks()
-        .export(location, wanted or Wanted(), format, opening)
-    )
+    engine = shown_by(place, opening=opening)
+    made = engine.export(location, wanted or Wanted(), format, opening)
     if to != STDOUT and relation(locations.normal(to, os.getcwd()), place) in ("same", "inside"):
         raise PlanError(
             f"{to} lies inside of what is exported", hint="name a file outside of the checkpoint"

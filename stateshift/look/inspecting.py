@@ -49,7 +49,7 @@ def entries(
     these are known.
     """
     engine, storage, survey = found_at(location, opening)
-    return engine.looks().entries(storage, survey, limit)
+    return engine.first_entries(storage, survey, limit)
 
 
 def _above(location: str) -> str:

@@ -7,8 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from shlex import quote
 
+from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import found_at
-from stateshift.engines.views import Looks, Opening, Readers
+from stateshift.engines.views import ImageAt, Opening, Readers
 from stateshift.storage.opening import open_patiently
 from stateshift.survey import Finding
 
@@ -58,26 +59,26 @@ def restartable(
             hint=f"stateshift inspect {quote(location)}",
         )
         return Judgement(False, None, (), (found,), engine=engine.name)
-    looks = engine.looks()
     findings = [
         *survey.findings,
         *(finding for image in survey.images for finding in image.findings),
     ]
     judged = []
     for image in survey.images:
-        one = looks.judged(storage, survey, image, image.path or location, thorough, fleet)
+        at = ImageAt(storage, survey, image, image.path or location)
+        one = engine.judge(at, thorough, fleet)
         findings += one.findings
         judged.append(JudgedImage(image.path, image.name, image.epoch, one.epochs))
     whole = all(i.begins or (i.epoch is not None and i.epoch in i.epochs) for i in survey.images)
     refused = any(finding.level == "refuse" for finding in findings)
     epochs = judged[0].epochs if len(judged) == 1 else ()  # a workflow has none in common
     told = tuple(
-        _with_way_out(_without_this_command(finding), judged, looks) for finding in findings
+        _with_way_out(_without_this_command(finding), judged, engine) for finding in findings
     )
     return Judgement(whole and not refused, survey.epoch, epochs, told, tuple(judged), engine.name)
 
 
-def _with_way_out(finding: Finding, judged: list[JudgedImage], looks: Looks) -> Finding:
+def _with_way_out(finding: Finding, judged: list[JudgedImage], engine: Engine) -> Finding:
     """Where an earlier epoch works, that is the way out, and said beside."""
     if (
         finding.level != "refuse"
@@ -86,7 +87,7 @@ def _with_way_out(finding: Finding, judged: list[JudgedImage], looks: Looks) -> 
         or any(image.epochs for image in judged)
     ):
         return finding
-    return replace(finding, hint=looks.way_out(finding.path, [image.path for image in judged]))
+    return replace(finding, hint=engine.way_out(finding.path, [image.path for image in judged]))
 
 
 def _without_this_command(finding: Finding) -> Finding:

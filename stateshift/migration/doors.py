@@ -140,7 +140,7 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
         parallel=spec.parallel,
         cores=_cores(),
         # A look, and no copy: a job that is to be started again does not wait for the pace.
-        fence=lambda location: engine(spec.engine).fenced_by(doors.open_storage(location)),
+        fence=lambda location: engine(spec.engine).fence_of(doors.open_storage(location)),
         pace=pace,
         corrections=corrections(workdir, spec),
     )

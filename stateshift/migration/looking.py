@@ -17,7 +17,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from stateshift.engines.registry import Engine, engine
+from stateshift.engines.protocol import Engine
+from stateshift.engines.registry import engine
+from stateshift.engines.views import ImageAt
 from stateshift.errors import MissingFile, PlanError
 from stateshift.migration.doors import Doors
 from stateshift.migration.proposing import other_images, source_now
@@ -56,7 +58,7 @@ def _without_what_stays(
     the rest.
     """
     storage, survey = look()
-    images = tuple(kind.taken(job, number, image) for image in survey.images)
+    images = tuple(kind.taken_along(job, number, image) for image in survey.images)
     return storage, replace(survey, images=images)
 
 
@@ -131,8 +133,8 @@ def _inside(
     newest = replace(image, epochs=())  # which of the earlier ones would do is not asked here
     where = image.path or survey.location
     fleet = cast("Readers | None", doors.fleet if hasattr(doors.fleet, "deep") else None)
-    judged = kind.looks().judged
-    by_names = judged(storage, survey, newest, where, False, None).findings
-    to_the_end = judged(storage, survey, newest, where, True, fleet).findings
+    at = ImageAt(storage, survey, newest, where)
+    by_names = kind.judge(at, False, None).findings
+    to_the_end = kind.judge(at, True, fleet).findings
     deeper = (finding for finding in to_the_end if finding not in by_names)
     return [finding for finding in deeper if finding.level == "refuse"]

@@ -14,7 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 from stateshift import __version__, lock, plain
 from stateshift.clusters.protocol import Cluster, JobState, JobStatus, RunningJob, StopRequest
-from stateshift.engines.registry import Engine, engine
+from stateshift.engines.protocol import Engine
+from stateshift.engines.registry import engine
 from stateshift.errors import Complaint, JournalError, MissingFile, PlanError, SpecError
 from stateshift.estimating import estimated, probe
 from stateshift.migration import preflight, running_jobs
@@ -178,12 +179,12 @@ def _sink(kind: Engine, job: JobSpec, survey: Survey, doors: Doors) -> SinkFacts
     """Read what the sink that the spec names has of the queries of this image. What it is not asked
     for by a rewind ends with the image's own last batch.
     """
-    if job.sink is None or kind.sink is None:
+    if job.sink is None:
         return None
     queries = {
         image.identity: image.epoch or 0 for image in survey.images if image.identity is not None
     }
-    return kind.sink(job.sink, doors.open_storage, queries)
+    return kind.read_sink(job.sink, doors.open_storage, queries)
 
 
 class Ask(Protocol):

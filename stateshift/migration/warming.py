@@ -100,7 +100,7 @@ class Warming:
         began, now = time.perf_counter(), self.context.now()
         proposed = self.context.plans.proposed(job, "warm")
         facts = facts_as_proposed(self.context, job, proposed)
-        plan = self.context.engine.round(self.context.spec, job, facts)
+        plan = self.context.engine.plan_round(self.context.spec, job, facts)
         looking = time.perf_counter() - began
         runs = facts.source_cluster is not None and facts.source_cluster.state in RUNS
         left = self._left(job, plan, looking)
@@ -247,7 +247,7 @@ class Warming:
         number = round_count(context.progress, job.name)
         before = self.seen[job.name][-1]
         facts = facts_of(context, job, before=before.facts)
-        plan = context.engine.round(context.spec, job, facts, stopping=True)
+        plan = context.engine.plan_round(context.spec, job, facts, stopping=True)
         at = runs_at(facts)
         if over.is_set() or plan.facts != before.plan.facts or at == self._stopping.get(job.name):
             return
@@ -298,7 +298,7 @@ class Warming:
         context, name = self.context, one.job.name
         try:
             facts = facts_behind_round(context, one.job, one.facts)
-            plan = context.engine.standby(context.spec, one.job, facts)
+            plan = context.engine.plan_standby(context.spec, one.job, facts)
             context.execute([context.plans.adopt(plan)])
         except (MissingFile, StalePlan) as error:
             told = (
@@ -318,7 +318,7 @@ class Warming:
         """Where the round would tear the image that is there: none is, until the next one."""
         if one.job.cutover != NEVER:
             return
-        name, plan = one.job.name, self.context.engine.hidden(one.job, one.facts, one.plan)
+        name, plan = one.job.name, self.context.engine.plan_hiding(one.job, one.facts, one.plan)
         if plan is None:
             return
         self.context.say(

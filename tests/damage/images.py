@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from stateshift.engines.registry import ENGINES
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import files_of
 from stateshift.formats.spark.names import classify
@@ -85,9 +84,9 @@ def moved(golden: GoldenImage, location: str) -> dict[str, bytes] | None:
     return {f"{location}/{path[len(top) :]}": content for path, content in golden.files.items()}
 
 
-def surveyed(engine: str, location: str, disk: MemoryDisk) -> tuple[str, Image | None]:
+def surveyed(name: str, location: str, disk: MemoryDisk) -> tuple[str, Image | None]:
     """The location that paths are relative to, and the image there."""
-    _, found = ENGINES[engine].survey(location, disk.open)
+    _, found = engine(name).survey(location, disk.open)
     return found.location, found.images[0] if found.images else None
 
 

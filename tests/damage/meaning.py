@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stateshift.engines.flink.streams import Streams
-from stateshift.engines.registry import ENGINES
+from stateshift.engines.registry import engine
 from stateshift.errors import StateshiftError
 from stateshift.formats.flink.references import references, with_streams
 from stateshift.formats.flink.stream_handles import Inline, StreamHandle
@@ -78,7 +78,7 @@ def _may_lack(part: str, before: Meaning, after: Meaning) -> bool:
 def _of_spark(
     location: str, files: Mapping[str, bytes], disk: MemoryDisk
 ) -> Iterator[tuple[str, Any]]:
-    storage, survey = ENGINES["spark"].survey(location, disk.open)
+    storage, survey = engine("spark").survey(location, disk.open)
     if not survey.images:
         yield "image", None
         return
@@ -133,7 +133,9 @@ def _spark_entries(storage: Any, survey: Survey, image: Image) -> Any:
     found: dict[tuple[str, str, int, bytes], bytes | None] = {}
     try:
         for shard in image.shards:
-            for store, block in ENGINES["spark"].reader()(storage.chunks, shard, image.settings):
+            for store, block in engine("spark").entries_reader()(
+                storage.chunks, shard, image.settings
+            ):
                 for key, value in block.records():
                     found[shard.operator, store, shard.shard, key] = value
     except StateshiftError as error:
@@ -147,7 +149,7 @@ def _spark_entries(storage: Any, survey: Survey, image: Image) -> Any:
 def _of_flink(
     location: str, files: Mapping[str, bytes], disk: MemoryDisk
 ) -> Iterator[tuple[str, Any]]:
-    storage, survey = ENGINES["flink"].survey(location, disk.open)
+    storage, survey = engine("flink").survey(location, disk.open)
     if not survey.images or "metadata" not in survey.images[0].details:
         yield "image", None
         return

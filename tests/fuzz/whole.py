@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from stateshift import look
-from stateshift.engines.registry import ENGINES
+from stateshift.engines.registry import engine
 from stateshift.errors import StateshiftError
 from stateshift.formats.spark.compression import codec_of
 from stateshift.formats.spark.names import classify
@@ -97,13 +97,13 @@ def entries_of(disk: MemoryDisk) -> Entries | None:
     """Every entry of the image, None where there is none; what `verify --deep` has called fine
     must read.
     """
-    storage, survey = ENGINES["spark"].survey(HERE, disk.open)
+    storage, survey = engine("spark").survey(HERE, disk.open)
     if not survey.images:
         return None
     image: Image = survey.images[0]
     found: Entries = {}
     for shard in image.shards:
-        for store, block in ENGINES["spark"].reader()(storage.chunks, shard, image.settings):
+        for store, block in engine("spark").entries_reader()(storage.chunks, shard, image.settings):
             for key, value in block.records():
                 assert value is not None
                 found[shard.operator, store, shard.shard, key] = value

@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 from stateshift import migration, plain
 from stateshift.clusters.opening import open_cluster
-from stateshift.engines.registry import ENGINES
+from stateshift.engines.registry import engines
 from stateshift.migration import Doors, Proposal
 from stateshift.specification import Spec, parse_spec
 from stateshift.storage.local.storage import LocalStorage
@@ -179,9 +179,9 @@ def scenario(
 
 def _load() -> None:
     """What each child would otherwise load for itself: hundreds of times."""
-    for engine in ENGINES.values():
+    for engine in engines():
         engine.transforms()
-        engine.reader()
+        engine.entries_reader()
     for name in (
         "stateshift.formats.binaries",
         "stateshift.formats.spans",

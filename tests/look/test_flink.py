@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stateshift import look
-from stateshift.engines.registry import FLINK
+from stateshift.engines.registry import engine
 from stateshift.errors import PlanError
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_storage import MemoryDisk
@@ -161,7 +161,7 @@ def test_what_is_not_held_is_shown_as_a_digest_and_not_as_its_bytes() -> None:
 def test_what_is_said_of_the_keys_of_sql_is_true(disk: MemoryDisk, case: str, version: str) -> None:
     """They are Flink's own rows, no code of the job's; and a canonical savepoint has the same."""
     location = golden.write(disk, f"flink-{version}/{case}")
-    _, survey = FLINK.survey(
+    _, survey = engine("flink").survey(
         location, disk.open, changes=({"kind": "rescale", "max_parallelism": 32},)
     )
     found = survey.images[0].details["rigid"].values()

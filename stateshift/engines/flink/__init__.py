@@ -1,7 +1,7 @@
 """Flink: savepoints and checkpoints surveyed, read as entries, verified and rewritten, without a
 JVM.
 
-    looks                   the engine's views, checks and differences for whoever looks at an image
+    engine                  the one object that the rest of the program knows
     plan/                   the plan of a job, of a warm round, and of a standby
     findings/               what a person should know first: refusals, warnings, notes
     check/                  everything a restart needs, read to its end

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stateshift.engines.flink.check.image import everything
-from stateshift.engines.registry import FLINK
+from stateshift.engines.registry import engine
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Survey
 from stateshift.testing.memory_storage import MemoryDisk
@@ -47,7 +47,7 @@ def write(disk: MemoryDisk, name: str, location: str | None = None) -> str:
 
 
 def looked_at(disk: MemoryDisk, location: str) -> tuple[Storage, Survey]:
-    return FLINK.survey(location, disk.open)
+    return engine("flink").survey(location, disk.open)
 
 
 def damages(storage: Storage, survey: Survey) -> list[Finding]:

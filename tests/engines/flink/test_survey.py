@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
-from stateshift.engines.registry import FLINK
+from stateshift.engines.registry import engine
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
 from stateshift.storage.protocol import Storage
@@ -227,6 +227,6 @@ def test_the_metadata_is_read_once_wherever_the_image_s_files_lie(kind: str) -> 
             return self._storage.read(path, bytes_max)
 
     location = golden.write(disk, f"flink-2.3.0/count-{kind}")
-    _, survey = FLINK.survey(location, lambda at: cast(Storage, Noted(disk.open(at))))
+    _, survey = engine("flink").survey(location, lambda at: cast(Storage, Noted(disk.open(at))))
     assert refusals(survey) == []
     assert [path.rpartition("/")[2] for path in read] == ["_metadata"]

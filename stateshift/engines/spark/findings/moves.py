@@ -11,6 +11,7 @@ from itertools import combinations
 from shlex import quote
 
 from stateshift.engines.free_space import of_room
+from stateshift.engines.spark.check.judgement import rollback_of
 from stateshift.engines.spark.findings.batches import of_batches
 from stateshift.engines.spark.findings.changes import of_changes
 from stateshift.engines.spark.findings.ends import of_ends, written_by
@@ -73,12 +74,6 @@ def directories(spec: Spec, job: JobSpec, facts: Facts) -> dict[str, str]:
     }
 
 
-def taking_back(run: str) -> str:
-    """How a fence is taken away again: by the run that put it up."""
-    workdir = quote(f".stateshift/{run}")
-    return f"stateshift rollback {workdir}   # or wherever its workdir is: stateshift runs DIR"
-
-
 def _waived(finding: Finding, waived: tuple[str, ...]) -> Finding:
     if finding.level == "refuse" and finding.waive in waived:
         return replace(
@@ -109,7 +104,7 @@ def _of_source(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "refuse",
                 f"{name} was moved away by run {image.fence}: its source is fenced",
-                hint=taking_back(image.fence),
+                hint=rollback_of(image.fence),
             )
         elif image.epoch is None:
             yield Finding(
@@ -263,7 +258,7 @@ def _of_merges(job: JobSpec, facts: Facts) -> Iterator[Finding]:
                 yield Finding(
                     "refuse",
                     f"{under(merge.location, image.path)} is fenced by run {image.fence}",
-                    hint=taking_back(image.fence),
+                    hint=rollback_of(image.fence),
                 )
 
 

@@ -1,0 +1,141 @@
+"""Flink's engine: `engines.protocol.Engine`. Each method imports its part when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stateshift.engines.flink.layout import METADATA
+from stateshift.errors import PlanError
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Facts, FileInfo, Finding, Image, Survey
+
+if TYPE_CHECKING:
+    from stateshift.engines.protocol import Engine
+    from stateshift.engines.views import (
+        DecodedFile,
+        Differences,
+        Export,
+        ImageAt,
+        Judged,
+        Opening,
+        Readers,
+        ShownEntry,
+        Wanted,
+    )
+    from stateshift.plan import Plan
+    from stateshift.specification import JobSpec, SinkSpec, Spec
+    from stateshift.world import EntriesReader, Transform
+
+
+class FlinkEngine:
+    """Savepoints and checkpoints, whatever backend wrote them."""
+
+    name = "flink"
+    begins_with = METADATA
+    decodes_files = False
+
+    def recognises(self, storage: Storage) -> bool:
+        from stateshift.engines.flink.survey.folders import image_folder
+
+        return image_folder(storage) is not None
+
+    def survey(
+        self,
+        location: str,
+        opening: Opening,
+        thorough: bool = False,
+        changes: Sequence[Mapping[str, Any]] = (),
+    ) -> tuple[Storage, Survey]:
+        from stateshift.engines.flink.survey.image import survey
+
+        return survey(location, opening, changes)
+
+    def own_part(self, spec: Spec, job: JobSpec, survey: Survey) -> Survey:
+        return survey
+
+    def misplaced(self, storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
+        return ()
+
+    def identity(self, facts: Facts) -> str:
+        from stateshift.engines.flink.plan.move import identity_of
+
+        return identity_of(facts)
+
+    def plan(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
+        from stateshift.engines.flink.plan.move import plan
+
+        return plan(spec, job, facts)
+
+    def plan_round(self, spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
+        from stateshift.engines.flink.plan.move import round_plan
+
+        return round_plan(spec, job, facts)
+
+    def plan_standby(self, spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+        from stateshift.engines.flink.plan.move import standby_plan
+
+        return standby_plan(spec, job, facts)
+
+    def plan_hiding(self, job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
+        return None  # a checkpoint's files keep their names: no round tears an image
+
+    def transforms(self) -> Mapping[str, Transform]:
+        import tempfile
+        from functools import partial
+
+        from stateshift.engines.flink.rewrite.transforms import RESCALE, TRANSFORMS, rescale
+
+        return {**TRANSFORMS, RESCALE: partial(rescale, scratch=tempfile.TemporaryFile)}
+
+    def entries_reader(self) -> EntriesReader:
+        from stateshift.engines.flink.entries.image import comparable
+
+        return comparable
+
+    def judge(self, at: ImageAt, thorough: bool, fleet: Readers | None) -> Judged:
+        from stateshift.engines.flink.check.judgement import judge
+
+        return judge(at, thorough)
+
+    def way_out(self, path: str, images: Sequence[str]) -> str:
+        return f"restore {path} from a copy of the checkpoint"
+
+    def first_entries(self, storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
+        from stateshift.engines.flink.views.first_entries import first_entries
+
+        return first_entries(storage, survey, limit)
+
+    def diff(
+        self, one: str, other: str, opening: Opening, show: int, fleet: Readers | None
+    ) -> Differences:
+        from stateshift.engines.flink.views.diff import diff
+
+        return diff(one, other, opening, show)
+
+    def export(self, location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
+        from stateshift.engines.flink.views.export import export
+
+        return export(location, wanted, format, opening)
+
+    def decode_file(
+        self, storage: Storage, name: str, location: str, opening: Opening
+    ) -> DecodedFile:
+        raise PlanError(
+            f"a single file of a Flink image says nothing alone: {location}",
+            hint="stateshift inspect FOLDER   # the folder that has _metadata",
+        )
+
+    def fence_of(self, storage: Storage) -> str | None:
+        return None
+
+    def read_sink(self, sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) -> None:
+        return None
+
+    def taken_along(self, job: JobSpec, number: int, image: Image) -> Image:
+        from stateshift.engines.flink.rewrite.choice import taken_along
+
+        return taken_along(job, number, image)
+
+
+ENGINE: Engine = FlinkEngine()

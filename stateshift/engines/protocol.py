@@ -1,0 +1,308 @@
+"""What an engine is to the rest of the program: one object with these methods, and nothing else.
+
+    survey, own_part, misplaced      what is there
+    identity, plan, plan_round,      what is done to move it
+    plan_standby, plan_hiding
+    transforms, entries_reader       pure functions of files: the plans name the first, comparisons
+                                     read with the second
+    judge, way_out, first_entries,   an image, for whoever looks at it without a run
+    diff, export, decode_file
+    fence_of, read_sink, taken_along questions that a run asks beside
+
+An engine knows nothing of another one. Each method imports what it needs when it is called: who
+looks at an image does not wait for the planner. The two that come with stateshift are
+`engines.spark.engine.ENGINE` and `engines.flink.engine.ENGINE`; another package adds its own by an
+entry point of the group `stateshift.engines` (see `registry`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Facts, FileInfo, Finding, Image, SinkFacts, Survey
+
+if TYPE_CHECKING:
+    from stateshift.engines.views import (
+        DecodedFile,
+        Differences,
+        Export,
+        ImageAt,
+        Judged,
+        Opening,
+        Readers,
+        ShownEntry,
+        Wanted,
+    )
+    from stateshift.plan import Plan
+    from stateshift.specification import JobSpec, SinkSpec, Spec
+    from stateshift.world import EntriesReader, Transform
+
+
+class Engine(Protocol):
+    """One streaming system, and how it lays out its state. Every method only reads."""
+
+    @property
+    def name(self) -> str:
+        """The engine as a spec writes it: `"engine": "spark"`."""
+        ...
+
+    @property
+    def begins_with(self) -> str:
+        """The file that an image's folder has, and that no other engine's has."""
+        ...
+
+    @property
+    def decodes_files(self) -> bool:
+        """Whether a single file of an image says something alone.
+
+        Where it does not, the file that an image begins with stands for its whole folder. An engine
+        that another package adds is asked for a single file where it recognises the file's folder.
+        """
+        ...
+
+    # ---- what is there
+
+    def recognises(self, storage: Storage) -> bool:
+        """Whether an image of this engine lies there, as far as a listing tells.
+
+        Args:
+            storage: the location that somebody named.
+        Returns:
+            True also where the image lies in a folder below, if there is no doubt which.
+        Raises:
+            StorageError: the location cannot be listed.
+        """
+        ...
+
+    def survey(
+        self,
+        location: str,
+        opening: Opening,
+        thorough: bool = False,
+        changes: Sequence[Mapping[str, Any]] = (),
+    ) -> tuple[Storage, Survey]:
+        """Survey what is at a location.
+
+        Args:
+            location: where to look.
+            opening: opens a storage at a location.
+            thorough: also read what only a verification needs.
+            changes: what is to become of the state (`transform` of a job): some changes need to
+                know more of it.
+        Returns:
+            The storage that the survey is of, which may be above or below the location, and the
+            survey. What is wrong with an image is among its findings; a folder without an image
+            gives a survey without images.
+        Raises:
+            StorageError: the location cannot be read.
+            FormatError: a file says what nobody can go on from.
+        """
+        ...
+
+    def own_part(self, spec: Spec, job: JobSpec, survey: Survey) -> Survey:
+        """Return the part of a survey that belongs to one job.
+
+        Args:
+            spec: the whole request, which may divide one image among several jobs.
+            job: the one that is asked for.
+            survey: of the location that they share.
+        Returns:
+            The same survey where the job takes everything.
+        Raises:
+            PlanError: the parts contradict each other.
+        """
+        ...
+
+    def misplaced(self, storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
+        """Return what is wrong with a job's data directory, because it is no such directory.
+
+        Args:
+            storage: the directory that `data` of a job names.
+            files: everything in it.
+        """
+        ...
+
+    # ---- what is done to move it
+
+    def identity(self, facts: Facts) -> str:
+        """Return the fingerprint of what a plan depends on: another one makes a plan stale.
+
+        Args:
+            facts: everything that was asked before planning.
+        """
+        ...
+
+    def plan(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
+        """Plan the move of one job: the halt, where there is one, and the move itself.
+
+        Args:
+            spec: the whole request.
+            job: the one to plan.
+            facts: the surveys, and what clusters, brokers and sinks said.
+        Returns:
+            Plans in the order in which they are run. What must not be done, or should be known
+            first, is among their findings.
+        Raises:
+            PlanError: the request cannot be planned at all.
+        """
+        ...
+
+    def plan_round(self, spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
+        """Plan one round of a warm move: copy what never changes again, while the job runs.
+
+        Args:
+            spec: the whole request.
+            job: the one to plan.
+            facts: as they are now; `facts.brought` is what earlier rounds copied.
+            stopping: whether the job is being stopped meanwhile.
+        """
+        ...
+
+    def plan_standby(self, spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+        """Plan what makes the files of the rounds an image that a job could start from.
+
+        Args:
+            spec: the whole request.
+            job: the one to plan.
+            facts: as they are now.
+        """
+        ...
+
+    def plan_hiding(self, job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
+        """Plan what keeps a standby from being seen while the next round would tear it.
+
+        Args:
+            job: the one that moves warm.
+            facts: as they are now.
+            coming: the plan of the next round.
+        Returns:
+            None where that round tears nothing.
+        """
+        ...
+
+    # ---- pure functions of files
+
+    def transforms(self) -> Mapping[str, Transform]:
+        """Return the transforms that this engine's plans name; every name begins with the engine's
+        and a dot.
+        """
+        ...
+
+    def entries_reader(self) -> EntriesReader:
+        """Return the function that reads a shard's files as entries that can be compared."""
+        ...
+
+    # ---- for whoever looks at an image
+
+    def judge(self, at: ImageAt, thorough: bool, fleet: Readers | None) -> Judged:
+        """Judge whether a job could restart from an image, and from which epochs.
+
+        Args:
+            at: the image, and where it is.
+            thorough: read everything that a restart needs to its end.
+            fleet: processes that read with us; None to read alone.
+        """
+        ...
+
+    def way_out(self, path: str, images: Sequence[str]) -> str:
+        """Return the hint for a damaged file that no earlier epoch gets around.
+
+        Args:
+            path: the file.
+            images: where the images lie.
+        """
+        ...
+
+    def first_entries(self, storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
+        """Yield the first entries of every store, by the names of their columns where known.
+
+        Args:
+            storage: the one that the survey is of.
+            survey: the images to show.
+            limit: how many entries of a store.
+        Raises:
+            FormatError: an entry cannot be read.
+        """
+        ...
+
+    def diff(
+        self, one: str, other: str, opening: Opening, show: int, fleet: Readers | None
+    ) -> Differences:
+        """Compare two images by their entries, whatever their files and shards.
+
+        Args:
+            one: the location of the first image.
+            other: the location of the second.
+            opening: opens a storage at a location.
+            show: how many differing entries to return decoded.
+            fleet: processes that read with us; None to read alone.
+        Raises:
+            PlanError: one of the two is no image of this engine.
+        """
+        ...
+
+    def export(self, location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
+        """Open an image's state as rows for other programs.
+
+        Args:
+            location: where the image is.
+            wanted: which of its state.
+            format: parquet, arrow or jsonl.
+            opening: opens a storage at a location.
+        Raises:
+            PlanError: what can be refused without reading the state is refused here, not later.
+        """
+        ...
+
+    def decode_file(
+        self, storage: Storage, name: str, location: str, opening: Opening
+    ) -> DecodedFile:
+        """Decode a single file. Called only where `decodes_files`.
+
+        Args:
+            storage: the folder of the file.
+            name: the file in it.
+            location: the file as it was named.
+            opening: opens a storage at a location: what a file means may be said elsewhere.
+        Raises:
+            FormatError: the file is damaged, or no file of an image.
+        """
+        ...
+
+    # ---- what a run asks beside
+
+    def fence_of(self, storage: Storage) -> str | None:
+        """Return the run that has fenced off the image there; None where none has, or where this
+        engine's jobs need no fence.
+
+        Args:
+            storage: the source of a move.
+        """
+        ...
+
+    def read_sink(
+        self, sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]
+    ) -> SinkFacts | None:
+        """Read what the sink that a spec names has of these queries.
+
+        Args:
+            sink: as the spec names it.
+            opening: opens a storage at a location.
+            back_to: by query, the batch back to which to read.
+        Returns:
+            None where an image of this engine says enough of its sinks.
+        """
+        ...
+
+    def taken_along(self, job: JobSpec, number: int, image: Image) -> Image:
+        """Return an image without the operators that the job's changes leave behind: what is wrong
+        with those harms nobody.
+
+        Args:
+            job: whose changes.
+            number: which of the job's images it is.
+            image: as it was surveyed.
+        """
+        ...

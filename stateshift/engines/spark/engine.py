@@ -1,0 +1,158 @@
+"""Spark's engine: `engines.protocol.Engine`. Each method imports its part when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stateshift.engines.spark.layout import METADATA
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Facts, FileInfo, Finding, Image, SinkFacts, Survey
+
+if TYPE_CHECKING:
+    from stateshift.engines.protocol import Engine
+    from stateshift.engines.views import (
+        DecodedFile,
+        Differences,
+        Export,
+        ImageAt,
+        Judged,
+        Opening,
+        Readers,
+        ShownEntry,
+        Wanted,
+    )
+    from stateshift.plan import Plan
+    from stateshift.specification import JobSpec, SinkSpec, Spec
+    from stateshift.world import EntriesReader, Transform
+
+
+class SparkEngine:
+    """Checkpoints of Structured Streaming, and workflow directories of them."""
+
+    name = "spark"
+    begins_with = METADATA
+    decodes_files = True
+
+    def recognises(self, storage: Storage) -> bool:
+        return storage.stat(self.begins_with) is not None
+
+    def survey(
+        self,
+        location: str,
+        opening: Opening,
+        thorough: bool = False,
+        changes: Sequence[Mapping[str, Any]] = (),
+    ) -> tuple[Storage, Survey]:
+        from stateshift.engines.spark.survey.checkpoint import survey
+
+        storage = opening(location)
+        return storage, survey(storage, thorough, changes=changes)
+
+    def own_part(self, spec: Spec, job: JobSpec, survey: Survey) -> Survey:
+        from stateshift.engines.spark.survey.own_part import own_part
+
+        return own_part(spec, job, survey)
+
+    def misplaced(self, storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
+        from stateshift.engines.spark.survey.endpoints import misplaced
+
+        return misplaced(storage, files)
+
+    def identity(self, facts: Facts) -> str:
+        from stateshift.engines.spark.plan.move import identity_of
+
+        return identity_of(facts)
+
+    def plan(self, spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
+        from stateshift.engines.spark.plan.move import plan
+
+        return plan(spec, job, facts)
+
+    def plan_round(self, spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
+        from stateshift.engines.spark.plan.move import round_plan
+
+        return round_plan(spec, job, facts, stopping)
+
+    def plan_standby(self, spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+        from stateshift.engines.spark.plan.move import standby_plan
+
+        return standby_plan(spec, job, facts)
+
+    def plan_hiding(self, job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
+        from stateshift.engines.spark.plan.move import hidden_plan
+
+        return hidden_plan(job, facts, coming)
+
+    def transforms(self) -> Mapping[str, Transform]:
+        import tempfile
+        from functools import partial
+
+        from stateshift.engines.spark.rewrite.files import REWRITE_STATE
+        from stateshift.engines.spark.rewrite.state import rewrite_state
+        from stateshift.engines.spark.rewrite.transforms import TRANSFORMS
+
+        # State that does not fit in memory is sorted in a file that has no name, and is gone with
+        # its process.
+        return {**TRANSFORMS, REWRITE_STATE: partial(rewrite_state, scratch=tempfile.TemporaryFile)}
+
+    def entries_reader(self) -> EntriesReader:
+        from stateshift.engines.spark.rewrite.comparison import comparable
+
+        return comparable
+
+    def judge(self, at: ImageAt, thorough: bool, fleet: Readers | None) -> Judged:
+        from stateshift.engines.spark.check.judgement import judge
+
+        return judge(at, thorough, fleet)
+
+    def way_out(self, path: str, images: Sequence[str]) -> str:
+        from stateshift.engines.spark.findings.ways_out import way_out
+
+        around = [image for image in images if path.startswith(image)]
+        return way_out(path, max(around, key=len, default=""))
+
+    def first_entries(self, storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
+        from stateshift.engines.spark.views.first_entries import first_entries
+
+        return first_entries(storage, survey, limit)
+
+    def diff(
+        self, one: str, other: str, opening: Opening, show: int, fleet: Readers | None
+    ) -> Differences:
+        from stateshift.engines.spark.views.diff import diff
+
+        return diff(one, other, opening, show, fleet)
+
+    def export(self, location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
+        from stateshift.engines.spark.views.export import export
+
+        return export(location, wanted, format, opening)
+
+    def decode_file(
+        self, storage: Storage, name: str, location: str, opening: Opening
+    ) -> DecodedFile:
+        from stateshift.engines.spark.views.single_file import decoded
+
+        return decoded(storage, name, location, opening)
+
+    def fence_of(self, storage: Storage) -> str | None:
+        from stateshift.engines.spark.survey.checkpoint import survey
+
+        fences = [image.fence for image in survey(storage).images if image.fence is not None]
+        return fences[0] if fences else None
+
+    def read_sink(
+        self, sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]
+    ) -> SinkFacts | None:
+        from stateshift.engines.spark.survey.sinks.sink import read_sink
+
+        return read_sink(sink, opening, back_to)
+
+    def taken_along(self, job: JobSpec, number: int, image: Image) -> Image:
+        from stateshift.engines.spark.rewrite.wishes import taken_along
+
+        return taken_along(job, image)
+
+
+ENGINE: Engine = SparkEngine()

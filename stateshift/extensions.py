@@ -1,0 +1,76 @@
+"""What other installed packages add to stateshift: engines and cluster kinds, by entry points.
+
+    [project.entry-points."stateshift.engines"]
+    toy = "toy_engine:ENGINE"
+
+    [project.entry-points."stateshift.clusters"]
+    toy = "toy_cluster:KIND"
+
+The name is what a spec writes: `"engine": "toy"`, `"kind": "toy"`. A package is imported when its
+name is asked for, and not before. A name that stateshift has itself cannot be taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from stateshift.errors import PlanError
+
+ENGINES = "stateshift.engines"
+CLUSTERS = "stateshift.clusters"
+
+
+def names_added(group: str) -> Collection[str]:
+    """Return the names that installed packages add to a group. Imports none of them."""
+    return sorted({found.name for found in entry_points(group=group)})
+
+
+def load(group: str, name: str) -> Any:
+    """Import what an installed package adds under a name.
+
+    Args:
+        group: ENGINES or CLUSTERS.
+        name: one of `names_added(group)`.
+    Returns:
+        The object that the entry point names. Whether it keeps the protocol is for the caller.
+    Raises:
+        PlanError: two packages add the name, or the package cannot be imported.
+    """
+    candidates = list(entry_points(group=group, name=name))
+    if not candidates:
+        raise PlanError(f"no installed package adds {name!r} to {group}")
+    if len({entry.value for entry in candidates}) > 1:
+        packages = sorted(_package(entry) for entry in candidates)
+        raise PlanError(
+            f"{' and '.join(packages)} both add {name!r} to {group}",
+            hint=f"keep one of them: python -m pip uninstall {packages[0]}",
+        )
+    entry = candidates[0]
+    try:
+        return entry.load()
+    except Exception as error:
+        raise PlanError(
+            f"{name!r} of {group} cannot be loaded from {entry.value}: "
+            f"{type(error).__name__}: {error}",
+            hint=_way_out(entry),
+        ) from error
+
+
+def refuse(group: str, name: str, lacks: str) -> PlanError:
+    """Return the error for an entry point whose object does not keep the protocol."""
+    entry = next(iter(entry_points(group=group, name=name)))
+    return PlanError(f"{name!r} of {group} ({entry.value}) {lacks}", hint=_way_out(entry))
+
+
+def _way_out(entry: EntryPoint) -> str:
+    package = _package(entry)
+    return (
+        f"mend the package that adds it (python -m pip show {package}), "
+        f"or remove it: python -m pip uninstall {package}"
+    )
+
+
+def _package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else entry.module
