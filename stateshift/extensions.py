@@ -13,10 +13,12 @@ name is asked for, and not before. A name that stateshift has itself cannot be t
 from __future__ import annotations
 
 from collections.abc import Collection
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stateshift.errors import PlanError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENGINES = "stateshift.engines"
 CLUSTERS = "stateshift.clusters"
@@ -24,7 +26,7 @@ CLUSTERS = "stateshift.clusters"
 
 def names_added(group: str) -> Collection[str]:
     """Return the names that installed packages add to a group. Imports none of them."""
-    return sorted({found.name for found in entry_points(group=group)})
+    return sorted({entry.name for entry in _entries(group)})
 
 
 def load(group: str, name: str) -> Any:
@@ -38,7 +40,7 @@ def load(group: str, name: str) -> Any:
     Raises:
         PlanError: two packages add the name, or the package cannot be imported.
     """
-    candidates = list(entry_points(group=group, name=name))
+    candidates = [entry for entry in _entries(group) if entry.name == name]
     if not candidates:
         raise PlanError(f"no installed package adds {name!r} to {group}")
     if len({entry.value for entry in candidates}) > 1:
@@ -60,8 +62,15 @@ def load(group: str, name: str) -> Any:
 
 def refuse(group: str, name: str, lacks: str) -> PlanError:
     """Return the error for an entry point whose object does not keep the protocol."""
-    entry = next(iter(entry_points(group=group, name=name)))
+    entry = next(entry for entry in _entries(group) if entry.name == name)
     return PlanError(f"{name!r} of {group} ({entry.value}) {lacks}", hint=_way_out(entry))
+
+
+def _entries(group: str) -> list[EntryPoint]:
+    # imported here: it takes longer than the rest of a command's start, and is seldom needed
+    from importlib.metadata import entry_points
+
+    return list(entry_points(group=group))
 
 
 def _way_out(entry: EntryPoint) -> str:

@@ -204,7 +204,7 @@ class Survey:
     """What one location holds. `engine` is None and `kind` "empty" where there is nothing."""
 
     location: str
-    engine: Literal["spark", "flink"] | None
+    engine: str | None
     kind: Literal["checkpoint", "savepoint", "workflow", "data", "empty", "foreign"]
     files: tuple[FileInfo, ...]
     images: tuple[Image, ...] = ()

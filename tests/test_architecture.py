@@ -53,7 +53,10 @@ ONLY_PROTOCOLS = (
     "step",
 )  # names of places are pure as well, but these two need not even those
 MAY_START_SPARK = ("fleet", "live", "job")
-JOB_MAY_KNOW = ("specification", "survey", "formats", "errors", "plain", "suggestion")
+JOB_MAY_KNOW = (
+    *("specification", "survey", "formats", "extensions"),
+    *("errors", "plain", "suggestion"),
+)
 
 # The rooms of an engine, and its modules that are in none. Modules on one row may know each other,
 # rooms may not.

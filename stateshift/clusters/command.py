@@ -45,6 +45,7 @@ from pathlib import Path
 from typing import Any
 
 from stateshift.clusters import detached
+from stateshift.clusters.kind import ClusterKind, Options, Surroundings
 from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.options import COMMAND, NEEDED_COMMAND, SECONDS, SETTINGS, TEXT
 from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
@@ -284,3 +285,15 @@ class Command:
 
     def _stem(self, tag: str) -> Path:
         return self._records.stem(tag)
+
+
+def _open(name: str, options: Options, surroundings: Surroundings) -> Command:
+    workdir = str(surroundings.workdir.absolute())
+    return Command(name, surroundings.state_dir, workdir, options, surroundings.interrupt)
+
+
+def _has_stop_command(options: Options) -> bool:
+    return bool(options.get("stop"))
+
+
+KIND = ClusterKind("command", CLUSTER_OPTIONS, _open, can_stop=_has_stop_command, stops_unseen=True)

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stateshift.clusters.detached import file_name
+from stateshift.clusters.kind import Ask, ClusterKind, Options, Surroundings
 from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.options import SECONDS, TEXT
 from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
@@ -40,8 +41,6 @@ from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.waiting import wait_for
 from stateshift.clusters.whole_files import READABLE, write_whole
 from stateshift.errors import ClusterError
-
-Ask = Callable[[str], str]
 
 CLUSTER_OPTIONS = {"marker_dir": TEXT, "version": TEXT, "seconds_max": SECONDS}
 
@@ -246,3 +245,18 @@ def _told(submission: Submission) -> dict[str, object]:
         "options": dict(submission.options),
         "environment": sorted(submission.environment),  # names: values may be secrets
     }
+
+
+def _open(name: str, options: Options, surroundings: Surroundings) -> Manual:
+    return Manual(
+        name,
+        Path(options.get("marker_dir") or surroundings.state_dir),
+        options.get("version"),
+        float(options.get("seconds_max", 3600.0)),
+        surroundings.ask,
+        surroundings.say,
+        surroundings.interrupt,
+    )
+
+
+KIND = ClusterKind("manual", CLUSTER_OPTIONS, _open, stops_unseen=True)

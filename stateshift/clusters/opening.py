@@ -7,6 +7,8 @@
     spark_standalone   a standalone master's REST API: the driver runs on a worker
     flink_rest         Flink's REST API: sessions, and what runs in application clusters
 
+Other packages add kinds by entry points (see `kind`). A kind is imported when it is asked for.
+
 What a cluster has to remember is kept in `<workdir>/clusters/<name>`, unless an option says where
 else.
 """
@@ -15,37 +17,56 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from stateshift.clusters import command, manual
+from stateshift import extensions
 from stateshift.clusters.detached import file_name
-from stateshift.clusters.flink import cluster as flink_rest
-from stateshift.clusters.flink.submit import one_application, read_submit
-from stateshift.clusters.jars import complaints_about
-from stateshift.clusters.livy import cluster as livy
-from stateshift.clusters.options import Expected, read_options
+from stateshift.clusters.kind import Ask, ClusterKind, Submit, Surroundings
+from stateshift.clusters.options import read_options
 from stateshift.clusters.protocol import Cluster
-from stateshift.clusters.spark_submit import cluster as spark_submit
-from stateshift.clusters.standalone import cluster as standalone
 from stateshift.clusters.stopping import OpenStorage
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification.model import ClusterSpec
 from stateshift.suggestion import BRACKETED, did_you_mean
 
-KINDS: Mapping[str, Mapping[str, Expected]] = {
-    "manual": manual.CLUSTER_OPTIONS,
-    "command": command.CLUSTER_OPTIONS,
-    "spark_submit": spark_submit.CLUSTER_OPTIONS,
-    "livy": livy.CLUSTER_OPTIONS,
-    "spark_standalone": standalone.CLUSTER_OPTIONS,
-    "flink_rest": flink_rest.CLUSTER_OPTIONS,
+BUILT_IN: Mapping[str, str] = {
+    "manual": "stateshift.clusters.manual",
+    "command": "stateshift.clusters.command",
+    "spark_submit": "stateshift.clusters.spark_submit.cluster",
+    "livy": "stateshift.clusters.livy.cluster",
+    "spark_standalone": "stateshift.clusters.standalone.cluster",
+    "flink_rest": "stateshift.clusters.flink.cluster",
 }
-_SUBMITTING: Mapping[str, Mapping[str, Expected]] = {
-    "spark_submit": spark_submit.SUBMIT_OPTIONS,
-    "livy": livy.SUBMIT_OPTIONS,
-    "spark_standalone": standalone.SUBMIT_OPTIONS,
-}
+
+
+def kind_names() -> tuple[str, ...]:
+    """Return the kinds that a spec may name: stateshift's own first."""
+    added = (name for name in extensions.names_added(extensions.CLUSTERS) if name not in BUILT_IN)
+    return (*BUILT_IN, *added)
+
+
+def kind_of(spec: ClusterSpec) -> ClusterKind:
+    """Return the kind of a cluster.
+
+    Raises:
+        SpecError: nobody knows the kind.
+        PlanError: another package adds it, and cannot be loaded.
+    """
+    if spec.kind in BUILT_IN:
+        kind: ClusterKind = import_module(BUILT_IN[spec.kind]).KIND
+        return kind
+    names = kind_names()
+    if spec.kind not in names:
+        message = f"unknown kind {spec.kind!r}{did_you_mean(spec.kind, names, BRACKETED)}"
+        pointer = f"/clusters/{_escaped(spec.name)}/kind"
+        raise SpecError((Complaint(pointer, message, spec.kind, ", ".join(names)),))
+    added = extensions.load(extensions.CLUSTERS, spec.kind)
+    if not isinstance(added, ClusterKind):
+        lacks = f"is no ClusterKind, but a {type(added).__name__}"
+        raise extensions.refuse(extensions.CLUSTERS, spec.kind, lacks)
+    return added
 
 
 def open_cluster(
@@ -53,75 +74,41 @@ def open_cluster(
     workdir: str,
     *,
     open_storage: OpenStorage | None = None,
-    ask: manual.Ask | None = None,
+    ask: Ask | None = None,
     say: Callable[[str], None] | None = None,
     interrupt: threading.Event | None = None,
 ) -> Cluster:
-    """`open_storage` reaches the stop marker of a job whose image is not on a local path; `ask` and
-    `say` talk to the person behind a manual cluster; `interrupt` cuts every wait short.
+    """Open a cluster of the spec. `open_storage`, `ask`, `say` and `interrupt` are those of
+    `kind.Surroundings`.
     """
     options = check_cluster(spec)
-    state_dir = Path(
-        options.get("state_dir") or Path(workdir) / "clusters" / file_name(spec.name)
-    ).absolute()
-    match spec.kind:
-        case "manual":
-            marker_dir = Path(options.get("marker_dir") or state_dir)
-            seconds_max = float(options.get("seconds_max", 3600.0))
-            return manual.Manual(
-                spec.name, marker_dir, options.get("version"), seconds_max, ask, say, interrupt
-            )
-        case "command":
-            return command.Command(
-                spec.name, state_dir, str(Path(workdir).absolute()), options, interrupt
-            )
-        case "spark_submit":
-            return spark_submit.SparkSubmit(spec.name, state_dir, options, open_storage, interrupt)
-        case "livy":
-            return livy.Livy(spec.name, state_dir, options, open_storage, interrupt)
-        case "spark_standalone":
-            return standalone.Standalone(spec.name, state_dir, options, open_storage, interrupt)
-        case "flink_rest":
-            return flink_rest.FlinkRest(spec.name, state_dir, options, interrupt)
-    raise AssertionError(f"kind {spec.kind!r} has options and nothing that opens it")
+    remembers = options.get("state_dir") or Path(workdir) / "clusters" / file_name(spec.name)
+    surroundings = Surroundings(
+        workdir=Path(workdir),
+        state_dir=Path(remembers).absolute(),
+        open_storage=open_storage,
+        ask=ask,
+        say=say,
+        interrupt=interrupt,
+    )
+    return kind_of(spec).open(spec.name, options, surroundings)
 
 
 def check_cluster(spec: ClusterSpec) -> dict[str, Any]:
-    """The options, if the kind is known and knows them all. Opens nothing."""
-    pointer = f"/clusters/{_escaped(spec.name)}"
-    if spec.kind not in KINDS:
-        message = f"unknown kind {spec.kind!r}{did_you_mean(spec.kind, KINDS, BRACKETED)}"
-        raise SpecError((Complaint(f"{pointer}/kind", message, spec.kind, ", ".join(KINDS)),))
-    return read_options(spec.options, KINDS[spec.kind], pointer)
+    """Return the options, if the kind is known and knows them all. Opens nothing."""
+    kind = kind_of(spec)
+    return read_options(spec.options, kind.options, f"/clusters/{_escaped(spec.name)}")
 
 
 def check_submit(
     cluster: ClusterSpec, options: Mapping[str, Any], pointer: str, connection: str | None = None
 ) -> None:
-    """Whether this cluster would understand how a job is to be submitted: asked before anything
-    moves. Commands and people get whatever the spec says. `connection` overrides where the cluster
-    is reached.
+    """Check whether this cluster would understand how a job is to be submitted: asked before
+    anything moves. `connection` overrides where the cluster is reached.
     """
-    if cluster.kind == "flink_rest" and cluster.options.get("application"):
-        way_out = "a session cluster; or nothing here, and it is started by hand"
-        raise SpecError((Complaint(pointer, one_application(cluster.name), None, way_out),))
-    if cluster.kind == "flink_rest":
-        given = read_submit(options, pointer, cluster.options)
-        jar = given.get("jar")
-        complaints = (
-            tuple(complaints_about(Path(str(jar)), given.get("entry_class"), pointer))
-            if jar
-            else ()
-        )
-        if complaints:
-            raise SpecError(complaints)
-    elif cluster.kind in _SUBMITTING:
-        read_options(options, _SUBMITTING[cluster.kind], pointer)
-    if cluster.kind == "spark_submit":
-        spark_submit.refuse_missing(options, pointer)
-        spark_submit.refuse_impossible(cluster.options, options, pointer, connection)
+    kind_of(cluster).check_submit(cluster, Submit(options, pointer, connection))
 
 
 def _escaped(name: str) -> str:
-    """RFC 6901."""
+    """Escape a name for a JSON pointer (RFC 6901)."""
     return name.replace("~", "~0").replace("/", "~1")

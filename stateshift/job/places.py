@@ -88,6 +88,7 @@ def _current(spec: Spec | str | None) -> Spec | None:
     path = spec if spec is not None else os.environ.get("STATESHIFT_SPEC") or None
     if not isinstance(path, str):
         return path
+    from stateshift.extensions import names_added
     from stateshift.specification import parse_spec
 
     try:
@@ -95,7 +96,8 @@ def _current(spec: Spec | str | None) -> Spec | None:
     except OSError as error:
         complaint = Complaint("", f"cannot read the spec: {error}", path)
         raise SpecError((complaint,), hint="correct STATESHIFT_SPEC") from error
-    return parse_spec(text, base=str(Path(path).absolute().parent), environment=os.environ)
+    folder = str(Path(path).absolute().parent)
+    return parse_spec(text, base=folder, environment=os.environ, names_added=names_added)
 
 
 def _entry(spec: Spec, name: str | None) -> JobSpec:

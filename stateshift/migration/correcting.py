@@ -15,6 +15,7 @@ from typing import Any
 
 from stateshift import plain
 from stateshift.errors import Complaint, SpecError
+from stateshift.extensions import names_added
 from stateshift.specification import Spec, SubmitSpec, parse_spec, to_plain_spec
 from stateshift.workdir import Workdir
 from stateshift.world import Correction
@@ -49,7 +50,7 @@ def corrections(workdir: Workdir, spec: Spec) -> dict[str, Correction]:
     value = workdir.read(FILE) if (workdir.path / FILE).exists() else None
     if value is None:
         return {}
-    corrected = parse_spec(plain.canonical(value))
+    corrected = parse_spec(plain.canonical(value), names_added=names_added)
     found = {}
     for job, now in zip(spec.jobs, corrected.jobs, strict=True):
         if now.submit is not None and now.submit != job.submit:

@@ -18,6 +18,7 @@ from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import engine
 from stateshift.errors import Complaint, JournalError, MissingFile, PlanError, SpecError
 from stateshift.estimating import estimated, probe
+from stateshift.extensions import names_added
 from stateshift.migration import preflight, running_jobs
 from stateshift.migration.brought import Arrivals, with_arrivals
 from stateshift.migration.doors import Doors
@@ -99,7 +100,8 @@ def decode_proposal(value: Any) -> Proposal:
             hint="make it again: stateshift plan SPEC -o FILE",
         )
     try:
-        spec, plans = parse_spec(plain.canonical(value.get("spec"))), value.get("plans")
+        spec = parse_spec(plain.canonical(value.get("spec")), names_added=names_added)
+        plans = value.get("plans")
         proposal = Proposal(spec, tuple(decode_plan(plan) for plan in list(plans or ())))
     except (SpecError, TypeError, RecursionError):
         proposal = None
@@ -455,7 +457,15 @@ def _cannot_stop_unseen(cluster: ClusterSpec) -> bool:
     """Whether it stops what it sees, and nothing else: people and commands are asked to stop a
     job that is unknown.
     """
-    return cluster.kind not in ("manual", "command")
+    from stateshift.clusters.opening import kind_of
+
+    return not kind_of(cluster).stops_unseen
+
+
+def _can_stop(cluster: ClusterSpec) -> bool:
+    from stateshift.clusters.opening import kind_of
+
+    return kind_of(cluster).can_stop(cluster.options)
 
 
 def _findings_of_source(
@@ -473,7 +483,7 @@ def _findings_of_source(
         )
         return (Finding("refuse", message, STOPPED, hint),)
     needed = status.state.alive or status.state is JobState.UNKNOWN
-    if cluster.kind == "command" and needed and not cluster.options.get("stop"):
+    if needed and not _can_stop(cluster):
         message = (
             f"{cluster.name} has no command to stop the job with, and the job is {status.state}"
         )

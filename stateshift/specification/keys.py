@@ -44,7 +44,8 @@ PROFILES = ("default", "java-signed")
 class Key:
     """`also` are other names of it; `engine` the one that alone knows it, `hints_at` one it
     suggests where the spec does not name its engine; `blank_is_off` is INFORE's way to leave a key
-    out; `for_all` may stand beside `jobs`.
+    out; `for_all` may stand beside `jobs`; `added_by` is the group of entry points by which
+    installed packages add choices.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Key:
     hints_at: Engine | None = None
     blank_is_off: bool = False
     for_all: bool = False
+    added_by: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -375,6 +377,7 @@ SPEC = Keys(
         Spec,
         "engine",
         choices=get_args(Engine),
+        added_by="stateshift.engines",
     ),
     Key(
         "restart",
@@ -600,7 +603,13 @@ OPERATOR = Keys(
 
 CLUSTER = Keys(
     Key("name", "text", "The name jobs call it by."),
-    Key("kind", "choice", "How jobs are found, stopped and started there.", choices=CLUSTER_KINDS),
+    Key(
+        "kind",
+        "choice",
+        "How jobs are found, stopped and started there.",
+        choices=CLUSTER_KINDS,
+        added_by="stateshift.clusters",
+    ),
 )
 
 HASH = Keys(

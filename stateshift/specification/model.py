@@ -235,7 +235,7 @@ class Spec:
     prepared and submitted.
     """
 
-    engine: Literal["spark", "flink"]
+    engine: str
     jobs: tuple[JobSpec, ...]
     restart: bool = True
     waves: tuple[tuple[str, ...], ...] = ()

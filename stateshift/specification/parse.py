@@ -22,7 +22,7 @@ from stateshift.specification.model import ClusterSpec, Spec
 from stateshift.specification.parts import read_part
 from stateshift.specification.place import Complaints, Place
 from stateshift.specification.text import WHERE_CREDENTIALS_BELONG, read_text
-from stateshift.specification.values import Reader
+from stateshift.specification.values import NamesAdded, Reader, nothing_added
 
 _HINT = (
     "stateshift schema > spec.schema.json   # every key and its meaning; name the file "
@@ -31,15 +31,19 @@ _HINT = (
 
 
 def parse_spec(
-    text: str, *, base: str | None = None, environment: Mapping[str, str] | None = None
+    text: str,
+    *,
+    base: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    names_added: NamesAdded = nothing_added,
 ) -> Spec:
     """The request that `text` makes. `base` is where relative locations start (the folder of the
-    spec: a path or a URL), `environment` what `${NAME}` stands for. Raises one SpecError that holds
-    every complaint.
+    spec: a path or a URL), `environment` what `${NAME}` stands for, `names_added` what gives the
+    engines and cluster kinds of other packages. Raises one SpecError that holds every complaint.
     """
     complaints = Complaints()
     root = read_text(text, environment or {}, complaints)
-    reader = Reader(complaints, normal(base) if base else None)
+    reader = Reader(complaints, normal(base) if base else None, names_added)
     spec, jobs = _read(reader, root)
     check(complaints, spec, jobs)
     if complaints.found:

@@ -11,7 +11,7 @@ left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,12 +31,23 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f/\\]")
 _NAME_BYTES_MAX = 255
 
 
+NamesAdded = Callable[[str], Collection[str]]
+
+
+def nothing_added(group: str) -> Collection[str]:
+    """Return what a machine without further packages adds to a group of choices."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads on after every complaint. `base` is where relative locations start."""
+    """Reads on after every complaint. `base` is where relative locations start; `names_added` gives
+    the names that installed packages add to a group of choices.
+    """
 
     complaints: Complaints
     base: str | None = None
+    names_added: NamesAdded = nothing_added
 
     def known(
         self, place: Place, keys: Keys, elsewhere: Mapping[str, Keys] | None = None
@@ -136,7 +147,10 @@ def _choice(reader: Reader, key: Key, place: Place) -> str | None:
         for choice in key.choices:
             if fold(choice) == fold(place.value):
                 return choice
-    reader.refuse(place, f"one of {', '.join(key.choices)}")
+    added = reader.names_added(key.added_by) if key.added_by else ()
+    if place.value in added:
+        return str(place.value)
+    reader.refuse(place, f"one of {', '.join((*key.choices, *added))}")
     return None
 
 

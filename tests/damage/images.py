@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from stateshift.engines.registry import engine
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import files_of
 from stateshift.formats.spark.names import classify

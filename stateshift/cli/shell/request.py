@@ -11,6 +11,7 @@ from shlex import quote
 from stateshift.cli.shell.local_files import beside, text_of
 from stateshift.cli.views.units import rate
 from stateshift.errors import Complaint, PlanError, SpecError
+from stateshift.extensions import names_added
 from stateshift.migration import Proposal, decode_proposal, with_dataflow
 from stateshift.specification import Spec, parse_spec
 from stateshift.specification.warm import NEVER
@@ -35,7 +36,8 @@ def _read(path: str) -> Spec | Proposal:
         plain = None  # the spec's reader says better than we could what is wrong, and where
     if isinstance(plain, dict) and "stateshift_plan" in plain:
         return decode_proposal(plain)
-    spec = parse_spec(text, base=os.path.dirname(os.path.abspath(path)), environment=os.environ)
+    folder = os.path.dirname(os.path.abspath(path))
+    spec = parse_spec(text, base=folder, environment=os.environ, names_added=names_added)
     return with_dataflow(spec, beside(path))
 
 

@@ -198,6 +198,7 @@ def _engine(location: str, terminal: Terminal, only: str | None) -> str:
 def _spec(jobs: Sequence[Mapping[str, Any]], engine: str) -> Spec:
     import json
 
+    from stateshift.extensions import names_added
     from stateshift.specification import parse_spec
     from stateshift.specification.text import protect
 
@@ -209,4 +210,4 @@ def _spec(jobs: Sequence[Mapping[str, Any]], engine: str) -> Spec:
         return [literal(item) for item in value] if isinstance(value, list | tuple) else value
 
     plain = {"version": 1, "engine": engine, "jobs": [literal(job) for job in jobs]}
-    return parse_spec(json.dumps(plain), base=os.getcwd())
+    return parse_spec(json.dumps(plain), base=os.getcwd(), names_added=names_added)

@@ -60,6 +60,8 @@ from stateshift.clusters.flink.values import STATES, Job, is_job_id
 from stateshift.clusters.http.credentials import AUTHENTICATION
 from stateshift.clusters.http.hosts import host_of
 from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
+from stateshift.clusters.jars import complaints_about
+from stateshift.clusters.kind import ClusterKind, Options, Submit, Surroundings
 from stateshift.clusters.logged import logs_image, logs_stop, logs_submission
 from stateshift.clusters.noted import Notes, reached_at, refuse_unknown
 from stateshift.clusters.options import FLAG, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, Expected
@@ -79,7 +81,8 @@ from stateshift.clusters.protocol import (
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.stopping import stop_options
 from stateshift.clusters.waiting import wait_for, wait_until_settled
-from stateshift.errors import ClusterError
+from stateshift.errors import ClusterError, Complaint, SpecError
+from stateshift.specification.model import ClusterSpec
 
 CLUSTER_OPTIONS = {
     "url": NEEDED_TEXT,
@@ -434,3 +437,24 @@ class FlinkRest:
         return FlinkCalls(
             self.name, str((record or {}).get("url") or self.options["url"]), self.options
         )
+
+
+def _open(name: str, options: Options, surroundings: Surroundings) -> FlinkRest:
+    return FlinkRest(name, surroundings.state_dir, options, surroundings.interrupt)
+
+
+def _check_submit(cluster: ClusterSpec, submit: Submit) -> None:
+    if cluster.options.get("application"):
+        way_out = "a session cluster; or nothing here, and it is started by hand"
+        message = one_application(cluster.name)
+        raise SpecError((Complaint(submit.pointer, message, None, way_out),))
+    given = read_submit(submit.options, submit.pointer, cluster.options)
+    jar = given.get("jar")
+    if not jar:
+        return
+    complaints = tuple(complaints_about(Path(str(jar)), given.get("entry_class"), submit.pointer))
+    if complaints:
+        raise SpecError(complaints)
+
+
+KIND = ClusterKind("flink_rest", CLUSTER_OPTIONS, _open, _check_submit)

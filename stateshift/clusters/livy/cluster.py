@@ -38,6 +38,7 @@ from typing import Any
 from stateshift.clusters.http.credentials import AUTHENTICATION
 from stateshift.clusters.http.hosts import host_of
 from stateshift.clusters.http.rest import Refused, Unanswered
+from stateshift.clusters.kind import ClusterKind, Options, Surroundings, submit_options
 from stateshift.clusters.livy.calls import Batch, LivyCalls
 from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.noted import (
@@ -274,3 +275,16 @@ def _of_id(calls: LivyCalls, id: int, stopped: bool) -> JobStatus:
 def _status(batch: Batch) -> JobStatus:
     detail = batch.told if batch.state in (JobState.FAILED, JobState.UNKNOWN) else batch.application
     return JobStatus(batch.state, str(batch.id), detail)
+
+
+def _open(name: str, options: Options, surroundings: Surroundings) -> Livy:
+    return Livy(
+        name,
+        surroundings.state_dir,
+        options,
+        surroundings.open_storage,
+        surroundings.interrupt,
+    )
+
+
+KIND = ClusterKind("livy", CLUSTER_OPTIONS, _open, submit_options(SUBMIT_OPTIONS))

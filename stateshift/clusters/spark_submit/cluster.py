@@ -47,6 +47,7 @@ from urllib.parse import unquote
 
 from stateshift.clusters import detached, processes
 from stateshift.clusters.http.hosts import host_of_master
+from stateshift.clusters.kind import ClusterKind, Options, Submit, Surroundings
 from stateshift.clusters.logged import log_command, logs_stop, logs_submission
 from stateshift.clusters.noted import filled
 from stateshift.clusters.options import (
@@ -76,6 +77,7 @@ from stateshift.clusters.stopping import (
 )
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError, Complaint, SpecError
+from stateshift.specification.model import ClusterSpec
 
 _log = logging.getLogger(__name__)
 
@@ -439,3 +441,22 @@ class SparkSubmit:
     @property
     def _notes(self) -> DriverNotes:
         return DriverNotes(self.state_dir)
+
+
+def _open(name: str, options: Options, surroundings: Surroundings) -> SparkSubmit:
+    return SparkSubmit(
+        name,
+        surroundings.state_dir,
+        options,
+        surroundings.open_storage,
+        surroundings.interrupt,
+    )
+
+
+def _check_submit(cluster: ClusterSpec, submit: Submit) -> None:
+    read_options(submit.options, SUBMIT_OPTIONS, submit.pointer)
+    refuse_missing(submit.options, submit.pointer)
+    refuse_impossible(cluster.options, submit.options, submit.pointer, submit.connection)
+
+
+KIND = ClusterKind("spark_submit", CLUSTER_OPTIONS, _open, _check_submit)

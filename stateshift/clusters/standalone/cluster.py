@@ -36,6 +36,7 @@ from typing import Any
 
 from stateshift.clusters.http.hosts import host_of
 from stateshift.clusters.http.rest import Unanswered
+from stateshift.clusters.kind import ClusterKind, Options, Surroundings, submit_options
 from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.noted import (
     Notes,
@@ -405,3 +406,16 @@ def _seen(driver: Driver | None) -> JobStatus:
 def _status(driver: Driver) -> JobStatus:
     detail = driver.told if driver.state in (JobState.FAILED, JobState.UNKNOWN) else None
     return JobStatus(driver.state, driver.id, detail)
+
+
+def _open(name: str, options: Options, surroundings: Surroundings) -> Standalone:
+    return Standalone(
+        name,
+        surroundings.state_dir,
+        options,
+        surroundings.open_storage,
+        surroundings.interrupt,
+    )
+
+
+KIND = ClusterKind("spark_standalone", CLUSTER_OPTIONS, _open, submit_options(SUBMIT_OPTIONS))

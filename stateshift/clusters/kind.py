@@ -1,0 +1,96 @@
+"""What a kind of cluster is to the rest of the program: one value, `ClusterKind`.
+
+The kinds that come with stateshift are `KIND` of each adapter, named in `opening.BUILT_IN`. Another
+package adds its own by an entry point of the group `stateshift.clusters` that names a
+`ClusterKind`:
+
+    from stateshift.clusters.kind import ClusterKind, Surroundings
+    from stateshift.clusters.options import NEEDED_TEXT
+
+    KIND = ClusterKind("nomad", {"url": NEEDED_TEXT}, open_nomad)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stateshift.clusters.options import Expected, read_options
+from stateshift.clusters.protocol import Cluster
+from stateshift.clusters.stopping import OpenStorage
+from stateshift.specification.model import ClusterSpec
+
+Ask = Callable[[str], str]
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a cluster is opened with, besides its options.
+
+    workdir       the run's directory
+    state_dir     where the cluster keeps what it has to remember; made when it is first needed
+    open_storage  reaches the stop marker of a job whose image is not on a local path
+    ask, say      talk to the person at the terminal; None where there is none
+    interrupt     when it is set, every wait ends
+    """
+
+    workdir: Path
+    state_dir: Path
+    open_storage: OpenStorage | None = None
+    ask: Ask | None = None
+    say: Callable[[str], None] | None = None
+    interrupt: threading.Event | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """How a job is to be submitted, and where in the spec that stands. `connection` overrides where
+    the cluster is reached.
+    """
+
+    options: Options
+    pointer: str
+    connection: str | None = None
+
+
+def takes_anything(cluster: ClusterSpec, submit: Submit) -> None:
+    """Accept whatever the spec says of a submission: a person or a command reads it."""
+
+
+def always_stops(options: Options) -> bool:
+    """Every cluster of the kind can stop a job."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterKind:
+    """A kind of cluster.
+
+    name          as a spec writes it: `"kind": "livy"`
+    options       the options of a cluster of this kind, each with its test
+    open          (name, checked options, surroundings) -> a cluster that can be asked. Asks nothing
+    check_submit  raises SpecError where the cluster would not understand a submission. Called
+                  before anything moves
+    can_stop      whether a cluster with these options can stop a job
+    stops_unseen  whether it can be asked to stop a job that it does not see
+    """
+
+    name: str
+    options: Mapping[str, Expected]
+    open: Callable[[str, Options, Surroundings], Cluster]
+    check_submit: Callable[[ClusterSpec, Submit], None] = takes_anything
+    can_stop: Callable[[Options], bool] = always_stops
+    stops_unseen: bool = False
+
+
+def submit_options(known: Mapping[str, Expected]) -> Callable[[ClusterSpec, Submit], None]:
+    """Return a `check_submit` that accepts these options and no others."""
+
+    def check(cluster: ClusterSpec, submit: Submit) -> None:
+        read_options(submit.options, known, submit.pointer)
+
+    return check

@@ -1,0 +1,232 @@
+"""Engines and cluster kinds of other packages: installed as a package is, found by their names."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stateshift import extensions, look
+from stateshift.clusters.opening import check_submit, kind_names, open_cluster
+from stateshift.clusters.protocol import JobState
+from stateshift.engines.protocol import Engine
+from stateshift.engines.registry import METHODS, Entries, Transforms, engine, engine_names
+from stateshift.errors import PlanError, SpecError
+from stateshift.specification import ClusterSpec, parse_spec
+from stateshift.storage.memory import MemoryDisk
+from tests.support.checkpoints import put
+
+TOY_ENGINE = '''
+from stateshift.engines.spark.engine import SparkEngine
+from stateshift.engines.views import DecodedFile
+from stateshift.survey import Image, Survey
+
+
+class ToyEngine(SparkEngine):
+    """An image is one file, TOY, that holds a number of entries."""
+
+    name = "toy"
+    begins_with = "TOY"
+
+    def survey(self, location, opening, thorough=False, changes=()):
+        storage = opening(location)
+        files = tuple(storage.list())
+        images = ()
+        if self.recognises(storage):
+            images = (Image("", None, "toy", 1, (1,), None, *[()] * 6, {}, None),)
+        return storage, Survey(storage.location, "toy", "image", files, images)
+
+    def decode_file(self, storage, name, location, opening):
+        text = b"".join(storage.chunks(name)).decode()
+        return DecodedFile(name, "toy", (text,), {"entries": int(text)})
+
+    def transforms(self):
+        return {"toy.double": lambda parameters, sources: list(sources) * 2}
+
+    def entries_reader(self):
+        return lambda read, shard, settings: iter(())
+
+
+ENGINE = ToyEngine()
+'''
+
+TOY_CLUSTER = """
+from stateshift.clusters.kind import ClusterKind, submit_options
+from stateshift.clusters.memory import MemoryCluster
+from stateshift.clusters.options import NEEDED_TEXT, TEXT
+
+
+def open_toy(name, options, surroundings):
+    assert surroundings.workdir.is_absolute()
+    cluster = MemoryCluster(name)
+    cluster.kind = "toy"
+    return cluster
+
+
+KIND = ClusterKind("toy", {"address": NEEDED_TEXT}, open_toy, submit_options({"image": TEXT}))
+"""
+
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Put a package where Python finds it, with the metadata that an installer writes."""
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    monkeypatch.syspath_prepend(str(site))
+
+    def add(package: str, group: str, entry: str, source: str | None) -> None:
+        module = package.replace("-", "_")
+        if source is not None:
+            (site / f"{module}.py").write_text(source)
+        folder = site / f"{module}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (folder / "entry_points.txt").write_text(f"[{group}]\n{entry}\n")
+        importlib.invalidate_caches()
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+    return add
+
+
+def spec_of(**top: object) -> str:
+    job = {"name": "orders", "checkpoint_location": "file:///a", "remote_location": "file:///b"}
+    return json.dumps({"version": 1, "jobs": [job], **top})
+
+
+# ------------------------------------------------------------------------------------- engines
+
+
+def test_an_engine_of_another_package_is_known_by_its_name(install: Install) -> None:
+    assert engine_names() == ("spark", "flink")
+    install("toy-engine", extensions.ENGINES, "toy = toy_engine:ENGINE", TOY_ENGINE)
+    assert engine_names() == ("spark", "flink", "toy")
+    assert "toy_engine" not in sys.modules
+    assert engine("toy").begins_with == "TOY"
+    assert Transforms()["toy.double"]({}, ["a"]) == ["a", "a"]  # type: ignore[list-item]
+    assert list(Entries()) == ["spark", "flink", "toy"]
+    with pytest.raises(KeyError):
+        Transforms()["tin.double"]
+
+
+def test_a_spec_may_name_an_engine_of_another_package_once_it_is_installed(
+    install: Install,
+) -> None:
+    text = spec_of(engine="toy")
+    with pytest.raises(SpecError, match=r'"toy" is not one of spark, flink$'):
+        parse_spec(text, names_added=extensions.names_added)
+    install("toy-engine", extensions.ENGINES, "toy = toy_engine:ENGINE", TOY_ENGINE)
+    assert parse_spec(text, names_added=extensions.names_added).engine == "toy"
+    with pytest.raises(SpecError, match='"tin" is not one of spark, flink, toy'):
+        parse_spec(spec_of(engine="tin"), names_added=extensions.names_added)
+
+
+def test_an_image_of_another_package_s_engine_is_recognised_and_inspected(
+    install: Install,
+) -> None:
+    disk = MemoryDisk(lambda: 0.0)
+    put(disk.open("file:///toys/1"), "TOY", b"42")
+    assert look.inspect("file:///toys/1", disk.open).survey.engine != "toy"  # type: ignore[union-attr]
+    install("toy-engine", extensions.ENGINES, "toy = toy_engine:ENGINE", TOY_ENGINE)
+    found = look.inspect("file:///toys/1", disk.open).survey
+    assert found is not None
+    assert (found.engine, found.images[0].identity) == ("toy", "toy")
+    single = look.inspect("file:///toys/1/TOY", disk.open).file
+    assert single is not None
+    assert single.value == {"entries": 42}
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (None, "ModuleNotFoundError: No module named 'toy_engine'"),
+        ("import no_such_library", "No module named 'no_such_library'"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("OTHER = 1", "AttributeError: module 'toy_engine' has no attribute 'ENGINE'"),
+        ("ENGINE = 1", "is no engine: it has no name, begins_with"),
+        (
+            TOY_ENGINE.replace('name = "toy"', 'name = "tin"'),
+            "calls itself 'tin'",
+        ),
+    ],
+)
+def test_a_broken_engine_of_another_package_is_an_error_with_a_way_out(
+    install: Install, source: str | None, says: str
+) -> None:
+    install("toy-engine", extensions.ENGINES, "toy = toy_engine:ENGINE", source)
+    with pytest.raises(PlanError) as raised:
+        engine("toy")
+    assert says in raised.value.fact
+    assert "python -m pip show toy-engine" in (raised.value.hint or "")
+    assert "python -m pip uninstall toy-engine" in (raised.value.hint or "")
+
+
+def test_a_broken_package_does_not_keep_anybody_from_looking_at_an_image(
+    install: Install, caplog: pytest.LogCaptureFixture
+) -> None:
+    install("toy-engine", extensions.ENGINES, "toy = toy_engine:ENGINE", "1 / 0")
+    disk = MemoryDisk(lambda: 0.0)
+    put(disk.open("file:///a"), "metadata", b'{"id":"7c6f0e3e-0000-4000-8000-000000000000"}')
+    found = look.inspect("file:///a", disk.open).survey
+    assert found is not None
+    assert found.engine == "spark"
+    put(disk.open("file:///b"), "something", b"x")
+    assert look.inspect("file:///b", disk.open).survey is not None
+    assert "toy_engine" in caplog.text
+
+
+def test_two_packages_of_one_name_are_refused_and_ours_cannot_be_replaced(
+    install: Install,
+) -> None:
+    install("toy-engine", extensions.ENGINES, "toy = toy_engine:ENGINE", TOY_ENGINE)
+    install("toy-more", extensions.ENGINES, "toy = toy_more:ENGINE\nspark = toy_more:ENGINE", "1/0")
+    with pytest.raises(PlanError, match="toy-engine and toy-more both add 'toy'"):
+        engine("toy")
+    assert type(engine("spark")).__name__ == "SparkEngine"
+
+
+@pytest.mark.parametrize("name", ["spark", "flink"])
+def test_our_own_engines_keep_the_protocol_that_others_are_held_to(name: str) -> None:
+    assert [method for method in METHODS if not hasattr(engine(name), method)] == []
+    assert all(getattr(Engine, method).__doc__ for method in METHODS)
+
+
+# ------------------------------------------------------------------------------------- clusters
+
+
+def test_a_cluster_kind_of_another_package_is_parsed_checked_and_opened(
+    install: Install, tmp_path: Path
+) -> None:
+    text = spec_of(clusters={"home": {"kind": "toy", "address": "a:1"}})
+    with pytest.raises(SpecError, match='"toy" is not one of manual, command'):
+        parse_spec(text, names_added=extensions.names_added)
+    install("toy-cluster", extensions.CLUSTERS, "toy = toy_cluster:KIND", TOY_CLUSTER)
+    assert kind_names()[-1] == "toy"
+    spec = parse_spec(text, names_added=extensions.names_added).cluster("home")
+    assert spec == ClusterSpec("home", "toy", {"address": "a:1"})
+    cluster = open_cluster(spec, str(tmp_path))
+    assert (cluster.name, cluster.kind) == ("home", "toy")
+    assert cluster.find("tag").state is JobState.ABSENT
+    check_submit(spec, {"image": "x"}, "/jobs/0/submit")
+    with pytest.raises(SpecError, match="/jobs/0/submit/imag: unknown option 'imag'"):
+        check_submit(spec, {"imag": "x"}, "/jobs/0/submit")
+    with pytest.raises(SpecError, match="/clusters/home/address: is needed and not there"):
+        open_cluster(ClusterSpec("home", "toy"), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [("1 / 0", "ZeroDivisionError"), ("KIND = 1", "is no ClusterKind, but a int")],
+)
+def test_a_broken_cluster_kind_is_an_error_with_a_way_out(
+    install: Install, tmp_path: Path, source: str, says: str
+) -> None:
+    install("toy-cluster", extensions.CLUSTERS, "toy = toy_cluster:KIND", source)
+    with pytest.raises(PlanError, match=says) as raised:
+        open_cluster(ClusterSpec("home", "toy"), str(tmp_path))
+    assert "python -m pip uninstall toy-cluster" in (raised.value.hint or "")
