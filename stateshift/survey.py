@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 Level = Literal["refuse", "warn", "note"]
 
@@ -145,6 +145,16 @@ class PlannedState:
     unnamed: bool = False
 
 
+class ImageDetails(Protocol):
+    """What an engine keeps about an image, beyond what every engine's images have. Each engine has
+    a class of its own, and alone reads its fields.
+    """
+
+    def described(self) -> Mapping[str, Any]:
+        """Return what of it is shown, as plain values."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Image:
     """One job's (or one query's) whole state at one epoch, as files."""
@@ -165,8 +175,13 @@ class Image:
     written_by: str | None
     fence: str | None = None
     findings: tuple[Finding, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: ImageDetails | None = None
     planned_state: PlannedState | None = None
+
+    @property
+    def described(self) -> Mapping[str, Any]:
+        """What only this engine's images have, as plain values, for whoever shows them."""
+        return {} if self.details is None else self.details.described()
 
     @property
     def needed_files(self) -> tuple[str, ...]:

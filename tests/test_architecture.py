@@ -67,7 +67,7 @@ SPARK_ROWS = (
     ("check", "rewrite", "views"),
     ("survey",),
     ("entries",),
-    ("layout", "small_files", "chains", "places"),
+    ("layout", "small_files", "chains", "places", "image"),
 )
 FLINK_ROWS = (
     ("engine",),
@@ -76,7 +76,7 @@ FLINK_ROWS = (
     ("survey",),
     ("rewrite",),
     ("entries",),
-    ("layout", "streams", "places"),
+    ("layout", "streams", "places", "image", "obstacles"),
 )
 ENGINE_ROW_OF = {
     engine: {part: number for number, parts in enumerate(rows) for part in parts}

@@ -97,7 +97,7 @@ def test_a_damaged_savepoint_is_refused_before_anything_is_written(
 
 def keyed_file(ground: Ground, uid: str, source: str) -> str:
     """A file of the keyed state of an operator."""
-    from stateshift.engines.flink.rewrite.choice import metadata_of
+    from stateshift.engines.flink.image import metadata_of
     from stateshift.formats.flink.references import references
     from stateshift.formats.flink.stream_handles import files_of as named
     from stateshift.formats.uid import flink_operator_id

@@ -16,7 +16,7 @@ from stateshift.cli.views import html_page as render_html
 from stateshift.cli.views import run as render_run
 from stateshift.cli.views.text import plain_text
 from stateshift.engines.flink.entries.keyed import keyed_entries, why_operator_is_opaque
-from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.views import Differences
 from stateshift.formats.flink.key_groups import prefix_bytes

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.registry import engine
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import files_of
@@ -163,7 +164,7 @@ def _flink_kind(name: str) -> str:
 
 
 def _flink_roles(root: str, found: Image) -> dict[str, str]:
-    places, metadata = found.details["places"], found.details["metadata"]
+    places, metadata = places_of(found), metadata_of(found)
     roles = {f"{root}/{path}": "_metadata" for path in found.needed if path.endswith("_metadata")}
     for reference in references(metadata):
         role = {"keyed": "keyed stream", "operator": "operator stream"}.get(

@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stateshift.engines.flink.image import is_readable, metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.registry import engine
 from stateshift.errors import StateshiftError
@@ -150,11 +151,11 @@ def _of_flink(
     location: str, files: Mapping[str, bytes], disk: MemoryDisk
 ) -> Iterator[tuple[str, Any]]:
     storage, survey = engine("flink").survey(location, disk.open)
-    if not survey.images or "metadata" not in survey.images[0].details:
+    if not is_readable(survey):
         yield "image", None
         return
-    details = survey.images[0].details
-    metadata, streams = details["metadata"], Streams(storage.chunks, details["places"])
+    image = survey.images[0]
+    metadata, streams = metadata_of(image), Streams(storage.chunks, places_of(image))
     yield "_metadata", with_streams(metadata, _without_name)
     digests: dict[StreamHandle, Any] = {}
     for number, reference in enumerate(references(metadata)):

@@ -93,7 +93,7 @@ def _flink_facts(image: Image) -> Iterator[tuple[str, str | Cell]]:
     """Of a savepoint or checkpoint: its number, its format, and whether its folder may be moved
     as it is.
     """
-    told = image.details
+    told = image.described
     if image.epoch is None:
         return
     yield "checkpoint", str(image.epoch)
@@ -134,7 +134,7 @@ def _file_facts(facts: SurveyFacts) -> Iterator[tuple[str, str | Cell]]:
 def _strangers(found: Survey) -> Iterator[tuple[str, str | Cell]]:
     """What lies in a checkpoint and is not Spark's."""
     for image in found.images:
-        for held in image.details.get("strangers", ()):
+        for held in image.described.get("strangers", ()):
             place = f"{image.path}/{held['path']}" if image.path else held["path"]
             where = f"in {place}" if place.endswith("/") else f"({place})"
             yield (

@@ -382,10 +382,10 @@ def image(found: Image) -> ImageDocument:
         "written_by": found.written_by,
         "fence": found.fence,
         "endpoints": [endpoint(e) for e in found.endpoints],
-        "strangers": [dict(one) for one in found.details.get("strangers", ())],  # type: ignore[misc]
+        "strangers": [dict(one) for one in found.described.get("strangers", ())],  # type: ignore[misc]
         "settings": dict(found.settings),
     }
-    details = {key: value for key, value in found.details.items() if key in IMAGE_DETAILS}
+    details = {key: value for key, value in found.described.items() if key in IMAGE_DETAILS}
     return cast("ImageDocument", {**shared, **details})
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import takewhile
 
+from stateshift.engines.spark.image import spark_image
 from stateshift.formats.marks import FOLDER
 from stateshift.formats.spark.names import classify, described
 from stateshift.survey import Image
@@ -103,7 +104,7 @@ def fence_paths_without_commits(planned: int) -> tuple[str, ...]:
 
 def has_commits(image: Image) -> bool:
     """Whether the query has a commit log with something in it. Spark before 2.2 wrote none."""
-    return bool(image.details.get("commits", 1))
+    return spark_image(image).commits != 0
 
 
 def first_read(epoch: int, planned: int | None = None) -> tuple[str, ...]:

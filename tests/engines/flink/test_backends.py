@@ -13,7 +13,7 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.flink.entries.keyed import keyed_entries, why_opaque
-from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.views import Differences
 from stateshift.formats.flink.key_groups import prefix_bytes

@@ -14,7 +14,7 @@ import pytest
 
 from stateshift.engines.flink.check.image import everything
 from stateshift.engines.flink.entries.databases import checked_databases, natives_of
-from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, StateshiftError
 from stateshift.formats.flink.keyed_handles import Incremental

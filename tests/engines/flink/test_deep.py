@@ -13,7 +13,7 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.flink.entries.image import header_of
-from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError
 from stateshift.formats.flink.java_data import Longs

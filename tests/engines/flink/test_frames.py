@@ -11,7 +11,7 @@ import cramjam
 import pytest
 
 from stateshift.engines.flink.entries.frames import checked_frames
-from stateshift.engines.flink.rewrite.choice import metadata_of
+from stateshift.engines.flink.image import metadata_of
 from stateshift.formats.flink.keyed_handles import Changelog, FileDelta, MemoryDelta
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import expanded

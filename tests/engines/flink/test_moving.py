@@ -18,7 +18,7 @@ from stateshift.engines.flink.entries.image import (
     of_operator,
 )
 from stateshift.engines.flink.entries.keys import hash_of
-from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import Incompatible, PlanError
 from stateshift.formats.flink.java_data import Longs

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.registry import engine
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
@@ -32,7 +32,7 @@ def test_an_image_is_described_as_flink_s_own_loader_describes_it(name: str) -> 
     (image,), told = survey.images, golden.told(name)["metadata"]
     assert refusals(survey) == []
     assert (image.epoch, image.epochs) == (told["checkpoint"], (told["checkpoint"],))
-    assert image.details["metadata_version"] == told["version"]
+    assert image.described["metadata_version"] == told["version"]
     wanted = {
         o["id"]: (o["name"] or None, o["uid"] or None, o["parallelism"], o["max_parallelism"])
         for o in told["operators"]

@@ -188,7 +188,7 @@ def about_strangers(plan: Plan) -> list[Finding]:
 
 
 def test_what_is_not_sparks_is_counted_by_folder_and_hadoops_checksums_are_not_told() -> None:
-    assert image_with(**MINE).details["strangers"] == (
+    assert image_with(**MINE).described["strangers"] == (
         {"path": ".hidden/", "files": 1, "bytes": 1},
         {"path": "NOTES", "files": 1, "bytes": 1},
         {"path": "mine/", "files": 12, "bytes": 12},
@@ -210,7 +210,7 @@ def test_what_is_not_sparks_is_counted_by_folder_and_hadoops_checksums_are_not_t
     ],
 )
 def test_what_is_the_engines_or_ours_is_no_strangers(path: str) -> None:
-    assert image_with(**{path: b"x"}).details["strangers"] == ()
+    assert image_with(**{path: b"x"}).described["strangers"] == ()
 
 
 @pytest.mark.row("W-4")

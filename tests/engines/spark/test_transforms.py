@@ -16,6 +16,7 @@ from stateshift.engines.spark.entries.columnar import hashes_of
 from stateshift.engines.spark.entries.encoders import ROW
 from stateshift.engines.spark.entries.keys import KeyRule, key_rule
 from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.files import REWRITE_STATE, reshaping_of
 from stateshift.engines.spark.rewrite.pieces import TABLE_BYTES, components, is_settled, table_count
 from stateshift.engines.spark.rewrite.transforms import TRANSFORMS
@@ -235,7 +236,7 @@ def keyed(checkpoint: Checkpoint, changes: list[dict[str, Any]], **image: Any) -
     """As if the checkpoint had a schema beside its state."""
     found = surveyed(checkpoint, changes)
     schemas = {"0/default": {"key": LONG_KEY, "value": LONG_KEY, "encoder": None, "prefix": 0}}
-    details = {**found.images[0].details, "schemas": schemas}
+    details = replace(spark_image(found.images[0]), schemas=schemas)
     return facts_of(replace(found, images=(replace(found.images[0], details=details, **image),)))
 
 

@@ -18,6 +18,7 @@ from stateshift import look
 from stateshift.engines.spark.entries.columnar import hashes_of, texts_of
 from stateshift.engines.spark.entries.keys import nameable
 from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.rewrite.comparison import SUMS, comparable
 from stateshift.engines.spark.rewrite.stores import stores_of
@@ -424,7 +425,7 @@ def test_values_of_common_keys_are_added_where_the_spec_names_their_columns(tmp_
     location = source_of(ground, case)
     ground.apply(spec_of(location, f"{TARGET}-0", mode="fork", waive=["paths-stay"]), "fork")
     image = image_at(ground.open(location))
-    value = decode_struct(image.details["schemas"]["0/default"]["value"])
+    value = decode_struct(spark_image(image).schemas["0/default"]["value"])
     columns = [name for name in dict.fromkeys(value.names) if name.startswith(("count", "sum"))]
     merge = [{"kind": "merge", "locations": [f"{TARGET}-0"], "sum": columns}]
     ground.apply(spec_of(location, transform=merge, waive=["paths-stay"]), "merge")

@@ -11,7 +11,7 @@ from stateshift.engines.flink.check.coordinators import checked_coordinator
 from stateshift.engines.flink.check.elements import Walk
 from stateshift.engines.flink.entries.databases import checked_databases
 from stateshift.engines.flink.entries.frames import checked_frames
-from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.image import flink_image, metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, StorageError, TooLarge
 from stateshift.formats.flink.metadata import OperatorState
@@ -27,7 +27,7 @@ def everything(storage: Storage, image: Image) -> Iterator[Finding]:
     """Yield a refusal for each piece of state that is damaged, and a note on what has no
     checksum.
     """
-    if "metadata" not in image.details:
+    if flink_image(image) is None:
         return
     walk = Walk(Streams(storage.chunks, places_of(image)))
     yield from _properties(image)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from shlex import quote
 
-from stateshift.engines.flink.rewrite.choice import Choice, Dealing, asked_version, metadata_of
+from stateshift.engines.flink.image import flink_image, kept_of, metadata_of
+from stateshift.engines.flink.rewrite.choice import Choice, Dealing, asked_version
 from stateshift.engines.free_space import of_room
 from stateshift.formats.flink.java_data import fits_utf
 from stateshift.formats.flink.metadata import PROPERTIES_FROM
@@ -177,7 +178,8 @@ def _running_there(cluster: ClusterFacts) -> str:
 
 
 def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
-    if image.details.get("drained"):
+    kept = flink_image(image)
+    if kept is not None and kept.drained:
         yield Finding(
             "warn",
             (
@@ -198,7 +200,7 @@ def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
             "that starts from it has to use: "
             "a canonical savepoint fits any",
         )
-    if image.details.get("kind") == "checkpoint":
+    if kept is not None and kept.kind == "checkpoint":
         yield Finding(
             "note",
             (
@@ -314,7 +316,7 @@ def _of_choice(surveys: tuple[Survey, ...], choice: Choice) -> Iterator[Finding]
                 "taken of"
             ),
         )
-    masters = [master for s in surveys for master in s.images[0].details["masters"]]
+    masters = [master for s in surveys for master in kept_of(s.images[0]).masters]
     for name in sorted({name for name in masters if masters.count(name) > 1}):
         yield Finding(
             "refuse",
@@ -412,7 +414,9 @@ def _of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]
 
 def _of_versions(job: JobSpec, facts: Facts, surveys: tuple[Survey, ...]) -> Iterator[Finding]:
     """IF-18: each Flink reads what older ones wrote, and nothing newer."""
-    images = [image for survey in surveys for image in survey.images if "metadata" in image.details]
+    images = [
+        image for survey in surveys for image in survey.images if flink_image(image) is not None
+    ]
     if not images:
         return
     asked = asked_version(job)

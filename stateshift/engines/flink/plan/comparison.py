@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.entries.image import SETTING
+from stateshift.engines.flink.image import metadata_of
 from stateshift.engines.flink.plan.copy import loose_names, names_anew
-from stateshift.engines.flink.rewrite.choice import Choice, Dealing, metadata_of
+from stateshift.engines.flink.rewrite.choice import Choice, Dealing
 from stateshift.engines.flink.rewrite.metadata import Taken
 from stateshift.engines.flink.rewrite.unkeyed import handles_of
 from stateshift.formats.flink.operator_handles import BROADCAST

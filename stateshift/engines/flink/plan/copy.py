@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from stateshift.engines.bundles import bundled
 from stateshift.engines.flink import layout
-from stateshift.engines.flink.rewrite.choice import Anew, Choice, Dealing, metadata_of, places_of
+from stateshift.engines.flink.image import metadata_of, places_of
+from stateshift.engines.flink.rewrite.choice import Anew, Choice, Dealing
 from stateshift.engines.flink.rewrite.metadata import Taken
 from stateshift.engines.flink.rewrite.transforms import CUT, RESCALE
 from stateshift.formats.flink.references import references

@@ -30,6 +30,7 @@ from stateshift.engines.flink.findings.move import (
     of_target,
     waived,
 )
+from stateshift.engines.flink.image import is_readable, metadata_of
 from stateshift.engines.flink.plan import savepoint as saving
 from stateshift.engines.flink.plan.comparison import compares
 from stateshift.engines.flink.plan.copy import as_they_are, copies, kept, summary
@@ -48,8 +49,6 @@ from stateshift.engines.flink.rewrite.choice import (
     chosen,
     dealing,
     id_of,
-    is_readable,
-    metadata_of,
 )
 from stateshift.engines.flink.rewrite.transforms import KEEP, METADATA
 from stateshift.engines.rounds import kept as kept_of

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from stateshift.engines.flink import layout
+from stateshift.engines.flink.image import is_readable, metadata_of
 from stateshift.engines.flink.plan.copy import Whole, bundles
-from stateshift.engines.flink.rewrite.choice import is_readable, metadata_of
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import AbsoluteFile, Segment, files_of
 from stateshift.specification import JobSpec

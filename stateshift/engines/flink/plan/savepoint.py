@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stateshift.engines.flink.rewrite.choice import Choice, Dealing, metadata_of
+from stateshift.engines.flink.image import metadata_of
+from stateshift.engines.flink.rewrite.choice import Choice, Dealing
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Savable, Survey

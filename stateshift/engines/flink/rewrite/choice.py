@@ -22,9 +22,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stateshift.engines.flink.places import Places, located
+from stateshift.engines.flink.image import Beginnings, flink_image, kept_of, metadata_of, places_of
+from stateshift.engines.flink.obstacles import CANONICAL, Obstacle
+from stateshift.engines.flink.places import located
 from stateshift.engines.flink.rewrite.metadata import Taken
-from stateshift.engines.flink.rewrite.obstacles import CANONICAL, Obstacle
 from stateshift.engines.flink.rewrite.unkeyed import LOOSE, RAW, handles_of, why_not
 from stateshift.formats.flink.metadata import Metadata, OperatorState
 from stateshift.formats.flink.operator_handles import BROADCAST
@@ -93,14 +94,13 @@ def taken_along(job: JobSpec, number: int, image: Image) -> Image:
     """Return an image, the `number`th of the job's, without the operators that its spec leaves
     behind.
     """
-    if "metadata" not in image.details:
+    kept = flink_image(image)
+    if kept is None:
         return image
-    whole = metadata_of(image)
+    whole = kept.metadata
     going = _going(job, number, [operator.id.hex() for operator in whole.operators])
     operators = tuple(operator for operator in whole.operators if operator.id.hex() in going)
-    return replace(
-        image, details={**image.details, "metadata": replace(whole, operators=operators)}
-    )
+    return replace(image, details=replace(kept, metadata=replace(whole, operators=operators)))
 
 
 def _going(job: JobSpec, number: int, ids: Iterable[str]) -> list[str]:
@@ -196,21 +196,6 @@ def _names_of(job: JobSpec, number: int) -> Iterator[str]:
         yield from names[number : number + 1]
 
 
-def is_readable(survey: Survey) -> bool:
-    """Whether an image is there, and its metadata could be read."""
-    return bool(survey.images) and "metadata" in survey.images[0].details
-
-
-def metadata_of(image: Image) -> Metadata:
-    found: Metadata = image.details["metadata"]
-    return found
-
-
-def places_of(image: Image) -> Places:
-    found: Places = image.details["places"]
-    return found
-
-
 def asked_version(job: JobSpec) -> str | None:
     """The Flink for which the metadata is to be written."""
     version: str | None = changed(job, "convert").get("flink")
@@ -255,12 +240,8 @@ def dealing(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Dealing:
         if not change and not united:
             continue
         operators = [_operator(surveys[number].images[0], old) for number, old in sources]
-        of_images = [
-            surveys[n].images[0].details.get("apart" if united else "rigid", {}).get(o)
-            for n, o in sources
-        ]
-        blocked = next((why for why in of_images if why is not None), None)
-        heads = [surveys[n].images[0].details.get("heads", {}).get(o, {}) for n, o in sources]
+        blocked = _blocked(surveys, sources, united)
+        heads = [kept_of(surveys[n].images[0]).heads.get(o, {}) for n, o in sources]
         stuck = _stuck(heads)
         # What Flink deals out itself need not be refused where no more than its parallelism was
         # asked for.
@@ -282,6 +263,18 @@ def dealing(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Dealing:
     return Dealing(tuple(found), change.get("max_parallelism"), tuple(wrong))
 
 
+def _blocked(
+    surveys: Sequence[Survey], sources: Sequence[tuple[int, str]], united: bool
+) -> Obstacle | None:
+    """Return the first reason why one of the sources cannot be written otherwise."""
+    for number, operator in sources:
+        kept = kept_of(surveys[number].images[0])
+        reasons = kept.apart if united else kept.rigid
+        if operator in reasons:
+            return reasons[operator]
+    return None
+
+
 def _made_of(taken: Sequence[Taken]) -> dict[str, tuple[tuple[int, str], ...]]:
     """Id in the target -> what it is made of: (image, id there)."""
     found: dict[str, tuple[tuple[int, str], ...]] = {}
@@ -291,7 +284,7 @@ def _made_of(taken: Sequence[Taken]) -> dict[str, tuple[tuple[int, str], ...]]:
     return found
 
 
-def _stuck(images: Sequence[Mapping[str, list[bytes]]]) -> str | None:
+def _stuck(images: Sequence[Beginnings]) -> str | None:
     """Why operator state cannot be joined, from how its files begin: role -> beginnings, an
     image each.
     """

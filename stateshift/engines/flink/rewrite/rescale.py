@@ -38,7 +38,7 @@ from stateshift.engines.flink.entries.image import (
     uncompressed,
 )
 from stateshift.engines.flink.entries.keys import hash_of, hashable, key_of, shown
-from stateshift.engines.flink.rewrite.obstacles import CANONICAL, Obstacle
+from stateshift.engines.flink.obstacles import CANONICAL, Obstacle
 from stateshift.engines.flink.rewrite.unkeyed import RAW, Held, Joined, handles_of, joined
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, Incompatible

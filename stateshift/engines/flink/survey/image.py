@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from shlex import quote
-from typing import Any
+from typing import Any, Literal
 
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.entries.operators import operators_of, sections_in
+from stateshift.engines.flink.image import Beginnings, FlinkImage, flink_image
+from stateshift.engines.flink.obstacles import Obstacle
 from stateshift.engines.flink.places import Places, absolute_places, moved_folders, root_of
-from stateshift.engines.flink.rewrite.obstacles import Obstacle
 from stateshift.engines.flink.rewrite.rescale import heads_of, why_not
 from stateshift.engines.flink.rewrite.unkeyed import LOOSE
 from stateshift.engines.flink.streams import Streams, decoded
@@ -61,10 +62,13 @@ def survey(
     if root != storage.location:
         storage = opening(root)
     image, files = _image(storage, locations.relative(place, root), content, changes)
-    is_checkpoint = image.details.get("kind") == "checkpoint"
-    return storage, Survey(
-        storage.location, "flink", "checkpoint" if is_checkpoint else "savepoint", files, (image,)
-    )
+    kept = flink_image(image)
+    kind = "savepoint" if kept is None else kept.kind
+    return storage, Survey(storage.location, layout.ENGINE, _survey_kind(kind), files, (image,))
+
+
+def _survey_kind(kind: str) -> Literal["checkpoint", "savepoint"]:
+    return "checkpoint" if kind == "checkpoint" else "savepoint"
 
 
 def _metadata(storage: Storage, path: str) -> bytes:
@@ -137,10 +141,7 @@ def _image(
         settings={},
         written_by=WRITTEN_BY[metadata.version],
         findings=tuple(findings),
-        details={
-            **_details(metadata, properties, places, at),
-            **_asked(metadata, streams, changes),
-        },
+        details=_details(metadata, properties, places, at, _Changes.of(changes), streams),
     ), files
 
 
@@ -181,57 +182,71 @@ def _broken(at: str, path: str, error: FormatError) -> Image:
     )
 
 
-def _asked(
-    metadata: Metadata, streams: Streams, changes: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """What changes need to know: which operators cannot be rescaled, or united with others, and
-    why; and how the files of their operator state begin.
-    """
-    asked = {change["kind"]: change for change in changes}
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """What changes want to know of an image before they are planned."""
 
-    def blocked(most: int | None, united: bool) -> dict[str, Obstacle]:
-        found = {
-            o.id.hex(): why_not(o, streams, most or o.max_parallelism, united)
-            for o in metadata.operators
-        }
-        return {operator: why for operator, why in found.items() if why is not None}
+    rescaled: bool
+    united: bool
+    max_parallelism: int | None
 
-    def heads(operator: OperatorState) -> dict[str, list[bytes]]:
-        return {role: found for role in LOOSE if (found := heads_of(operator, streams, role))}
+    @classmethod
+    def of(cls, changes: Sequence[Mapping[str, Any]]) -> _Changes:
+        asked = {change["kind"]: change for change in changes}
+        most = asked.get("rescale", {}).get("max_parallelism")
+        return cls("rescale" in asked, "union" in asked, most)
 
-    if not asked.keys() & {"rescale", "union"}:
-        return {}
-    most = asked.get("rescale", {}).get("max_parallelism")
-    return {
-        "heads": {o.id.hex(): heads(o) for o in metadata.operators},
-        **({"rigid": blocked(most, False)} if "rescale" in asked else {}),
-        **({"apart": blocked(most, True)} if "union" in asked else {}),
-    }
+    def obstacles(
+        self, metadata: Metadata, streams: Streams, united: bool
+    ) -> Mapping[str, Obstacle]:
+        """Return why operators cannot be rescaled, or united with others; in their order."""
+        found: dict[str, Obstacle] = {}
+        for operator in metadata.operators:
+            most = self.max_parallelism or operator.max_parallelism
+            why = why_not(operator, streams, most, united)
+            if why is not None:
+                found[operator.id.hex()] = why
+        return found
+
+
+def _heads(operator: OperatorState, streams: Streams) -> Beginnings:
+    """Return how the files of an operator's unkeyed state begin, by their roles."""
+    heads = {role: heads_of(operator, streams, role) for role in LOOSE}
+    return {role: beginnings for role, beginnings in heads.items() if beginnings}
 
 
 def _details(
-    metadata: Metadata, properties: Properties | None, places: Places, at: str
-) -> dict[str, Any]:
-    name = locations.name(locations.join(places.root, at))
-    kind = (
-        properties.kind
-        if properties
-        else "checkpoint"
-        if layout.CHECKPOINT.fullmatch(name)
-        else "savepoint"
+    metadata: Metadata,
+    properties: Properties | None,
+    places: Places,
+    at: str,
+    changes: _Changes,
+    streams: Streams,
+) -> FlinkImage:
+    kept = FlinkImage(
+        metadata,
+        places,
+        kind=_kind(properties, locations.name(locations.join(places.root, at))),
+        layout=properties.layout if properties else None,
+        drained=properties.drained if properties else False,
     )
-    return {
-        "kind": kind,
-        "layout": properties.layout if properties else None,
-        "drained": properties.drained if properties else False,
-        "metadata": metadata,
-        "places": places,
-        "metadata_version": metadata.version,
-        "masters": [master.name for master in metadata.masters],
-        "unaligned": any(
-            s.inputs or s.outputs for o in metadata.operators for s in o.subtasks or ()
-        ),
-    }
+    if not changes.rescaled and not changes.united:
+        return kept
+    return replace(
+        kept,
+        heads={o.id.hex(): _heads(o, streams) for o in metadata.operators},
+        rigid=changes.obstacles(metadata, streams, False) if changes.rescaled else {},
+        apart=changes.obstacles(metadata, streams, True) if changes.united else {},
+    )
+
+
+def _kind(properties: Properties | None, folder: str) -> str:
+    """Return whether it is a checkpoint or a savepoint: old metadata does not say, its folder's
+    name does.
+    """
+    if properties is not None:
+        return properties.kind
+    return "checkpoint" if layout.CHECKPOINT.fullmatch(folder) else "savepoint"
 
 
 def _paths(metadata: Metadata, places: Places) -> set[str]:

@@ -20,7 +20,7 @@ from stateshift.engines.flink.entries.keyed import (
     why_operator_is_opaque,
     without_keyed,
 )
-from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.image import flink_image, metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
 from stateshift.engines.flink.views.decoded import Shower
@@ -55,7 +55,7 @@ def diff(one: str, other: str, opening: Opening, show: int) -> Differences:
 def _side(location: str, opening: Opening) -> Side:
     storage, survey = surveyed(location, opening)
     image = survey.images[0] if survey.images else None
-    if image is None or "metadata" not in image.details:
+    if image is None or flink_image(image) is None:
         raise PlanError(
             f"{location} holds no Flink image", hint=f"stateshift inspect {quote(location)}"
         )

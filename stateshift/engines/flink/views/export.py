@@ -16,7 +16,7 @@ from itertools import islice
 from shlex import quote
 from typing import Any
 
-from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
 from stateshift.engines.flink.views.decoded import Shown, shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from stateshift.engines.flink.rewrite.choice import metadata_of, places_of
+from stateshift.engines.flink.image import flink_image, metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.views.decoded import shown
 from stateshift.engines.views import ShownEntry
@@ -16,7 +16,7 @@ from stateshift.survey import Image, Survey
 def first_entries(storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
     """Yield up to `limit` entries of every state of every image that has metadata."""
     for image in survey.images:
-        if "metadata" in image.details:
+        if flink_image(image) is not None:
             yield from _of_image(storage, image, limit)
 
 

@@ -90,7 +90,7 @@ def _without(image: Image, shards: tuple[ShardFiles, ...], needed: list[str]) ->
         embedded=(),
         first_read=(),
         endpoints=(),
-        details={},
+        details=None,
         planned_state=None,
     )
 

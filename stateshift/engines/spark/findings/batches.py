@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from shlex import quote
 
 from stateshift.engines.spark import layout
+from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.engines.spark.rewrite.batch_numbers import number_after
 from stateshift.engines.spark.rewrite.planned_state import (
@@ -63,7 +64,7 @@ def of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
                 and image.planned is not None
                 and image.planned > image.epoch
             )
-            if is_behind and "newest" not in image.details:  # a rewind says so by itself
+            if is_behind and spark_image(image).newest is None:  # a rewind says so by itself
                 yield from _of_planned(job, facts, image, _name(image, survey))
 
 
@@ -237,7 +238,7 @@ def _several(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
 
 def of_rewind(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
     """Where a job goes back to an earlier batch."""
-    newest = image.details.get("newest")
+    newest = spark_image(image).newest
     if image.epoch is None:
         return
     if wishes_of(job.transform).renumber:
@@ -245,7 +246,7 @@ def of_rewind(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator[F
         return
     if newest is None:
         return
-    back = _back(job, image, newest[0], name)
+    back = _back(job, image, newest.committed, name)
     last = image.epoch + 1
     if not may_know(job, facts, image, last):
         yield Finding(

@@ -16,6 +16,7 @@ from stateshift.engines.spark.findings.batch_numbers import of_renumbering
 from stateshift.engines.spark.findings.batches import of_rewind
 from stateshift.engines.spark.findings.evolve import of_evolution
 from stateshift.engines.spark.findings.versions import of_versions
+from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite.in_place import of_in_place
 from stateshift.engines.spark.rewrite.merge import of_joining
@@ -288,9 +289,7 @@ def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
     columns = list(wishes.merge.get("sum", ()))
     look = f"stateshift inspect --entries {quote(facts.source.location)}"
     schemas = [
-        schema
-        for image in facts.source.images
-        for schema in image.details.get("schemas", {}).values()
+        schema for image in facts.source.images for schema in spark_image(image).schemas.values()
     ]
     if columns and all(cannot_add(schema, columns) for schema in schemas):
         yield Finding(

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stateshift.engines.spark.entries.settings import ENCODING
+from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.evolution import Evolution, evolution_of, wanted
 from stateshift.engines.spark.rewrite.stores import StoreState, partitions_of
 from stateshift.engines.spark.rewrite.wishes import Wishes
@@ -42,7 +43,7 @@ def of_evolution(
         return
     for place, change, schema in wanted(wishes, image):
         if schema is None:
-            known = ", ".join(sorted(image.details.get("schemas", {}))) or "none"
+            known = ", ".join(sorted(spark_image(image).schemas)) or "none"
             yield Finding(
                 "refuse",
                 f"{name}: no schema tells the columns of operator {change['operator']}, "

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stateshift.engines.spark.findings.batches import WITH_ITS_LOG
+from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.engines.spark.rewrite.wishes import wishes_of
 from stateshift.specification import JobSpec
@@ -67,7 +68,7 @@ def _of_sink(
         elif runs:
             yield Finding("note", f"{_named(sink)} has {_batches(sink, image)} of {name} so far")
         elif (
-            "newest" not in image.details and not renumbers
+            spark_image(image).newest is None and not renumbers
         ):  # else it goes back on purpose: the rewind says so
             yield from _of_image(sink, image, image.epoch, name)
 

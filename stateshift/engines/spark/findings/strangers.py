@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stateshift.engines.spark import layout
+from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import is_strange
 from stateshift.engines.spark.survey.own_part import is_taken
 from stateshift.specification import JobSpec
@@ -32,23 +33,19 @@ def of_strangers(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 
 def _of_image(job: JobSpec, image: Image) -> Iterator[Finding]:
-    left = [
-        one
-        for one in image.details.get("strangers", ())
-        if not is_taken(job, one["path"].rstrip("/"))
-    ]
+    left = [one for one in spark_image(image).strangers if not is_taken(job, one.path.rstrip("/"))]
     if not left:
         return
-    count = sum(one["files"] for one in left)
-    folders = ", ".join(f"`{layout.under(image.path, one['path'])}`" for one in left[:SHOWN_MAX])
+    count = sum(one.files for one in left)
+    folders = ", ".join(f"`{layout.under(image.path, one.path)}`" for one in left[:SHOWN_MAX])
     if len(left) > SHOWN_MAX:
         folders += f" and {len(left) - SHOWN_MAX} more"
     fact = f"{count} files in {folders} are not Spark's and stay"
     if count == 1:
         fact = f"1 file in {folders} is not Spark's and stays"
-    if any(_is_partly_taken(job, one["path"]) for one in left):
+    if any(_is_partly_taken(job, one.path) for one in left):
         fact += ", but for what `also` names"
-    yield Finding("note", fact, hint=f'take them along: "also": ["{left[0]["path"]}"]')
+    yield Finding("note", fact, hint=f'take them along: "also": ["{left[0].path}"]')
 
 
 def _is_partly_taken(job: JobSpec, folder: str) -> bool:

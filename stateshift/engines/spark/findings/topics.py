@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from stateshift.engines.spark.image import spark_image
 from stateshift.survey import Facts, Finding, Record, Topics
 
 LOST = "lost-offsets"
@@ -54,8 +55,8 @@ class Wanted:
 def wanted_of(facts: Facts) -> Wanted:
     """What the checkpoints of a job, and of those that join it, read next."""
     images = [image for survey in (facts.source, *facts.merges) for image in survey.images]
-    times = [image.details.get("batch_timestamp_ms") for image in images]
-    known = [time for time in times if isinstance(time, int) and time >= FIRST_BATCH_MS]
+    times = [spark_image(image).batch_timestamp_ms for image in images]
+    known = [time for time in times if time is not None and time >= FIRST_BATCH_MS]
     return Wanted(facts.wanted_offsets, max(known, default=None), 1000 * facts.at)
 
 

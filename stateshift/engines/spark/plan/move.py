@@ -24,6 +24,7 @@ from stateshift.engines.bundles import PIECES_MAX, Copies, bundled, copies, shar
 from stateshift.engines.rounds import bare, kept, still_to_copy
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings import moves
+from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.places import Rewriting, rewriting_of, with_changes
 from stateshift.engines.spark.plan.bridge import bridge_of
 from stateshift.engines.spark.plan.publication import (
@@ -424,8 +425,10 @@ def _newest(image: Image, epoch: int) -> tuple[int, int | None]:
     """The last batch committed, and the last one planned, also where the job is to go back
     behind them.
     """
-    committed, planned = image.details.get("newest", (epoch, image.planned))
-    return committed, planned
+    newest = spark_image(image).newest
+    if newest is None:
+        return epoch, image.planned
+    return newest.committed, newest.planned
 
 
 def _moves(name: str, merge: Survey, source: Survey) -> Iterator[AnyStep]:

@@ -22,6 +22,7 @@ and of the sink tell: a batch that was planned, and not committed, may have reac
 from __future__ import annotations
 
 from stateshift.engines.spark import layout
+from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.wishes import Wishes
 from stateshift.survey import Image, SinkFacts
 
@@ -31,7 +32,7 @@ def number_after(wishes: Wishes, image: Image, sink: SinkFacts | None) -> int:
     epoch = image.epoch or 0
     if not wishes.renumber:
         return epoch
-    given: list[int | None] = [epoch, image.planned, *image.details.get("newest", ())]
+    given: list[int | None] = [epoch, image.planned, *(spark_image(image).newest or ())]
     if sink is not None:
         given.append(sink.last_batch(image.identity))
     return max(number for number in given if number is not None)

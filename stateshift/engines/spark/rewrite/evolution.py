@@ -24,6 +24,7 @@ from functools import partial
 from typing import Any
 
 from stateshift.engines.spark.entries.encoders import listed
+from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.wishes import Wishes
 from stateshift.errors import FormatError
 from stateshift.formats.spark.row_change import Row, Unfit, evolve
@@ -86,7 +87,7 @@ def wanted(
     wishes: Wishes, image: Image
 ) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any] | None]]:
     """Per store that is to change: its name, what is asked for, and its schema, if there is one."""
-    schemas: Mapping[str, Mapping[str, Any]] = image.details.get("schemas", {})
+    schemas = spark_image(image).schemas
     for change in wishes.evolve:
         name = f"{change['operator']}/{change.get('store', 'default')}"
         yield name, change, schemas.get(name)

@@ -24,6 +24,7 @@ from stateshift.engines.bundles import PIECES_MAX, bundled
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.entries.keys import key_rule
 from stateshift.engines.spark.entries.settings import CODEC, ROW_CHECKSUM
+from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.rewrite.comparison import (
     EVOLVE,
@@ -190,7 +191,7 @@ def _evolution(asked: Asked) -> dict[str, Any]:
     """Rows that become others, and where their keys then belong."""
     if not asked.evolved:
         return {}
-    schemas = asked.image.details["schemas"]
+    schemas = spark_image(asked.image).schemas
     framed = asked.provider == ROCKSDB
     names = {operator.id: operator.name for operator in asked.image.operators}
     after = {
@@ -210,7 +211,7 @@ def _sessions(asked: Asked) -> dict[str, str]:
 def _sums(asked: Asked) -> dict[str, Any]:
     """How values of one key are added, for the stores that have the columns to add."""
     columns = list((asked.wishes.merge or {}).get("sum", ()))
-    schemas: Mapping[str, Mapping[str, Any]] = asked.image.details.get("schemas", {})
+    schemas = spark_image(asked.image).schemas
     return {
         store: {"schema": schema["value"], "columns": columns, "framed": asked.provider == ROCKSDB}
         for store, schema in schemas.items()

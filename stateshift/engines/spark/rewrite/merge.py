@@ -19,6 +19,7 @@ from functools import cached_property
 from shlex import quote
 
 from stateshift.engines.spark import layout
+from stateshift.engines.spark.image import spark_image
 from stateshift.formats.spark.names import classify
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, FileInfo, Finding, Image, ShardFiles, Survey
@@ -201,7 +202,7 @@ def _of_other(job: JobSpec, source: Survey, other: Survey) -> Iterator[Finding]:
                 f"{other.location} has {key} = {there}, {source.location} has {here}",
                 hint="`repartition` or `convert` one of them first",
             )
-    ours_schemas, their_schemas = (image.details.get("schemas", {}) for image in (ours, theirs))
+    ours_schemas, their_schemas = spark_image(ours).schemas, spark_image(theirs).schemas
     for store in sorted(ours_schemas.keys() | their_schemas.keys()):
         if ours_schemas.get(store) != their_schemas.get(store):
             yield Finding(

@@ -8,6 +8,7 @@ from typing import Any
 
 from stateshift.engines.spark import chains
 from stateshift.engines.spark.entries.keys import KeyRule, key_rule
+from stateshift.engines.spark.image import spark_image
 from stateshift.errors import FormatError
 from stateshift.survey import Image, ShardFiles
 
@@ -34,7 +35,7 @@ def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
     """The stores of the image, each with the rules for its keys (and those of its column
     families).
     """
-    schemas: Mapping[str, Mapping[str, Any]] = image.details.get("schemas", {})
+    schemas = spark_image(image).schemas
     counts = {operator.id: operator.shards for operator in image.operators}
     names = {operator.id: operator.name for operator in image.operators}
     groups: dict[tuple[str, str], list[ShardFiles]] = {}

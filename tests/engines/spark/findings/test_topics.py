@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stateshift.engines.spark.findings.topics import Wanted, of_topics
+from stateshift.engines.spark.image import spark_image
 from stateshift.plan import Plan
 from stateshift.survey import Finding, Record, Topics
 from tests.support.checkpoints import Checkpoint
@@ -156,7 +157,7 @@ def test_a_batch_whose_time_is_not_known_refuses_nothing(batch_ms: int | None) -
     checkpoint = surveyed(Checkpoint())  # its batches were planned a second after 1970 began
     image = replace(
         checkpoint.images[0],
-        details={**checkpoint.images[0].details, "batch_timestamp_ms": batch_ms},
+        details=replace(spark_image(checkpoint.images[0]), batch_timestamp_ms=batch_ms),
     )
     topics = Topics(
         "new:9092", {"topic": {0: (0, 99)}}, records={"topic": {0: records(at=NOW - 9)}}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.rewrite.session_keys import parted, whole
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.storage.opening import open_patiently
@@ -27,7 +28,7 @@ def keys_of(case: Path) -> tuple[str, set[bytes]]:
         for shard in image.shards
         for _, block in folded(storage.chunks, shard, image.settings)
     ]
-    return image.details["schemas"]["0/default"]["key"], {
+    return spark_image(image).schemas["0/default"]["key"], {
         key for block in blocks for key, _ in block.records()
     }
 

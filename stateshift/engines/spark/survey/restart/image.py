@@ -14,6 +14,7 @@ from typing import Any
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import partitions_of
+from stateshift.engines.spark.image import Newest, SparkImage
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.endpoints import (
     Endpoints,
@@ -59,7 +60,7 @@ def surveyed_image(
     """
     found = sorted_by_kind(files, len(reading.prefix) + 1 if reading.prefix else 0)
     fence = _without_fence(reading, found)
-    newest = (last_done(found), max(found.offsets, default=None))
+    newest_done, newest_planned = last_done(found), max(found.offsets, default=None)
     rewound = _rewind(reading, found, changes)
     epoch, planned = last_done(found), max(found.offsets, default=None)
     query = _query(reading) if found.metadata else None
@@ -107,16 +108,16 @@ def surveyed_image(
         written_by=written_by(settings, bool(found.operator_files)),
         fence=fence,
         findings=tuple(reading.findings),
-        details={
-            "offsets": len(found.offsets),
-            "commits": len(found.commits),
-            "batch_timestamp_ms": batch_ms,
-            "strangers": counted_strangers(found.strangers),
-            **({"newest": newest} if rewound else {}),
-            **(
-                {"schemas": _schemas(reading, found, operators, epoch, settings)} if changes else {}
-            ),
-        },
+        details=SparkImage(
+            offsets=len(found.offsets),
+            commits=len(found.commits),
+            batch_timestamp_ms=batch_ms,
+            strangers=counted_strangers(found.strangers),
+            newest=Newest(newest_done, newest_planned)
+            if rewound and newest_done is not None
+            else None,
+            schemas=_schemas(reading, found, operators, epoch, settings) if changes else {},
+        ),
         planned_state=written,
     )
 

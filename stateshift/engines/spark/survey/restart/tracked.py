@@ -8,9 +8,9 @@ takes them along (`also`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
+from stateshift.engines.spark.image import Strangers
 from stateshift.engines.spark.small_files import Reading
 from stateshift.formats.spark.delta_schema_log import decode_schema_log
 from stateshift.formats.spark.uris import canonical
@@ -37,14 +37,12 @@ def tracked_schemas(reading: Reading, logs: Iterable[str]) -> list[EmbeddedPath]
     return places
 
 
-def counted_strangers(files: Iterable[FileInfo]) -> tuple[Mapping[str, Any], ...]:
-    """Return how many files, and bytes, each stranger's folder holds: `mine/`, or a single
-    file's name.
-    """
-    counted: dict[str, dict[str, Any]] = {}
+def counted_strangers(files: Iterable[FileInfo]) -> tuple[Strangers, ...]:
+    """Count the files and bytes of each stranger: a folder at the top, or a single file there."""
+    counted: dict[str, Strangers] = {}
     for file in files:
         top, slash, _ = file.path.partition("/")
-        held = counted.setdefault(top + slash, {"path": top + slash, "files": 0, "bytes": 0})
-        held["files"] += 1
-        held["bytes"] += file.size
+        place = top + slash
+        held = counted.get(place, Strangers(place, 0, 0))
+        counted[place] = Strangers(place, held.files + 1, held.bytes + file.size)
     return tuple(counted[path] for path in sorted(counted))

@@ -1,0 +1,87 @@
+"""What Flink's engine keeps about an image, beyond what every engine's images have. Types only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stateshift.engines.flink.obstacles import Obstacle
+from stateshift.engines.flink.places import Places
+from stateshift.formats.flink.metadata import Metadata
+from stateshift.survey import Image, Survey
+
+Beginnings = Mapping[str, Sequence[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class FlinkImage:
+    """What a savepoint or checkpoint says of itself, and what changes need to know of it.
+
+    kind      checkpoint or savepoint
+    layout    canonical or native, where the metadata says
+    drained   windows and timers fired before it was taken
+    rigid     operator -> why it cannot be rescaled; only where that is asked for
+    apart     operator -> why it cannot become one with others; only where that is asked for
+    heads     operator -> role -> how the files of its operator state begin; only for these two
+    """
+
+    metadata: Metadata
+    places: Places
+    kind: str
+    layout: str | None
+    drained: bool
+    rigid: Mapping[str, Obstacle] = field(default_factory=dict)
+    apart: Mapping[str, Obstacle] = field(default_factory=dict)
+    heads: Mapping[str, Beginnings] = field(default_factory=dict)
+
+    @property
+    def masters(self) -> list[str]:
+        """The hooks of the job's sources and sinks that the metadata has a state of."""
+        return [master.name for master in self.metadata.masters]
+
+    @property
+    def unaligned(self) -> bool:
+        """Whether records were in flight, and are part of it."""
+        for operator in self.metadata.operators:
+            for subtask in operator.subtasks or ():
+                if subtask.inputs or subtask.outputs:
+                    return True
+        return False
+
+    def described(self) -> Mapping[str, Any]:
+        return {
+            "kind": self.kind,
+            "layout": self.layout,
+            "drained": self.drained,
+            "metadata_version": self.metadata.version,
+            "masters": self.masters,
+            "unaligned": self.unaligned,
+        }
+
+
+def flink_image(image: Image) -> FlinkImage | None:
+    """Return what is kept about an image; None where its metadata could not be read."""
+    return image.details if isinstance(image.details, FlinkImage) else None
+
+
+def kept_of(image: Image) -> FlinkImage:
+    """Return what is kept about an image whose metadata could be read."""
+    kept = flink_image(image)
+    assert kept is not None, "only images with metadata are asked"
+    return kept
+
+
+def metadata_of(image: Image) -> Metadata:
+    """Return the metadata of an image that has it."""
+    return kept_of(image).metadata
+
+
+def places_of(image: Image) -> Places:
+    """Return where the files lie that the metadata of an image names."""
+    return kept_of(image).places
+
+
+def is_readable(survey: Survey) -> bool:
+    """Whether an image is there, and its metadata could be read."""
+    return bool(survey.images) and flink_image(survey.images[0]) is not None

@@ -1,0 +1,54 @@
+"""What Spark's engine keeps about an image, beyond what every engine's images have. Types only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+from stateshift.survey import Image
+
+
+@dataclass(frozen=True, slots=True)
+class Strangers:
+    """Files of a checkpoint that are not Spark's: a folder at its top (`mine/`), or one file."""
+
+    path: str
+    files: int
+    bytes: int
+
+
+class Newest(NamedTuple):
+    """The last batch that was committed, and the last one that was planned."""
+
+    committed: int
+    planned: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkImage:
+    """What a checkpoint says of itself.
+
+    offsets, commits    how many batches each log names; None where nobody has counted
+    batch_timestamp_ms  when the image's batch was planned
+    newest              the newest batches, where the image is of an earlier one: a rewind
+    schemas             "<operator>/<store>" -> the schema of its rows; only where changes need it
+    """
+
+    offsets: int | None = None
+    commits: int | None = None
+    batch_timestamp_ms: int | None = None
+    strangers: tuple[Strangers, ...] = ()
+    newest: Newest | None = None
+    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def described(self) -> Mapping[str, Any]:
+        return {"strangers": tuple(asdict(held) for held in self.strangers)}
+
+
+NOTHING_KEPT = SparkImage()
+
+
+def spark_image(image: Image) -> SparkImage:
+    """Return what is kept about an image; of a part of an image, nothing is."""
+    return image.details if isinstance(image.details, SparkImage) else NOTHING_KEPT
