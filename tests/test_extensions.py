@@ -17,7 +17,7 @@ from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import METHODS, Entries, Transforms, engine, engine_names
 from stateshift.errors import PlanError, SpecError
 from stateshift.specification import ClusterSpec, parse_spec
-from stateshift.storage.memory import MemoryDisk
+from stateshift.testing.memory_storage import MemoryDisk
 from tests.support.checkpoints import put
 
 TOY_ENGINE = '''
@@ -56,7 +56,7 @@ ENGINE = ToyEngine()
 
 TOY_CLUSTER = """
 from stateshift.clusters.kind import ClusterKind, submit_options
-from stateshift.clusters.memory import MemoryCluster
+from stateshift.testing.memory_cluster import MemoryCluster
 from stateshift.clusters.options import NEEDED_TEXT, TEXT
 
 
