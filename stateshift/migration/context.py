@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from shlex import quote
 
 from stateshift import executor, plain
-from stateshift.engines.registry import Engine, engine
+from stateshift.engines.protocol import Engine
+from stateshift.engines.registry import engine
 from stateshift.journal import Journal, Progress, Record
 from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.live_status import LiveStatus
