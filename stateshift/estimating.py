@@ -77,9 +77,23 @@ def estimated(
     starting = (PREPARED_SECONDS if early else START_SECONDS) if plan.phase("submit") else 0.0
     stopping = float(START_SECONDS / 2) if plan.phase("halt") and plan.purpose == "halt" else 0.0
     basis = (
-        f"read at {rates.bytes_per_second / 1e6:.0f} MB/s and {rates.files_per_second:.0f} files/s"
+        f"read at {byte_rate(rates.bytes_per_second)} and {significant(rates.files_per_second)} files/s"
         f"{' (throttled)' if held else '' if facts.rates else ' (assumed)'}, writes assumed as fast"
         + (f", {starting:.0f} s assumed for the job's start" if starting else "")
     )
     total = round(seconds + starting + stopping, 2)
     return Estimate(total, 0.0 if plan.purpose in ("start", "warm") else total, basis)
+
+
+def byte_rate(bytes_per_second: float) -> str:
+    """Return `200 MB/s`, `1.5 MB/s`, `50 kB/s`, `10 B/s`: never 0 for what moves at all."""
+    if bytes_per_second >= 1e6:
+        return f"{significant(bytes_per_second / 1e6)} MB/s"
+    if bytes_per_second >= 1e3:
+        return f"{significant(bytes_per_second / 1e3)} kB/s"
+    return f"{significant(bytes_per_second)} B/s"
+
+
+def significant(rate: float) -> str:
+    """Return a rate with three digits, or with all those before the decimal point."""
+    return f"{rate:.0f}" if rate >= 100 else f"{rate:.3g}"

@@ -21,6 +21,7 @@ from functools import partial
 from itertools import pairwise
 
 from stateshift.errors import Interrupted, MissingFile, PlanError, StalePlan, StateshiftError
+from stateshift.estimating import byte_rate
 from stateshift.journal import PlanProgress, RoundSeen
 from stateshift.migration import remembering
 from stateshift.migration.context import RunContext
@@ -388,11 +389,7 @@ def _at(plan: Plan) -> str:
 
 
 def _rate(bytes_per_second: float | None) -> str:
-    return (
-        "an unknown number of bytes"
-        if bytes_per_second is None
-        else f"{bytes_per_second / 1e6:.1f} MB/s"
-    )
+    return "an unknown number of bytes" if bytes_per_second is None else byte_rate(bytes_per_second)
 
 
 def _names(seen: list[Seen]) -> str:

@@ -63,7 +63,7 @@ def _image(terminal: Terminal, location: str, deep: bool, fleet: str | None) -> 
     if terminal.json:
         terminal.document("verify", survey_json.judgement(found))
     else:
-        terminal.show(render_survey.judgement(found, location))
+        terminal.show(render_survey.judgement(found, location, terminal.verbose))
     return 0 if found.restartable else VerifyError.exit_code
 
 

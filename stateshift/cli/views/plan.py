@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views import endpoints as render_endpoints
-from stateshift.cli.views.findings import findings
+from stateshift.cli.views.findings_text import findings
 from stateshift.cli.views.plan_facts import PlanFacts, plan_facts
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Table, pairs, section, without_empty
 from stateshift.cli.views.units import about, dash, many, number, size, span
@@ -34,7 +34,7 @@ def proposal(proposed: Proposal, verbose: bool = False) -> Iterator[Block]:
         yield Gap()
         yield from together
     yield from section("Sources and sinks", *_endpoints(proposed.plans, verbose))
-    yield from section("Findings", *findings(_findings(proposed.plans)))
+    yield from section("Findings", *findings(_findings(proposed.plans), verbose))
     yield Gap()
     yield pairs(*_summary(facts), indent=0)
 

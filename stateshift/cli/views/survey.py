@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views import endpoints as render_endpoints
-from stateshift.cli.views.findings import findings
+from stateshift.cli.views.findings_text import findings
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Table, pairs, section, without_empty
 from stateshift.cli.views.units import many, number, ranges, share, size
 from stateshift.storage.locations import redact
@@ -53,7 +53,7 @@ def survey(facts: SurveyFacts, verbose: bool = False) -> Iterator[Block]:
     yield from section("Absolute paths inside", *_embedded(found.images, verbose))
     if verbose:
         yield from section("Settings in the last offsets", *_settings(found.images))
-    yield from section("Findings", *findings(facts.findings))
+    yield from section("Findings", *findings(facts.findings, verbose))
     if facts.names is not None:
         yield from section("Names", _names(facts.names))
     if facts.rows is not None:
@@ -337,7 +337,7 @@ def _compact(value: object) -> str:
     )
 
 
-def judgement(found: Judgement, location: str) -> Iterator[Block]:
+def judgement(found: Judgement, location: str, verbose: bool = False) -> Iterator[Block]:
     """Yes or no first, then why."""
     if found.restartable:
         at = f" from {terms_of(found.engine).at} {found.epoch}" if found.epoch is not None else ""
@@ -348,7 +348,7 @@ def judgement(found: Judgement, location: str) -> Iterator[Block]:
         yield _judged(found.images)
     elif found.epochs:
         yield pairs(("restart from", ranges(found.epochs)))
-    yield from section("Findings", *findings(found.findings))
+    yield from section("Findings", *findings(found.findings, verbose))
 
 
 def _judged(images: Iterable[JudgedImage]) -> Table:

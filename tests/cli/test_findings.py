@@ -1,0 +1,64 @@
+"""Findings of one kind are said once, with a count and the first place."""
+
+from __future__ import annotations
+
+from stateshift.cli.views.findings_text import findings
+from stateshift.cli.views.text import plain_text
+from stateshift.survey import Finding
+from tests.cli.support import SOURCE, Outside
+from tests.support.checkpoints import Checkpoint, put
+
+
+def shown(*found: Finding, verbose: bool = False) -> list[str]:
+    return plain_text(findings(found, verbose)).splitlines()
+
+
+def clear(number: int) -> Finding:
+    return Finding(
+        "warn",
+        f"ck/{number}/offsets/0 holds 1,{number:03} bytes of 'query {number}': it is damaged",
+        hint=f"stateshift verify ck/{number}",
+    )
+
+
+def test_sixty_findings_of_one_kind_are_one_line_and_a_count() -> None:
+    assert shown(*map(clear, range(60))) == [
+        "  warn: ck/0/offsets/0 holds 1,000 bytes of 'query 0': it is damaged",
+        "    hint: stateshift verify ck/0",
+        "    and 59 more like this: --verbose shows each",
+    ]
+
+
+def test_each_is_shown_where_it_is_asked_for_and_where_there_are_two() -> None:
+    assert len(shown(*map(clear, range(60)), verbose=True)) == 120
+    assert len(shown(clear(1), clear(2))) == 4
+
+
+def test_kinds_are_kept_apart() -> None:
+    other = Finding("warn", "ck/7/offsets/0 holds 1,007 bytes of 'query 7': it is empty")
+    note = Finding("note", clear(3).message)
+    lines = shown(note, *map(clear, range(3)), other)
+    assert [line.split()[0] for line in lines] == ["warn:", "hint:", "and", "warn:", "note:"]
+
+
+def test_refusals_that_need_different_things_done_are_all_shown() -> None:
+    refused = [Finding("refuse", f"ck/{n} is busy", "busy", f"stop job {n}") for n in range(3)]
+    assert len(shown(*refused)) == 9
+    same = [Finding("refuse", f"ck/{n} is busy", "busy", "stop the job") for n in range(3)]
+    assert shown(*same) == [
+        "  refuse: ck/0 is busy",
+        "    hint: stop the job",
+        '    waive it in the job: "waive": ["busy"]',
+        "    and 2 more like this: --verbose shows each",
+    ]
+
+
+def test_a_workflow_of_sixty_queries_says_once_what_holds_for_all() -> None:
+    outside = Outside()
+    for number in range(60):
+        Checkpoint().write(outside.disk.open(f"{SOURCE}/{number}"))
+        put(outside.disk.open(f"{SOURCE}/{number}"), "mine/a", b"x")
+    brief = outside.run("verify", SOURCE).out
+    assert brief.count("is no file of Spark's") == 1, brief
+    assert "and 59 more like this" in brief
+    assert outside.run("verify", SOURCE, "-v").out.count("is no file of Spark's") == 60
