@@ -63,8 +63,15 @@ def stateshift(
     return _run([sys.executable, "-m", "stateshift", *map(str, arguments)], cwd, code, env, seconds)
 
 
-def job(script: str, *arguments: str | Path, cwd: Path, code: int | None = 0) -> Ran:
-    return _run([sys.executable, str(JOBS / script), *map(str, arguments)], cwd, code, None)
+def job(
+    script: str,
+    *arguments: str | Path,
+    cwd: Path,
+    code: int | None = 0,
+    seconds: int = SECONDS_MAX,
+) -> Ran:
+    command = [sys.executable, str(JOBS / script), *map(str, arguments)]
+    return _run(command, cwd, code, None, seconds)
 
 
 def environment() -> dict[str, str]:
