@@ -5,8 +5,8 @@ missing.
                                top of each run
     STATESHIFT_REQUIRE_ALL=1   a skipped test is a failed one
     --full                     also what is marked slow, and all cases of what is marked sample
-    --quick                    only what needs no JVM: nothing that is marked spark or servers, and
-                               a few cases of each
+    --quick                    only what needs no JVM: nothing that is marked spark, servers or
+                               long, a few cases of each, and a few examples
     STATESHIFT_COUNTS=FILE     where to write `N passed, N failed, N skipped`
     STATESHIFT_OUTCOMES, STATESHIFT_LEDGER   see tests/support/outcomes.py
 
@@ -24,12 +24,13 @@ import shutil
 import subprocess
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from hypothesis import settings
 
 from tests.support.documents import VARIABLE, Documents
 from tests.support.outcomes import Outcomes, mark_repeatable, passed_before
@@ -49,7 +50,13 @@ atexit.register(shutil.rmtree, DOCUMENTS.path.parent, ignore_errors=True)
 ONE_GROUND = ("tests/acceptance/test_transforms.py", "tests/acceptance/test_damage.py")
 
 # With --quick no test runs more of its cases than this.
-QUICK_CASES = 20
+QUICK_CASES = 10
+# With --quick a test that makes up its cases makes up so many times fewer, and not below the least.
+FEWER_EXAMPLES = 5
+EXAMPLES_MIN = 10
+
+# Of the moments at which a run is killed, one in so many is taken.
+EVERY_MOMENT = {"full": 1, "default": 3, "quick": 11}
 
 Thoroughness = Literal["quick", "default", "full"]
 
@@ -57,7 +64,17 @@ Thoroughness = Literal["quick", "default", "full"]
 SERVERS = "tests/servers/"
 
 # What takes longest begins first, so that no process waits for it at the end.
-LONGEST = (SERVERS, "tests/acceptance/", "tests/test_warm.py", "tests/simulation/", "tests/kill/")
+LONGEST = (
+    SERVERS,
+    "tests/acceptance/",
+    "tests/test_warm.py",
+    "tests/simulation/",
+    "tests/kill/",
+    "tests/engines/",
+    "tests/fuzz/",
+    "tests/contracts/",
+    "tests/formats/",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -102,17 +119,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out |= not_in_sample(
             [item for item in items if item not in left_out], thoroughness(config)
         )
+    if thoroughness(config) == "quick":
+        for item in items:
+            make_fewer_examples(item)
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
 
 
 def is_left_out(item: pytest.Item, config: pytest.Config) -> bool:
-    """Whether a test is not asked for: slow ones without --full, real engines with --quick."""
+    """Whether a test is not asked for: slow ones without --full, real engines and long ones with
+    --quick.
+    """
     if item.get_closest_marker("slow") and not config.getoption("--full"):
         return True
-    needs_engine = item.get_closest_marker("spark") or item.get_closest_marker("servers")
-    return bool(needs_engine and config.getoption("--quick"))
+    takes_long = any(item.get_closest_marker(name) for name in ("spark", "servers", "long"))
+    return takes_long and config.getoption("--quick")
+
+
+def make_fewer_examples(item: pytest.Item) -> None:
+    """Let a test of hypothesis make up fewer examples."""
+    function = getattr(item, "obj", None)
+    given = getattr(function, "_hypothesis_internal_use_settings", None)
+    if given is not None:
+        fewer = min(given.max_examples, max(EXAMPLES_MIN, given.max_examples // FEWER_EXAMPLES))
+        function._hypothesis_internal_use_settings = settings(given, max_examples=fewer)  # type: ignore[union-attr]
 
 
 def thoroughness(config: pytest.Config) -> Thoroughness:
@@ -259,3 +290,12 @@ def seed() -> int:
 def how(request: pytest.FixtureRequest) -> Thoroughness:
     """How much a test that has many cases within itself shall run."""
     return thoroughness(request.config)
+
+
+@pytest.fixture(scope="session")
+def moments(how: Thoroughness, seed: int) -> Callable[[int], range]:
+    """Return which of `count` moments, from 1 on, a run is killed at: all of them with --full, one
+    in a few else, and others with another seed.
+    """
+    every = EVERY_MOMENT[how]
+    return lambda count: range(1 + seed % min(every, count), count + 1, every)

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+# each runs pytest in a process of its own
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[1]
 RUNNING = ROOT / "scripts" / "test.d" / "running.py"
 
@@ -171,7 +174,7 @@ def test_the_list_names_tests_that_are_there() -> None:
     ("arguments", "passed"),
     [
         ((), 50 + 8),
-        (("--quick",), 20 + 2),
+        (("--quick",), 10 + 2),
         (("--numprocesses", "2"), 50 + 8),
         ([f"test_many.py::test_of_a_sample[{case}]" for case in range(10)], 10),
     ],

@@ -27,6 +27,7 @@ def checked(*arguments: str) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", pages_with_blocks())
 def test_every_console_block_of_a_page_is_what_its_commands_print(name: str) -> None:
     checked("--without-java", name)

@@ -383,6 +383,7 @@ def test_a_standby_that_is_kept_for_long_takes_no_more_for_it(tmp_path: Path, se
     assert not any(fence_owner(content) for content in stage.ground.held(SOURCE).values())
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("lost", ["commits", "state/0/0"])
 def test_a_standby_outlives_what_is_lost_at_its_source(tmp_path: Path, lost: str) -> None:
     """The job need not even notice: it keeps its state in memory."""
@@ -405,6 +406,7 @@ def test_a_standby_outlives_what_is_lost_at_its_source(tmp_path: Path, lost: str
     assert len(told) == 1 and "the image before it is" in told[0]
 
 
+@pytest.mark.long
 def test_a_standby_of_a_job_that_never_goes_back_can_be_started_from_all_the_time(
     tmp_path: Path,
 ) -> None:
@@ -557,6 +559,7 @@ def test_a_standby_killed_at_any_change_can_be_started_from_there_and_comes_on(
 
 
 @pytest.mark.usefixtures("forgetful")
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("keys", [{"rounds": 30}, {"cutover": "told", "until": "remaining < 1ms"}])
 def test_rounds_that_are_remembered_as_one_count_and_leave_nothing(
     tmp_path: Path, keys: dict[str, Any]
@@ -999,6 +1002,7 @@ def test_asked_to_stop_it_ends_as_by_ctrl_c_and_leaves_a_job_that_has_not_notice
     assert before <= set(stage.ground.held(SOURCE))
 
 
+@pytest.mark.long
 def test_throttled_while_it_is_at_work_it_keeps_to_that(tmp_path: Path) -> None:
     stage = Timed(
         tmp_path,

@@ -134,6 +134,7 @@ def test_no_color_means_no_escape_is_written(place: Path) -> None:
     assert code == 0 and "\x1b" not in seen
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_the_current_write_finish_and_names_the_resume_command(
     place: Path, number: int

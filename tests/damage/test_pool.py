@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+import pytest
+
 from tests.damage import pool
 from tests.damage.verdicts import Verdict
 
@@ -24,6 +26,7 @@ def judge(id_: str) -> Verdict:
     return Verdict(id_, "detected")
 
 
+@pytest.mark.long
 def test_a_hang_and_a_dead_process_are_verdicts_and_the_rest_goes_on() -> None:
     ids = [f"{NAME}#{number}" for number in range(6)]
     found = {one.id: one for one in pool.verdicts(ids, 2, judge, seconds_max=10)}

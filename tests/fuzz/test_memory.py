@@ -57,6 +57,7 @@ def ran(*arguments: str, **environment: str) -> Ran:
     return Ran(int(told[2]), int(told[1]) << 10, done.stdout, done.stderr)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", bombs.TOO_LARGE)
 def test_what_is_too_large_is_refused_by_name_within_the_bound(name: str, tmp_path: Path) -> None:
     bombs.spark(tmp_path, bombs.TOO_LARGE, name)
@@ -68,6 +69,7 @@ def test_what_is_too_large_is_refused_by_name_within_the_bound(name: str, tmp_pa
     assert re.search(r"error: (state|offsets|sources)/", found.err), "the file is named"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["a record of 512 MiB in lz4", "a table of 300 MiB"])
 @pytest.mark.parametrize("command", ["export", "inspect"])
 def test_other_commands_keep_the_bound_too(name: str, command: str, tmp_path: Path) -> None:
@@ -78,6 +80,7 @@ def test_other_commands_keep_the_bound_too(name: str, command: str, tmp_path: Pa
     assert not (tmp_path / "out.jsonl").exists()
 
 
+@pytest.mark.long
 def test_a_single_file_that_shows_too_much_is_refused_within_the_bound(tmp_path: Path) -> None:
     bombs.spark(tmp_path, bombs.LEGAL, "500 MiB in records of 1 MiB")
     found = ran("inspect", str(tmp_path / bombs.DELTA))
@@ -85,6 +88,7 @@ def test_a_single_file_that_shows_too_much_is_refused_within_the_bound(tmp_path:
     assert "too long to be shown at once" in found.err and "hint: stateshift export" in found.err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", bombs.LEGAL)
 def test_what_is_large_and_right_is_read_within_the_bound(name: str, tmp_path: Path) -> None:
     bombs.spark(tmp_path, bombs.LEGAL, name)
@@ -93,6 +97,7 @@ def test_what_is_large_and_right_is_read_within_the_bound(name: str, tmp_path: P
     assert found.peak < GIB
 
 
+@pytest.mark.long
 def test_a_larger_bound_lets_a_larger_record_through_and_a_smaller_one_does_not(
     tmp_path: Path,
 ) -> None:

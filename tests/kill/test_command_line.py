@@ -155,6 +155,7 @@ def test_a_killed_apply_is_taken_back_by_rollback(place: Scenario, points: list[
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_finishes_the_write_and_ends_with_130_and_can_be_resumed(
     place: Scenario, points: list[Moment], asked: signal.Signals

@@ -14,6 +14,9 @@ from stateshift.errors import ClusterError
 from stateshift.report import Report
 from tests.simulation.ground import JOB, Ground, Mood, Run, Trouble
 
+# Of the moments at which a run is killed, one in so many is taken.
+EVERY = {"full": 1, "default": 1, "quick": 5}
+
 
 def asked_to_stop(folder: Path, mood: Mood, merges: bool, at: int) -> tuple[Ground, Run, bool]:
     """The ground, the run, and whether it was killed."""
@@ -35,11 +38,12 @@ def asked_to_stop(folder: Path, mood: Mood, merges: bool, at: int) -> tuple[Grou
 @pytest.mark.parametrize(("mood", "merges"), [("idle", False), ("sleeps", False), ("idle", True)])
 @pytest.mark.parametrize("discards", [False, True], ids=["resume", "discard"])
 def test_what_a_job_ends_while_it_is_stopped_is_kept_until_it_is_decided(
-    tmp_path: Path, mood: Mood, merges: bool, discards: bool
+    tmp_path: Path, mood: Mood, merges: bool, discards: bool, how: str, seed: int
 ) -> None:
-    at, killed = 0, True
+    every = EVERY[how]
+    at, killed = seed % every, True
     while killed:
-        at += 1
+        at += every
         ground, run, killed = asked_to_stop(tmp_path / str(at), mood, merges, at)
         assert ground.epochs(run.target)["a"] == 3 and ground.alive() == 0
         ground.mood = "commits"

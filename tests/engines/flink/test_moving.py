@@ -5,6 +5,7 @@ as Flink reads it.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -587,7 +588,7 @@ KILLED = {
 @pytest.mark.parametrize("name", KILLED)
 @pytest.mark.parametrize("ending", ["resume", "rollback"])
 def test_a_run_killed_before_and_after_any_effect_goes_on_or_is_taken_back(
-    tmp_path: Path, name: str, ending: str
+    tmp_path: Path, name: str, ending: str, moments: Callable[[int], range]
 ) -> None:
     cases, job = KILLED[name]
 
@@ -603,7 +604,7 @@ def test_a_run_killed_before_and_after_any_effect_goes_on_or_is_taken_back(
     unharmed.wrap = lambda storage: Faulty(storage, counted)
     unharmed.apply(spec)
     assert len(counted.seen) > 20
-    for number in range(1, len(counted.seen) + 1):
+    for number in moments(len(counted.seen)):
         ground, spec = begun(str(number))
         effects = Effects(at(number, Killed))
         ground.wrap = lambda storage, effects=effects: Faulty(storage, effects)  # type: ignore[misc]

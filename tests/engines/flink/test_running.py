@@ -6,6 +6,7 @@ tests/servers/test_flink_moves.py.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -305,13 +306,15 @@ def test_a_job_restored_from_another_image_is_not_taken_for_ours(tmp_path: Path)
         ground.apply(spec_of())
 
 
-def test_a_run_killed_at_any_effect_ends_with_one_savepoint_and_one_job(tmp_path: Path) -> None:
+def test_a_run_killed_at_any_effect_ends_with_one_savepoint_and_one_job(
+    tmp_path: Path, moments: Callable[[int], range]
+) -> None:
     unharmed, flink = place(tmp_path / "unharmed")
     counted = Effects()
     unharmed.wrap = lambda storage: Faulty(storage, counted)
     unharmed.apply(spec_of())
     assert len(counted.seen) > 20
-    for number in range(1, len(counted.seen) + 1):
+    for number in moments(len(counted.seen)):
         ground, flink = place(tmp_path / str(number))
         effects = Effects(at(number, Killed))
         ground.wrap = lambda storage, effects=effects: Faulty(storage, effects)  # type: ignore[misc]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -164,12 +165,14 @@ def test_taken_back_nothing_is_left_and_the_job_is_started_from_its_last_checkpo
     assert not stage.ground.locks()
 
 
-def test_a_run_killed_at_any_effect_ends_with_one_checkpoint_and_one_job(tmp_path: Path) -> None:
+def test_a_run_killed_at_any_effect_ends_with_one_checkpoint_and_one_job(
+    tmp_path: Path, moments: Callable[[int], range]
+) -> None:
     unharmed, counted = Stage(tmp_path / "unharmed"), Effects()
     unharmed.ground.wrap = lambda storage: Faulty(storage, counted)
     unharmed.apply()
     assert len(counted.seen) > 30
-    for number in range(1, len(counted.seen) + 1):
+    for number in moments(len(counted.seen)):
         stage = Stage(tmp_path / str(number))
         effects = Effects(at(number, Killed))
         stage.ground.wrap = lambda storage, effects=effects: Faulty(storage, effects)  # type: ignore[misc]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -630,7 +631,7 @@ CHANGED_ON_THE_WAY = [
 
 @pytest.mark.parametrize("changes", [CHANGED_ON_THE_WAY, RENUMBERED], ids=["changed", "renumbered"])
 def test_a_run_killed_before_and_after_any_effect_ends_where_an_unharmed_one_does(
-    tmp_path: Path, changes: list[dict[str, Any]]
+    tmp_path: Path, changes: list[dict[str, Any]], moments: Callable[[int], range]
 ) -> None:
     spec = spec_of(transform=changes, waive=["repeated-batches"])
     unharmed = Ground(tmp_path / "unharmed")
@@ -639,7 +640,7 @@ def test_a_run_killed_before_and_after_any_effect_ends_where_an_unharmed_one_doe
     unharmed.wrap = lambda storage: Faulty(storage, counted)
     unharmed.apply(spec)
     assert len(counted.seen) > 20
-    for number in range(1, len(counted.seen) + 1):
+    for number in moments(len(counted.seen)):
         ground = Ground(tmp_path / str(number))
         ground.write(Checkpoint(batches=9))
         effects = Effects(at(number, Killed))

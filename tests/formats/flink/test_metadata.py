@@ -4,6 +4,7 @@ damaged.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -64,9 +65,12 @@ CUT = tuple(
 
 
 @pytest.mark.parametrize("path", CUT, ids=lambda path: str(path.relative_to(values.GOLDEN).parent))
-def test_it_is_refused_wherever_it_is_cut_short(path: Path) -> None:
+def test_it_is_refused_wherever_it_is_cut_short(
+    path: Path, moments: Callable[[int], range]
+) -> None:
     content = path.read_bytes()
-    for size in range(len(content)):
+    for number in moments(len(content)):
+        size = number - 1
         with pytest.raises(FormatError) as caught:
             decode_metadata(content[:size])
         assert caught.value.offset is not None

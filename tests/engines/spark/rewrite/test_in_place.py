@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def test_the_same_entries_are_in_fewer_files_and_a_rollback_puts_back_every_one(
 
 @pytest.mark.parametrize("name", ["window-hdfs", "window-rocksdb-format2"])
 def test_killed_at_any_effect_it_is_restartable_and_ends_or_goes_back_as_an_unharmed_run(
-    tmp_path: Path, name: str
+    tmp_path: Path, name: str, moments: Callable[[int], range]
 ) -> None:
     """Also while it is under way a restart finds its whole state; only the fence keeps it from
     committing.
@@ -89,7 +90,7 @@ def test_killed_at_any_effect_it_is_restartable_and_ends_or_goes_back_as_an_unha
     unharmed.apply(spec)
     unharmed.wrap = lambda storage: storage
     assert len(counted.seen) > 10
-    for number in range(1, len(counted.seen) + 1):
+    for number in moments(len(counted.seen)):
         ground, _ = grounded(tmp_path / str(number), name)
         effects = Effects(at(number, Killed))
         ground.wrap = lambda storage, effects=effects: Faulty(storage, effects)  # type: ignore[misc]
