@@ -42,10 +42,10 @@ EPILOG = epilog(
     7,
     8,
     130,
-    e0="the job goes on at its target",
-    e4="refused, or the plan is stale: nothing was changed, or it was taken back",
-    e8="the target or the workdir is held by another run",
-    e130="interrupted: `stateshift resume WORKDIR` goes on",
+    e0="the job runs at its target",
+    e4="refused, or the plan is stale: nothing changed, or the run was rolled back",
+    e8="another run holds the target or the workdir",
+    e130="interrupted: `stateshift resume WORKDIR` continues",
 )
 
 
@@ -72,8 +72,8 @@ def command(
         bool,
         typer.Option(
             "--continuous",
-            help="Never stop the jobs: keep images of them at their targets that can be "
-            "started from, until this is ended, or `stateshift cutover` is said.",
+            help="Never stop the jobs. Keep at each target an image that a job can start from, until "
+            "this ends or `stateshift cutover` asks for the switch.",
         ),
     ] = False,
     workdirs: Workdirs = WORKDIRS,
@@ -82,8 +82,8 @@ def command(
 ) -> int | None:
     """Carry out a spec or a saved plan, and report.
 
-    Asks first at a terminal, needs --yes elsewhere. Ctrl-C finishes the current write; what was
-    done is written down, and `stateshift resume` goes on.
+    Asks first at a terminal, and needs --yes elsewhere. Ctrl-C finishes the current write. The
+    journal keeps what was done, and `stateshift resume` continues.
     """
     from dataclasses import replace
 

@@ -38,7 +38,10 @@ ToOrInPlace = Annotated[
     typer.Option("--to", metavar="LOCATION", help="Where the changed image goes: an empty place."),
 ]
 InPlace = Annotated[
-    bool, typer.Option("--in-place", help="Where it lies, instead; its job has to be stopped.")
+    bool,
+    typer.Option(
+        "--in-place", help="Change the checkpoint where it lies. The job must be stopped."
+    ),
 ]
 
 
@@ -58,12 +61,12 @@ def command(
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int:
-    """Bring a checkpoint over with few files.
+    """Copy a checkpoint with as few files as possible.
 
-    For each shard one snapshot (HDFS-backed) or one consolidated state (RocksDB); empty changes and
-    history are left behind. With --in-place the checkpoint of a stopped job gets fewer files where
-    it lies; what they replace is set aside in its _stateshift/superseded/, and a rollback puts it
-    back until the job has gone on.
+    Each shard becomes one snapshot (HDFS-backed) or one consolidated state (RocksDB). Empty
+    changes and history stay behind. --in-place does this where the checkpoint lies; the job
+    must be stopped. Replaced files go to _stateshift/superseded/. A rollback puts them back
+    until the job has committed again.
     """
     if bool(to) == in_place:
         raise typer.BadParameter("compact takes --to LOCATION or --in-place")

@@ -56,7 +56,9 @@ def command(
     flink: Annotated[
         str | None,
         typer.Option(
-            "--flink", metavar="V", help="Of a savepoint: the Flink that is to read it, as 1.20."
+            "--flink",
+            metavar="V",
+            help="Of a savepoint: the Flink that will read it, such as 1.20.",
         ),
     ] = None,
     waive: Waive = None,
@@ -72,8 +74,8 @@ def command(
 ) -> int:
     """Write state for another provider, codec or format.
 
-    The checkpoint says what it is kept in: the job needs no other configuration. A savepoint's
-    metadata is written for another Flink with --flink.
+    The checkpoint itself says how its state is kept, so the job needs no other configuration.
+    --flink writes a savepoint's metadata for another version of Flink.
     """
     asked = Asked(
         Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet

@@ -14,8 +14,8 @@ EPILOG = epilog(
     2,
     4,
     8,
-    e0="asked for: `stateshift status WORKDIR --watch` shows when it happens",
-    e4="nothing of this run is still to be stopped",
+    e0="requested: `stateshift status WORKDIR --watch` shows when it happens",
+    e4="no job of this run is waiting to be stopped",
 )
 
 
@@ -26,15 +26,17 @@ def command(
         bool,
         typer.Option(
             "--now",
-            help="At once, however much is left: the job is down for as long as that takes.",
+            help="At once, however much is left: the job is down for as long as that copy takes.",
         ),
     ] = False,
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int | None:
-    """Let a warm migration stop its job.
+    """Let a warm move stop its job.
 
-    The job is stopped as soon as less is left to bring than `until` says; with --now at once."""
+    The job stops as soon as what is left takes less time than `until` says; with --now it stops
+    at once.
+    """
     from shlex import quote
 
     from stateshift import migration

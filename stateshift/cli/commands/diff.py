@@ -19,7 +19,7 @@ EPILOG = epilog(
     6,
     7,
     e0="both hold the same entries",
-    e4="no image, or they hold what cannot be compared",
+    e4="not an image, or state that cannot be compared",
     e5="they differ",
     e7="the fleet failed",
 )
@@ -28,20 +28,19 @@ EPILOG = epilog(
 def command(
     context: typer.Context,
     a: Annotated[str, typer.Argument(metavar="A", help="An image: a URL or a local path.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another image.")],
     show: Annotated[
         int,
-        typer.Option("--show", metavar="N", min=0, help="Show so many differences of each store."),
+        typer.Option("--show", metavar="N", min=0, help="Show up to N differences of each store."),
     ] = 0,
     fleet: FleetOf = None,
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int | None:
-    """Two images compared, entry by entry.
+    """Compare two images, entry by entry.
 
-    Added is what only B has, removed what only A has. Numbers of shards, files, codecs and state
-    store providers make no difference: two images are equal when their entries are. A fleet may
-    read them.
+    `added` is what only B has, `removed` what only A has. Two images are equal if their entries
+    are. Shards, files, codecs and state store providers may differ.
     """
     from stateshift import look
     from stateshift.cli.shell.manned import manned

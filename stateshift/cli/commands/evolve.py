@@ -50,7 +50,7 @@ def command(
         typer.Option(
             "--store",
             metavar="NAME",
-            help="Its store, as `inspect --entries` calls it; several times. [default]",
+            help="Its store, as `inspect --entries` calls it; repeatable. [default]",
         ),
     ] = None,
     add: Annotated[
@@ -58,7 +58,7 @@ def command(
         typer.Option(
             "--add",
             metavar="NAME:TYPE[=DEFAULT][@AFTER]",
-            help="A column more, null where nothing is said.",
+            help="A new column; null if no default is given.",
         ),
     ] = None,
     widen: Annotated[
@@ -72,11 +72,13 @@ def command(
         typer.Option("--rename", metavar="OLD=NEW", help="Another name for a column."),
     ] = None,
     drop: Annotated[
-        list[str] | None, typer.Option("--drop", metavar="NAME", help="A column less.")
+        list[str] | None, typer.Option("--drop", metavar="NAME", help="Remove a column.")
     ] = None,
     nullable: Annotated[
         list[str] | None,
-        typer.Option("--nullable", metavar="NAME", help="It may be null from now on; * for all."),
+        typer.Option(
+            "--nullable", metavar="NAME", help="The column may be null from now on; * for all."
+        ),
     ] = None,
     widen_key: Annotated[
         list[str] | None,
@@ -101,12 +103,11 @@ def command(
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int:
-    """Change the columns of a state, where Spark refuses to.
+    """Change the columns of state that Spark refuses.
 
-    For a job whose query has an aggregate more, a wider column, or one less; or for another Spark,
-    which takes a column for one that may be null that the last one took for one that may not. What
-    is added holds its default for every key that is there already. Columns inside of a struct are
-    written with dots.
+    Use it when the query has an aggregate more or less, or a wider column; or when another
+    Spark sees a column as nullable that the last one did not. A new column holds its default
+    for every key that exists. Write columns inside a struct with dots.
     """
     asked = Asked(
         Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet

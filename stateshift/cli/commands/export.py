@@ -68,10 +68,10 @@ def command(
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int | None:
-    """State as Parquet, Arrow or JSON lines.
+    """Write state as Parquet, Arrow or JSON lines.
 
-    Keys and values come with the columns and types of the checkpoint's own schema. A Parquet or an
-    Arrow file takes the stores of one schema; JSON lines take all. The file is written whole or not
+    Keys and values have the columns and types of the checkpoint's own schema. A Parquet or
+    Arrow file takes stores of one schema; JSON lines take all. The file is written whole or not
     at all.
     """
     from stateshift import look

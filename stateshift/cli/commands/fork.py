@@ -43,9 +43,11 @@ def command(
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int:
-    """Copy a checkpoint for another job, while its own goes on.
+    """Copy a checkpoint for another job; its own job runs on.
 
-    The copy gets a query id of its own, so that idempotent sinks do not take it for the first."""
+    The copy gets a query id of its own, so that idempotent sinks do not take it for the
+    original.
+    """
     asked = Asked(
         Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
     )

@@ -33,11 +33,11 @@ def command(
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int:
-    """Bring a Flink image together in one folder.
+    """Collect the files of a Flink image in one folder.
 
-    A checkpoint names files by their full paths, and shares them with others of its job: an
-    incremental one, one with a changelog, one with merged files. What comes out names only what
-    lies beside it, and can lie anywhere.
+    An incremental checkpoint, one with a changelog and one with merged files name their files
+    by full paths, and share them with other checkpoints of the job. The new image names only
+    files beside it, so it can lie anywhere.
     """
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
     return carry(asked, [one_job(source, to, [], waive, fork=False)], "flink")

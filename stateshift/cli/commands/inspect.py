@@ -35,17 +35,19 @@ def command(
     uids: Annotated[
         str | None,
         typer.Option(
-            "--uids", metavar="NAME,…", help="Look for operators with these names; and name them."
+            "--uids",
+            metavar="NAME,…",
+            help="Look for operators with these names, and show their names.",
         ),
     ] = None,
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int | None:
-    """What is in an image, a workflow or a single file.
+    """Show what is in an image, a workflow or a file.
 
-    Tells engine, epochs, operators, stores, what a restart needs and what it does not, absolute
-    paths inside, sources and sinks, and what is wrong. A single file (an offset log, a commit, a
-    delta, a snapshot) is decoded.
+    Shows engine, epochs, operators and stores; which files a restart needs; absolute paths
+    inside; sources and sinks; and what is wrong. Decodes a single file: an offset log, a
+    commit, a delta or a snapshot.
     """
     from stateshift import look
     from stateshift.cli.views import survey as render_survey

@@ -68,12 +68,12 @@ def command(
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int:
-    """Put the states of several images together.
+    """Merge the state of several images.
 
-    Savepoints of Flink become one with the operators of all; those of --union have to have counted
-    different keys. Checkpoints of Spark are those of one query: they have run over inputs of their
-    own. The job that goes on reads all of these: the first one's sources, then the others', in the
-    order in which they are named.
+    Flink: the new savepoint has the operators of all. Operators named by --union become one;
+    their keys must differ. Spark: the checkpoints must be of one query that ran over different
+    inputs. The new job reads the sources of the first checkpoint, then those of the others, in
+    this order.
     """
     asked = Asked(
         Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet

@@ -15,7 +15,7 @@ EPILOG = epilog(
     2,
     4,
     8,
-    e0="paused behind the write it is in, or going on again",
+    e0="paused after the current write, or continued",
     e4="the job has been stopped: a pause would keep it down",
 )
 
@@ -24,12 +24,12 @@ def command(
     context: typer.Context,
     workdir: WorkdirOf,
     off: Annotated[
-        bool, typer.Option("--off", help="Go on; `stateshift resume WORKDIR` does the same.")
+        bool, typer.Option("--off", help="Continue; `stateshift resume WORKDIR` does the same.")
     ] = False,
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int | None:
-    """Let a warm migration rest, while its job runs on."""
+    """Pause the copying of a warm move; its job runs on."""
     from shlex import quote
 
     from stateshift.cli.shell import steer

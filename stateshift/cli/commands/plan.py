@@ -38,7 +38,7 @@ EPILOG = epilog(
 def command(
     context: typer.Context,
     spec: Annotated[
-        str, typer.Argument(metavar="SPEC", help="The spec; or a saved plan, to look at it again.")
+        str, typer.Argument(metavar="SPEC", help="The spec, or a saved plan to look at again.")
     ],
     output: Annotated[
         str | None,
@@ -54,16 +54,16 @@ def command(
         bool,
         typer.Option(
             "--deep",
-            help="Read all that a restart needs to its end, as `verify --deep` and apply do.",
+            help="Read every byte that a restart needs, as `verify --deep` and `apply` do.",
         ),
     ] = False,
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int | None:
-    """What would be done, how long it takes, the risks.
+    """Show what would be done, how long it takes, the risks.
 
-    Shows phases, files, bytes, an estimate of time and downtime, and what to know before. Reads,
-    and changes nothing: `stateshift apply` carries out exactly what is shown here.
+    Shows phases, files, bytes, an estimate of time and downtime, and all findings. Only reads.
+    `stateshift apply` does exactly what is shown.
     """
     from stateshift.cli.shell import request
     from stateshift.cli.views import plan as render_plan

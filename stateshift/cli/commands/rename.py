@@ -39,15 +39,11 @@ def command(
     to: To,
     operator: Annotated[
         list[str] | None,
-        typer.Option(
-            "--operator", metavar="OLD=NEW", help="An operator's id, or uid; several times."
-        ),
+        typer.Option("--operator", metavar="OLD=NEW", help="An operator's id or uid. Repeatable."),
     ] = None,
     input: Annotated[
         list[str] | None,
-        typer.Option(
-            "--source", metavar="OLD=NEW", help="A source's index or name; several times."
-        ),
+        typer.Option("--source", metavar="OLD=NEW", help="A source's index or name. Repeatable."),
     ] = None,
     drop_operator: Annotated[
         list[str] | None,
@@ -70,8 +66,8 @@ def command(
 ) -> int:
     """Rename or drop operators and sources.
 
-    So that a changed job finds its state, where Spark numbers its operators and sources otherwise
-    than before, or where an operator of a Flink job has another uid.
+    A changed job then finds its state: where Spark numbers operators and sources differently,
+    or where a Flink operator has another uid.
     """
     asked = Asked(
         Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet

@@ -30,7 +30,7 @@ def command(
     files: Annotated[
         list[str],
         typer.Option(
-            "--files", metavar="LOCATION", help="Where they are looked for; several times."
+            "--files", metavar="LOCATION", help="Where to look for these files. Repeatable."
         ),
     ],
     to: To,
@@ -43,11 +43,11 @@ def command(
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int:
-    """Bring a Flink image together whose files lie elsewhere.
+    """Collect a Flink image whose files lie elsewhere.
 
-    A checkpoint of Flink 2.2 or 2.3 whose job was restored from a native savepoint with CLAIM says
-    that the savepoint's files lie beside it (FLINK-39964), and cannot be restored. What comes out
-    has them.
+    After a restore with CLAIM from a native savepoint, a checkpoint of Flink 2.2 or 2.3 says
+    that the savepoint's files lie beside it. They do not, and it cannot be restored
+    (FLINK-39964). The new image has these files.
     """
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
     return carry(

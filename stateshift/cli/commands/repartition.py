@@ -66,11 +66,11 @@ def command(
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int:
-    """Spread state over another number of partitions.
+    """Distribute state over another number of partitions.
 
-    For every kind of operator and both providers. The job goes on with that number: the checkpoint
-    says it. A savepoint of Flink gets another parallelism, or another max parallelism, for which
-    its keys have to be strings or numbers.
+    Works for every kind of Spark operator and both providers. The checkpoint records the
+    number, and the job uses it. A Flink savepoint gets another parallelism, or another max
+    parallelism; for the latter its keys must be strings or numbers.
     """
     asked = Asked(
         Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet

@@ -25,9 +25,9 @@ EPILOG = epilog(
     7,
     8,
     130,
-    e0="the job goes on at its target, or the rollback is done",
-    e4="what is there is no longer what the plan was made from",
-    e130="interrupted: the same command goes on",
+    e0="the job runs at its target, or the rollback is done",
+    e4="source or target changed since the plan was made",
+    e130="interrupted: the same command continues",
 )
 
 
@@ -39,16 +39,17 @@ def command(
         typer.Option(
             "--spec",
             metavar="FILE",
-            help="The same spec with another `submit`: jobs start as it says.",
+            help="The same spec with another `submit`: jobs start as that says.",
         ),
     ] = None,
     fleet: FleetOf = None,
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int | None:
-    """Go on with a run where it stopped.
+    """Continue a run where it stopped.
 
-    With or without a fleet, whichever it began with."""
+    Works with or without a fleet, whichever the run began with.
+    """
     from stateshift import migration
     from stateshift.cli.commands.apply import refuse_no_master
     from stateshift.cli.shell import request, steer

@@ -35,7 +35,7 @@ Renumber = Annotated[
     bool,
     typer.Option(
         "--renumber",
-        help="Give batch N the newest number: a sink that knows batches takes the next.",
+        help="Give batch N the newest number, so that a sink that knows batch numbers takes the next batch.",
     ),
 ]
 
@@ -59,10 +59,10 @@ def command(
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int:
-    """Bring a checkpoint over as of an earlier batch.
+    """Copy a checkpoint as of an earlier batch.
 
-    `stateshift verify LOCATION` names the batches that can still be restored. The input after it is
-    read again.
+    `stateshift verify LOCATION` lists the batches that can be restored. The job reads the input
+    after that batch again.
     """
     asked = Asked(
         Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet

@@ -27,9 +27,9 @@ EPILOG = epilog(
     7,
     8,
     130,
-    e0="taken back; what could not be is named",
-    e4="the job has committed batches on the target since",
-    e130="interrupted: `stateshift resume WORKDIR` goes on taking back",
+    e0="rolled back; the report names what could not be",
+    e4="the job has committed batches at the target since",
+    e130="interrupted: `stateshift resume WORKDIR` continues the rollback",
 )
 
 
@@ -40,16 +40,17 @@ def command(
     discard_progress: Annotated[
         bool,
         typer.Option(
-            "--discard-progress", help="Throw away what the job has committed on the target since."
+            "--discard-progress", help="Discard what the job has committed at the target since."
         ),
     ] = False,
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int | None:
-    """Take a run back, all of it and nothing else.
+    """Take a run back, and nothing else.
 
-    Unfences the source, removes what the run wrote on the target, and says what it could not. A
-    process that is at work on it is asked to stop first.
+    Lifts the fence, restarts the old job if the spec says how, removes what the run wrote at
+    the target, and names what it could not remove. A process that works on the run is asked to
+    stop first.
     """
     from stateshift import migration
     from stateshift.cli.shell.work import carry_out, confirm

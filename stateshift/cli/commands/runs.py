@@ -30,7 +30,7 @@ def command(
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int | None:
-    """All runs, and where each of them stands."""
+    """List all runs, and where each of them stands."""
     from stateshift.cli.views import run as render_run
 
     terminal = Terminal.of(context, json, verbose)

@@ -71,9 +71,9 @@ def command(
 ) -> int:
     """Divide a job's state into several images.
 
-    A checkpoint of Spark by runs of shards, or by the values of a key column: each part is a fork,
-    a query of its own, whose job is given the input of its own keys only. A savepoint of Flink by
-    its operators.
+    A Spark checkpoint is divided by ranges of shards, or by the values of a key column. Each
+    part is a query of its own; give its job only the input of its own keys. A Flink savepoint
+    is divided by operators.
     """
     asked = Asked(
         Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet

@@ -28,8 +28,8 @@ EPILOG = epilog(
     2,
     8,
     130,
-    e0="told, whatever the state is",
-    e130="nobody watches any more; the run goes on",
+    e0="shown, whatever the state is",
+    e130="you stopped watching; the run continues",
 )
 
 
@@ -38,15 +38,15 @@ def command(
     workdir: WorkdirOf,
     watch: Annotated[
         bool,
-        typer.Option("--watch", "-w", help="Again and again, until nobody works on it any more."),
+        typer.Option("--watch", "-w", help="Repeat until no process works on the run."),
     ] = False,
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int | None:
-    """Where a run stands, and what can be done now.
+    """Show where a run stands, and what can be done now.
 
-    With --watch what it is at, what is left, and how long the job would be down for it; with --json
-    as well, a document a line.
+    --watch repeats it: what the run does, what is left, and how long the job would be down.
+    With --json it prints one document a line.
     """
     from stateshift import migration
     from stateshift.cli.views import run as render_run

@@ -16,7 +16,7 @@ EPILOG = epilog(
     2,
     4,
     8,
-    e0="heeded at once by the process at work, or by the next one",
+    e0="the process at work obeys at once; without one, the next does",
     e4="the run is over",
 )
 
@@ -37,7 +37,7 @@ def command(
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int | None:
-    """Change how fast a run may go, whatever its spec says."""
+    """Change how fast a run may go. Overrides the spec."""
     from stateshift.cli.shell import steer
     from stateshift.cli.views.units import rate as in_bytes
     from stateshift.cli.views.units import size

@@ -36,7 +36,7 @@ def command(
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int | None:
-    """The directory and the Flink operator id of operators' names."""
+    """Show the directory and Flink id of operators' names."""
     terminal = Terminal.of(context, json, verbose)
     rows = described(names, constants(profile))
     refuse_collisions(rows)

@@ -21,7 +21,7 @@ EPILOG = epilog(
     7,
     8,
     e0="a job can restart; the run's evidence holds",
-    e5="a job cannot restart; something does not hold any more",
+    e5="a job cannot restart; something no longer holds",
     e7="the fleet failed",
 )
 
@@ -32,16 +32,16 @@ def command(
         str, typer.Argument(metavar="LOCATION|WORKDIR", help="An image, or the workdir of a run.")
     ],
     deep: Annotated[
-        bool, typer.Option("--deep", help="Decode every file of the state, too.")
+        bool, typer.Option("--deep", help="Also decode every file of the state.")
     ] = False,
     fleet: FleetOf = None,
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int | None:
-    """Could a job restart from it; does a run's work hold.
+    """Check that a job can restart, or that a run still holds.
 
-    An image is asked whether a job could restart from it, and from which epochs; the workdir of a
-    run, whether everything the run did is still so. A fleet reads for --deep, and for a run.
+    For an image: can a job restart from it, and from which epochs? For the workdir of a run:
+    does everything that the run did still hold? A fleet reads for --deep, and for a run.
     """
     from stateshift.workdir import Workdir
 

@@ -37,15 +37,15 @@ Verbose = Annotated[
         count=True,
         metavar="",
         show_default=False,
-        help="Say more, and log to stderr; -vv logs requests and storage operations, too.",
+        help="Log to stderr; -vv also logs requests and storage operations.",
     ),
 ]
 Yes = Annotated[
-    bool, typer.Option("--yes", "-y", help="Do not ask; needed where nobody can be asked.")
+    bool, typer.Option("--yes", "-y", help="Do not ask. Needed where nobody can answer.")
 ]
 Jobs = Annotated[
     list[str] | None,
-    typer.Option("--job", metavar="NAME", help="Only this job of the spec; several times."),
+    typer.Option("--job", metavar="NAME", help="Only this job of the spec. Repeatable."),
 ]
 WorkdirOf = Annotated[
     str, typer.Argument(metavar="WORKDIR", help="The workdir of a run (see: stateshift runs).")
@@ -65,7 +65,7 @@ Parallel = Annotated[
         min=1,
         max=256,
         envvar="STATESHIFT_PARALLEL",
-        help="How many steps run at once, whatever the spec says.",
+        help="How many steps run at once. Overrides the spec.",
     ),
 ]
 Throttle = Annotated[
@@ -75,10 +75,7 @@ Throttle = Annotated[
         metavar="RATE",
         envvar="STATESHIFT_THROTTLE",
         callback=_rate,
-        help=(
-            "At most so many bytes a second, read and written (50MB, 64MiB), whatever the spec "
-            "says."
-        ),
+        help="Bytes a second at most, read and written (50MB, 64MiB). Overrides the spec.",
     ),
 ]
 FleetOf = Annotated[
@@ -87,7 +84,7 @@ FleetOf = Annotated[
         "--fleet",
         metavar="MASTER",
         envvar="STATESHIFT_FLEET",
-        help="Spread the work over a Spark's executors: local[N], spark://host:port, yarn, k8s://…",
+        help="Run the work on the executors of this Spark: local[N], spark://host:port, yarn, k8s://…",
     ),
 ]
 
@@ -95,14 +92,14 @@ WORKDIRS = ".stateshift"
 
 EXITS = {
     0: "done, or nothing to do",
-    1: "a bug of ours (the traceback is kept in a file)",
+    1: "a bug of ours (a file holds the traceback)",
     2: "the request or the spec is not valid",
     3: "bytes are not what their format says",
     4: "the request does not fit what was found",
-    5: "something does not hold",
-    6: "where bytes live failed",
-    7: "where jobs run failed",
-    8: "the journal is damaged, foreign or held",
+    5: "a comparison or a verification failed",
+    6: "a storage failed",
+    7: "a cluster failed",
+    8: "the journal is damaged or not ours, or another run holds it",
     130: "interrupted",
 }
 

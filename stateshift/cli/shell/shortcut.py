@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 To = Annotated[
     str,
-    typer.Option("--to", metavar="LOCATION", help="Where the changed image goes: an empty place."),
+    typer.Option("--to", metavar="LOCATION", help="Where the new image goes. Must be empty."),
 ]
 Source = Annotated[
     str, typer.Argument(metavar="LOCATION", help="The checkpoint: a URL or a local path.")
@@ -43,14 +43,14 @@ Waive = Annotated[
     typer.Option(
         "--waive",
         metavar="NAME",
-        help="A finding that need not stop it; may be given several times.",
+        help="A refusal that you take responsibility for. Repeatable.",
     ),
 ]
 Fork = Annotated[
     bool,
     typer.Option(
         "--fork",
-        help="The source is not fenced and may go on; the copy gets an identity of its own.",
+        help="Do not fence the source: its job may run on. The copy gets an id of its own.",
     ),
 ]
 WorkdirHere = Annotated[
@@ -86,14 +86,11 @@ def ending(example: str) -> str:
         7,
         8,
         130,
-        e0="the changed image is at its target",
-        e4=(
-            "refused: nothing was changed; or what was found later does not fit: the run can "
-            "be taken back"
-        ),
+        e0="the new image is at its target",
+        e4="refused before anything changed, or found not to fit later: roll the run back",
         e7="the fleet failed",
-        e8="the target or the workdir is held by another run",
-        e130="interrupted: `stateshift resume WORKDIR` goes on",
+        e8="another run holds the target or the workdir",
+        e130="interrupted: `stateshift resume WORKDIR` continues",
     )
 
 
