@@ -99,6 +99,8 @@ def test_the_commands_of_later_issues_are_not_announced() -> None:
         "reconfigure",
         "uid",
         "schema",
+        "man",
+        "completion",
     ]
 
 

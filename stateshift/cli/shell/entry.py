@@ -19,6 +19,7 @@ from stateshift import __version__
 from stateshift.cli.commands import (
     apply,
     compact,
+    completion,
     convert,
     cutover,
     diff,
@@ -27,6 +28,7 @@ from stateshift.cli.commands import (
     fork,
     gather,
     inspect,
+    man,
     merge,
     pause,
     plan,
@@ -79,6 +81,8 @@ _MODULES = (
     reconfigure,
     uid,
     schema,
+    man,
+    completion,
 )
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
 
@@ -142,6 +146,11 @@ def enter(argv: Sequence[str] | None, doors: Doors | None) -> int | None:
 
         return tell(error, terminal)
     return answer if isinstance(answer, int) else 0
+
+
+def parser() -> typer.Typer:
+    """Return the parser of all commands, as help pages are made from it."""
+    return _app(())
 
 
 def _app(arguments: Sequence[str]) -> typer.Typer:

@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, NotRequired, is_typeddict
 from stateshift.cli.views import (
     dataflow_json,
     diff_json,
+    manual_json,
     plan_json,
     problems_json,
     run_json,
@@ -111,6 +112,12 @@ DOCUMENTS: Mapping[str, Document] = {
         (dataflow_json.DataflowDocument,),
     ),
     "schema": Document("A JSON Schema", ("schema",), ()),
+    "man": Document(
+        "Which man pages were written", ("man",), (manual_json.ManPageDocument,), many=True
+    ),
+    "completion": Document(
+        "A shell's completion script", ("completion",), (manual_json.CompletionDocument,)
+    ),
     "error": Document(
         "Why a command failed", ("any command that fails",), (problems_json.ErrorDocument,)
     ),

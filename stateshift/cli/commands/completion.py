@@ -1,0 +1,49 @@
+"""`stateshift completion`: a script that completes commands and options in a shell."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.shell.options import Json, Verbose, epilog
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = epilog(
+    'stateshift completion bash >> ~/.bash_completion\nstateshift completion zsh > "$fpath[1]/_stateshift"\n'
+    "stateshift completion fish > ~/.config/fish/completions/stateshift.fish",
+    2,
+    e0="printed",
+    e2="there is no script for this shell",
+)
+
+
+def command(
+    context: typer.Context,
+    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+    json: Json = False,
+    verbose: Verbose = 0,
+) -> int | None:
+    """A script that completes commands and options.
+
+    The script knows all commands and their options, and completes files behind them. It starts
+    nothing when a key is pressed. Make it anew after an upgrade.
+    """
+    from stateshift.cli.shell.reference import program_and_commands
+    from stateshift.cli.views.completion import SHELLS, script
+    from stateshift.errors import Complaint, SpecError
+    from stateshift.suggestion import did_you_mean
+
+    terminal = Terminal.of(context, json, verbose)
+    if shell not in SHELLS:
+        fact = f"there is no script for {shell!r}{did_you_mean(shell, SHELLS)}"
+        raise SpecError(
+            (Complaint("SHELL", fact, shell, f"one of {', '.join(SHELLS)}"),),
+            hint="stateshift completion bash",
+        )
+    made = script(shell, *program_and_commands())
+    if json:
+        terminal.document("completion", {"shell": shell, "script": made})
+    else:
+        terminal.write(made.encode("utf-8"))
+    return None

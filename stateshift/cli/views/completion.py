@@ -1,0 +1,126 @@
+"""Scripts that complete commands and options in a shell. Pure.
+
+The scripts know all commands and their options; for everything else (locations, workdirs) the shell
+completes files. Nothing of stateshift runs when a key is pressed, so a completion answers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from stateshift.cli.views.command_facts import PROGRAM, CommandFacts, Parameter
+
+Commands = Sequence[CommandFacts]
+
+
+def script(shell: str, program: CommandFacts, commands: Commands) -> str:
+    """Return the completion script for a shell of `SHELLS`."""
+    return "\n".join(SHELLS[shell](program, commands)) + "\n"
+
+
+def _spellings(facts: CommandFacts) -> str:
+    return " ".join(name for option in facts.options for name in option.names)
+
+
+# ------------------------------------------------------------------------------------ bash
+
+
+def _bash(program: CommandFacts, commands: Commands) -> Iterator[str]:
+    names = " ".join(facts.name for facts in commands)
+    yield f'# bash completion of {PROGRAM}: eval "$({PROGRAM} completion bash)"'
+    yield f"_{PROGRAM}() {{"
+    yield '  local current="${COMP_WORDS[COMP_CWORD]}" command="" word words'
+    yield '  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do'
+    yield '    case "$word" in -*) ;; *) command="$word"; break ;; esac'
+    yield "  done"
+    yield '  case "$command" in'
+    yield f'    "") words="{names} {_spellings(program)}" ;;'
+    for facts in commands:
+        yield f'    {facts.name}) words="{_spellings(facts)}" ;;'
+    yield '    *) words="" ;;'
+    yield "  esac"
+    yield "  COMPREPLY=()"
+    yield '  if [[ "$current" == -* || -z "$command" ]]; then'
+    yield '    COMPREPLY=($(compgen -W "$words" -- "$current"))'
+    yield "  fi"
+    yield "}"
+    yield f"complete -o default -o bashdefault -F _{PROGRAM} {PROGRAM}"
+
+
+# ------------------------------------------------------------------------------------ zsh
+
+
+def _zsh(program: CommandFacts, commands: Commands) -> Iterator[str]:
+    yield f"#compdef {PROGRAM}"
+    yield f"# zsh completion of {PROGRAM}: source <({PROGRAM} completion zsh)"
+    yield f"_{PROGRAM}() {{"
+    yield "  local -a commands"
+    yield "  commands=("
+    for facts in commands:
+        yield f"    {_quoted(facts.name + ':' + facts.summary)}"
+    yield "  )"
+    yield "  if (( CURRENT == 2 )); then"
+    yield "    _describe -t commands command commands"
+    yield f"    _arguments {_zsh_options(program)}"
+    yield "    return"
+    yield "  fi"
+    yield "  local command=$words[2]"
+    yield "  shift words"
+    yield "  (( CURRENT-- ))"
+    yield "  case $command in"
+    for facts in commands:
+        yield f"    {facts.name}) _arguments {_zsh_options(facts)} '*:location:_files' ;;"
+    yield "  esac"
+    yield "}"
+    yield f"compdef _{PROGRAM} {PROGRAM}"
+
+
+def _zsh_options(facts: CommandFacts) -> str:
+    return " ".join(_zsh_option(name, option) for option in facts.options for name in option.names)
+
+
+def _zsh_option(name: str, option: Parameter) -> str:
+    about = option.about.replace("\\", "\\\\")
+    for mark in "[]:":
+        about = about.replace(mark, f"\\{mark}")
+    value = f":{option.value.replace(':', ' ')}:_files" if option.value else ""
+    return _quoted(f"*{name}[{about}]{value}")
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+# ------------------------------------------------------------------------------------ fish
+
+
+def _fish(program: CommandFacts, commands: Commands) -> Iterator[str]:
+    yield f"# fish completion of {PROGRAM}: {PROGRAM} completion fish | source"
+    for option in program.options:
+        yield _fish_option("__fish_use_subcommand", option)
+    for facts in commands:
+        name, about = facts.name, _fish_quoted(facts.summary)
+        yield f"complete -c {PROGRAM} -n __fish_use_subcommand -f -a {name} -d {about}"
+        for option in facts.options:
+            yield _fish_option(f"__fish_seen_subcommand_from {name}", option)
+
+
+def _fish_option(condition: str, option: Parameter) -> str:
+    spellings = [f"-l {name[2:]}" for name in option.names if name.startswith("--")]
+    spellings += [f"-s {name[1:]}" for name in option.names if not name.startswith("--")]
+    value = " -r" if option.value else ""
+    words = " ".join(spellings)
+    about = _fish_quoted(option.about)
+    return f"complete -c {PROGRAM} -n '{condition}' {words}{value} -d {about}"
+
+
+def _fish_quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+SHELLS: Mapping[str, Callable[[CommandFacts, Commands], Iterator[str]]] = {
+    "bash": _bash,
+    "zsh": _zsh,
+    "fish": _fish,
+}

@@ -1,0 +1,122 @@
+"""The manual: a man page for each command, and one page of all of them in Markdown. Pure.
+
+A man page is roff in the `man` macros: `.TH` begins it, `.SH` begins a section, `.TP` is a term with
+its text, `.nf` and `.fi` keep lines as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stateshift.cli.views.command_facts import PROGRAM, Block, CommandFacts, Parameter
+
+SECTION = 1
+RENEW = f"{PROGRAM} man --markdown"
+
+
+def page_name(facts: CommandFacts) -> str:
+    """Return the name of a man page's file: `stateshift-inspect.1`."""
+    return f"{facts.whole_name.replace(' ', '-')}.{SECTION}"
+
+
+def man_page(facts: CommandFacts, others: Sequence[CommandFacts], version: str) -> str:
+    """Return the man page of one command; `others` are the pages that it refers to."""
+    return "\n".join(_man_lines(facts, others, version)) + "\n"
+
+
+def _man_lines(facts: CommandFacts, others: Sequence[CommandFacts], version: str) -> Iterator[str]:
+    title = facts.whole_name.replace(" ", "-").upper()
+    yield f'.TH "{title}" "{SECTION}" "" "{PROGRAM} {version}" "{PROGRAM} manual"'
+    yield ".SH NAME"
+    yield f"{_roff(facts.whole_name.replace(' ', '-'))} \\- {_roff(facts.summary)}"
+    yield ".SH SYNOPSIS"
+    yield f".B {_roff(facts.usage)}"
+    yield ".SH DESCRIPTION"
+    for paragraph in facts.paragraphs:
+        yield ".PP"
+        yield _roff(paragraph)
+    yield from _man_terms("ARGUMENTS", facts.arguments)
+    yield from _man_terms("OPTIONS", facts.options)
+    for block in facts.blocks:
+        yield f".SH {_roff(block.heading.upper())}"
+        yield ".nf"
+        yield from (_roff(line) for line in block.lines)
+        yield ".fi"
+    yield ".SH SEE ALSO"
+    references = [f".BR {_roff(page_name(other)[:-2])} ({SECTION})" for other in others]
+    yield from references
+
+
+def _man_terms(heading: str, parameters: Sequence[Parameter]) -> Iterator[str]:
+    if not parameters:
+        return
+    yield f".SH {heading}"
+    for parameter in parameters:
+        yield ".TP"
+        yield f".B {_roff(parameter.shown)}"
+        yield _roff(parameter.about)
+
+
+def _roff(text: str) -> str:
+    """Return text that roff prints as it is."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
+
+
+# ------------------------------------------------------------------------------------ Markdown
+
+
+def reference(program: CommandFacts, commands: Sequence[CommandFacts]) -> str:
+    """Return the page of all commands, in Markdown."""
+    lines = [
+        "# All commands",
+        "",
+        f"<!-- Made by `{RENEW}`; a test holds it to what the commands say. -->",
+        "",
+        "The page says what `--help` says. Man pages: `stateshift man DIR`. Completion of commands and",
+        "options in your shell: `stateshift completion --help`.",
+        "",
+        *_overview(commands),
+        *_markdown(program, title=f"`{PROGRAM}`"),
+    ]
+    for facts in commands:
+        lines += _markdown(facts, title=facts.name)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _overview(commands: Sequence[CommandFacts]) -> Iterator[str]:
+    yield "| command | does |"
+    yield "|---|---|"
+    for facts in commands:
+        yield f"| [`{facts.name}`](#{facts.name}) | {_cell(facts.summary)} |"
+    yield ""
+
+
+def _markdown(facts: CommandFacts, title: str) -> Iterator[str]:
+    yield f"## {title}"
+    yield ""
+    yield from ("```text", facts.usage, "```", "")
+    for paragraph in facts.paragraphs:
+        yield paragraph
+        yield ""
+    yield from _parameter_table(facts.parameters)
+    for block in facts.blocks:
+        yield from _markdown_block(block)
+
+
+def _parameter_table(parameters: Sequence[Parameter]) -> Iterator[str]:
+    yield "| argument or option | means |"
+    yield "|---|---|"
+    for parameter in parameters:
+        yield f"| `{_cell(parameter.shown)}` | {_cell(parameter.about)} |"
+    yield ""
+
+
+def _markdown_block(block: Block) -> Iterator[str]:
+    yield f"{block.heading}:"
+    yield ""
+    yield from ("```text", *block.lines, "```", "")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
