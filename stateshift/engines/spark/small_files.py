@@ -21,11 +21,19 @@ T = TypeVar("T")
 
 
 class Reading:
-    """One image being read; what cannot be decoded is collected as findings rather than raised."""
+    """One image being read; what cannot be decoded is collected as findings rather than raised.
+
+    `refused` are the paths inside the image that a refusal is about: the findings are for people.
+    """
 
     def __init__(self, storage: Storage, prefix: str) -> None:
         self.storage, self.prefix = storage, prefix
         self.findings: list[Finding] = []
+        self.refused: set[str] = set()
+
+    def refuses_below(self, folder: str) -> bool:
+        """Whether a refusal is about something in this folder of the image."""
+        return any(path.startswith(f"{folder}/") for path in self.refused)
 
     def path(self, path: str) -> str:
         return under(self.prefix, path)
@@ -74,7 +82,9 @@ class Reading:
         own = [Reading(self.storage, self.prefix) for _ in paths]
         with ThreadPoolExecutor(at_once, thread_name_prefix="look") as threads:
             looked = list(threads.map(look, own, paths))
-        self.findings += [finding for one in own for finding in one.findings]
+        for reading in own:
+            self.findings += reading.findings
+            self.refused |= reading.refused
         return looked
 
     def vanished(self, path: str) -> None:
@@ -90,6 +100,8 @@ class Reading:
         offset: int | None = None,
         hint: str | None = None,
     ) -> None:
+        if path is not None:
+            self.refused.add(path)
         where = hint or f"stateshift verify {quote(self.storage.location)}"
         self.findings.append(
             Finding("refuse", message, hint=where, path=path and self.path(path), offset=offset)

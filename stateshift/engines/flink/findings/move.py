@@ -349,7 +349,7 @@ def _of_dealing(deal: Dealing) -> Iterator[Finding]:
             f"operator {operator} {what}: {why.fact}",
             hint=why.hint,
         )
-    for one in deal.anew:
+    for one in deal.rewritten:
         if len(one.sources) > 1:
             yield Finding(
                 "note",

@@ -5,17 +5,17 @@ and one for each operator that is made of several. Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.entries.image import SETTING
 from stateshift.engines.flink.image import metadata_of
-from stateshift.engines.flink.plan.copy import loose_names, names_anew
-from stateshift.engines.flink.rewrite.choice import Choice, Dealing
+from stateshift.engines.flink.plan.copy import rewritten_names, unkeyed_names
+from stateshift.engines.flink.rewrite.choice import Choice, Dealing, Rewritten
 from stateshift.engines.flink.rewrite.metadata import Taken
 from stateshift.engines.flink.rewrite.unkeyed import handles_of
-from stateshift.formats.flink.operator_handles import BROADCAST
+from stateshift.formats.flink.operator_handles import BROADCAST, StateOffsets
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import files_of
 from stateshift.specification import JobSpec
@@ -24,111 +24,193 @@ from stateshift.step.images import Side
 from stateshift.survey import Image, ShardFiles, Survey
 
 
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One move, as its comparisons need it."""
+
+    surveys: Sequence[Survey]
+    choice: Choice
+    target: str
+    deal: Dealing
+
+    def rewritten(self, operator: str) -> Rewritten | None:
+        """Return how an operator of the target is rewritten; None where it is copied."""
+        for candidate in self.deal.rewritten:
+            if candidate.operator == operator:
+                return candidate
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What a comparison reads of one image: its operators, each with its id in the target."""
+
+    number: int
+    operators: Mapping[str, str]
+
+    @property
+    def id_before(self) -> dict[str, str]:
+        """Id in the target -> id in the image."""
+        return {new: old for old, new in self.operators.items()}
+
+
 def compares(
     job: JobSpec, surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing
 ) -> Iterator[CompareImages]:
-    """Image by image; what is made of several, by itself."""
+    """Compare image by image; an operator that is made of several, by itself."""
     if job.verify == "none":
         return
-    united = [one for one in deal.anew if len(one.sources) > 1]
-    apart = {source for one in united for source in one.sources}
+    move = _Move(surveys, choice, target, deal)
+    united = [rewritten for rewritten in deal.rewritten if len(rewritten.sources) > 1]
+    apart: set[tuple[int, str]] = set()
+    for rewritten in united:
+        apart.update(rewritten.sources)
     for number, taken in enumerate(choice.taken):
-        own = [(old, new[0]) for old, new in taken.operators.items() if (number, old) not in apart]
+        own = {}
+        for old, (new, _) in taken.operators.items():
+            if (number, old) not in apart:
+                own[old] = new
         if own:
-            yield _compared(f"compare/{number}", surveys, choice, target, deal, [(number, own)])
-    for one in united:
-        of_images = [(number, [(old, one.operator)]) for number, old in one.sources]
-        yield _compared(f"compare/{one.operator}", surveys, choice, target, deal, of_images)
+            yield _comparison(f"compare/{number}", move, [_Source(number, own)])
+    for rewritten in united:
+        sources = [_Source(number, {old: rewritten.operator}) for number, old in rewritten.sources]
+        yield _comparison(f"compare/{rewritten.operator}", move, sources)
 
 
-def _compared(
-    name: str,
-    surveys: Sequence[Survey],
-    choice: Choice,
-    target: str,
-    deal: Dealing,
-    of_images: Sequence[tuple[int, Sequence[tuple[str, str]]]],
-) -> CompareImages:
-    """`of_images`: (image, [(operator there, in the target)])."""
-    anew = {one.operator: one for one in deal.anew}
-    new = list(dict.fromkeys(operator for _, pairs in of_images for _, operator in pairs))
-    told = {"whole": sorted(set(new) - anew.keys())}
-    once: dict[str, list[str]] = {id_: [] for id_ in new if id_ in anew and anew[id_].loose}
-    kept: dict[str, dict[str, None]] = {operator: {} for operator in new}
-    sides, size = [], 0
-    for number, pairs in of_images:
-        survey, taken = surveys[number], choice.taken[number]
-        image, sizes = survey.images[0], {file.path: file.size for file in survey.files}
-        own, names = {shard.operator: shard for shard in image.shards}, _names(image, taken)
-        shards = tuple(replace(own[old], operator=operator) for old, operator in pairs)
-        names_of = {operator: old for old, operator in pairs}
-        settings = {**taken.places.plain(), **told, "once": once, "as": names_of}
-        sides.append(Side(survey.location, shards, {SETTING: json.dumps(settings, sort_keys=True)}))
-        once = {
-            id_: sorted({*seen, *_broadcast(image, names_of.get(id_))})
-            for id_, seen in once.items()
-        }
-        size += sum(
-            sizes.get(path, 0) for path in {path for shard in shards for path in shard.files}
-        )
-        for old, operator in pairs:
-            gone = ("keyed", *anew[operator].loose) if operator in anew else ()
-            kept[operator] |= {
-                name: None for name, role in names.get(old, {}).items() if role not in gone
-            }
-    for operator in new:
-        if operator in anew:
-            loose = loose_names(choice, anew[operator])
-            written = (
-                *names_anew(choice, anew[operator]),
-                *(name for own in loose.values() for name in own),
-            )
-            kept[operator] |= dict.fromkeys(written)
+def _comparison(name: str, move: _Move, sources: Sequence[_Source]) -> CompareImages:
+    """Return the step that compares operators of some images with those of the target."""
+    operators: dict[str, None] = {}
+    for source in sources:
+        operators.update(dict.fromkeys(source.operators.values()))
+    whole = sorted(operator for operator in operators if move.rewritten(operator) is None)
+    sides = tuple(_sides(move, sources, operators, whole))
     first = sides[0]
-    there = {
-        "root": target,
-        "image": "",
-        "checked": True,
-        **told,
-        "once": {id_: [] for id_ in once},
-    }
+    once: dict[str, list[str]] = {operator: [] for operator in _with_unkeyed(move, operators)}
+    at_target = {"root": move.target, "image": "", "checked": True, "whole": whole, "once": once}
     return CompareImages(
         name=name,
         engine=layout.ENGINE,
         source=first.location,
-        target=target,
+        target=move.target,
         source_shards=first.shards,
-        target_shards=tuple(ShardFiles(id_, "", 0, (layout.STAGED, *kept[id_])) for id_ in new),
+        target_shards=tuple(_target_shards(move, sources, operators)),
         paths=(),
         settings=first.settings,
-        size=size,
-        target_settings={SETTING: json.dumps(there, sort_keys=True)},
-        beside=tuple(sides[1:]),
+        size=sum(_bytes_read(move.surveys[source.number], source) for source in sources),
+        target_settings={SETTING: json.dumps(at_target, sort_keys=True)},
+        beside=sides[1:],
     )
 
 
-def _broadcast(image: Image, operator: str | None) -> set[str]:
-    """The names of its broadcast states."""
-    own = (o for o in metadata_of(image).operators if o.id.hex() == operator)
-    subtasks = (subtask for o in own for subtask in o.subtasks or ())
-    handles = (handle for subtask in subtasks for _, handle in handles_of(subtask))
-    return {
-        state.name
-        for handle in handles
-        for state in handle.states
-        if state.mode == BROADCAST and state.offsets
-    }
-
-
-def _names(image: Image, taken: Taken) -> dict[str, dict[str, str]]:
-    """Operator -> what its files are called in the target, each once: the role of what lies there.
-    A file that holds several roles is kept: the one that is not written anew stands for it.
-    """
-    found: dict[str, dict[str, str]] = {}
-    for reference in references(metadata_of(image)):
-        if reference.operator in taken.operators:
-            own = found.setdefault(reference.operator, {})
-            for file in files_of(reference.stream):
-                name = taken.name(file, reference.whole)
-                own[name] = reference.role if own.get(name, "keyed") == "keyed" else own[name]
+def _with_unkeyed(move: _Move, operators: Iterable[str]) -> list[str]:
+    """Return the operators whose unkeyed state is rewritten."""
+    found = []
+    for operator in operators:
+        rewritten = move.rewritten(operator)
+        if rewritten is not None and rewritten.unkeyed:
+            found.append(operator)
     return found
+
+
+def _sides(
+    move: _Move, sources: Sequence[_Source], operators: Iterable[str], whole: list[str]
+) -> Iterator[Side]:
+    """Yield what is read of each image. Each subtask has all broadcast state: what an earlier
+    image has is not counted again (`once`).
+    """
+    once: dict[str, list[str]] = {operator: [] for operator in _with_unkeyed(move, operators)}
+    for source in sources:
+        survey, taken = move.surveys[source.number], move.choice.taken[source.number]
+        image = survey.images[0]
+        settings = {
+            **taken.places.plain(),
+            "whole": whole,
+            "once": once,
+            "as": source.id_before,
+        }
+        yield Side(
+            survey.location,
+            tuple(_shards(image, source)),
+            {SETTING: json.dumps(settings, sort_keys=True)},
+        )
+        once = {
+            operator: sorted({*seen, *_broadcast(image, source.id_before.get(operator))})
+            for operator, seen in once.items()
+        }
+
+
+def _shards(image: Image, source: _Source) -> Iterator[ShardFiles]:
+    """Yield an image's shards of these operators, under their ids in the target."""
+    shards = {shard.operator: shard for shard in image.shards}
+    for old, new in source.operators.items():
+        yield replace(shards[old], operator=new)
+
+
+def _bytes_read(survey: Survey, source: _Source) -> int:
+    sizes = {file.path: file.size for file in survey.files}
+    paths: set[str] = set()
+    for shard in _shards(survey.images[0], source):
+        paths.update(shard.files)
+    return sum(sizes.get(path, 0) for path in paths)
+
+
+def _target_shards(
+    move: _Move, sources: Sequence[_Source], operators: Iterable[str]
+) -> Iterator[ShardFiles]:
+    """Yield the files of each operator in the target: those that are kept, then those written."""
+    names: dict[str, dict[str, None]] = {operator: {} for operator in operators}
+    for source in sources:
+        _add_kept_names(move, source, names)
+    for operator, kept in names.items():
+        rewritten = move.rewritten(operator)
+        if rewritten is not None:
+            kept.update(dict.fromkeys(rewritten_names(move.choice, rewritten)))
+            for own in unkeyed_names(move.choice, rewritten).values():
+                kept.update(dict.fromkeys(own))
+        yield ShardFiles(operator, "", 0, (layout.STAGED, *kept))
+
+
+def _add_kept_names(move: _Move, source: _Source, names: dict[str, dict[str, None]]) -> None:
+    image, taken = move.surveys[source.number].images[0], move.choice.taken[source.number]
+    roles = _roles_by_name(image, taken)
+    for old, new in source.operators.items():
+        rewritten = move.rewritten(new)
+        gone = () if rewritten is None else ("keyed", *rewritten.unkeyed)
+        for name, role in roles.get(old, {}).items():
+            if role not in gone:
+                names[new][name] = None
+
+
+def _broadcast(image: Image, operator: str | None) -> set[str]:
+    """Return the names of an operator's broadcast states that hold something."""
+    names: set[str] = set()
+    for state in _operator_states(image, operator):
+        if state.mode == BROADCAST and state.offsets:
+            names.add(state.name)
+    return names
+
+
+def _operator_states(image: Image, operator: str | None) -> Iterator[StateOffsets]:
+    for candidate in metadata_of(image).operators:
+        if candidate.id.hex() != operator:
+            continue
+        for subtask in candidate.subtasks or ():
+            for _, handle in handles_of(subtask):
+                yield from handle.states
+
+
+def _roles_by_name(image: Image, taken: Taken) -> dict[str, dict[str, str]]:
+    """Return, by operator, what its files are called in the target, each once with its role.
+
+    A file that holds several roles is kept: the role that is not rewritten stands for it.
+    """
+    roles: dict[str, dict[str, str]] = {}
+    for reference in references(metadata_of(image)):
+        if reference.operator not in taken.operators:
+            continue
+        own = roles.setdefault(reference.operator, {})
+        for file in files_of(reference.stream):
+            name = taken.name(file, reference.whole)
+            if own.get(name, "keyed") == "keyed":
+                own[name] = reference.role
+    return roles

@@ -1,13 +1,13 @@
 """What is brought to the target of a Flink plan: files as they are, parts of files, metadata of the
-sources, and state that is written anew. Pure.
+sources, and state that is rewritten. Pure.
 
     as_they_are(surveys, choice, deal)     the files that are copied whole, an image each, with
                                            their names there
     copies(surveys, wholes, choice, ...)   steps, an image each and then some
     bundles(files)                         files and their names, in worthwhile units
-    names_anew(choice, anew), loose_names  what the files of an operator are called that is written
+    rewritten_names(choice, rewritten), unkeyed_names  what the files of an operator are called that is written
                                            anew
-    summary(anew), kept(number)            where is told what is in them; where a source's metadata
+    summary(rewritten), kept(number)            where is told what is in them; where a source's metadata
                                            is
 """
 
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from stateshift.engines.bundles import bundled
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.image import metadata_of, places_of
-from stateshift.engines.flink.rewrite.choice import Anew, Choice, Dealing
+from stateshift.engines.flink.rewrite.choice import Choice, Dealing, Rewritten
 from stateshift.engines.flink.rewrite.metadata import Taken
 from stateshift.engines.flink.rewrite.transforms import CUT, RESCALE
 from stateshift.formats.flink.references import references
@@ -54,11 +54,13 @@ class Whole:
 
 
 def as_they_are(surveys: Sequence[Survey], choice: Choice, deal: Dealing) -> Iterator[Whole]:
-    anew = deal.by_source
+    rewritten = deal.by_source
     for number, (survey, taken) in enumerate(zip(surveys, choice.taken, strict=True)):
         infos = {file.path: file for file in survey.files}
         wanted = _wanted(
-            survey.images[0], taken, {own: one for (n, own), one in anew.items() if n == number}
+            survey.images[0],
+            taken,
+            {own: one for (n, own), one in rewritten.items() if n == number},
         )
         files = [
             Named(infos[path], name)
@@ -86,7 +88,7 @@ def copies(
 ) -> Iterator[AnyStep]:
     """But for what was `brought` before, by location and path."""
     yield from _as_they_are(surveys, wholes, target, brought)
-    yield from _anew(surveys, choice, target, deal)
+    yield from _rewritten(surveys, choice, target, deal)
 
 
 def _as_they_are(
@@ -116,16 +118,16 @@ def _as_they_are(
 
 
 def _wanted(
-    image: Image, taken: Taken, anew: Mapping[str, Anew]
+    image: Image, taken: Taken, rewritten: Mapping[str, Rewritten]
 ) -> dict[str, dict[tuple[str, tuple[int, int] | None], None]]:
     """Path in the source -> what becomes of it: (name in the target, the piece of it or all); but
-    for what is written anew.
+    for what is rewritten.
     """
     places, found = places_of(image), dict[str, dict[tuple[str, tuple[int, int] | None], None]]()
     for reference in references(metadata_of(image)):
-        one = anew.get(reference.operator)
+        one = rewritten.get(reference.operator)
         if reference.operator not in taken.operators or (
-            one is not None and reference.role in ("keyed", *one.loose)
+            one is not None and reference.role in ("keyed", *one.unkeyed)
         ):
             continue
         for file in files_of(reference.stream):
@@ -140,23 +142,23 @@ def _wanted(
     return found
 
 
-def _anew(
+def _rewritten(
     surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing
 ) -> Iterator[TransformShard]:
     """An operator's state for other subtasks, or that of several images' as one: a step each."""
-    for one in deal.anew:
+    for one in deal.rewritten:
         origins, inputs = [], []
         for number, operator in one.sources:
             survey, places = surveys[number], choice.taken[number].places
             image, infos = survey.images[0], {file.path: file for file in survey.files}
-            paths = _paths_of(image, operator, ("keyed", *one.loose))
+            paths = _paths_of(image, operator, ("keyed", *one.unkeyed))
             origins.append({**places.plain(), "operator": operator, "paths": list(paths)})
             files = (
                 infos[layout.under(image.path, layout.METADATA)],
                 *(infos[path] for path in paths),
             )
             inputs.append(Elsewhere(survey.location, files))
-        names, loose = names_anew(choice, one), loose_names(choice, one)
+        names, unkeyed = rewritten_names(choice, one), unkeyed_names(choice, one)
         yield TransformShard(
             name=f"copy/anew-{one.operator}",
             transform=RESCALE,
@@ -166,12 +168,12 @@ def _anew(
                 "parallelism": one.parallelism,
                 "max_parallelism": one.max_parallelism,
                 "names": list(names),
-                "loose": loose,
+                "loose": unkeyed,
             },
             source=inputs[0].location,
             inputs=inputs[0].files,
             target=target,
-            outputs=(*names, *(name for own in loose.values() for name in own), summary(one)),
+            outputs=(*names, *(name for own in unkeyed.values() for name in own), summary(one)),
             beside=tuple(inputs[1:]),
         )
 
@@ -186,7 +188,7 @@ def _paths_of(image: Image, operator: str, roles: Sequence[str]) -> tuple[str, .
     )
 
 
-def names_anew(choice: Choice, one: Anew, role: str = "") -> tuple[str, ...]:
+def rewritten_names(choice: Choice, one: Rewritten, role: str = "") -> tuple[str, ...]:
     """Made of where its state comes from: of whatever is run again, they are the same."""
     places = (choice.taken[number].places for number, _ in one.sources)
     known = " ".join(
@@ -203,11 +205,11 @@ def names_anew(choice: Choice, one: Anew, role: str = "") -> tuple[str, ...]:
     )
 
 
-def loose_names(choice: Choice, one: Anew) -> dict[str, list[str]]:
-    return {role: list(names_anew(choice, one, role)) for role in one.loose}
+def unkeyed_names(choice: Choice, one: Rewritten) -> dict[str, list[str]]:
+    return {role: list(rewritten_names(choice, one, role)) for role in one.unkeyed}
 
 
-def summary(one: Anew) -> str:
+def summary(one: Rewritten) -> str:
     return f"{FOLDER}/anew-{one.operator}.json"
 
 

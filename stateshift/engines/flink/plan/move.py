@@ -142,7 +142,7 @@ def _written(choice: Choice, deal: Dealing) -> Iterator[str]:
     """What a plan writes beside the files of its sources."""
     yield from (layout.METADATA, layout.STAGED)
     yield from (kept(number) for number, _ in enumerate(choice.taken))
-    yield from (summary(one) for one in deal.anew)
+    yield from (summary(one) for one in deal.rewritten)
 
 
 def _is_whole(survey: Survey) -> bool:
@@ -327,7 +327,7 @@ def _metadata(
         source=target,
         inputs=(
             *(FileInfo(kept(number), size) for number, size in enumerate(sizes)),
-            *(FileInfo(summary(one), 0) for one in deal.anew),
+            *(FileInfo(summary(one), 0) for one in deal.rewritten),
         ),
         target=target,
         outputs=(layout.STAGED,),

@@ -1,8 +1,8 @@
-"""Which operators of which image go to the target, under which ids, and which are written anew.
+"""Which operators of which image go to the target, under which ids, and which are rewritten.
 Pure.
 
     chosen(job, surveys)              Choice(taken, unknown, twice, left)
-    dealing(job, surveys, choice)     Dealing(anew, max_parallelism, wrong)
+    dealing(job, surveys, choice)     Dealing(rewritten, max_parallelism, wrong)
 
 An operator is named by its uid, whose hash is its id, or by the id itself (32 hexadecimal digits).
 Without names, all go.
@@ -26,9 +26,9 @@ from stateshift.engines.flink.image import Beginnings, flink_image, kept_of, met
 from stateshift.engines.flink.obstacles import CANONICAL, Obstacle
 from stateshift.engines.flink.places import located
 from stateshift.engines.flink.rewrite.metadata import Taken
-from stateshift.engines.flink.rewrite.unkeyed import LOOSE, RAW, handles_of, why_not
-from stateshift.formats.flink.metadata import Metadata, OperatorState
-from stateshift.formats.flink.operator_handles import BROADCAST
+from stateshift.engines.flink.rewrite.unkeyed import RAW, UNKEYED, handles_of, why_not
+from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
+from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import RelativeFile, files_of
 from stateshift.formats.uid import flink_operator_id
@@ -62,32 +62,44 @@ def id_of(name: str) -> tuple[str, str | None]:
 
 
 def chosen(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
+    """Return which operators of which image go to the target, and what is wrong with the names."""
     images = [survey.images[0] for survey in surveys]
-    names = set[str]()
-    taken = list[Taken]()
-    for number, image in enumerate(images):
-        renamed = {
-            id_of(old)[0]: id_of(new) for old, new in _of_image(job, number, "rename").items()
-        }
-        wanted = _going(job, number, [operator.id for operator in image.operators])
-        files = _relative_files(metadata_of(image))
-        own = {id_: renamed.get(id_, (id_, None)) for id_ in wanted}
-        taken.append(Taken(places_of(image), own, apart=bool(files & names)))
-        names |= files
-    taken = _without_empty_twins(images, taken)
-    made, united = _made_of(taken), {id_of(name)[0] for name in unions_of(job)}
+    taken = _without_empty_twins(images, _taken_of_each(job, images))
+    made = _made_of(taken)
+    unions = unions_of(job)
+    united = {id_of(name)[0] for name in unions}
+    twice = [new for new, sources in made.items() if not _is_one(sources, new in united)]
+    alone = [name for name in unions if len(made.get(id_of(name)[0], ())) == 1]
     return Choice(
         taken=tuple(taken),
         unknown=tuple(dict.fromkeys(_unknown(job, images, made))),
-        twice=tuple(
-            sorted(new for new, sources in made.items() if not _is_one(sources, new in united))
-        ),
+        twice=tuple(sorted(twice)),
         left=tuple(sorted(_left(images, taken))),
-        alone=tuple(name for name in unions_of(job) if len(made.get(id_of(name)[0], ())) == 1),
-        elsewhere=tuple(
-            c["of"] for c in job.transform if "of" in c and not _meant(job, len(images), c)
-        ),
+        alone=tuple(alone),
+        elsewhere=tuple(_of_no_image(job, len(images))),
     )
+
+
+def _taken_of_each(job: JobSpec, images: Sequence[Image]) -> list[Taken]:
+    """Return what goes along of each image. Images whose files have the same names lie apart."""
+    names: set[str] = set()
+    taken = []
+    for number, image in enumerate(images):
+        renamed = _of_image(job, number, "rename")
+        new_ids = {id_of(old)[0]: id_of(new) for old, new in renamed.items()}
+        going = _going(job, number, [operator.id for operator in image.operators])
+        operators = {id_: new_ids.get(id_, (id_, None)) for id_ in going}
+        files = _relative_files(metadata_of(image))
+        taken.append(Taken(places_of(image), operators, apart=bool(files & names)))
+        names |= files
+    return taken
+
+
+def _of_no_image(job: JobSpec, count: int) -> Iterator[str]:
+    """Yield what changes are `of`, where no image is called so."""
+    for change in job.transform:
+        if "of" in change and not _meant(job, count, change):
+            yield change["of"]
 
 
 def taken_along(job: JobSpec, number: int, image: Image) -> Image:
@@ -113,13 +125,12 @@ def _going(job: JobSpec, number: int, ids: Iterable[str]) -> list[str]:
 
 
 def _left(images: Sequence[Image], taken: Sequence[Taken]) -> set[str]:
-    pairs = zip(images, taken, strict=True)
-    return {
-        o.id
-        for image, own in pairs
-        for o in image.operators
-        if o.stores and o.id not in own.operators
-    }
+    left: set[str] = set()
+    for image, own in zip(images, taken, strict=True):
+        for operator in image.operators:
+            if operator.stores and operator.id not in own.operators:
+                left.add(operator.id)
+    return left
 
 
 def _without_empty_twins(images: Sequence[Image], taken: Sequence[Taken]) -> list[Taken]:
@@ -203,64 +214,131 @@ def asked_version(job: JobSpec) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Anew:
-    """An operator of the target whose state is written anew: the operators that it is made of, as
-    (image, id there). `loose` is what of it belongs to no key, by its roles, as far as that is
-    written anew too.
+class Rewritten:
+    """An operator of the target whose state is rewritten.
+
+    sources  the operators that it is made of, as (image, id there)
+    unkeyed  the roles of its state that belongs to no key, where that is rewritten too
     """
 
     operator: str
     sources: tuple[tuple[int, str], ...]
     parallelism: int
     max_parallelism: int
-    loose: tuple[str, ...]
+    unkeyed: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Dealing:
-    """What is written anew; of all operators the max parallelism, where it changes; and for which
+    """What is rewritten; of all operators the max parallelism, where it changes; and for which
     operators that cannot be done: (id, what, why).
     """
 
-    anew: tuple[Anew, ...]
+    rewritten: tuple[Rewritten, ...]
     max_parallelism: int | None
     wrong: tuple[tuple[str, str, Obstacle], ...] = ()
 
     @property
-    def by_source(self) -> Mapping[tuple[int, str], Anew]:
-        return {source: one for one in self.anew for source in one.sources}
+    def by_source(self) -> Mapping[tuple[int, str], Rewritten]:
+        found = {}
+        for rewritten in self.rewritten:
+            for source in rewritten.sources:
+                found[source] = rewritten
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """An operator of the target that may have to be rewritten, and the operators it is made of."""
+
+    operator: str
+    sources: tuple[tuple[int, str], ...]
+    operators: tuple[OperatorState, ...]
+
+    @property
+    def is_united(self) -> bool:
+        return len(self.sources) > 1
+
+    @property
+    def subtasks(self) -> list[SubtaskState]:
+        found: list[SubtaskState] = []
+        for operator in self.operators:
+            found += operator.subtasks or ()
+        return found
+
+    @property
+    def is_keyed(self) -> bool:
+        return any(subtask.managed_keyed is not None for subtask in self.subtasks)
+
+    @property
+    def unkeyed(self) -> list[tuple[str, Partitioned]]:
+        """The handles of its state that belongs to no key, as far as they hold something."""
+        found = []
+        for subtask in self.subtasks:
+            found += [(role, handle) for role, handle in handles_of(subtask) if handle.states]
+        return found
+
+    @property
+    def has_broadcast_state(self) -> bool:
+        modes: set[int] = set()
+        for _, handle in self.unkeyed:
+            modes.update(state.mode for state in handle.states)
+        return BROADCAST in modes
 
 
 def dealing(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Dealing:
+    """Return which operators are rewritten for what the job's changes ask for, and which of those
+    cannot be.
+    """
     change = changed(job, "rescale")
-    found: list[Anew] = []
+    rewritten: list[Rewritten] = []
     wrong: list[tuple[str, str, Obstacle]] = []
     for new, sources in _made_of(choice.taken).items():
-        united = len(sources) > 1
-        if not change and not united:
-            continue
         operators = [_operator(surveys[number].images[0], old) for number, old in sources]
-        blocked = _blocked(surveys, sources, united)
-        heads = [kept_of(surveys[n].images[0]).heads.get(o, {}) for n, o in sources]
-        stuck = _stuck(heads)
-        # What Flink deals out itself need not be refused where no more than its parallelism was
-        # asked for.
-        wished = change if stuck is None or united else {**change, "parallelism": None}
-        anew = _anew(new, sources, operators, wished)
-        if anew is None:
-            most = change.get("max_parallelism", operators[0].max_parallelism)
-            if operators[0].parallelism > most:
-                fact = f"it has {operators[0].parallelism} subtasks, more than {most}"
-                wrong.append((new, _RESCALED, Obstacle(fact)))
+        candidate = _Candidate(new, sources, tuple(operators))
+        if not change and not candidate.is_united:
             continue
-        why = _cannot(operators, anew, change) or blocked
-        if why is None and stuck is not None and anew.loose:
-            why = Obstacle(stuck)
-        if why is None:
-            found.append(anew)
-        else:
-            wrong.append((new, _UNITED if united else _RESCALED, why))
-    return Dealing(tuple(found), change.get("max_parallelism"), tuple(wrong))
+        result = _dealt(candidate, surveys, change)
+        if isinstance(result, Rewritten):
+            rewritten.append(result)
+        elif isinstance(result, Obstacle):
+            wrong.append((new, _UNITED if candidate.is_united else _RESCALED, result))
+    return Dealing(tuple(rewritten), change.get("max_parallelism"), tuple(wrong))
+
+
+def _dealt(
+    candidate: _Candidate, surveys: Sequence[Survey], change: Mapping[str, Any]
+) -> Rewritten | Obstacle | None:
+    """Return how an operator is rewritten, or why it cannot be; None where nothing is to be done.
+
+    What Flink deals out itself need not be refused where no more than its parallelism was asked
+    for.
+    """
+    images = [surveys[number].images[0] for number, _ in candidate.sources]
+    heads = [
+        kept_of(image).heads.get(old, {})
+        for image, (_, old) in zip(images, candidate.sources, strict=True)
+    ]
+    stuck = _stuck(heads)
+    wanted = change
+    if stuck is not None and not candidate.is_united:
+        wanted = {**change, "parallelism": None}
+    rewritten = _rewritten(candidate, wanted)
+    if rewritten is None:
+        return _too_many_subtasks(candidate.operators[0], change)
+    why = _cannot(candidate, rewritten, change)
+    if why is None:
+        why = _blocked(surveys, candidate.sources, candidate.is_united)
+    if why is None and stuck is not None and rewritten.unkeyed:
+        why = Obstacle(stuck)
+    return rewritten if why is None else why
+
+
+def _too_many_subtasks(operator: OperatorState, change: Mapping[str, Any]) -> Obstacle | None:
+    most = change.get("max_parallelism", operator.max_parallelism)
+    if operator.parallelism <= most:
+        return None
+    return Obstacle(f"it has {operator.parallelism} subtasks, more than {most}")
 
 
 def _blocked(
@@ -288,7 +366,7 @@ def _stuck(images: Sequence[Beginnings]) -> str | None:
     """Why operator state cannot be joined, from how its files begin: role -> beginnings, an
     image each.
     """
-    for role in LOOSE:
+    for role in UNKEYED:
         found = [head for image in images for head in image.get(role, [])]
         why = why_not(found, role == RAW)
         if why is not None:
@@ -300,49 +378,54 @@ def _operator(image: Image, id_: str) -> OperatorState:
     return next(operator for operator in metadata_of(image).operators if operator.id.hex() == id_)
 
 
-def _anew(
-    new: str,
-    sources: tuple[tuple[int, str], ...],
-    operators: Sequence[OperatorState],
-    change: Mapping[str, Any],
-) -> Anew | None:
-    """None where nothing is to be done: state of no key, by itself, is left to Flink, which deals
-    it out for any parallelism.
+def _rewritten(candidate: _Candidate, change: Mapping[str, Any]) -> Rewritten | None:
+    """Return how an operator is rewritten; None where nothing is to be done: state of no key, by
+    itself, is left to Flink, which deals it out for any parallelism.
     """
-    first, subtasks = operators[0], [s for operator in operators for s in operator.subtasks or ()]
-    keyed = any(s.managed_keyed is not None for s in subtasks)
-    most = change.get("max_parallelism") or first.max_parallelism
-    own = max(operator.parallelism for operator in operators)
-    wanted: int = (change.get("parallelism") if keyed else None) or own
-    united = len(operators) > 1
-    if not united and (not keyed or (wanted, most) == (first.parallelism, first.max_parallelism)):
-        return None
-    held = [
-        (role, handle)
-        for subtask in subtasks
-        for role, handle in handles_of(subtask)
-        if handle.states
-    ]
-    copied = any(state.mode == BROADCAST for _, handle in held for state in handle.states)
-    moves = united or wanted < own or (copied and wanted != own)
-    return Anew(
-        new, sources, wanted, most, tuple(sorted({role for role, _ in held})) if moves else ()
+    first = candidate.operators[0]
+    max_parallelism = change.get("max_parallelism") or first.max_parallelism
+    own = max(operator.parallelism for operator in candidate.operators)
+    parallelism = own
+    if candidate.is_keyed and change.get("parallelism"):
+        parallelism = change["parallelism"]
+    if not candidate.is_united:
+        before = (first.parallelism, first.max_parallelism)
+        if not candidate.is_keyed or (parallelism, max_parallelism) == before:
+            return None
+    roles: set[str] = set()
+    if _moves_unkeyed(candidate, own, parallelism):
+        roles = {role for role, _ in candidate.unkeyed}
+    return Rewritten(
+        operator=candidate.operator,
+        sources=candidate.sources,
+        parallelism=parallelism,
+        max_parallelism=max_parallelism,
+        unkeyed=tuple(sorted(roles)),
     )
 
 
+def _moves_unkeyed(candidate: _Candidate, before: int, after: int) -> bool:
+    """Whether state of no key is to be rewritten with the keyed state: where subtasks go, and
+    where what each of them has whole is for more of them.
+    """
+    if candidate.is_united or after < before:
+        return True
+    return candidate.has_broadcast_state and after != before
+
+
 def _cannot(
-    operators: Sequence[OperatorState], anew: Anew, change: Mapping[str, Any]
+    candidate: _Candidate, rewritten: Rewritten, change: Mapping[str, Any]
 ) -> Obstacle | None:
-    subtasks = [subtask for operator in operators for subtask in operator.subtasks or ()]
-    if anew.parallelism > anew.max_parallelism:
+    operators, subtasks = candidate.operators, candidate.subtasks
+    if rewritten.parallelism > rewritten.max_parallelism:
         return Obstacle(
-            f"it has {anew.parallelism} subtasks, more than {anew.max_parallelism} key groups"
+            f"it has {rewritten.parallelism} subtasks, "
+            f"more than {rewritten.max_parallelism} key groups"
         )
     if any(subtask.inputs or subtask.outputs for subtask in subtasks):
         return Obstacle("records were in flight to it, which only Flink can deal out", CANONICAL)
-    if any(operator.subtasks is None for operator in operators) or any(
-        subtask.finished for subtask in subtasks
-    ):
+    has_finished = any(operator.subtasks is None for operator in operators)
+    if has_finished or any(subtask.finished for subtask in subtasks):
         return Obstacle("some of its subtasks have finished")
     groups = sorted({operator.max_parallelism for operator in operators})
     if len(groups) > 1 and not change.get("max_parallelism"):
@@ -350,7 +433,8 @@ def _cannot(
             f"it has {' and '.join(map(str, groups))} key groups",
             '{"kind": "rescale", "max_parallelism": N} makes them equal',
         )
-    if len([operator for operator in operators if operator.coordinator is not None]) > 1:
+    coordinators = [operator for operator in operators if operator.coordinator is not None]
+    if len(coordinators) > 1:
         return Obstacle(
             "each has a coordinator with a state of its own, of which Flink restores one",
             (
@@ -366,9 +450,9 @@ def changed(job: JobSpec, kind: str) -> Mapping[str, Any]:
 
 
 def _relative_files(metadata: Metadata) -> set[str]:
-    return {
-        f.path
-        for r in references(metadata)
-        for f in files_of(r.stream)
-        if isinstance(f, RelativeFile)
-    }
+    paths: set[str] = set()
+    for reference in references(metadata):
+        for file in files_of(reference.stream):
+            if isinstance(file, RelativeFile):
+                paths.add(file.path)
+    return paths

@@ -7,8 +7,8 @@ plan.
       operators       id -> [new id, new uid or null] of those that are taken
       apart           whether its files get other names, because another image has files of the same
 
-    Anew              an operator whose state lies in new files
-    united(images, taken, version, anew, max_parallelism)    the metadata of the target
+    RewrittenOperator  an operator whose state lies in new files
+    united(images, taken, version, rewritten, max_parallelism)    the metadata of the target
 
 Everything in the target is relative to its `_metadata`: it can lie anywhere. A file that lay beside
 `_metadata` keeps its name; what was named by its full path, or is a part of a file, gets one that
@@ -66,7 +66,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Loose:
+class UnkeyedFile:
     """What a subtask has beside its key groups, in a file of its own: (state, mode, where its
     elements begin). Its `role` is operator or raw operator.
     """
@@ -85,7 +85,7 @@ class Loose:
         ]
 
     @classmethod
-    def of(cls, plain: Sequence[Any]) -> Loose:
+    def of(cls, plain: Sequence[Any]) -> UnkeyedFile:
         role, file, size, states = plain
         return cls(
             role, file, size, tuple((name, mode, tuple(offsets)) for name, mode, offsets in states)
@@ -100,16 +100,16 @@ class Loose:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one subtask of an operator gets that is written anew: its key groups in a file, the
+    """What one subtask of an operator gets that is rewritten: its key groups in a file, the
     first one's number and where they begin, all 0 where there is nothing; and, where that is
-    written anew as well, its operator state.
+    rewritten as well, its operator state.
     """
 
     name: str
     size: int
     first: int
     offsets: tuple[int, ...]
-    loose: tuple[Loose, ...] = ()
+    unkeyed: tuple[UnkeyedFile, ...] = ()
 
     def plain(self) -> list[Any]:
         return [
@@ -117,17 +117,17 @@ class Part:
             self.size,
             self.first,
             list(self.offsets),
-            [one.plain() for one in self.loose],
+            [one.plain() for one in self.unkeyed],
         ]
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Part:
-        name, size, first, offsets, loose = plain
-        return cls(name, size, first, tuple(offsets), tuple(map(Loose.of, loose)))
+        name, size, first, offsets, unkeyed = plain
+        return cls(name, size, first, tuple(offsets), tuple(map(UnkeyedFile.of, unkeyed)))
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenAnew:
+class RewrittenOperator:
     """An operator of the target whose state lies in new files, a part for each subtask."""
 
     operator: str
@@ -139,12 +139,12 @@ class WrittenAnew:
         return {"operator": self.operator, "max_parallelism": self.max_parallelism, "parts": parts}
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> WrittenAnew:
+    def of(cls, plain: Mapping[str, Any]) -> RewrittenOperator:
         return cls(plain["operator"], plain["max_parallelism"], tuple(map(Part.of, plain["parts"])))
 
 
 def _with_parts(
-    operator: OperatorState, found: WrittenAnew | None, max_parallelism: int | None
+    operator: OperatorState, found: RewrittenOperator | None, max_parallelism: int | None
 ) -> OperatorState:
     """An operator with other key groups, those of all operators: Flink refuses a job whose
     operators differ.
@@ -168,11 +168,11 @@ def _with_parts(
                 RelativeFile(part.name, part.size),
                 id_,
             )
-        for loose in part.loose:
-            if loose.role == "operator":
-                subtask = replace(subtask, managed_operator=loose.handle())
+        for unkeyed in part.unkeyed:
+            if unkeyed.role == "operator":
+                subtask = replace(subtask, managed_operator=unkeyed.handle())
             else:
-                subtask = replace(subtask, raw_operator=loose.handle())
+                subtask = replace(subtask, raw_operator=unkeyed.handle())
         subtasks.append(replace(subtask, managed_keyed=keyed))
     return replace(
         operator,
@@ -186,13 +186,13 @@ def united(
     images: Sequence[Metadata],
     taken: Sequence[Taken],
     version: int | None = None,
-    anew: Sequence[WrittenAnew] = (),
+    rewritten: Sequence[RewrittenOperator] = (),
     max_parallelism: int | None = None,
 ) -> Metadata:
     """One image of several, or a part of one. The newest checkpoint id counts: sinks compare it
     with what they have committed, and one that goes back makes them drop what comes next.
     """
-    by_id = {one.operator: one for one in anew}
+    by_id = {one.operator: one for one in rewritten}
     wanted = version or max(image.version for image in images)
     properties = next((image.properties for image in images if image.properties), b"")
     whole = [
@@ -214,7 +214,9 @@ def united(
     )
 
 
-def _each_once(operators: Sequence[OperatorState], anew: Container[str]) -> Iterator[OperatorState]:
+def _each_once(
+    operators: Sequence[OperatorState], rewritten: Container[str]
+) -> Iterator[OperatorState]:
     """Of those that have become one, the first, with whatever coordinator there is: at most one
     has any.
     """
@@ -222,7 +224,7 @@ def _each_once(operators: Sequence[OperatorState], anew: Container[str]) -> Iter
     for operator in operators:
         by_id.setdefault(operator.id.hex(), []).append(operator)
     for id_, same in by_id.items():
-        if id_ not in anew:
+        if id_ not in rewritten:
             yield from same
             continue
         keyed = next(

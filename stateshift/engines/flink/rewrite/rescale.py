@@ -12,7 +12,7 @@ another max parallelism, which Flink itself refuses (FLINK-5052).
 
     Rescaler(origins, parallelism, max_parallelism, scratch)
       .keyed(subtask) -> Cut(first, offsets, size, content)
-      .loose(subtask, role) -> Joined       role: operator, raw operator
+      .unkeyed(subtask, role) -> Joined       role: operator, raw operator
 
 Of what is cut, one key group at a time is held in memory. What is united or dealt is sorted by key
 groups first, in a scratch file beyond some size (see `formats.sorting`), and kept in another for
@@ -164,7 +164,7 @@ class Rescaler:
     def _sorted(self) -> Sorted:
         return Sorted(self._files, self._max_parallelism, self._scratch)
 
-    def loose(self, subtask: int, role: str) -> Joined:
+    def unkeyed(self, subtask: int, role: str) -> Joined:
         every = [held for origin in self._origins for held in _held(origin, role)]
         return joined(
             (one for index, one in every if index % self._parallelism == subtask),

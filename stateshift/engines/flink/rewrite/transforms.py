@@ -8,7 +8,7 @@ touched.
     flink.rescale   an operator's state for other subtasks, of one image or of several: its files,
                     and what is in them
 
-Metadata is made last: it reads what `flink.rescale` says of its files (`WrittenAnew`).
+Metadata is made last: it reads what `flink.rescale` says of its files (`RewrittenOperator`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from stateshift.engines.flink.places import places
-from stateshift.engines.flink.rewrite.metadata import Loose, Part, Taken, WrittenAnew, united
+from stateshift.engines.flink.rewrite.metadata import (
+    Part,
+    RewrittenOperator,
+    Taken,
+    UnkeyedFile,
+    united,
+)
 from stateshift.engines.flink.rewrite.rescale import Origin, Rescaler
 from stateshift.engines.flink.rewrite.unkeyed import Joined
 from stateshift.engines.flink.streams import Streams, decoded
@@ -66,9 +72,11 @@ def metadata(options: Mapping[str, Any], inputs: Sequence[Input]) -> Sequence[Co
     def made() -> Iterator[bytes]:
         contents = [bounds.gathered(content(), "_metadata") for content in inputs]
         images = [decoded(content) for content in contents[: len(taken)]]
-        anew = [WrittenAnew.of(json.loads(content)) for content in contents[len(taken) :]]
+        rewritten = [
+            RewrittenOperator.of(json.loads(content)) for content in contents[len(taken) :]
+        ]
         yield encode_metadata(
-            united(images, taken, options["version"], anew, options.get("max_parallelism"))
+            united(images, taken, options["version"], rewritten, options.get("max_parallelism"))
         )
 
     return (made,)
@@ -79,7 +87,7 @@ def rescale(
 ) -> Sequence[Content]:
     """Inputs are, image by image, its metadata and its files of the operator, by the paths that the
     options name. Outputs are a file for each new subtask; for each role of operator state that is
-    written anew too, one each; and what `metadata` is told of them.
+    rewritten too, one each; and what `metadata` is told of them.
     """
     names: list[str] = options["names"]
     roles: dict[str, list[str]] = options["loose"]
@@ -94,8 +102,8 @@ def rescale(
         return Rescaler(origins, options["parallelism"], options["max_parallelism"], scratch)
 
     @cache
-    def loose_of(number: int, role: str) -> Joined:
-        return rescaler().loose(number, role)
+    def unkeyed_of(number: int, role: str) -> Joined:
+        return rescaler().unkeyed(number, role)
 
     def summary() -> Iterator[bytes]:
         cuts = [rescaler().keyed(number) for number in range(len(names))]
@@ -103,24 +111,24 @@ def rescale(
             Part(name, made.size, made.first, made.offsets, tuple(told(number)))
             for number, (name, made) in enumerate(zip(names, cuts, strict=True))
         ]
-        made = WrittenAnew(options["operator"], options["max_parallelism"], tuple(parts))
+        made = RewrittenOperator(options["operator"], options["max_parallelism"], tuple(parts))
         yield json.dumps(made.plain(), sort_keys=True).encode()
 
-    def told(number: int) -> Iterator[Loose]:
+    def told(number: int) -> Iterator[UnkeyedFile]:
         for role, files in roles.items():
-            made = loose_of(number, role)
-            yield Loose(role, files[number], len(made.content), made.states)
+            made = unkeyed_of(number, role)
+            yield UnkeyedFile(role, files[number], len(made.content), made.states)
 
     def keyed_file(number: int) -> Content:
         return lambda: rescaler().keyed(number).content()
 
-    def loose_file(number: int, role: str) -> Content:
-        return lambda: iter((loose_of(number, role).content,))
+    def unkeyed_file(number: int, role: str) -> Content:
+        return lambda: iter((unkeyed_of(number, role).content,))
 
     return (
         *(keyed_file(number) for number in range(len(names))),
         *(
-            loose_file(number, role)
+            unkeyed_file(number, role)
             for role, files in roles.items()
             for number in range(len(files))
         ),

@@ -21,7 +21,7 @@ from stateshift.formats.flink.metadata import SubtaskState
 from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
 
 MANAGED, RAW = "operator", "raw operator"
-LOOSE = (MANAGED, RAW)  # the roles of such state: managed, and an operator's own
+UNKEYED = (MANAGED, RAW)  # the roles of such state: managed, and an operator's own
 COMPRESSED_FROM = (
     6  # the version of a file's header since which it says whether what follows is compressed
 )
@@ -29,7 +29,7 @@ _COMPRESSED_AT = 4
 
 
 def handles_of(subtask: SubtaskState) -> Iterator[tuple[str, Partitioned]]:
-    for role, handle in zip(LOOSE, (subtask.managed_operator, subtask.raw_operator), strict=True):
+    for role, handle in zip(UNKEYED, (subtask.managed_operator, subtask.raw_operator), strict=True):
         if handle is not None:
             yield role, handle
 

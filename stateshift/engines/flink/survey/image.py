@@ -20,7 +20,7 @@ from stateshift.engines.flink.image import Beginnings, FlinkImage, flink_image
 from stateshift.engines.flink.obstacles import Obstacle
 from stateshift.engines.flink.places import Places, absolute_places, moved_folders, root_of
 from stateshift.engines.flink.rewrite.rescale import heads_of, why_not
-from stateshift.engines.flink.rewrite.unkeyed import LOOSE
+from stateshift.engines.flink.rewrite.unkeyed import UNKEYED
 from stateshift.engines.flink.streams import Streams, decoded
 from stateshift.engines.flink.survey.folders import image_folder, images_below
 from stateshift.engines.single_file import folder_of_single
@@ -211,7 +211,7 @@ class _Changes:
 
 def _heads(operator: OperatorState, streams: Streams) -> Beginnings:
     """Return how the files of an operator's unkeyed state begin, by their roles."""
-    heads = {role: heads_of(operator, streams, role) for role in LOOSE}
+    heads = {role: heads_of(operator, streams, role) for role in UNKEYED}
     return {role: beginnings for role, beginnings in heads.items() if beginnings}
 
 

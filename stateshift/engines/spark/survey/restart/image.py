@@ -31,6 +31,7 @@ from stateshift.engines.spark.survey.restart.batches import (
 )
 from stateshift.engines.spark.survey.restart.operators import (
     files_of_operators,
+    is_foreign,
     newest_metadata,
     operators_of,
     own_places,
@@ -78,13 +79,17 @@ def surveyed_image(
     unique = _commit(reading, epoch) if epoch in found.commits else {}
     operators = operators_of(reading, found, settings)
     refuse_foreign_state(reading, operators, settings, planned if epoch is None else epoch)
-    shards = shards_of(reading, found, operators, settings, unique, epoch)
+    shards = shards_of(reading, found, operators, unique, epoch)
     check_uncommitted(reading, found, operators, epoch)
     if thorough and epoch is not None:
         refuse_unparsable(reading, found, epoch)
     ends = endpoints_of(reading, found.sources, lines, thorough)
     refuse_unreadable_ends(reading, found.sources, _neighbours(reading, found, epoch, planned))
     tracked = tracked_schemas(reading, found.schema_logs)
+    epochs: tuple[int, ...] = ()
+    if not is_foreign(settings):  # each batch names the provider that the query was born with
+        works = restartable(reading, found, operators, epoch, thorough)
+        epochs = tuple(batch for batch in works if batch not in suspects)
     # Behind a rewind it is the state of a batch which is to be done again, maybe by other code.
     written = None if rewound else planned_state_of(reading, found, operators, epoch, planned)
     return Image(
@@ -92,11 +97,7 @@ def surveyed_image(
         name=None,
         identity=None if query is None else query.id,
         epoch=epoch,
-        epochs=tuple(
-            batch
-            for batch in restartable(reading, found, operators, settings, ends, epoch, thorough)
-            if batch not in suspects
-        ),
+        epochs=epochs,
         planned=planned,
         operators=operators,
         shards=shards,

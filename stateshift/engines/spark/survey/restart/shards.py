@@ -7,10 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.chains import chain
+from stateshift.engines.spark.chains import StoreFiles, chain
 from stateshift.engines.spark.small_files import Reading
-from stateshift.engines.spark.survey.endpoints import Endpoints
-from stateshift.engines.spark.survey.restart.operators import is_foreign
 from stateshift.engines.spark.survey.restart.query_files import Found, folder_of
 from stateshift.errors import FormatError, MissingFile, TooLarge
 from stateshift.formats.spark import rocksdb, state_files
@@ -27,46 +25,44 @@ def shards_of(
     reading: Reading,
     found: Found,
     operators: tuple[Operator, ...],
-    settings: Mapping[str, str],
     unique: Uuids,
     epoch: int | None,
 ) -> tuple[ShardFiles, ...]:
-    """The chain of every store of every shard at the epoch; what is missing from one is refused
-    by name.
+    """Return the chain of every store of every shard at the epoch; what is missing from one is
+    refused by name.
     """
     if epoch is None:
         return ()
-    shards = []
+    shards: list[ShardFiles] = []
     for operator in operators:
-        names = [store.name for store in operator.stores]
         missing: list[str] = []
         for shard in range(operator.shards):
-            for number, name in enumerate(names):
-                store = found.stores.get((operator.id, shard, name))
+            for number, own in enumerate(operator.stores):
+                store = found.stores.get((operator.id, shard, own.name))
                 if store is None:
-                    missing.append(folder_of(operator.id, shard, name))
+                    missing.append(folder_of(operator.id, shard, own.name))
                     continue
                 uuid = _uuid(unique, operator.id, shard, number) if store.uses_uuids else ""
-                files = chain(
-                    store,
-                    epoch + 1,
-                    lambda p: _ssts(reading, p),
-                    lambda p: _lineage(reading, p),
-                    uuid,
-                )
-                for path in files.missing:
-                    place = reading.path(path)
-                    reading.refuse(
-                        f"{place} is missing: epoch {epoch} cannot be restored without it", path
-                    )
-                shards.append(
-                    ShardFiles(
-                        operator.id, name, shard, tuple(reading.path(p) for p in files.files)
-                    )
-                )
+                files = _chain(reading, store, epoch, uuid)
+                shards.append(ShardFiles(operator.id, own.name, shard, files))
         _refuse_missing(reading, operator, missing)
         _warn_of_more(reading, found, operator, epoch)
     return tuple(shards)
+
+
+def _chain(reading: Reading, store: StoreFiles, epoch: int, uuid: str) -> tuple[str, ...]:
+    """Return the files that a store's state at the epoch is folded from."""
+    files = chain(
+        store,
+        epoch + 1,
+        lambda path: _ssts(reading, path),
+        lambda path: _lineage(reading, path),
+        uuid,
+    )
+    for path in files.missing:
+        place = reading.path(path)
+        reading.refuse(f"{place} is missing: epoch {epoch} cannot be restored without it", path)
+    return tuple(reading.path(path) for path in files.files)
 
 
 def _refuse_missing(reading: Reading, operator: Operator, folders: list[str]) -> None:
@@ -117,12 +113,10 @@ def _uuid(unique: Uuids, operator: str, shard: int, store: int) -> str:
 def _ssts(reading: Reading, path: str) -> tuple[str, ...]:
     """The SST files that a zip's metadata names."""
     decoded = reading.decoded(path, rocksdb.decode_zip)
+    if decoded is None:
+        return ()
     folder = path.rsplit("/", 1)[0]
-    return (
-        ()
-        if decoded is None
-        else tuple(f"{folder}/SSTs/{table.stored}" for table in decoded.tables)
-    )
+    return tuple(f"{folder}/SSTs/{table.stored}" for table in decoded.tables)
 
 
 def _lineage(reading: Reading, path: str) -> tuple[tuple[int, str], ...]:
@@ -141,45 +135,61 @@ def restartable(
     reading: Reading,
     found: Found,
     operators: tuple[Operator, ...],
-    settings: Mapping[str, str],
-    ends: Endpoints,
     epoch: int | None,
     thorough: bool,
 ) -> tuple[int, ...]:
-    """The committed batches from which a restart works: their offsets and the ones before are
-    there, and every store can be loaded. `thorough` also looks into every zip they lean on.
+    """Return the committed batches from which a restart works: their offsets and the ones before
+    are there, and every store can be loaded. `thorough` also looks into every zip they lean on.
     """
-    if is_foreign(settings):
-        return ()  # each batch's offsets name the provider that the query was born with
-    if not found.metadata or any(
-        f.level == "refuse" and f.path and "sources/" in f.path for f in reading.findings
-    ):
+    if not found.metadata or reading.refuses_below("sources"):
         return ()
-    done = found.commits or ({epoch} if epoch is not None else set())
-    batches = {b for b in done if b in found.offsets and (b == 0 or b - 1 in found.offsets)}
-    broken = {f.path for f in reading.findings if f.level == "refuse"}
-    batches = {b for b in batches if not broken & {reading.path(p) for p in layout.first_read(b)}}
+    batches = _with_logs(reading, found, epoch)
+    batches = _with_state(found, operators, batches)
+    if reading.refuses_below("state"):
+        batches.discard(-1 if epoch is None else epoch)
+    if thorough:
+        batches = {
+            batch for batch in batches if batch == epoch or _zips_whole(reading, found, batch + 1)
+        }
+    return tuple(sorted(batches))
+
+
+def _with_logs(reading: Reading, found: Found, epoch: int | None) -> set[int]:
+    """Return the batches that are done, and whose logs a restart can read."""
+    done = set(found.commits)
+    if not done and epoch is not None:
+        done = {epoch}
+    batches = set()
+    for batch in done & set(found.offsets):
+        has_predecessor = batch == 0 or batch - 1 in found.offsets
+        is_damaged = not reading.refused.isdisjoint(layout.first_read(batch))
+        if has_predecessor and not is_damaged:
+            batches.add(batch)
+    return batches
+
+
+def _with_state(found: Found, operators: tuple[Operator, ...], batches: set[int]) -> set[int]:
+    """Return those of the batches after which every store of every shard can be loaded."""
     for operator in operators:
         for shard in range(operator.shards):
             for store in operator.stores:
                 files = found.stores.get((operator.id, shard, store.name))
                 loadable = files.loadable() if files else set()
-                batches = {b for b in batches if b + 1 in loadable}
-    if any(f.level == "refuse" and f.path and "state/" in f.path for f in reading.findings):
-        batches.discard(epoch if epoch is not None else -1)
-    if thorough:
-        batches = {b for b in batches if b == epoch or _zips_whole(reading, found, b + 1)}
-    return tuple(sorted(batches))
+                batches = {batch for batch in batches if batch + 1 in loadable}
+    return batches
 
 
 def _zips_whole(reading: Reading, found: Found, version: int) -> bool:
-    """Whether every zip and SST of a version is there and reads; for plain chains only, uuids
-    are the commit's word.
+    """Whether every zip and SST of a version is there and reads; for plain chains only: uuids are
+    the commit's word.
     """
     probe = Reading(reading.storage, reading.prefix)
     for store in found.stores.values():
-        if store.ssts and not store.uses_uuids:
-            files = chain(store, version, lambda p: _ssts(probe, p), lambda p: _lineage(probe, p))
-            if files.missing or probe.findings:
-                return False
+        if not store.ssts or store.uses_uuids:
+            continue
+        files = chain(
+            store, version, lambda path: _ssts(probe, path), lambda path: _lineage(probe, path)
+        )
+        if files.missing or probe.findings:
+            return False
     return True
