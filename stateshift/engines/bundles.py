@@ -89,8 +89,13 @@ def copies(
     (`left_out`, as (location, path)), and the places that move along, whose files keep their times.
     """
     source, target = facts.source.location, facts.target.location
-    infos = {file.path: file for survey in (facts.source, *facts.merges) for file in survey.files}
-    firsts = {path for image in images for path in image.first_read}
+    infos = {}
+    for survey in (facts.source, *facts.merges):
+        for file in survey.files:
+            infos[file.path] = file
+    firsts: set[str] = set()
+    for image in images:
+        firsts.update(image.first_read)
     wanted = sorted({path for image in images for path in image.needed} - firsts)
     # The checksum of a file that is rewritten is left out with it: a stale one makes an intact file
     # unreadable.
@@ -113,8 +118,16 @@ def copies(
 
 def copy_steps(groups: Iterable[Group]) -> tuple[CopyFiles, ...]:
     """The state's group is the first; what moves along keeps its times."""
-    return tuple(
-        CopyFiles(f"copy/{g}-{number}", group.source, group.target, tuple(bundle), keep_times=g > 0)
-        for g, group in enumerate(groups)
-        for number, bundle in enumerate(bundled(group.files))
-    )
+    steps = []
+    for g, group in enumerate(groups):
+        for number, bundle in enumerate(bundled(group.files)):
+            steps.append(
+                CopyFiles(
+                    f"copy/{g}-{number}",
+                    group.source,
+                    group.target,
+                    tuple(bundle),
+                    keep_times=g > 0,
+                )
+            )
+    return tuple(steps)

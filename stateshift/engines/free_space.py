@@ -32,11 +32,11 @@ def of_room(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     yield from _of_permission(job, facts)
     yield from _of_space(needs)
     mute = [need.location for need in needs if need.room.bytes_free is None]
-    mute += [
-        survey.location
-        for survey in _written(job, facts)
-        if survey.denied is None and survey.room is not None
-    ]
+    locations = []
+    for survey in _written(job, facts):
+        if survey.denied is None and survey.room is not None:
+            locations.append(survey.location)
+    mute += locations
     for location in dict.fromkeys(mute):
         yield Finding(
             "note",
@@ -126,7 +126,9 @@ def _needs(job: JobSpec, facts: Facts) -> Iterator[Need]:
 def _needed(survey: Survey) -> tuple[int, int]:
     """Bytes and files that a restart reads."""
     sizes = {file.path: file.size for file in survey.files}
-    paths = {path for image in survey.images for path in image.needed}
+    paths: set[str] = set()
+    for image in survey.images:
+        paths.update(image.needed)
     return sum(sizes.get(path, 0) for path in paths), len(paths)
 
 

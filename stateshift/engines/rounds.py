@@ -61,8 +61,14 @@ def brought_by(
     """The round that does what these copies would, as far as it is not done. A bundle knows the
     chains that its files complete, also where what is missing of one is in another bundle.
     """
-    stamps = {(survey.location, f.path): f for survey in _sources(facts) for f in survey.files}
-    owners = {path: chain for chain in chains for path in chain.files}
+    stamps = {}
+    for survey in _sources(facts):
+        for f in survey.files:
+            stamps[(survey.location, f.path)] = f
+    owners = {}
+    for chain in chains:
+        for path in chain.files:
+            owners[path] = chain
     for step in still_to_copy(facts, copied).steps:
         items = tuple(stamps[step.source, item.path] for item in step.items)
         shards = tuple(
@@ -88,9 +94,15 @@ def kept(
         (*(one.target for one in facts.brought.values()), *(place for place, _ in facts.left))
     )
     for number, target in enumerate(targets):
-        ours = [one for key, one in facts.brought.items() if one.target == target and key in wanted]
+        ours = []
+        for key, one in facts.brought.items():
+            if one.target == target and key in wanted:
+                ours.append(one)
         items = tuple(FileEvidence(one.name, one.file.size, one.digest) for one in ours)
-        gone = {path for place, path in facts.left if place == target and path not in again}
+        gone = set()
+        for place, path in facts.left:
+            if place == target and path not in again:
+                gone.add(path)
         gone |= {
             one.name
             for key, one in facts.brought.items()

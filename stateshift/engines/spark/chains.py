@@ -100,7 +100,11 @@ def chain(store: StoreFiles, version: int, ssts: Ssts, lineage: Lineage, uuid: s
         else:
             missing.append(_name(store, key))
     there = set(store.ssts.values())
-    missing += [path for path in files if "/SSTs/" in f"/{path}" and path not in there]
+    paths = []
+    for path in files:
+        if "/SSTs/" in f"/{path}" and path not in there:
+            paths.append(path)
+    missing += paths
     return Chain(tuple(path for path in files if path not in missing), tuple(missing))
 
 

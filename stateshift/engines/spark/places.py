@@ -131,7 +131,11 @@ def _folders(mapping: list[list[str]], folders: Mapping[str, str]) -> list[list[
     """Folders of the image that get another name, under every name of the places they lie in:
     the longest fits.
     """
-    return [[f"{old}/{a}", f"{new}/{b}"] for old, new in mapping for a, b in folders.items()]
+    renamed = []
+    for old, new in mapping:
+        for a, b in folders.items():
+            renamed.append([f"{old}/{a}", f"{new}/{b}"])
+    return renamed
 
 
 def needed_embedded(images: tuple[Image, ...]) -> dict[str, list[EmbeddedPath]]:
@@ -156,8 +160,12 @@ def is_sink_log(path: str) -> bool:
 
 def _options(places: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     """Names that lie in none of the places stay: the findings have asked before."""
+    options = []
+    for old, new in places:
+        for name in _names(old):
+            options.append([name, new])
     return {
-        "mapping": [[name, new] for old, new in places for name in _names(old)],
+        "mapping": options,
         "unmapped": "keep",
     }
 

@@ -247,11 +247,10 @@ def sections_of(
     """
     if handle.stream is None:
         return
-    wanted = [
-        one
-        for one in in_file_order(handle, handle.stream.size)
-        if groups is None or one[1] in groups
-    ]
+    wanted = []
+    for one in in_file_order(handle, handle.stream.size):
+        if groups is None or one[1] in groups:
+            wanted.append(one)
     if not wanted:
         return
     at = wanted[0][0][0]

@@ -70,7 +70,10 @@ def _stores(operator: OperatorState, held: list[Reference]) -> Iterator[Store]:
         streams = {reference.stream for reference in held if reference.role == role}
         changes = _changes_in_metadata(operator, role)
         if streams or changes:
-            files = {file.path for stream in streams for file in files_of(stream)}
+            files = set()
+            for stream in streams:
+                for file in files_of(stream):
+                    files.add(file.path)
             yield Store(
                 role, len(files), sum(stream.size for stream in streams) + sum(map(len, changes))
             )

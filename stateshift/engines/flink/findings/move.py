@@ -170,7 +170,10 @@ def of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 def _running_there(cluster: ClusterFacts) -> str:
     """Which jobs could be meant instead."""
-    listed = list(dict.fromkeys(name for one in cluster.savable for name in one.listed))
+    all_listed: list[str] = []
+    for one in cluster.savable:
+        all_listed.extend(one.listed)
+    listed = list(dict.fromkeys(all_listed))
     if not listed:
         return f"no job runs on {cluster.name}"
     more = f" and {len(listed) - LISTED_MAX} more" if len(listed) > LISTED_MAX else ""
@@ -285,7 +288,13 @@ def of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 
 def _of_choice(surveys: tuple[Survey, ...], choice: Choice) -> Iterator[Finding]:
-    uids = sorted({o.uid for s in surveys for i in s.images for o in i.operators if o.uid})
+    named_uids = set()
+    for s in surveys:
+        for i in s.images:
+            for o in i.operators:
+                if o.uid:
+                    named_uids.add(o.uid)
+    uids = sorted(named_uids)
     for name in choice.unknown:
         meant = did_you_mean(name, uids, BEHIND_COLON)
         yield Finding(
@@ -365,12 +374,11 @@ def _of_key_groups(surveys: tuple[Survey, ...], choice: Choice, deal: Dealing) -
     """
     if deal.max_parallelism is not None:
         return
-    own = [
-        o
-        for s, one in zip(surveys, choice.taken, strict=True)
-        for o in metadata_of(s.images[0]).operators
-        if o.id.hex() in one.operators
-    ]
+    own = []
+    for s, one in zip(surveys, choice.taken, strict=True):
+        for o in metadata_of(s.images[0]).operators:
+            if o.id.hex() in one.operators:
+                own.append(o)
     keyed = {o.max_parallelism for o in own if any(s.managed_keyed for s in o.subtasks or ())}
     others = {o.max_parallelism for o in own} - keyed
     if len(keyed) == 1 and others:
@@ -414,9 +422,11 @@ def _of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]
 
 def _of_versions(job: JobSpec, facts: Facts, surveys: tuple[Survey, ...]) -> Iterator[Finding]:
     """IF-18: each Flink reads what older ones wrote, and nothing newer."""
-    images = [
-        image for survey in surveys for image in survey.images if flink_image(image) is not None
-    ]
+    images = []
+    for survey in surveys:
+        for image in survey.images:
+            if flink_image(image) is not None:
+                images.append(image)
     if not images:
         return
     asked = asked_version(job)

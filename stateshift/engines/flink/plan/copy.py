@@ -62,12 +62,11 @@ def as_they_are(surveys: Sequence[Survey], choice: Choice, deal: Dealing) -> Ite
             taken,
             {own: one for (n, own), one in rewritten.items() if n == number},
         )
-        files = [
-            Named(infos[path], name)
-            for path, parts in wanted.items()
-            for name, part in parts
-            if part is None
-        ]
+        files = []
+        for path, parts in wanted.items():
+            for name, part in parts:
+                if part is None:
+                    files.append(Named(infos[path], name))
         pieces = {
             path: tuple((n, p) for n, p in parts if p is not None) for path, parts in wanted.items()
         }
@@ -181,11 +180,12 @@ def _rewritten(
 def _paths_of(image: Image, operator: str, roles: Sequence[str]) -> tuple[str, ...]:
     places = places_of(image)
     own = (r for r in references(metadata_of(image)) if r.operator == operator and r.role in roles)
-    return tuple(
-        dict.fromkeys(
-            p for r in own for f in files_of(r.stream) if (p := places.path_of(f)) is not None
-        )
-    )
+    paths = []
+    for r in own:
+        for f in files_of(r.stream):
+            if (p := places.path_of(f)) is not None:
+                paths.append(p)
+    return tuple(dict.fromkeys(paths))
 
 
 def rewritten_names(choice: Choice, one: Rewritten, role: str = "") -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from stateshift.engines.flink import layout
 from stateshift.engines.flink.image import is_readable, metadata_of
 from stateshift.engines.flink.plan.copy import Whole, bundles
 from stateshift.formats.flink.references import references
-from stateshift.formats.flink.stream_handles import AbsoluteFile, Segment, files_of
+from stateshift.formats.flink.stream_handles import AbsoluteFile, FileHandle, Segment, files_of
 from stateshift.specification import JobSpec
 from stateshift.step import AnyStep, BringFiles, CompareImages, CopyFiles
 from stateshift.survey import Facts, FileInfo, Finding, Survey
@@ -49,7 +49,11 @@ def there_already(facts: Facts, wanted: Names) -> frozenset[tuple[str, str]]:
 
 
 def names_of(wholes: Iterable[Whole]) -> dict[tuple[str, str], str]:
-    return {(one.location, file.path): name for one in wholes for file, name in one.files}
+    names = {}
+    for one in wholes:
+        for file, name in one.files:
+            names[(one.location, file.path)] = name
+    return names
 
 
 def round_of(job: JobSpec, facts: Facts, wholes: Sequence[Whole]) -> Iterator[BringFiles]:
@@ -95,9 +99,10 @@ def of_rounds(job: JobSpec, surveys: Sequence[Survey]) -> Iterator[Finding]:
         if not is_readable(survey):
             continue
         metadata = metadata_of(survey.images[0])
-        files = [
-            file for r in references(metadata) if r.role == "keyed" for file in files_of(r.stream)
-        ]
+        files: list[FileHandle] = []
+        for r in references(metadata):
+            if r.role == "keyed":
+                files.extend(files_of(r.stream))
         if not files or any(isinstance(file, AbsoluteFile) for file in files):
             continue
         if any(isinstance(file, Segment) for file in files):

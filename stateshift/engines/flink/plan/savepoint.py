@@ -96,7 +96,11 @@ def of_parallelism(
     if wanted is None:
         return
     pairs = zip(surveys, choice.taken, strict=True)
-    taken = [o for survey, one in pairs for o in _operators(survey) if o.id.hex() in one.operators]
+    taken = []
+    for survey, one in pairs:
+        for o in _operators(survey):
+            if o.id.hex() in one.operators:
+                taken.append(o)
     widest = max((operator.parallelism for operator in taken), default=0)
     narrow = []
     for operator in taken:

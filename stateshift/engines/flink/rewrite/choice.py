@@ -121,7 +121,11 @@ def _going(job: JobSpec, number: int, ids: Iterable[str]) -> list[str]:
     """
     named = {id_of(operator.name)[0] for operator in job.operators}
     dropped = {id_of(name)[0] for name in _of_image(job, number, "drop")}
-    return [id_ for id_ in ids if id_ not in dropped and (not named or id_ in named)]
+    going = []
+    for id_ in ids:
+        if id_ not in dropped and (not named or id_ in named):
+            going.append(id_)
+    return going
 
 
 def _left(images: Sequence[Image], taken: Sequence[Taken]) -> set[str]:
@@ -142,9 +146,10 @@ def _without_empty_twins(images: Sequence[Image], taken: Sequence[Taken]) -> lis
     held = {given[0] for one, own in pairs for old, given in one.operators.items() if old in own}
     found = []
     for one, own in pairs:
-        kept = {
-            old: given for old, given in one.operators.items() if old in own or given[0] not in held
-        }
+        kept = {}
+        for old, given in one.operators.items():
+            if old in own or given[0] not in held:
+                kept[old] = given
         held |= {given[0] for given in kept.values()}
         found.append(replace(one, operators=kept))
     return found
@@ -157,9 +162,9 @@ def _unknown(job: JobSpec, images: Sequence[Image], made: Container[str]) -> Ite
     for change in job.transform:
         if change["kind"] in ("drop", "rename"):
             ids = set[str]().union(*(there[number] for number in _meant(job, len(images), change)))
-            yield from (
-                name for name in change.get("operators", ()) if ids and id_of(name)[0] not in ids
-            )
+            for name in change.get("operators", ()):
+                if ids and id_of(name)[0] not in ids:
+                    yield name
     yield from (name for name in unions_of(job) if id_of(name)[0] not in made)
 
 
@@ -176,13 +181,15 @@ def unions_of(job: JobSpec) -> tuple[str, ...]:
 
 def _of_image(job: JobSpec, number: int, kind: str) -> Any:
     """What a drop or a rename says of an image's operators: names, or old ones to new ones."""
-    found = [
-        c.get("operators", ())
-        for c in job.transform
-        if c["kind"] == kind and _is_meant(job, number, c)
-    ]
+    found = []
+    for c in job.transform:
+        if c["kind"] == kind and _is_meant(job, number, c):
+            found.append(c.get("operators", ()))
     if kind == "drop":
-        return [name for names in found for name in names]
+        dropped = []
+        for names in found:
+            dropped.extend(names)
+        return dropped
     return {old: new for names in found for old, new in dict(names).items()}
 
 
@@ -367,7 +374,9 @@ def _stuck(images: Sequence[Beginnings]) -> str | None:
     image each.
     """
     for role in UNKEYED:
-        found = [head for image in images for head in image.get(role, [])]
+        found: list[bytes] = []
+        for image in images:
+            found.extend(image.get(role, []))
         why = why_not(found, role == RAW)
         if why is not None:
             return why

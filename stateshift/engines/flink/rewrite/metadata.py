@@ -199,7 +199,9 @@ def united(
         converted(_taken(image, own), wanted, properties)
         for image, own in zip(images, taken, strict=True)
     ]
-    every = tuple(operator for image in whole for operator in image.operators)
+    every: list[OperatorState] = []
+    for image in whole:
+        every.extend(image.operators)
     operators = tuple(
         _with_parts(o, by_id.get(o.id.hex()), max_parallelism) for o in _each_once(every, by_id)
     )

@@ -165,7 +165,9 @@ class Rescaler:
         return Sorted(self._files, self._max_parallelism, self._scratch)
 
     def unkeyed(self, subtask: int, role: str) -> Joined:
-        every = [held for origin in self._origins for held in _held(origin, role)]
+        every: list[tuple[int, Held]] = []
+        for origin in self._origins:
+            every.extend(_held(origin, role))
         return joined(
             (one for index, one in every if index % self._parallelism == subtask),
             (one for _, one in every),
@@ -176,7 +178,9 @@ def heads_of(operator: OperatorState, streams: Streams, role: str) -> list[bytes
     """Of the files of its operator state, what stands in front of their elements; each once."""
     found = []
     for _, handle in _handles(operator, role):
-        starts = [offset for state in handle.states for offset in state.offsets]
+        starts: list[int] = []
+        for state in handle.states:
+            starts.extend(state.offsets)
         if handle.stream is not None and starts:
             found.append(streams.head(handle.stream, min(starts)))
     return list(dict.fromkeys(found))

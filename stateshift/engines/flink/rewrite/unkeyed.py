@@ -44,7 +44,10 @@ class Held:
 
     @property
     def starts(self) -> list[int]:
-        return sorted({offset for state in self.handle.states for offset in state.offsets})
+        offsets: set[int] = set()
+        for state in self.handle.states:
+            offsets.update(state.offsets)
+        return sorted(offsets)
 
     @property
     def head(self) -> bytes:
@@ -97,14 +100,13 @@ Element = tuple[str, int, bytes]
 
 
 def _elements(own: Sequence[Held], broadcast: Sequence[Element]) -> list[Element]:
-    dealt = [
-        (state.name, state.mode, elements[offset])
-        for one in own
-        for elements in [one.elements()]
-        for state in one.handle.states
-        if state.mode != BROADCAST
-        for offset in state.offsets
-    ]
+    dealt = []
+    for one in own:
+        for elements in [one.elements()]:
+            for state in one.handle.states:
+                if state.mode != BROADCAST:
+                    for offset in state.offsets:
+                        dealt.append((state.name, state.mode, elements[offset]))
     return sorted(dealt, key=lambda element: element[0]) + list(broadcast)
 
 

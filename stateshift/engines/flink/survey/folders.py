@@ -26,7 +26,11 @@ def images_below(files: Iterable[FileInfo]) -> list[str]:
     found = (
         layout.folder_of(file.path) for file in files if file.path.endswith(f"/{layout.METADATA}")
     )
-    return sorted(folder for folder in found if folder.count("/") <= 1 and FOLDER not in folder)
+    folders = []
+    for folder in found:
+        if folder.count("/") <= 1 and FOLDER not in folder:
+            folders.append(folder)
+    return sorted(folders)
 
 
 def _number(folder: str) -> int | None:

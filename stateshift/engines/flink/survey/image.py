@@ -90,9 +90,11 @@ def _root(place: str, content: bytes, changes: Sequence[Mapping[str, Any]]) -> s
 
 def _aside(changes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Where files are looked for that are not beside their metadata."""
-    return tuple(
-        location for change in changes if change["kind"] == "repair" for location in change["files"]
-    )
+    locations = []
+    for change in changes:
+        if change["kind"] == "repair":
+            locations.extend(change["files"])
+    return tuple(locations)
 
 
 def _image(
@@ -251,12 +253,12 @@ def _kind(properties: Properties | None, folder: str) -> str:
 
 def _paths(metadata: Metadata, places: Places) -> set[str]:
     """Every file that is named, as far as it is below the root."""
-    return {
-        p
-        for r in references(metadata)
-        for f in files_of(r.stream)
-        if (p := places.path_of(f)) is not None
-    }
+    paths = set()
+    for r in references(metadata):
+        for f in files_of(r.stream):
+            if (p := places.path_of(f)) is not None:
+                paths.add(p)
+    return paths
 
 
 def _places(storage: Storage, at: str, metadata: Metadata) -> tuple[Places, Listing]:
@@ -271,12 +273,11 @@ def _places(storage: Storage, at: str, metadata: Metadata) -> tuple[Places, List
         return plain, listed
     there = Places(storage.location, at, moved)
     also = _listed(storage, at, metadata, there)
-    wanted = {
-        f
-        for r in references(metadata)
-        for f in files_of(r.stream)
-        if isinstance(f, AbsoluteFile | Segment)
-    }
+    wanted = set()
+    for r in references(metadata):
+        for f in files_of(r.stream):
+            if isinstance(f, AbsoluteFile | Segment):
+                wanted.add(f)
     found = [
         sum(place.path_of(file) in held for file in wanted)
         for place, held in ((plain, listed), (there, also))
@@ -288,9 +289,11 @@ def _with_aside(
     storage: Storage, metadata: Metadata, places: Places, listed: Listing, folders: tuple[str, ...]
 ) -> tuple[Places, Listing]:
     """The same, and where files are that the metadata has beside itself, and that are not."""
-    wanted = {
-        f for r in references(metadata) for f in files_of(r.stream) if isinstance(f, RelativeFile)
-    }
+    wanted = set()
+    for r in references(metadata):
+        for f in files_of(r.stream):
+            if isinstance(f, RelativeFile):
+                wanted.add(f)
     missing = {file.path for file in wanted if places.path_of(file) not in listed}
     found: dict[str, str] = {}
     also: Listing = {}
@@ -309,12 +312,19 @@ def _listed(storage: Storage, at: str, metadata: Metadata, places: Places) -> Li
     inner = {
         f for f in folders if not any(f != o and (not o or f.startswith(f"{o}/")) for o in folders)
     }
-    return {file.path: file for folder in sorted(inner) for file in storage.list(folder)}
+    files = {}
+    for folder in sorted(inner):
+        for file in storage.list(folder):
+            files[file.path] = file
+    return files
 
 
 def _files(at: str, metadata: Metadata, places: Places, listed: Listing) -> tuple[FileInfo, ...]:
     """Everything in the image's folder, and what it needs of others."""
-    held = {path for path in listed if not at or path.startswith(f"{at}/")}
+    held = set()
+    for path in listed:
+        if not at or path.startswith(f"{at}/"):
+            held.add(path)
     others = (path for path in _paths(metadata, places) - held if path in listed)
     return tuple(sorted(listed[path] for path in (*held, *others)))
 

@@ -139,7 +139,11 @@ def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Flin
         raise PlanError(
             f"the state is not whole: {why}", hint=f"stateshift verify {quote(location)}"
         )
-    names = [name for operator in image.operators for name in (operator.uid, operator.id) if name]
+    names = []
+    for operator in image.operators:
+        for name in (operator.uid, operator.id):
+            if name:
+                names.append(name)
     if wanted.operator is not None and wanted.operator not in names:
         known = ", ".join(operator.uid or operator.id for operator in image.operators)
         raise PlanError(

@@ -95,7 +95,9 @@ def works(storage: Storage, image: Image, found: Collection[Finding]) -> tuple[i
     what is wrong with the newest one: an epoch that shares the damage is told from one that does
     not without reading everything.
     """
-    suspects = {place for finding in found for place in _place_of(image, finding.path)}
+    suspects: set[Place] = set()
+    for finding in found:
+        suspects.update(_place_of(image, finding.path))
     good = (
         epoch for epoch in reversed(image.epochs) if _works(storage, image.path, epoch, suspects)
     )

@@ -77,7 +77,10 @@ def _sums(block: Block) -> dict[int, Sums]:
     order = np.argsort(buckets, kind="stable")
     found, starts, counts = np.unique(buckets[order], return_index=True, return_counts=True)
     halves = hash128(joined(numerals(keys), b" ", block.keys, block.values))[order]
-    quarters = [half >> shift & 0xFFFFFFFF for half in halves.transpose() for shift in (0, 32)]
+    quarters = []
+    for half in halves.transpose():
+        for shift in (0, 32):
+            quarters.append(half >> shift & 0xFFFFFFFF)
     totals = [np.add.reduceat(quarter, starts).tolist() for quarter in quarters]
     sizes = np.add.reduceat((keys + values)[order], starts).tolist()
     sums = (

@@ -50,11 +50,11 @@ class Side:
         """Common name -> this side's."""
         if self.views is None or self.operator is None:
             return {}
-        return {
-            common_name(name): name
-            for store in self.operator.stores
-            for name in self.views.names(self.operator.id, store.name)
-        }
+        names = {}
+        for store in self.operator.stores:
+            for name in self.views.names(self.operator.id, store.name):
+                names[common_name(name)] = name
+        return names
 
     def blocks(self, shards: Iterable[ShardFiles]) -> Iterator[Formed]:
         assert self.image is not None and self.storage is not None, (

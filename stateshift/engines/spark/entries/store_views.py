@@ -54,9 +54,11 @@ class Views:
 
     def names(self, operator: str, store: str) -> tuple[str, ...]:
         """What entries of a store on disk call their stores: it, or its column families."""
-        return tuple(
-            name for op, name in self._views if op == operator and name.partition("/")[0] == store
-        )
+        names = []
+        for op, name in self._views:
+            if op == operator and name.partition("/")[0] == store:
+                names.append(name)
+        return tuple(names)
 
     def all(self) -> tuple[StoreView, ...]:
         return tuple(self._views.values())
@@ -195,11 +197,10 @@ def _written(
     """Column family, number of a schema of its values -> that schema. Files that the metadata does
     not name are of batches that were begun again.
     """
-    told = {
-        path.rpartition("/")[2]
-        for one in (metadata.stores if metadata else ())
-        for path in one.schema_paths
-    }
+    told = set()
+    for one in metadata.stores if metadata else ():
+        for path in one.schema_paths:
+            told.add(path.rpartition("/")[2])
     own = [
         (place.version, path)
         for path, place in files.items()

@@ -58,9 +58,10 @@ def _of_image(job: JobSpec, facts: Facts, image: Image) -> Iterator[Finding]:
 
 def _unknown_logs(facts: Facts, image: Image) -> set[str]:
     """The sources of a kind that is not known which keep files of their own."""
-    unknown = {
-        end.index for end in image.endpoints if end.role == "source" and end.kind == "unknown"
-    }
+    unknown = set()
+    for end in image.endpoints:
+        if end.role == "source" and end.kind == "unknown":
+            unknown.add(end.index)
     start = f"{image.path}/" if image.path else ""
     keeping = {
         file.path[len(start) :].split("/")[1]

@@ -288,9 +288,9 @@ def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
         )
     columns = list(wishes.merge.get("sum", ()))
     look = f"stateshift inspect --entries {quote(facts.source.location)}"
-    schemas = [
-        schema for image in facts.source.images for schema in spark_image(image).schemas.values()
-    ]
+    schemas: list[Mapping[str, Any]] = []
+    for image in facts.source.images:
+        schemas.extend(spark_image(image).schemas.values())
     if columns and all(cannot_add(schema, columns) for schema in schemas):
         yield Finding(
             "refuse",

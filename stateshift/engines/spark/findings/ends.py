@@ -48,8 +48,15 @@ def of_ends(facts: Facts) -> Iterator[Finding]:
 
 def written_by(facts: Facts) -> str | None:
     """The newest Spark that an image must have been written by, as its survey tells it."""
-    told = [image.written_by for survey in (facts.source, *facts.merges) for image in survey.images]
-    return max((one for one in told if one is not None and _minor(one)), key=_minor, default=None)
+    told = []
+    for survey in (facts.source, *facts.merges):
+        for image in survey.images:
+            told.append(image.written_by)
+    known = []
+    for one in told:
+        if one is not None and _minor(one):
+            known.append(one)
+    return max(known, key=_minor, default=None)
 
 
 def _newest(facts: Facts) -> tuple[str, tuple[int, ...]] | None:

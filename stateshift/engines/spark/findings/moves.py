@@ -276,7 +276,10 @@ def _of_names(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
             )
         owners[directory] = name
     if facts.source.kind == "workflow":
-        there = {image.path for survey in (facts.source, *facts.merges) for image in survey.images}
+        there = set()
+        for survey in (facts.source, *facts.merges):
+            for image in survey.images:
+                there.add(image.path)
         for operator in job.operators:
             if operator.directory is not None and operator.directory not in there:
                 yield Finding(

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from stateshift.engines.spark.image import spark_image
-from stateshift.survey import Facts, Finding, Record, Topics
+from stateshift.survey import Facts, Finding, Image, Record, Topics
 
 LOST = "lost-offsets"
 OTHER = "other-records"
@@ -54,9 +54,14 @@ class Wanted:
 
 def wanted_of(facts: Facts) -> Wanted:
     """What the checkpoints of a job, and of those that join it, read next."""
-    images = [image for survey in (facts.source, *facts.merges) for image in survey.images]
+    images: list[Image] = []
+    for survey in (facts.source, *facts.merges):
+        images.extend(survey.images)
     times = [spark_image(image).batch_timestamp_ms for image in images]
-    known = [time for time in times if time is not None and time >= FIRST_BATCH_MS]
+    known = []
+    for time in times:
+        if time is not None and time >= FIRST_BATCH_MS:
+            known.append(time)
     return Wanted(facts.wanted_offsets, max(known, default=None), 1000 * facts.at)
 
 
@@ -84,11 +89,9 @@ def of_topics(wanted: Wanted, topics: Topics | None) -> Iterator[Finding]:
             ways,
         )
         return
-    lost = [
-        finding
-        for topic in sorted(wanted.offsets)
-        for finding in _of_spans(topic, wanted.offsets[topic], topics)
-    ]
+    lost: list[Finding] = []
+    for topic in sorted(wanted.offsets):
+        lost.extend(_of_spans(topic, wanted.offsets[topic], topics))
     yield from lost
     yield from _of_new_partitions(wanted.offsets, topics)
     if not lost:

@@ -180,7 +180,9 @@ def _says(job: JobSpec, setting: str, value: str) -> bool:
 
 
 def _of_files(wishes: Wishes, image: Image, name: str, target: Target) -> Iterator[Finding]:
-    paths = [path for shard in image.shards for path in shard.files]
+    paths: list[str] = []
+    for shard in image.shards:
+        paths.extend(shard.files)
     if (
         target.parts < (3, 5)
         and not wishes.of_state

@@ -39,7 +39,10 @@ class Bridge:
 
     def retired(self, target: str, wanted: Collection[str]) -> Iterator[KeepBrought]:
         """What only a batch in between needs, once the newest can be started from."""
-        state = {item.path for step in self.copies for item in step.items}
+        state = set()
+        for step in self.copies:
+            for item in step.items:
+                state.add(item.path)
         gone = sorted((state | self.paths) - set(wanted))
         if gone:
             yield KeepBrought("retire/between", target, (), tuple(gone))
@@ -75,9 +78,11 @@ def bridge_of(facts: Facts, changed: Collection[str]) -> Bridge:
         CopyFiles(f"copy/between-{number}", source, target, tuple(bundle))
         for number, bundle in enumerate(bundled(state[path] for path in sorted(state)))
     )
-    return Bridge(
-        copies, tuple(steps), frozenset(item.path for step in steps for item in step.items)
-    )
+    paths = []
+    for step in steps:
+        for item in step.items:
+            paths.append(item.path)
+    return Bridge(copies, tuple(steps), frozenset(paths))
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,8 +120,13 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         rewriting_of(job, facts),
     )
     whole = copies(job, facts, images, rewriting.paths)
-    wanted = {(group.source, file.path) for group in whole.groups for file in group.files}
-    wanted |= {(facts.source.location, path) for image in images for path in image.first_read}
+    wanted = set()
+    for group in whole.groups:
+        for file in group.files:
+            wanted.add((group.source, file.path))
+    for image in images:
+        for path in image.first_read:
+            wanted.add((facts.source.location, path))
     wanted |= {(file.source, file.target_path) for file in rewriting.files}
     bridge = bridge_of(facts, {path for _, path in rewriting.paths} | set(reshaping.logs))
     others = bridge.without_published(tuple(publish(spec, job, facts, images, reshaping)))
@@ -160,11 +165,16 @@ def hidden_plan(job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
     both times.
     """
     target = facts.target.location
-    commits = sorted(
-        path for place, path in facts.left if place == target and layout.is_commit(path)
-    )
+    all_commits = []
+    for place, path in facts.left:
+        if place == target and layout.is_commit(path):
+            all_commits.append(path)
+    commits = sorted(all_commits)
     steps = (step for step in coming if isinstance(step, BringFiles) and step.target == target)
-    written = {name for step in steps for _, name in step.named}
+    written = set()
+    for step in steps:
+        for _, name in step.named:
+            written.add(name)
     if not commits or not any(place == target and path in written for place, path in facts.past):
         return None
     hide = KeepBrought("retire/hidden", target, (), tuple(commits))
@@ -223,7 +233,10 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     found = moves.of_move(spec, job, facts)
     if any(finding.level == "refuse" for finding in found):
         return _plan(job, facts, (), found)
-    images = tuple(image for survey in (facts.source, *facts.merges) for image in survey.images)
+    all_images: list[Image] = []
+    for survey in (facts.source, *facts.merges):
+        all_images.extend(survey.images)
+    images = tuple(all_images)
     reshaping = reshaping_of(job, facts)
     rewriting = with_changes(rewriting_of(job, facts), facts, reshaping.operators, reshaping.paths)
     halt = Phase("halt", tuple(_halt_steps(job, facts)), ordered=True)
@@ -240,16 +253,19 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         path: new for path, new in planned_paths(job, facts, images).items() if path not in ordinary
     }
     planned = tuple(planned_copies(facts, paths_of_planned))
-    wanted = frozenset((group.source, file.path) for group in whole.groups for file in group.files)
+    all_wanted = []
+    for group in whole.groups:
+        for file in group.files:
+            all_wanted.append((group.source, file.path))
+    wanted = frozenset(all_wanted)
     beforehand = bool(facts.brought) or facts.target.traits.get("renames_sooner", False)
     visible = tuple(publish(spec, job, facts, images, reshaping, beforehand))
     first, fenced = tuple(staged(visible)), tuple[AnyStep, ...]()
     own = tuple(identities(job, facts, images)) if beforehand else ()
-    again = (
-        _paths(wanted)
-        | {name for step in first for name in step.staged_names}
-        | set(paths_of_planned.values())
-    )
+    hidden_names: set[str] = set()
+    for step in first:
+        hidden_names.update(step.staged_names)
+    again = _paths(wanted) | hidden_names | set(paths_of_planned.values())
     if facts.brought:
         # With so little left the fence would take as long as the rest. It is up before anything can
         # be seen, and what it finds taken is a commit since the survey, either way.
@@ -404,12 +420,12 @@ def _readied(job: JobSpec, facts: Facts) -> int:
 
 
 def _fence(name: str, survey: Survey, ready: int = 0) -> Iterator[AnyStep]:
-    paths = tuple(
-        layout.under(image.path, path)
-        for image in survey.images
-        if image.epoch is not None
-        for path in _fence_paths(image, image.epoch)
-    )
+    all_paths = []
+    for image in survey.images:
+        if image.epoch is not None:
+            for path in _fence_paths(image, image.epoch):
+                all_paths.append(layout.under(image.path, path))
+    paths = tuple(all_paths)
     if paths:
         yield FenceSource(name, survey.location, paths, ready)
 
@@ -463,11 +479,10 @@ def _renamed(facts: Facts, reshaping: Reshaping, rewriting: Rewriting) -> Iterat
     """Files that are as they were, under another path."""
     infos = {file.path: file for file in facts.source.files}
     rewritten = {file.info.path for file in rewriting.files if file.source == facts.source.location}
-    moved = {
-        path: new
-        for path, new in reshaping.paths.items()
-        if new is not None and path not in rewritten
-    }
+    moved = {}
+    for path, new in reshaping.paths.items():
+        if new is not None and path not in rewritten:
+            moved[path] = new
     for number, bundle in enumerate(bundled((infos[path] for path in sorted(moved)), PIECES_MAX)):
         yield TransformShard(
             f"transform/renamed-{number}",
@@ -511,7 +526,11 @@ def _compares(
         yield from reshaping.compares
         folded = {path for image in images for shard in image.shards for path in shard.files}
         for group in copied.groups:
-            left = tuple(f for f in group.files if job.verify == "digests" or f.path not in folded)
+            all_left = []
+            for f in group.files:
+                if job.verify == "digests" or f.path not in folded:
+                    all_left.append(f)
+            left = tuple(all_left)
             for bundle in bundled(left):
                 paths, size = tuple(file.path for file in bundle), sum(file.size for file in bundle)
                 yield CompareImages(

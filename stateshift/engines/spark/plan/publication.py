@@ -34,13 +34,12 @@ def publish(
     where it is brought `beforehand`.
     """
     yield from index_step(spec, job, facts)
-    firsts = [
-        (image, layout.under(image.path, path))
-        for image in images
-        if image.epoch is not None
-        for path in layout.first_read(image.epoch, kept_batch(job, image))
-        if layout.has_commits(image) or not layout.is_commit(path)
-    ]
+    firsts = []
+    for image in images:
+        if image.epoch is not None:
+            for path in layout.first_read(image.epoch, kept_batch(job, image)):
+                if layout.has_commits(image) or not layout.is_commit(path):
+                    firsts.append((image, layout.under(image.path, path)))
     commits = [
         (i, path)
         for i, path in firsts
@@ -62,7 +61,10 @@ def _published(
     staged: bool = False,
 ) -> Iterator[AnyStep]:
     """Files of which none has to be there before another."""
-    infos = {file.path: file for survey in (facts.source, *facts.merges) for file in survey.files}
+    infos = {}
+    for survey in (facts.source, *facts.merges):
+        for file in survey.files:
+            infos[file.path] = file
     source, target = facts.source.location, facts.target.location
     copied = []
     for image, path in firsts:
@@ -110,11 +112,10 @@ def identities(job: JobSpec, facts: Facts, images: Iterable[Image]) -> Iterator[
     """A fork's own ids, where what is published is brought beforehand: alone they make nothing
     visible.
     """
-    paths = [
-        (i, layout.under(i.path, layout.METADATA))
-        for i in images
-        if job.mode == "fork" and i.epoch is not None
-    ]
+    paths = []
+    for i in images:
+        if job.mode == "fork" and i.epoch is not None:
+            paths.append((i, layout.under(i.path, layout.METADATA)))
     for number, (image, path) in enumerate(paths):
         yield _identity(f"copy/identity-{number}", facts, image, path)
 

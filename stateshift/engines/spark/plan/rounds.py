@@ -41,7 +41,9 @@ def warmed(facts: Facts) -> Facts:
     infos = {file.path: file for file in source.files}
     before = {_folder(chain): chain for chain in facts.chains if chain.files}
     images = tuple(_image(image, infos, there, before) for image in source.images)
-    needed = {path for image in images for path in image.needed}
+    needed: set[str] = set()
+    for image in images:
+        needed.update(image.needed)
     gone = tuple(file for path, file in there.items() if path in needed and path not in infos)
     return replace(facts, source=replace(source, files=(*source.files, *gone), images=images))
 
@@ -59,7 +61,10 @@ def _image(
         if other is None or _size(other, infos, there) >= _size(shard.files, infos, there):
             shards.append(shard)
             continue
-        paths -= {name for path in shard.files for name in (path, f"{path}.crc")}
+        names: set[str] = set()
+        for path in shard.files:
+            names.update((path, f"{path}.crc"))
+        paths -= names
         paths |= {
             n
             for path in other
@@ -126,5 +131,7 @@ def round_of(job: JobSpec, facts: Facts, rewriting: Rewriting) -> Iterator[Bring
         layout.under(i.path, layout.commit_path(i.epoch)) for i in images if i.epoch is not None
     }
     anchors = tuple(file for file in facts.source.files if file.path in commits)
-    shards = [shard for image in images for shard in image.shards]
+    shards: list[ShardFiles] = []
+    for image in images:
+        shards.extend(image.shards)
     yield from brought_by(facts, copied, shards, anchors, job.verify != "none")

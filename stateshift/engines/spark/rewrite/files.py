@@ -82,8 +82,11 @@ def reshaping_of(job: JobSpec, facts: Facts, piece_bytes_max: int = PIECE_BYTES_
     made = [
         _reshaped(Asked(wishes, image, facts, number), piece_bytes_max) for number, image in images
     ]
+    steps: list[TransformShard] = []
+    for one in made:
+        steps.extend(one.steps)
     return Reshaping(
-        steps=tuple(step for one in made for step in one.steps),
+        steps=tuple(steps),
         replaced=frozenset().union(*(one.replaced for one in made)),
         shards=tuple(shard for one in made for shard in one.shards),
         compares=tuple(step for one in made for step in one.compares),
@@ -104,7 +107,10 @@ def _reshaped(asked: Asked, piece_bytes_max: int) -> Reshaping:
         Piece((shard,), (_renamed(asked, shard),), None, asked.size((shard,)))
         for shard in both[False]
     ]
-    shards = tuple(target for piece in (*pieces, *same) for target in piece.targets)
+    all_shards: list[ShardFiles] = []
+    for piece in (*pieces, *same):
+        all_shards.extend(piece.targets)
+    shards = tuple(all_shards)
     schemas = list(schemas_of(asked))
     taken |= {step.inputs[0].path for step in schemas}
     paths = {path: new for path, new in paths_of(asked).items() if path not in taken}
@@ -133,12 +139,11 @@ def _renamed(asked: Asked, shard: ShardFiles) -> ShardFiles:
 
 def _step(asked: Asked, number: int, pieces: list[Piece]) -> TransformShard:
     moved = {piece.sources[0].operator for piece in pieces if piece.partitions}
-    rules = {
-        f"{store.operator}/{name}": rule
-        for store in asked.stores
-        for name, rule in (store.rules or {}).items()
-        if store.operator in moved
-    }
+    rules = {}
+    for store in asked.stores:
+        for name, rule in (store.rules or {}).items():
+            if store.operator in moved:
+                rules[f"{store.operator}/{name}"] = rule
     settings = asked.image.settings
     options = {
         "pieces": [_plain(piece) for piece in pieces],
@@ -154,12 +159,16 @@ def _step(asked: Asked, number: int, pieces: list[Piece]) -> TransformShard:
         "format": zip_format(asked),
         "format_without_zip": zip_format_guessed(asked),
     }
+    step = []
+    for piece in pieces:
+        for path in piece.files:
+            step.append(asked.info(path))
     return TransformShard(
         name=f"transform/state-{asked.number}-{number}",
         transform=REWRITE_STATE,
         options=options,
         source=asked.above,
-        inputs=tuple(asked.info(path) for piece in pieces for path in piece.files),
+        inputs=tuple(step),
         target=asked.target,
         outputs=tuple(
             path for piece in pieces for shard in piece.targets for path in written(shard)
@@ -184,7 +193,10 @@ def _plain(piece: Piece) -> dict[str, Any]:
 
 
 def _as_one(sources: tuple[ShardFiles, ...]) -> ShardFiles:
-    return replace(sources[0], files=tuple(path for source in sources for path in source.files))
+    paths: list[str] = []
+    for source in sources:
+        paths.extend(source.files)
+    return replace(sources[0], files=tuple(paths))
 
 
 def _evolution(asked: Asked) -> dict[str, Any]:
@@ -212,11 +224,15 @@ def _sums(asked: Asked) -> dict[str, Any]:
     """How values of one key are added, for the stores that have the columns to add."""
     columns = list((asked.wishes.merge or {}).get("sum", ()))
     schemas = spark_image(asked.image).schemas
-    return {
-        store: {"schema": schema["value"], "columns": columns, "framed": asked.provider == ROCKSDB}
-        for store, schema in schemas.items()
-        if columns and cannot_add(schema, columns) is None
-    }
+    sums = {}
+    for store, schema in schemas.items():
+        if columns and cannot_add(schema, columns) is None:
+            sums[store] = {
+                "schema": schema["value"],
+                "columns": columns,
+                "framed": asked.provider == ROCKSDB,
+            }
+    return sums
 
 
 def _compares(asked: Asked, pieces: list[Piece], same: list[Piece]) -> Iterator[CompareImages]:
@@ -239,12 +255,15 @@ def _compares(asked: Asked, pieces: list[Piece], same: list[Piece]) -> Iterator[
         compared = [replace(piece, sources=(_as_one(piece.sources),)) for piece in compared]
     seen = {**settings, **part, **evolved, **sums}
     for number, bundle in enumerate(bundled(compared)):
+        shards: list[ShardFiles] = []
+        for piece in bundle:
+            shards.extend(piece.sources)
         yield CompareImages(
             f"compare/state-{asked.number}-{number}",
             layout.ENGINE,
             asked.above,
             asked.target,
-            tuple(shard for piece in bundle for shard in piece.sources),
+            tuple(shards),
             tuple(shard for piece in bundle for shard in piece.targets),
             (),
             seen,

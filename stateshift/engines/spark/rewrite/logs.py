@@ -113,11 +113,10 @@ def schemas_of(asked: Asked) -> Iterator[TransformShard]:
         if place.area != "state-schema" or new is None:
             continue
         start = f"{place.operator}/{place.store}"
-        changed = {
-            name[len(start) + 1 :]: {"key": one.new_key, "value": one.new_value}
-            for name, one in asked.evolved.items()
-            if name == start or name.startswith(f"{start}/")
-        }
+        changed = {}
+        for name, one in asked.evolved.items():
+            if name == start or name.startswith(f"{start}/"):
+                changed[name[len(start) + 1 :]] = {"key": one.new_key, "value": one.new_value}
         if changed:
             yield TransformShard(
                 f"transform/schema-{asked.number}-{new}",

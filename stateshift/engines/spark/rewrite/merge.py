@@ -219,9 +219,10 @@ def _of_other(job: JobSpec, source: Survey, other: Survey) -> Iterator[Finding]:
             "by a number that it does not keep in a merge",
             hint="let the sources of one of them be other than Delta's, or start anew",
         )
-    named = [
-        name for name in sources_of(theirs) if not name.isdecimal() and name in sources_of(ours)
-    ]
+    named = []
+    for name in sources_of(theirs):
+        if not name.isdecimal() and name in sources_of(ours):
+            named.append(name)
     if named:
         yield Finding(
             "refuse",

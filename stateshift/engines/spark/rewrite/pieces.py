@@ -47,7 +47,10 @@ class Piece:
 
     @property
     def files(self) -> tuple[str, ...]:
-        return tuple(path for shard in self.sources for path in shard.files)
+        paths: list[str] = []
+        for shard in self.sources:
+            paths.extend(shard.files)
+        return tuple(paths)
 
 
 def pieces_of(asked: Asked, store: StoreState, bytes_max: int = PIECE_BYTES_MAX) -> Iterator[Piece]:

@@ -58,7 +58,11 @@ def planned_paths(job: JobSpec, facts: Facts, images: Iterable[Image]) -> Mappin
         return {}
     wishes = wishes_of(job.transform)
     carrying = (image for image in images if kept_batch(job, image) is not None)
-    return {path: new for image in carrying for path, new in _paths(wishes, image)}
+    news = {}
+    for image in carrying:
+        for path, new in _paths(wishes, image):
+            news[path] = new
+    return news
 
 
 def _paths(wishes: Wishes, image: Image) -> Iterator[tuple[str, str]]:
@@ -72,7 +76,10 @@ def _paths(wishes: Wishes, image: Image) -> Iterator[tuple[str, str]]:
 
 
 def planned_copies(facts: Facts, paths: Mapping[str, str]) -> Iterator[CopyFiles]:
-    infos = {file.path: file for survey in (facts.source, *facts.merges) for file in survey.files}
+    infos = {}
+    for survey in (facts.source, *facts.merges):
+        for file in survey.files:
+            infos[file.path] = file
     for number, bundle in enumerate(bundled(infos[path] for path in sorted(paths))):
         names = tuple(paths[file.path] for file in bundle)
         yield CopyFiles(

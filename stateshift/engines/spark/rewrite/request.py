@@ -61,7 +61,11 @@ class Asked:
         return self._infos.get(path) or FileInfo(path, 0)
 
     def size(self, shards: Iterable[ShardFiles]) -> int:
-        return sum(self.info(path).size for shard in shards for path in shard.files)
+        sizes = []
+        for shard in shards:
+            for path in shard.files:
+                sizes.append(self.info(path).size)
+        return sum(sizes)
 
     # -- paths
 
@@ -117,9 +121,11 @@ class Asked:
         """
         if not self.wishes.in_place:
             return None
-        places = [
-            self.place(path) for one in store.shards if one.shard == shard for path in one.files
-        ]
+        places = []
+        for one in store.shards:
+            if one.shard == shard:
+                for path in one.files:
+                    places.append(self.place(path))
         return next(
             (place.uuid for place in places if place.version == self.version and place.uuid), None
         )
@@ -148,11 +154,10 @@ class Asked:
             return None
         if "by" in split:
             return {"shards": shards_of(split["by"], split["part"], partitions_of(self.image) or 0)}
-        rules = {
-            f"{s.operator}/{name}": rule
-            for s in self.stores
-            for name, rule in (s.rules or {}).items()
-        }
+        rules = {}
+        for s in self.stores:
+            for name, rule in (s.rules or {}).items():
+                rules[f"{s.operator}/{name}"] = rule
         return {
             "column": split["column"],
             "values": list(split["values"]),
@@ -167,11 +172,11 @@ class Asked:
     def evolves(self, store: StoreState) -> list[Evolution]:
         """Of one store on disk: its own, or those of its column families."""
         whole = f"{store.operator}/{store.store}"
-        return [
-            one
-            for name, one in self.evolved.items()
-            if name == whole or name.startswith(f"{whole}/")
-        ]
+        ones = []
+        for name, one in self.evolved.items():
+            if name == whole or name.startswith(f"{whole}/"):
+                ones.append(one)
+        return ones
 
     def reading(self) -> dict[str, str]:
         """The settings that say how rows are read."""

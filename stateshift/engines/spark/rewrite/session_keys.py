@@ -25,12 +25,12 @@ from stateshift.formats.spark.types import decode_struct
 
 def sessions_of(stores: Iterable[StoreState]) -> dict[str, str]:
     """The stores whose keys a conversion cuts in two, or puts together."""
-    return {
-        f"{store.operator}/{name}": rule.schema
-        for store in stores
-        for name, rule in (store.rules or {}).items()
-        if is_session(decode_struct(rule.schema))
-    }
+    schemas = {}
+    for store in stores:
+        for name, rule in (store.rules or {}).items():
+            if is_session(decode_struct(rule.schema)):
+                schemas[f"{store.operator}/{name}"] = rule.schema
+    return schemas
 
 
 def of_operator(sessions: Mapping[str, str], operator: str, parting: bool) -> dict[str, Bytes]:

@@ -105,7 +105,9 @@ class _Piece:
         self.sources = [
             ShardFiles(operator, store, shard, tuple(paths)) for shard, paths in plain["sources"]
         ]
-        paths = [path for source in self.sources for path in source.files]
+        paths: list[str] = []
+        for source in self.sources:
+            paths.extend(source.files)
         self.inputs = dict(zip(paths, inputs, strict=True))
 
     def contents(self) -> Iterator[Content]:
@@ -179,7 +181,11 @@ class _Piece:
     @cached_property
     def _base(self) -> RocksDBSnapshot:
         """The column families of the targets: those of the sources."""
-        zips = [path for source in self.sources for path in source.files if path.endswith(".zip")]
+        zips = []
+        for source in self.sources:
+            for path in source.files:
+                if path.endswith(".zip"):
+                    zips.append(path)
         bases = (self._decoded(path) for path in zips)
         return shards.united(base for base in bases if base.text)
 

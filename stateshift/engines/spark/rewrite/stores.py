@@ -44,11 +44,10 @@ def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
     found = []
     for (operator, store), shards in groups.items():
         whole = f"{operator}/{store}"
-        own = {
-            n[len(operator) + 1 :]: s
-            for n, s in schemas.items()
-            if n == whole or n.startswith(whole + "/")
-        }
+        own = {}
+        for n, s in schemas.items():
+            if n == whole or n.startswith(whole + "/"):
+                own[n[len(operator) + 1 :]] = s
         rules, unknown = _rules(names.get(operator), own, framed)
         single = counts[operator] == 1 and partitions_of(image) != 1
         single = single or (bool(rules) and not any(rule.placed for rule in rules.values()))

@@ -131,11 +131,11 @@ def settings_after(wishes: Wishes, settings: Mapping[str, str]) -> dict[str, str
     changes: dict[str, str] = {}
     if wishes.partitions:
         # Both, where there are both (SPARK-53942); the first pins the number of state partitions.
-        changes |= {
-            key: str(wishes.partitions)
-            for key in PARTITIONS
-            if key in settings or key == PARTITIONS[0]
-        }
+        found = {}
+        for key in PARTITIONS:
+            if key in settings or key == PARTITIONS[0]:
+                found[key] = str(wishes.partitions)
+        changes |= found
     if wishes.provider:
         changes[PROVIDER] = CLASSES[wishes.provider]
     if wishes.codec:

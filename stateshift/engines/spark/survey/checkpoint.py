@@ -44,11 +44,11 @@ def survey(
     prefixes = _images(files)
     findings += _mixed(storage, prefixes)
     named = {directory: name for name, directory in names.items()}
-    images = tuple(
-        replace(image, name=named.get(prefix))
-        for prefix in prefixes
-        for image in _surveyed(storage, files, prefix, thorough, changes)
-    )
+    all_images = []
+    for prefix in prefixes:
+        for image in _surveyed(storage, files, prefix, thorough, changes):
+            all_images.append(replace(image, name=named.get(prefix)))
+    images = tuple(all_images)
     kind = "workflow" if images and prefixes != [""] else "checkpoint" if images else _other(files)
     if not files and storage.stat("") is not None:
         kind = "foreign"

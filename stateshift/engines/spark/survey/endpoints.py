@@ -94,7 +94,10 @@ def endpoints_of(
             first = _first_needed(_require_log(reading, index, offset, log))
             needed -= {path for path in log if 0 <= _number(path) < first}
             read = reading.each(sorted(needed.intersection(log)), _logged)
-            embedded += [place for one in read for place in one.places]
+            places: list[EmbeddedPath] = []
+            for one in read:
+                places.extend(one.places)
+            embedded += places
             spare = sorted(set(log) - needed) if thorough else []
             refuse_cut(reading, _counted([*read, *_spare_logs(reading, spare)]))
     return Endpoints(tuple(endpoints), tuple(embedded), tuple(sorted(needed)))
@@ -130,7 +133,9 @@ def endpoints_told(facts: Facts) -> tuple[Endpoint, ...]:
     """Return what the job reads and writes, in values that are plain JSON: for a plan, which is
     saved. Where the spec names brokers, a source that may be of Kafka or of Event Hubs is of Kafka.
     """
-    images = [image for survey in (facts.source, *facts.merges) for image in survey.images]
+    images: list[Image] = []
+    for survey in (facts.source, *facts.merges):
+        images.extend(survey.images)
     told = [
         _plain(image, end, several=len(images) > 1) for image in images for end in image.endpoints
     ]
@@ -252,9 +257,11 @@ def _require_log(reading: Reading, index: str, offset: Any, paths: list[str]) ->
     told = offset.get("logOffset") if isinstance(offset, dict) else None
     wanted = told if isinstance(told, int) else -1
     names = {path.rsplit("/", 1)[-1] for path in paths}
-    compacted = sorted(
-        n for name in names if name == f"{(n := _number(name))}.compact" and 0 <= n <= wanted
-    )
+    all_compacted = []
+    for name in names:
+        if name == f"{(n := _number(name))}.compact" and 0 <= n <= wanted:
+            all_compacted.append(n)
+    compacted = sorted(all_compacted)
     for batch in range(max(compacted, default=-1) + 1, wanted + 1):
         if str(batch) not in names and f"{batch}.compact" not in names:
             path = f"sources/{index}/{batch}"

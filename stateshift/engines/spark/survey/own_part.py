@@ -39,7 +39,10 @@ def _with_companions(job: JobSpec, survey: Survey) -> Survey:
 def _needed(job: JobSpec, survey: Survey, image: Image) -> tuple[str, ...]:
     start = f"{image.path}/" if image.path else ""
     inside = [file.path[len(start) :] for file in survey.files if file.path.startswith(start)]
-    taken = [start + path for path in inside if is_strange(path) and is_taken(job, path)]
+    taken = []
+    for path in inside:
+        if is_strange(path) and is_taken(job, path):
+            taken.append(start + path)
     return tuple(sorted({*image.needed, *taken}))
 
 
@@ -93,9 +96,11 @@ def _of_part(job: JobSpec, survey: Survey, own: frozenset[str]) -> Iterator[Find
 
 def _of_rest(survey: Survey, taken: frozenset[str]) -> Iterator[Finding]:
     """Told once, of the job that comes first."""
-    for path in sorted(
-        image.path for image in survey.images if image.path and image.path not in taken
-    ):
+    paths = []
+    for image in survey.images:
+        if image.path and image.path not in taken:
+            paths.append(image.path)
+    for path in sorted(paths):
         yield Finding(
             "refuse",
             (

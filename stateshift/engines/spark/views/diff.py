@@ -57,13 +57,13 @@ def _paired(a: Opened, b: Opened) -> Iterator[tuple[str, Side, Side]]:
 
 
 def _sides(found: Opened) -> dict[str, Side]:
-    return {
-        f"{image.path}/{operator.id}" if image.path else operator.id: Side(
-            found.storage, image, operator, found.views[image.path]
-        )
-        for image in found.images
-        for operator in image.operators
-    }
+    sides = {}
+    for image in found.images:
+        for operator in image.operators:
+            sides[f"{image.path}/{operator.id}" if image.path else operator.id] = Side(
+                found.storage, image, operator, found.views[image.path]
+            )
+    return sides
 
 
 class _Comparison:

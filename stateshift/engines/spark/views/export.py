@@ -62,7 +62,10 @@ class Export:
     @property
     def notes(self) -> tuple[str, ...]:
         """Which stores are exported as bytes, and why."""
-        pairs = [(view, image) for image in self.found.images for view in self._views_of(image)]
+        pairs = []
+        for image in self.found.images:
+            for view in self._views_of(image):
+                pairs.append((view, image))
         notes = [note_of(view, image) for view, image in pairs]
         return tuple(dict.fromkeys(note for note in notes if note is not None))
 
@@ -105,15 +108,19 @@ class Export:
         return next(iter(views.values()))
 
     def _views(self) -> list[StoreView]:
-        return [view for image in self.found.images for view in self._views_of(image)]
+        views = []
+        for image in self.found.images:
+            views.extend(self._views_of(image))
+        return views
 
     def _views_of(self, image: Image) -> list[StoreView]:
-        return [
-            view
-            for view in self.found.views[image.path].all()
-            if operator_fits(self.wanted, image, view.operator)
-            and store_fits(self.wanted, view.store)
-        ]
+        views = []
+        for view in self.found.views[image.path].all():
+            if operator_fits(self.wanted, image, view.operator) and store_fits(
+                self.wanted, view.store
+            ):
+                views.append(view)
+        return views
 
     def _pieces(self) -> Iterator[Piece]:
         if self.wanted.changes is not None:

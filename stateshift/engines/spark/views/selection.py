@@ -87,7 +87,10 @@ def opened(location: str, opening: Callable[[str], Storage], batch: int | None =
 
 def check_wanted(found: Opened, wanted: Wanted) -> None:
     """Refuse an operator or a store that is not there, and say which ones are."""
-    operators = [(image, one) for image in found.images for one in image.operators]
+    operators = []
+    for image in found.images:
+        for one in image.operators:
+            operators.append((image, one))
     fitting = [(image, one) for image, one in operators if operator_fits(wanted, image, one.id)]
     if wanted.operator is not None and not fitting:
         names = ", ".join(operator_id(image, one.id) for image, one in operators) or "none"

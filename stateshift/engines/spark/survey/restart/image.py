@@ -290,6 +290,7 @@ def _needed(
     paths |= {
         reading.path(path) for path in (*files_of_operators(found, epoch), *found.schema_logs)
     }
-    paths |= {path for shard in shards for path in shard.files}
+    for shard in shards:
+        paths.update(shard.files)
     crcs = {reading.path(path) for path in found.spark_crcs}
     return tuple(sorted(paths | {f"{path}.crc" for path in paths if f"{path}.crc" in crcs}))

@@ -58,9 +58,9 @@ def _provider(settings: Mapping[str, str], stores: list[StoreFiles]) -> str | No
     named = settings.get(PROVIDER, "").rsplit(".", 1)[-1]
     if named:
         return PROVIDERS.get(named, named)
-    paths = [
-        path for store in stores for path in (*store.snapshots.values(), *store.changes.values())
-    ]
+    paths: list[str] = []
+    for store in stores:
+        paths.extend((*store.snapshots.values(), *store.changes.values()))
     own = bool(paths) and all(path.endswith((".delta", ".snapshot")) for path in paths)
     return "hdfs-backed" if own else None
 

@@ -59,7 +59,9 @@ def planned_state_of(
         if own is None:
             return None
         files += own
-    with_checksums = [name for path in files for name in (path, f"{path}.crc")]
+    with_checksums: list[str] = []
+    for path in files:
+        with_checksums.extend((path, f"{path}.crc"))
     kept = [
         path for path in with_checksums if not path.endswith(".crc") or path in found.spark_crcs
     ]
@@ -68,12 +70,12 @@ def planned_state_of(
 
 def _stores(found: Found, operators: tuple[Operator, ...]) -> list[StoreFiles | None]:
     """Every store of every shard that the query has."""
-    return [
-        found.stores.get((operator.id, shard, store.name))
-        for operator in operators
-        for shard in range(operator.shards)
-        for store in operator.stores
-    ]
+    stores = []
+    for operator in operators:
+        for shard in range(operator.shards):
+            for store in operator.stores:
+                stores.append(found.stores.get((operator.id, shard, store.name)))
+    return stores
 
 
 def _files(reading: Reading, store: StoreFiles, version: int) -> list[str] | None:

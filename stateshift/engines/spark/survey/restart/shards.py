@@ -85,11 +85,10 @@ def _warn_of_more(reading: Reading, found: Found, operator: Operator, epoch: int
     """State of the epoch in shards that the offset log knows nothing of: a restart would leave
     it out.
     """
-    more = {
-        shard
-        for (id, shard, _), store in found.stores.items()
-        if id == operator.id and shard >= operator.shards and store.at(epoch + 1)
-    }
+    more = set()
+    for (id, shard, _), store in found.stores.items():
+        if id == operator.id and shard >= operator.shards and store.at(epoch + 1):
+            more.add(shard)
     if more:
         folder = f"state/{operator.id}/{min(more)}"
         reading.warn(
