@@ -15,11 +15,11 @@ import pytest
 
 import stateshift
 from stateshift import look, migration
-from stateshift.cli.views import diff as render_diff
 from stateshift.cli.views import diff_json, survey_json
-from stateshift.cli.views import html_page as render_html
-from stateshift.cli.views import run as render_run
-from stateshift.cli.views import survey as render_survey
+from stateshift.cli.views import diff_text as render_diff
+from stateshift.cli.views import run_html as render_html
+from stateshift.cli.views import run_text as render_run
+from stateshift.cli.views import survey_text as render_survey
 from stateshift.cli.views.survey_facts import survey_facts
 from stateshift.cli.views.text import plain_text
 from stateshift.clusters.protocol import JobState
@@ -188,11 +188,11 @@ OF_BOTH = (
     "estimating.py",
     "step",
     "migration",
-    "cli/views/html_page.py",
-    "cli/views/run.py",
-    "cli/views/run_at_work.py",
-    "cli/views/plan.py",
-    "cli/views/diff.py",
+    "cli/views/run_html.py",
+    "cli/views/run_text.py",
+    "cli/views/run_live_text.py",
+    "cli/views/plan_text.py",
+    "cli/views/diff_text.py",
     "cli/shell/progress.py",
     "cli/shell/failing.py",
     "cli/views/run_json.py",
@@ -208,7 +208,7 @@ OWN = {
     "migration/running.py": {": a query of it has ended"},
     "migration/proposing.py": {"only Flink's jobs are followed by their checkpoints"},
     "migration/running_jobs.py": {" free slots of ", ", or more TaskManagers; "},
-    "cli/views/plan.py": {' (nobody can ask: name the brokers of Spark jobs, "kafka")'},
+    "cli/views/plan_text.py": {' (nobody can ask: name the brokers of Spark jobs, "kafka")'},
     "step/images.py": {"key group", "key groups"},  # only the comparison of Flink counts them
 }
 

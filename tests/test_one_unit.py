@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from stateshift import look, migration
-from stateshift.cli.views import diff as render_diff
 from stateshift.cli.views import diff_json, run_json
-from stateshift.cli.views import html_page as render_html
-from stateshift.cli.views import run as render_run
+from stateshift.cli.views import diff_text as render_diff
+from stateshift.cli.views import run_html as render_html
+from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import plain_text
 from stateshift.engines.flink.entries.keyed import keyed_entries, why_operator_is_opaque
 from stateshift.engines.flink.image import metadata_of, places_of

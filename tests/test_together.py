@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift import migration
-from stateshift.cli.views import plan as render_plan
 from stateshift.cli.views import plan_facts
+from stateshift.cli.views import plan_text as render_plan
 from stateshift.clusters.protocol import JobState, Submission
 from stateshift.dataflow.cuts import cuts
 from stateshift.dataflow.document import to_plain

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stateshift.cli.views import run as render_run
-from stateshift.cli.views import run_at_work as render_live
+from stateshift.cli.views import run_live_text as render_live
+from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import plain_text
 from stateshift.journal import PlanAdopted, RunFailed, RunStarted, StepFinished, StepStarted, fold
 from stateshift.report import Report, summarize

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stateshift.cli.views import survey_json
-from stateshift.cli.views.endpoints import position
+from stateshift.cli.views.endpoints_text import position
 from stateshift.survey import Endpoint
 
 MANY = {"orders": {number: number for number in range(12)}}

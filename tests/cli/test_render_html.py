@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift import migration
-from stateshift.cli.views.axis import Axis
-from stateshift.cli.views.html_page import page
+from stateshift.cli.views.run_html import page
+from stateshift.cli.views.run_html_axis import Axis
 from stateshift.cli.views.units import number, size, span
 from stateshift.errors import PlanError
 from stateshift.plan import PHASES

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.cli.views import plan as render_plan
+from stateshift.cli.views import plan_text as render_plan
 from stateshift.cli.views.text import plain_text
 from tests.test_warm import Stage, warm_spec
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from stateshift.cli.views import html_page as render_html
-from stateshift.cli.views import run as render_run
+from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_json
-from stateshift.cli.views.run import Listed
+from stateshift.cli.views import run_text as render_run
+from stateshift.cli.views.run_text import Listed
 from stateshift.cli.views.text import plain_text
 from stateshift.executor import Broken
 from stateshift.migration import Verdict

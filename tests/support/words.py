@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from stateshift.cli.views import html_page as render_html
-from stateshift.cli.views import plan as render_plan
 from stateshift.cli.views import plan_json, run_json
-from stateshift.cli.views import run as render_run
-from stateshift.cli.views import run_at_work as render_live
+from stateshift.cli.views import plan_text as render_plan
+from stateshift.cli.views import run_html as render_html
+from stateshift.cli.views import run_live_text as render_live
+from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.plan_facts import plan_facts
 from stateshift.cli.views.text import plain_text
 from stateshift.errors import StateshiftError

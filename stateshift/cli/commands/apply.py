@@ -90,7 +90,7 @@ def command(
     from stateshift import migration
     from stateshift.cli.shell import request
     from stateshift.cli.shell.work import carry_out, confirm
-    from stateshift.cli.views import plan as render_plan
+    from stateshift.cli.views import plan_text as render_plan
     from stateshift.workdir import Workdir
 
     terminal = Terminal.of(context, json, verbose)

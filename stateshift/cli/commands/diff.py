@@ -44,8 +44,8 @@ def command(
     """
     from stateshift import look
     from stateshift.cli.shell.manned import manned
-    from stateshift.cli.views import diff as render_diff
     from stateshift.cli.views import diff_json
+    from stateshift.cli.views import diff_text as render_diff
     from stateshift.errors import PlanError, VerifyError
 
     terminal = Terminal.of(context, json, verbose)

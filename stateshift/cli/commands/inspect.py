@@ -50,8 +50,8 @@ def command(
     commit, a delta or a snapshot.
     """
     from stateshift import look
-    from stateshift.cli.views import survey as render_survey
     from stateshift.cli.views import survey_json
+    from stateshift.cli.views import survey_text as render_survey
     from stateshift.cli.views.survey_facts import first_entries, survey_facts
 
     terminal = Terminal.of(context, json, verbose)

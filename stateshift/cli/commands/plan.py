@@ -66,8 +66,8 @@ def command(
     `stateshift apply` does exactly what is shown.
     """
     from stateshift.cli.shell import request
-    from stateshift.cli.views import plan as render_plan
     from stateshift.cli.views import plan_json
+    from stateshift.cli.views import plan_text as render_plan
     from stateshift.cli.views.plan_facts import plan_facts
     from stateshift.errors import PlanError
     from stateshift.migration import Proposal, propose

@@ -121,8 +121,8 @@ def command(
     from random import Random
 
     from stateshift.cli.shell.local_files import beside, text_of
-    from stateshift.cli.views import dataflow as render_reconfigure
     from stateshift.cli.views import dataflow_json
+    from stateshift.cli.views import dataflow_text as render_reconfigure
     from stateshift.dataflow import drawing
     from stateshift.dataflow.delays import expected
     from stateshift.dataflow.parse import asked

@@ -54,7 +54,7 @@ def command(
     """
     from stateshift import migration
     from stateshift.cli.shell.work import carry_out, confirm
-    from stateshift.cli.views import run as render_run
+    from stateshift.cli.views import run_text as render_run
     from stateshift.errors import PlanError
     from stateshift.workdir import Workdir
 

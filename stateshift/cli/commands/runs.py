@@ -13,8 +13,8 @@ from stateshift.cli.shell.options import WORKDIRS, Json, Verbose, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.run import Listed
     from stateshift.cli.views.run_json import DamagedRunDocument, StatusDocument
+    from stateshift.cli.views.run_text import Listed
 
 EPILOG = epilog("stateshift runs --json", 2, 6, e0="listed")
 
@@ -31,7 +31,7 @@ def command(
     verbose: Verbose = 0,
 ) -> int | None:
     """List all runs, and where each of them stands."""
-    from stateshift.cli.views import run as render_run
+    from stateshift.cli.views import run_text as render_run
 
     terminal = Terminal.of(context, json, verbose)
     found = [_listed(path) for path in below(workdirs)]
@@ -57,7 +57,7 @@ def below(root: str) -> list[str]:
 
 def _listed(path: str) -> Listed:
     from stateshift import migration
-    from stateshift.cli.views.run import Listed
+    from stateshift.cli.views.run_text import Listed
     from stateshift.errors import StateshiftError
     from stateshift.workdir import Workdir
 

@@ -49,9 +49,9 @@ def command(
     With --json it prints one document a line.
     """
     from stateshift import migration
-    from stateshift.cli.views import run as render_run
-    from stateshift.cli.views import run_at_work as render_live
     from stateshift.cli.views import run_json
+    from stateshift.cli.views import run_live_text as render_live
+    from stateshift.cli.views import run_text as render_run
     from stateshift.workdir import Workdir
 
     terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
@@ -72,7 +72,7 @@ def command(
 def _watch(terminal: Terminal, place: Workdir) -> None:
     """At a terminal drawn over what was said before; elsewhere only what is new."""
     from stateshift import migration
-    from stateshift.cli.views import run_at_work as render_live
+    from stateshift.cli.views import run_live_text as render_live
 
     with _saying(terminal, place) as say:
         while place.held:
@@ -82,8 +82,8 @@ def _watch(terminal: Terminal, place: Workdir) -> None:
 
 @contextmanager
 def _saying(terminal: Terminal, place: Workdir) -> Iterator[Callable[[Report, Live | None], None]]:
-    from stateshift.cli.views import run_at_work as render_live
     from stateshift.cli.views import run_json
+    from stateshift.cli.views import run_live_text as render_live
 
     if terminal.json:
         path = str(place.path)

@@ -54,8 +54,8 @@ def command(
 def _image(terminal: Terminal, location: str, deep: bool, fleet: str | None) -> int:
     from stateshift import look
     from stateshift.cli.shell.manned import manned
-    from stateshift.cli.views import survey as render_survey
     from stateshift.cli.views import survey_json
+    from stateshift.cli.views import survey_text as render_survey
     from stateshift.errors import VerifyError
 
     with manned(terminal, fleet if deep else None, [location]) as crew:
@@ -72,8 +72,8 @@ def _run(terminal: Terminal, path: str, fleet: str | None) -> int:
 
     from stateshift import migration
     from stateshift.cli.shell.manned import manned
-    from stateshift.cli.views import run as render_run
     from stateshift.cli.views import run_json
+    from stateshift.cli.views import run_text as render_run
     from stateshift.errors import VerifyError
     from stateshift.workdir import Workdir
 

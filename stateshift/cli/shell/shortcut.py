@@ -152,7 +152,7 @@ def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]], only: str | None = No
     )
     from stateshift.cli.shell import request
     from stateshift.cli.shell.work import carry_out, confirm
-    from stateshift.cli.views import plan as render_plan
+    from stateshift.cli.views import plan_text as render_plan
     from stateshift.workdir import Workdir
 
     terminal = asked.terminal

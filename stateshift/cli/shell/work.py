@@ -21,9 +21,9 @@ from stateshift import migration
 from stateshift.cli.shell.failing import tell
 from stateshift.cli.shell.progress import watching
 from stateshift.cli.shell.terminal import Terminal
-from stateshift.cli.views import html_page as render_html
-from stateshift.cli.views import run as render_run
+from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_json
+from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import Line
 from stateshift.errors import (
     Complaint,

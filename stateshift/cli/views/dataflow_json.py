@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
-from stateshift.cli.views.dataflow import jobs
+from stateshift.cli.views.dataflow_text import jobs
 from stateshift.dataflow.reasons import order, reasons
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from stateshift import migration
-from stateshift.cli.views import html_page as render_html
-from stateshift.cli.views import run as render_run
+from stateshift.cli.views import run_html as render_html
+from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import plain_text
 from stateshift.clusters.protocol import Gone
 from stateshift.errors import ClusterError, PlanError, SpecError

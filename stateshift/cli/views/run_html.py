@@ -16,12 +16,12 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from stateshift import __version__
-from stateshift.cli.views.axis import axis_of
-from stateshift.cli.views.drawing import closer, picture, strip
 from stateshift.cli.views.markup import said, tag
-from stateshift.cli.views.page_style import STYLE
-from stateshift.cli.views.run import PHASE_HEADS, TONES, phase_row, rounds, same_of, since
+from stateshift.cli.views.run_html_axis import axis_of
+from stateshift.cli.views.run_html_drawing import closer, picture, strip
+from stateshift.cli.views.run_html_style import STYLE
 from stateshift.cli.views.run_json import shown_state
+from stateshift.cli.views.run_text import PHASE_HEADS, TONES, phase_row, rounds, same_of, since
 from stateshift.cli.views.text import Cell
 from stateshift.cli.views.units import dash, many, number, size, span
 from stateshift.report import FailureReport, JobReport, Report, RoundReport

@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from stateshift.cli.views.axis import Axis
-from stateshift.cli.views.curves import PANEL, Curve, curves, panel
 from stateshift.cli.views.markup import percent, said, tag
+from stateshift.cli.views.run_html_axis import Axis
+from stateshift.cli.views.run_html_curves import PANEL, Curve, curves, panel
 from stateshift.cli.views.units import many, size, span
 from stateshift.plan import PHASES
 from stateshift.report import JobReport, PhaseReport, RoundReport, SteeredReport

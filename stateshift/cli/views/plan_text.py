@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views import endpoints as render_endpoints
+from stateshift.cli.views import endpoints_text as render_endpoints
 from stateshift.cli.views.findings_text import findings
 from stateshift.cli.views.plan_facts import PlanFacts, plan_facts
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Table, pairs, section, without_empty

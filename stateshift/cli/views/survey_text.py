@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views import endpoints as render_endpoints
+from stateshift.cli.views import endpoints_text as render_endpoints
 from stateshift.cli.views.findings_text import findings
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Table, pairs, section, without_empty
 from stateshift.cli.views.units import many, number, ranges, share, size

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views import run_at_work as render_live
+from stateshift.cli.views import run_live_text as render_live
 from stateshift.cli.views.run_json import shown_state
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Table, Tone, pairs
 from stateshift.cli.views.units import bar, compared, dash, many, number, size, span

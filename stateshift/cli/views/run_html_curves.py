@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from stateshift.cli.views.axis import Axis
 from stateshift.cli.views.markup import said, tag
+from stateshift.cli.views.run_html_axis import Axis
 from stateshift.cli.views.units import size, span
 from stateshift.report import BROUGHT, JobReport, PhaseReport, RoundReport
 
