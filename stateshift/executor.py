@@ -16,7 +16,7 @@ import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stateshift.errors import StateshiftError
 from stateshift.formats.marks import FOLDER
@@ -126,7 +126,7 @@ def _tidy(number: int, plan: Plan, steps: list[AnyStep], world: World, journal: 
     published, while nobody but us writes there.
     """
     done = journal.progress.plans[number].steps
-    again = (step for step in steps if (done[step.name].evidence or {}).get("repeated"))
+    again = [step for step in steps if _was_repeated(done[step.name].evidence)]
     for place in sorted(
         {step.target for step in again if isinstance(step, WRITERS)} - {plan.source}
     ):
@@ -240,10 +240,8 @@ class _Phase:
         if _log.isEnabledFor(logging.INFO):
             _log.info("step %s ends: %.3f s, evidence: %s", step.name, seconds, _counted(evidence))
         if journal.progress.plans[number].steps[step.name].repeated:
-            evidence = {
-                **evidence,
-                "repeated": True,
-            }  # what an earlier attempt had done already, it cannot tell
+            # What an earlier attempt had done already, it cannot tell.
+            evidence = replace(evidence, repeated=True)
         journal.append(
             StepFinished(
                 world.clock.now(),
@@ -264,9 +262,14 @@ class _Phase:
 
 def _counted(evidence: Evidence) -> str:
     """Return how much evidence of each kind there is: `files 3, bytes`."""
-    lists = {name: len(value) for name, value in evidence.items() if isinstance(value, list)}
-    words = [f"{name} {lists[name]}" if name in lists else name for name in evidence]
+    words = []
+    for name, value in evidence.to_plain().items():
+        words.append(f"{name} {len(value)}" if isinstance(value, list) else name)
     return ", ".join(words) or "none"
+
+
+def _was_repeated(evidence: Evidence | None) -> bool:
+    return evidence is not None and evidence.repeated
 
 
 @dataclass(frozen=True, slots=True)

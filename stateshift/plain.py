@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+NOTHING: Mapping[str, object] = types.MappingProxyType({})
 
 
 class Misfit(ValueError):
@@ -43,6 +44,8 @@ def _making(kind: Any) -> Callable[[Any], Any]:
     """How values of a type are made plain: found out once, since a large plan has a hundred
     thousand of one type.
     """
+    if hasattr(kind, "to_plain"):
+        return lambda value: value.to_plain()
     if dataclasses.is_dataclass(kind):
         names, told = tuple(f.name for f in dataclasses.fields(kind)), getattr(kind, "kind", None)
         head = {"kind": told} if isinstance(told, str) else {}
@@ -80,6 +83,8 @@ def from_plain(wanted: Any, plain: Any, pointer: str = "") -> Any:
         return {key: from_plain(item_type, item, f"{pointer}/{key}") for key, item in plain.items()}
     if isinstance(wanted, type) and issubclass(wanted, tuple) and hasattr(wanted, "_fields"):
         return _named_tuple(wanted, plain, pointer)
+    if hasattr(wanted, "from_plain"):
+        return wanted.from_plain(plain, pointer)
     if dataclasses.is_dataclass(wanted):
         return _dataclass(wanted, plain, pointer)
     if wanted is None or wanted is type(None):
@@ -125,7 +130,17 @@ def _hints(wanted: type) -> dict[str, Any]:
     return typing.get_type_hints(wanted)
 
 
-def _dataclass(wanted: Any, plain: Any, pointer: str) -> Any:
+def read_fields(
+    wanted: type[T], plain: object, pointer: str = "", done: Mapping[str, object] = NOTHING
+) -> T:
+    """Read a dataclass by its fields, also one that has a `from_plain` of its own. What the caller
+    has read himself is `done`.
+    """
+    read: T = _dataclass(wanted, plain, pointer, done)
+    return read
+
+
+def _dataclass(wanted: Any, plain: Any, pointer: str, done: Mapping[str, object] = NOTHING) -> Any:
     _expect(isinstance(plain, dict), plain, pointer, f"a {wanted.__name__}")
     fields = {f.name: f for f in dataclasses.fields(wanted)}
     unknown = sorted(set(plain) - set(fields) - {"kind"})
@@ -133,7 +148,9 @@ def _dataclass(wanted: Any, plain: Any, pointer: str) -> Any:
         raise Misfit(pointer, f"{wanted.__name__} has no {unknown[0]!r}")
     hints = _hints(wanted)
     values = {
-        n: from_plain(hints[n], item, f"{pointer}/{n}") for n, item in plain.items() if n in fields
+        n: done[n] if n in done else from_plain(hints[n], item, f"{pointer}/{n}")
+        for n, item in plain.items()
+        if n in fields
     }
     missing = [
         name

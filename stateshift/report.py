@@ -10,12 +10,22 @@ Report
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stateshift.journal import PlanProgress, Progress, RunFailed, State, StepProgress, WaveGivenUp
 from stateshift.plan import PHASES, WHILE_IT_RUNS
+from stateshift.step.evidence import (
+    FilesBrought,
+    FilesKept,
+    ImagesCompared,
+    ImageTaken,
+    JobConfirmed,
+    JobStopped,
+    OperatorFold,
+)
 
+MAY_HAVE_RUN = ("running", "queued", "unknown")  # before it was stopped
 BROUGHT = ("copy", "transform", "publish")  # the phases that write the image
 
 
@@ -180,25 +190,20 @@ def _job(progress: Progress, name: str) -> JobReport:
     plans = _plans(progress, name)
     phases = _phases(progress, plans)
     halts = _halts_of(progress, plans)
-    down, down_from, down_at = _downtime([*halts, *plans])
-    steps = [step for plan in plans for step in plan.steps.values()]
-    idle = any(step.evidence and step.evidence.get("idle") for step in steps)
+    down = _downtime([*halts, *plans])
+    steps = _steps_of(plans)
     compared = _compared(steps)
     entries = compared.get("entries")
     if entries == 0 and compared["state"]:
         entries = None  # all of it was compared whole: no entries were told apart
     moved = [phase for phase in phases if phase.name in BROUGHT]
-    kept = [size for step in steps if step.state == "finished" for size in _kept(step)]
+    kept = _sizes_kept(steps)
     if _were_read_back(steps):
         compared["files"] += len(kept)
     rounds = _rounds(progress, name, plans)
+    idle = _is_idle(steps)
     notes = ["the job restored its state and had nothing to read: no batch yet"] if idle else []
-    ended = [step for plan in halts for step in plan.steps.values()] + steps
-    notes += [
-        str(step.evidence["failed"])
-        for step in ended
-        if step.evidence and "failed" in step.evidence
-    ]
+    notes += _failures_told([*_steps_of(halts), *steps])
     if _clock_went_back(progress, steps):
         notes.append(
             "the clock went back while this ran: times that span that moment are too short"
@@ -211,18 +216,16 @@ def _job(progress: Progress, name: str) -> JobReport:
         phases=phases,
         files=sum(phase.files for phase in moved) + len(kept),
         bytes=sum(phase.bytes for phase in moved) + sum(kept),
-        downtime_seconds=down,
-        downtime_from=down_from,
+        downtime_seconds=down.seconds,
+        downtime_from=down.since,
         entries=entries,
         idle=idle,
         notes=tuple(notes),
         left=tuple(line for step in steps for line in step.left),
         failure=_failure_of(progress, name),
         rounds=rounds,
-        downtime_without_rounds=round(down + rounds[0].seconds, 3)
-        if down is not None and rounds
-        else None,
-        downtime_start=None if down_at is None else _between(progress.began, down_at),
+        downtime_without_rounds=_without_rounds(down.seconds, rounds),
+        downtime_start=None if down.start is None else _between(progress.began, down.start),
         files_compared=compared["files"],
         key_groups_compared=compared["key_groups"],
         engine=next((plan.engine for plan in plans if plan.engine), ""),
@@ -235,16 +238,47 @@ def _clock_went_back(progress: Progress, steps: Iterable[StepProgress]) -> bool:
     return any(moment < progress.began for moment in moments)
 
 
+def _steps_of(plans: Iterable[PlanProgress]) -> list[StepProgress]:
+    steps: list[StepProgress] = []
+    for plan in plans:
+        steps += plan.steps.values()
+    return steps
+
+
+def _without_rounds(down: float | None, rounds: Sequence[RoundReport]) -> float | None:
+    """Return how long the job would have been down, had the first round been brought then."""
+    if down is None or not rounds:
+        return None
+    return round(down + rounds[0].seconds, 3)
+
+
+def _is_idle(steps: Iterable[StepProgress]) -> bool:
+    """Return whether a query of the job had nothing to read when it was restored."""
+    confirmed = [step.evidence for step in steps if isinstance(step.evidence, JobConfirmed)]
+    return any(evidence.idle for evidence in confirmed)
+
+
+def _failures_told(steps: Iterable[StepProgress]) -> list[str]:
+    """Return what was told of jobs that failed while they were stopped."""
+    images = [step.evidence for step in steps if isinstance(step.evidence, ImageTaken)]
+    return [image.failed for image in images if image.failed is not None]
+
+
 def _were_read_back(steps: Iterable[StepProgress]) -> bool:
     """Whether every file that a round has brought was read once more at the target."""
-    evidence = [step.evidence or {} for step in steps]
-    return all(one.get("read_back") for one in evidence if "stamps" in one)
+    brought = [step.evidence for step in steps if isinstance(step.evidence, FilesBrought)]
+    return all(evidence.read_back for evidence in brought)
 
 
-def _kept(step: StepProgress) -> list[int]:
-    """The sizes of files that belong to the image and were there before the job was stopped."""
-    evidence = step.evidence or {}
-    return [size for _, size, _ in evidence["files"]] if "dropped" in evidence else []
+def _sizes_kept(steps: Iterable[StepProgress]) -> list[int]:
+    """Return the sizes of files that belong to the image and were there before the job was
+    stopped.
+    """
+    sizes: list[int] = []
+    for step in steps:
+        if step.state == "finished" and isinstance(step.evidence, FilesKept):
+            sizes += [file.size for file in step.evidence.files]
+    return sizes
 
 
 def _rounds(progress: Progress, job: str, plans: list[PlanProgress]) -> tuple[RoundReport, ...]:
@@ -273,15 +307,19 @@ def _compared(steps: Iterable[StepProgress]) -> dict[str, int]:
     """
     counts = {"files": 0, "key_groups": 0, "state": 0}
     for step in steps:
-        if step.phase != "compare" or step.state != "finished" or not step.evidence:
-            continue
-        counts["files"] += step.evidence.get("paths", 0)
-        for operator in step.evidence.get("operators", {}).values():
-            counts.setdefault("entries", 0)
-            for unit in ("entries", "files", "key_groups"):
-                counts[unit] += operator.get(unit, 0)
-                counts["state"] += operator.get(unit, 0)
+        if step.state == "finished" and isinstance(step.evidence, ImagesCompared):
+            counts["files"] += step.evidence.paths
+            for operator in step.evidence.operators.values():
+                _count(counts, operator)
     return counts
+
+
+def _count(counts: dict[str, int], operator: OperatorFold) -> None:
+    """Add what one operator holds."""
+    counts["entries"] = counts.get("entries", 0) + operator.entries
+    counts["files"] += operator.files
+    counts["key_groups"] += operator.key_groups
+    counts["state"] += operator.entries + operator.files + operator.key_groups
 
 
 def _state(plans: Iterable[PlanProgress]) -> str:
@@ -337,48 +375,51 @@ def _phase(name: str, steps: list[StepProgress], began: float) -> PhaseReport:
     )
 
 
-def _downtime(plans: list[PlanProgress]) -> tuple[float | None, str | None, float | None]:
-    """From the halt to the target job's first committed batch: how long, from what on, and when
-    that was; the first two None while there is no batch. Where the job was stopped before the run,
-    only the part that this run took is known, and it is said so.
+@dataclass(frozen=True, slots=True)
+class Downtime:
+    """How long a job was down, since what, and when that was. Without a batch on the target there
+    is only a start. All three are None where nothing is known to have stopped the job, or where
+    that was taken back.
     """
-    steps = [step for plan in plans for step in plan.steps.values() if step.evidence]
+
+    seconds: float | None = None
+    since: str | None = None
+    start: float | None = None
+
+
+def _downtime(plans: Sequence[PlanProgress]) -> Downtime:
+    """Return the time from the halt to the target job's first committed batch. Where the job was
+    stopped before the run, only the part that this run took is known, and it is said so.
+    """
+    steps = [step for step in _steps_of(plans) if step.evidence is not None]
     if any(step.state == "undone" for step in steps):
-        return None, None, None
-    ends = [
-        s.evidence["at"]
-        for s in steps
-        if s.evidence and s.phase == "confirm" and "at" in s.evidence
-    ]
-    stops = [
-        (s, s.evidence)
-        for s in steps
-        if s.evidence and s.phase == "halt" and "state_before" in s.evidence
-    ]
-    # An attempt that was cut short may have stopped the job already: then it is down since that one
-    # began.
-    halts = [s.at for s, _ in stops if s.repeated]
-    halts += [
-        e["at"]
-        for s, e in stops
-        if not s.repeated and e["state_before"] in ("running", "queued", "unknown")
-    ]
-    # Only a job that runs is asked for an image, by savepoint or last checkpoint.
-    halts += [
-        s.at if s.repeated else s.evidence["at"]
-        for s in steps
-        if s.evidence and _ended_with_image(s)
-    ]
+        return Downtime()
+    moments = [_stopped_at(step) for step in steps]
+    stops = [moment for moment in moments if moment is not None]
+    ends = [step.evidence.at for step in steps if isinstance(step.evidence, JobConfirmed)]
     if not ends:
-        return None, None, min(halts, default=None)
-    if halts:
-        return _between(min(halts), max(ends)), "halt", min(halts)
+        return Downtime(start=min(stops, default=None))
+    if stops:
+        return Downtime(_between(min(stops), max(ends)), "halt", min(stops))
     start = min(step.at for step in steps if step.phase != "prepare")
-    return _between(start, max(ends)), "start of the run: the job was stopped before", start
+    since = "start of the run: the job was stopped before"
+    return Downtime(_between(start, max(ends)), since, start)
 
 
-def _ended_with_image(step: StepProgress) -> bool:
-    return step.phase == "halt" and bool(step.evidence) and "image" in (step.evidence or {})
+def _stopped_at(step: StepProgress) -> float | None:
+    """Return when a step has stopped its job; None if it has not. An attempt that was cut short
+    may have stopped it already: then it is down since that one began.
+    """
+    match step.evidence:
+        case JobStopped(state_before=before, at=at):
+            if step.repeated:
+                return step.at
+            return at if before in MAY_HAVE_RUN else None
+        case ImageTaken(at=at):
+            # Only a job that runs is asked for an image, by savepoint or last checkpoint.
+            return step.at if step.repeated else at
+        case _:
+            return None
 
 
 def _between(start: float, end: float) -> float:

@@ -18,6 +18,7 @@ from stateshift.journal import Journal, RollbackStarted, RunFailed, RunResumed
 from stateshift.plan import Plan
 from stateshift.report import summarize
 from stateshift.step import CopyFiles, Evidence, TransformShard
+from stateshift.step.evidence import JobConfirmed, JobStopped, OtherEvidence
 from stateshift.storage.protocol import Content
 from stateshift.survey import FileInfo
 from stateshift.testing.memory_storage import MemoryStorage, ProcessGone
@@ -72,7 +73,7 @@ def test_no_more_steps_run_at_once_than_the_world_allows_and_no_fewer(parallel: 
         together.wait(10)  # passed only where that many run at the same time
         with lock:
             now[0] -= 1
-        return {}
+        return OtherEvidence()
 
     plan = plan_of(phase("copy", *(Told(f"copy/{n}", [], does) for n in range(parallel * 4))))
     execute(0, plan, Stage(parallel=parallel).world, journal_of(plan))
@@ -196,7 +197,8 @@ def test_finished_steps_are_skipped_and_begun_ones_repeated() -> None:
     assert said == ["run copy/1", "ran copy/1", "run copy/2", "ran copy/2"]
     steps = journal.progress.plans[0].steps
     assert {name for name, step in steps.items() if step.repeated} == {"copy/1"}
-    assert (steps["copy/1"].evidence or {})["repeated"], (
+    evidence = steps["copy/1"].evidence
+    assert evidence is not None and evidence.repeated, (
         "what an earlier attempt had done, this one cannot tell"
     )
     assert journal.progress.plans[0].finished_at is not None
@@ -235,7 +237,7 @@ def test_somebody_who_asks_to_stop_is_heeded_before_the_next_step(parallel: int)
 
     def interrupt(world: World) -> Evidence:
         stage.stop.set()
-        return {}
+        return OtherEvidence()
 
     copies = [Told(f"copy/{n}", said) for n in range(5)]
     plan = plan_of(phase("halt", Told("halt/0", said, interrupt)), phase("copy", *copies))
@@ -375,15 +377,10 @@ def test_downtime_is_counted_from_the_first_attempt_to_stop_the_job() -> None:
     stage = Stage()
 
     def stops(world: World) -> Evidence:
-        return {
-            "state_before": "finished",
-            "state": "finished",
-            "at": world.clock.now(),
-            "seconds": 0.0,
-        }
+        return JobStopped("finished", "finished", at=world.clock.now(), seconds=0.0)
 
     def confirms(world: World) -> Evidence:
-        return {"committed": ["commits/2"], "at": world.clock.now()}
+        return JobConfirmed(("commits/2",), at=world.clock.now())
 
     dead = plan_of(phase("halt", Told("halt/stop", [], failing(StorageError("killed")))))
     lines = KeptLines()

@@ -25,6 +25,8 @@ from stateshift.journal import (
     fold,
 )
 from stateshift.journal.lines import SEEN_KEPT
+from stateshift.step import FileEvidence
+from stateshift.step.evidence import FilesWritten, OtherEvidence
 from stateshift.survey import Left
 from tests.support.steps import KeptLines
 
@@ -32,9 +34,9 @@ WHOLE: tuple[Record, ...] = (
     RunStarted(1.0, "r1", "0.1.0", "abc", ("orders",)),
     PlanAdopted(2.0, 0, "orders", "move", "f00", 2),
     StepStarted(3.0, 0, "copy", "copy/0"),
-    StepFinished(4.0, 0, "copy/0", 1.0, 5, 100, {"files": [["a", 1, "ü"]]}),
+    StepFinished(4.0, 0, "copy/0", 1.0, 5, 100, FilesWritten((FileEvidence("a", 1, "ü"),))),
     StepStarted(5.0, 0, "publish", "publish/0"),
-    StepFinished(6.0, 0, "publish/0", 1.0, 1, 10, {}),
+    StepFinished(6.0, 0, "publish/0", 1.0, 1, 10, OtherEvidence()),
     PlanFinished(7.0, 0),
     RunFinished(8.0),
 )
@@ -147,7 +149,7 @@ def test_plans_that_are_forgotten_keep_their_numbers_and_nothing_else() -> None:
     for number in range(6):
         journal.append(PlanAdopted(2.0, number, "orders", "warm", f"f{number}", 1))
         journal.append(StepStarted(3.0, number, "copy", "copy/0"))
-        journal.append(StepFinished(4.0, number, "copy/0", 1.0, 5, 100, {"files": []}))
+        journal.append(StepFinished(4.0, number, "copy/0", 1.0, 5, 100, FilesWritten(())))
         journal.append(PlanFinished(5.0, number))
         journal.append(RoundSeen(5.0, "orders", left))
     journal.forget({1, 2, 4}, "orders")

@@ -24,6 +24,7 @@ from stateshift.journal import (
     fold,
 )
 from stateshift.report import FailureReport, Report, summarize
+from stateshift.step import Evidence
 
 
 def report(*records: Record) -> Report:
@@ -46,7 +47,9 @@ def step(
 ) -> tuple[Record, ...]:
     return (
         StepStarted(at, number, phase, name),
-        StepFinished(at + seconds, number, name, seconds, files, size, evidence or {}),
+        StepFinished(
+            at + seconds, number, name, seconds, files, size, Evidence.from_plain(evidence or {})
+        ),
     )
 
 

@@ -41,6 +41,7 @@ from stateshift.step import (
     TransformShard,
 )
 from stateshift.step.contents import LISTED_FILES
+from stateshift.step.evidence import files_of
 from stateshift.step.images import Fold, Side, folds_together
 from stateshift.storage import locations
 from stateshift.survey import Finding, Image, Survey
@@ -161,7 +162,7 @@ class Crew:
         done, again = self._asked(
             "run", step.name, world, step=to_plain(step), there=_there(step, world)
         )
-        evidence = with_repeated(done, again)
+        evidence = with_repeated(Evidence.from_plain(done), again)
         self._see(step, evidence, world)
         world.meter.done(step.files, step.bytes)
         return evidence
@@ -290,7 +291,7 @@ class Crew:
         if locations.scheme(step.target) != "file":
             return
         target = world.storage(step.target)
-        for path, size, _ in evidence["files"]:
+        for path, size, _ in files_of(evidence):
             found = target.stat(path)
             if found is None or found.size != size:
                 raise ClusterError(

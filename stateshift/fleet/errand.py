@@ -21,6 +21,7 @@ from stateshift.engines.spark.check import image as deep
 from stateshift.errors import ClusterError, StateshiftError
 from stateshift.fleet import comparing
 from stateshift.fleet.orders import decode_order, decode_step, encode_answer, encode_error
+from stateshift.step.evidence import Evidence
 from stateshift.step.images import Side, fold_entries
 from stateshift.storage import locations
 from stateshift.storage.opening import SystemClock, open_patiently
@@ -96,7 +97,7 @@ def _run(order: Order, world: World) -> Any:
 
 
 def _holds(order: Order, world: World) -> Any:
-    return decode_step(order["step"]).holds(world, order["evidence"])
+    return decode_step(order["step"]).holds(world, Evidence.from_plain(order["evidence"]))
 
 
 def _sum(order: Order, world: World) -> Any:

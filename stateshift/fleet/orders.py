@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from stateshift import __version__, errors, plain
@@ -138,7 +139,7 @@ def missing_package(name: str, host: str) -> ClusterError:
 
 
 def with_repeated(evidence: Evidence, repeated: bool) -> Evidence:
-    return {**evidence, "repeated": True} if repeated else evidence
+    return replace(evidence, repeated=True) if repeated else evidence
 
 
 # What a package is called where it is not what its module is called.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from stateshift.errors import JournalError
 from stateshift.journal.records import (
@@ -29,6 +29,7 @@ from stateshift.journal.records import (
     StepUndone,
     WaveGivenUp,
 )
+from stateshift.step.evidence import Evidence
 
 State = Literal[
     "new", "running", "failed", "interrupted", "finished", "rolling-back", "rolled-back"
@@ -43,7 +44,7 @@ class StepProgress:
     seconds: float = 0.0
     files: int = 0
     bytes: int = 0
-    evidence: Mapping[str, Any] | None = None
+    evidence: Evidence | None = None
     left: tuple[str, ...] = ()
     repeated: bool = False  # an earlier attempt was cut short: `at` is when that one began
     stopped: bool = False  # what an earlier one had started was stopped by us

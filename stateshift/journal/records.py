@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from stateshift.step.evidence import Evidence
 from stateshift.survey import Left
 
 
@@ -92,7 +93,7 @@ class StepFinished:
     seconds: float
     files: int
     bytes: int
-    evidence: Mapping[str, Any]
+    evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from stateshift.formats.marks import FOLDER
 from stateshift.journal import PlanProgress
 from stateshift.plan import Plan
 from stateshift.step import BringFiles, CopyFiles, StageFiles, TransformShard, WriteFile
+from stateshift.step.evidence import FilesBrought, of_kind
 from stateshift.survey import Brought, Facts, FileInfo, ShardFiles, Survey
 
 Listings = Mapping[str, Mapping[str, FileInfo]]
@@ -88,13 +89,14 @@ def _add(found: Arrivals, step: BringFiles, progress: PlanProgress) -> None:
         found.files.pop((step.source, item.path), None)
     if not progress.finished(step.name):
         return
-    evidence = progress.steps[step.name].evidence or {}
+    evidence = progress.steps[step.name].evidence
+    assert evidence is not None, "a finished step has shown something"
+    brought = of_kind(evidence, FilesBrought)
     items = {name: item for item, name in step.named}
-    for name, _, digest in evidence["files"]:
-        item = items[name]
-        found.files[step.source, item.path] = Arrived(
-            step, item, name, digest, evidence["stamps"][name]
-        )
+    for file in brought.files:
+        item = items[file.path]
+        stamp = brought.stamps[file.path]
+        found.files[step.source, item.path] = Arrived(step, item, file.path, file.digest, stamp)
     found.chains += step.shards
 
 

@@ -17,7 +17,8 @@ from stateshift.executor import Broken
 from stateshift.formats.marks import FOLDER, LOCK_SUFFIX
 from stateshift.journal import PlanProgress
 from stateshift.plan import Plan
-from stateshift.step import Discrepancy, SubmitJob, TakeCheckpoint, TakeSavepoint
+from stateshift.step import Discrepancy, Evidence, SubmitJob, TakeCheckpoint, TakeSavepoint
+from stateshift.step.evidence import FilesBrought, FilesKept, FilesMoved, FilesWritten
 from stateshift.storage import locations
 from stateshift.survey import Image
 from stateshift.world import World
@@ -82,12 +83,20 @@ def _written(planned: Iterable[Planned]) -> Iterator[str]:
         for step in plan:
             progress = adopted.steps.get(step.name)
             evidence = progress.evidence if progress is not None else None
-            if evidence is None or not hasattr(step, "target"):
-                continue
-            for file in evidence.get("files", ()):
-                yield locations.join(step.target, file[0])
-            for _, path in evidence.get("moved", ()):
-                yield locations.join(step.target, path)
+            if evidence is not None and hasattr(step, "target"):
+                for path in _paths_of(evidence):
+                    yield locations.join(step.target, path)
+
+
+def _paths_of(evidence: Evidence) -> list[str]:
+    """Return the paths that a step has written, or moved a file to."""
+    match evidence:
+        case FilesWritten() | FilesBrought() | FilesKept():
+            return [file.path for file in evidence.files]
+        case FilesMoved():
+            return [target for _, target in evidence.moved]
+        case _:
+            return []
 
 
 def _is_beside(path: str) -> bool:

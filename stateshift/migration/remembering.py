@@ -24,7 +24,8 @@ from stateshift.migration.observation import arrivals_of, facts_behind_round, re
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.specification import JobSpec
 from stateshift.specification.warm import NEVER
-from stateshift.step import BringFiles, Evidence, KeepBrought
+from stateshift.step import BringFiles, Evidence, FileEvidence, KeepBrought
+from stateshift.step.evidence import FilesBrought
 from stateshift.survey import Brought, Facts, ShardFiles
 
 ROUNDS_MAX = 100
@@ -139,11 +140,11 @@ def _steps(
             )
             yield (
                 step,
-                {
-                    "files": [[one.name, one.file.size, one.digest] for one in files],
-                    "stamps": {one.name: one.stamp for one in files},
-                    "missed": 0,
-                },
+                FilesBrought(
+                    tuple(FileEvidence(one.name, one.file.size, one.digest) for one in files),
+                    {one.name: one.stamp for one in files},
+                    missed=0,
+                ),
             )
             number += 1
 

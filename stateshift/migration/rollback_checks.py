@@ -24,6 +24,7 @@ from stateshift.migration.context import RunContext
 from stateshift.plan import PHASES, Plan
 from stateshift.specification import JobSpec
 from stateshift.step import AwaitProgress, LiftFence, SubmitJob
+from stateshift.step.evidence import JobConfirmed
 from stateshift.storage import locations
 from stateshift.terms import Terms, terms_of
 
@@ -137,7 +138,8 @@ def _has_committed(context: RunContext, adopted: PlanProgress) -> bool:
 def _was_seen_to_commit(adopted: PlanProgress) -> bool:
     confirmed = [step for step in adopted.steps.values() if step.phase == "confirm"]
     finished = [step for step in confirmed if step.state == "finished"]
-    return any(step.evidence and step.evidence.get("committed") for step in finished)
+    evidence = [step.evidence for step in finished]
+    return any(isinstance(one, JobConfirmed) and bool(one.committed) for one in evidence)
 
 
 def refuse_new_checkpoint(context: RunContext, adopted: PlanProgress) -> None:

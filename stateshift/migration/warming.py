@@ -31,6 +31,7 @@ from stateshift.migration.observation import facts_as_proposed, facts_behind_rou
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.specification.warm import NEVER, READY, TOLD, seconds_of, window_of
+from stateshift.step.evidence import FilesBrought
 from stateshift.survey import Facts, Left
 from stateshift.terms import terms_of
 from stateshift.world import Unwatched
@@ -276,7 +277,8 @@ class Warming:
         self.context.execute(adopted)
         for (number, plan), one in zip(adopted, worth, strict=True):
             steps = self.context.progress.plans[number].steps.values()
-            missed = sum((step.evidence or {}).get("missed", 0) for step in steps)
+            brought = [step.evidence for step in steps if isinstance(step.evidence, FilesBrought)]
+            missed = sum(evidence.missed for evidence in brought)
             self._say_round(one, plan, missed)
             if not missed and self._is_news(one):
                 kept.append(one)

@@ -5,13 +5,13 @@ where it is not there already, asked for again, and removed where it is still ou
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 
 from stateshift.errors import MissingFile
 from stateshift.step.ahead import FROM_BYTES, ahead
 from stateshift.step.at_once import each
-from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
+from stateshift.step.protocol import Discrepancy, FileEvidence
 from stateshift.storage.protocol import Content, Input, Storage
 from stateshift.survey import FileInfo
 from stateshift.world import World
@@ -117,10 +117,10 @@ class _Digesting:
         self.size, self.digest = size, digest.hexdigest()
 
 
-def files_hold(world: World, location: str, evidence: Evidence) -> list[Discrepancy]:
+def files_hold(world: World, location: str, files: Sequence[FileEvidence]) -> list[Discrepancy]:
     storage = world.storage(location)
 
-    def asked(file: tuple[str, int, str]) -> Discrepancy | None:
+    def asked(file: FileEvidence) -> Discrepancy | None:
         path, size, digest = file
         info = storage.stat(path)
         if info is None:
@@ -131,30 +131,35 @@ def files_hold(world: World, location: str, evidence: Evidence) -> list[Discrepa
             return Discrepancy(path, f"sha256 {digest[:12]}", "other content of the same size")
         return None
 
-    return [found for found in each(world, evidence["files"], asked, storage) if found is not None]
+    return [found for found in each(world, files, asked, storage) if found is not None]
 
 
-def files_are_there(world: World, location: str, evidence: Evidence) -> list[Discrepancy]:
+def files_are_there(
+    world: World, location: str, files: Sequence[FileEvidence]
+) -> list[Discrepancy]:
     """Return which of the files are gone, whatever is in the others by now."""
     storage = world.storage(location)
 
-    def asked(file: tuple[str, int, str]) -> Discrepancy | None:
+    def asked(file: FileEvidence) -> Discrepancy | None:
         path, size, _ = file
         return Discrepancy(path, f"{size} bytes", "nothing") if storage.stat(path) is None else None
 
-    return [found for found in each(world, evidence["files"], asked, storage) if found is not None]
+    return [found for found in each(world, files, asked, storage) if found is not None]
 
 
 def remove_ours(
-    world: World, location: str, paths: tuple[str, ...], evidence: Evidence | None
+    world: World,
+    location: str,
+    paths: tuple[str, ...],
+    written: Sequence[FileEvidence] | None,
 ) -> list[str]:
     """Remove what we wrote, last written first. What somebody changed since is no longer ours,
     and stays.
     """
     storage = world.storage(location)
-    changed = (
-        {d.place for d in files_hold(world, location, evidence)} if evidence is not None else set()
-    )
+    changed = set()
+    if written is not None:
+        changed = {found.place for found in files_hold(world, location, written)}
 
     def remove(path: str) -> str | None:
         if path not in changed:

@@ -11,6 +11,7 @@ from typing import ClassVar
 from stateshift.errors import AlreadyThere, MissingFile, StalePlan, StorageError
 from stateshift.formats.marks import FENCE, fence_owner, fence_text
 from stateshift.step.at_once import each
+from stateshift.step.evidence import FenceLifted, FenceReadied, SourceFenced
 from stateshift.step.marks import NoFiles, content_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
@@ -41,8 +42,8 @@ class ReadyFence(NoFiles):
             each(world, ready, lambda path: storage.write(path, lambda: iter((text,))), storage)
             storage.sync()
         except StorageError as error:
-            return {"ready": 0, "why": error.fact}
-        return {"ready": self.files_max}
+            return FenceReadied(0, error.fact)
+        return FenceReadied(self.files_max)
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         return []
@@ -100,7 +101,7 @@ class FenceSource(NoFiles):
             raise
         if ready:
             _forget_ready(world, storage, ready)
-        return {"fenced": list(self.paths), "undo": "remove these files"}
+        return SourceFenced(self.paths, "remove these files")
 
     def _refuse_others(self, storage: Storage, path: str, text: bytes) -> None:
         found = content_of(storage, path)
@@ -157,7 +158,7 @@ class LiftFence(NoFiles):
             world.check_interrupted()
             if content_of(storage, path) == text:
                 storage.remove(path)
-        return {"lifted": list(self.paths)}
+        return FenceLifted(self.paths)
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         storage, text = world.storage(self.location), fence_text(world.run).encode()

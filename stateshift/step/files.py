@@ -25,6 +25,13 @@ from stateshift.step.contents import (
     remove_ours,
     settle,
 )
+from stateshift.step.evidence import (
+    FilesMoved,
+    FilesStaged,
+    FilesWritten,
+    files_of,
+    written_files,
+)
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Storage
 from stateshift.survey import FileInfo
@@ -63,10 +70,12 @@ class Bundle:
         return sum(item.size for item in self.items)
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return files_hold(world, self.target, evidence)
+        return files_hold(world, self.target, files_of(evidence))
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        return remove_ours(world, self.target, tuple(name for _, name in self.named), evidence)
+        return remove_ours(
+            world, self.target, tuple(name for _, name in self.named), written_files(evidence)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +104,8 @@ class CopyFiles(Bundle):
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         if self.replaceable:
-            return files_are_there(world, self.target, evidence)
-        return files_hold(world, self.target, evidence)
+            return files_are_there(world, self.target, files_of(evidence))
+        return files_hold(world, self.target, files_of(evidence))
 
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
@@ -114,7 +123,7 @@ class CopyFiles(Bundle):
         target.sync()
         if self.staged:
             target.prune(FOLDER)
-        return {"files": [list(file) for file in written]}
+        return FilesWritten(tuple(written))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +162,7 @@ class StageFiles(Bundle):
             size=lambda one: one[0].size,
         )
         target.sync()
-        return {"staged": len(self.items)}
+        return FilesStaged(len(self.items))
 
     @property
     def staged_names(self) -> tuple[str, ...]:
@@ -196,7 +205,7 @@ class MoveFiles:
             world.meter.done(1, 0)
 
         each(world, self.items, rename, storage)
-        return {"moved": [[item.path, item.target_path] for item in self.items]}
+        return FilesMoved(tuple((item.path, item.target_path) for item in self.items))
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         storage = world.storage(self.location)
@@ -281,15 +290,15 @@ class WriteFile:
         written = settle(storage, self.path, lambda: iter((content,)), None)
         storage.sync()
         world.meter.done(1, len(content))
-        return {"files": [list(written)]}
+        return FilesWritten((written,))
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return files_hold(world, self.target, evidence)
+        return files_hold(world, self.target, files_of(evidence))
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         storage, before = world.storage(self.target), self.replaces
         if before is None:
-            return remove_ours(world, self.target, (self.path,), evidence)
+            return remove_ours(world, self.target, (self.path,), written_files(evidence))
         if storage.stat(self.path) is None or digest_of(storage.chunks(self.path)) == digest_of(
             iter((self.content,))
         ):

@@ -8,22 +8,19 @@ instead, and so is everything where the spec asks for `digests`.
 
     Fold      {operator: {"sum": of hashes, "entries": how many, "files": how many, ...}}, see
               `world.Unit`
-    evidence  {"operators": {operator: {"digest": the sum, "entries": how many, "files": how many,
-              ...}},
-               "paths": how many, "by_checksum": how many of them by the storages' own checksums}
+    evidence  `ImagesCompared`: of each operator the digest (the sum), and how many of each unit
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
-
-from mmh3 import mmh3_x64_128_digest
+from typing import TYPE_CHECKING, ClassVar
 
 from stateshift.errors import FormatError, MissingFile, VerifyError
 from stateshift.step.at_once import each
 from stateshift.step.contents import LARGE_BYTES, digest_of, same_checksum
+from stateshift.step.evidence import ImagesCompared, OperatorFold, of_kind
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ShardFiles
@@ -129,14 +126,8 @@ class CompareImages:
             target,
         )
         world.meter.done(self.files, self.bytes)
-        told: dict[str, Any] = {
-            "operators": {o: _as_evidence(sums) for o, sums in sorted(found.items())}
-        }
-        if pairs:
-            told["paths"] = len(pairs)
-        if any(known):
-            told["by_checksum"] = sum(known)
-        return told
+        operators_found = {o: _as_evidence(sums) for o, sums in sorted(found.items())}
+        return ImagesCompared(operators_found, paths=len(pairs), by_checksum=sum(known))
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         """Whether the target still folds to what was compared: the source may have been retired
@@ -146,7 +137,8 @@ class CompareImages:
             there = fold_entries(self.sides[1], self.engine, world)
         except (FormatError, MissingFile) as error:
             return [Discrepancy(self.target, "the compared entries", str(error))]
-        wanted = {o: _of_evidence(one) for o, one in evidence["operators"].items()}
+        compared = of_kind(evidence, ImagesCompared).operators
+        wanted = {o: _of_evidence(one) for o, one in compared.items()}
         return [
             Discrepancy(f"operator {o}", _told(wanted.get(o)), _told(there.get(o)))
             for o in sorted(wanted.keys() | there.keys())
@@ -194,6 +186,8 @@ def _folded(
 
 def _hashes(store: str, pairs: Pairs) -> Iterator[int]:
     """Of each entry: of "<size of the store's name> <size of the key> <store><key><value>"."""
+    from mmh3 import mmh3_x64_128_digest  # who only reads a journal needs none of it
+
     name = store.encode()
     for key, value in pairs:
         digest = mmh3_x64_128_digest(b"%d %d %b%b%b" % (len(name), len(key), name, key, value))
@@ -251,13 +245,15 @@ def _identity(sums: Mapping[str, int] | None) -> tuple[int, int] | None:
     return sum(sums.get(unit, 0) for unit in UNITS), sums[SUM]
 
 
-def _as_evidence(sums: Mapping[str, int]) -> dict[str, Any]:
-    evidence: dict[str, Any] = {"digest": f"{sums[SUM]:032x}", "entries": sums["entries"]}
-    return evidence | {unit: sums[unit] for unit in UNITS if sums.get(unit)}
+def _as_evidence(sums: Mapping[str, int]) -> OperatorFold:
+    return OperatorFold(f"{sums[SUM]:032x}", **{unit: sums.get(unit, 0) for unit in UNITS})
 
 
-def _of_evidence(evidence: Mapping[str, Any]) -> dict[str, int]:
-    return {**{unit: evidence.get(unit, 0) for unit in UNITS}, SUM: int(evidence["digest"], 16)}
+def _of_evidence(evidence: OperatorFold) -> dict[str, int]:
+    sums: dict[str, int] = {SUM: int(evidence.digest, 16)}
+    for unit in UNITS:
+        sums[unit] = getattr(evidence, unit)
+    return sums
 
 
 def _told(sums: Mapping[str, int] | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.errors import ClusterError
+from stateshift.step.evidence import JobStopped, of_kind
 from stateshift.step.marks import NoFiles, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.world import World
@@ -55,12 +56,12 @@ class StopJob(NoFiles):
                 job=self.job,
                 hint="stop it by hand, then `stateshift resume WORKDIR`",
             )
-        return {
-            "state_before": str(before.state),
-            "state": str(after.state),
-            "at": began,
-            "seconds": world.clock.now() - began,
-        }
+        return JobStopped(
+            state_before=str(before.state),
+            state=str(after.state),
+            at=began,
+            seconds=world.clock.now() - began,
+        )
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         status = world.cluster(self.cluster).find_source(self.request)
@@ -81,8 +82,7 @@ class StopJob(NoFiles):
                     f"{self.location} if it does not run"
                 )
             ]
-        ran = evidence is None or evidence.get("repeated") or evidence["state_before"] in RAN
-        if not ran:
+        if evidence is not None and not _may_have_run(of_kind(evidence, JobStopped)):
             return []
         if self.restart is None:
             return [
@@ -124,3 +124,8 @@ class StopJob(NoFiles):
             for tag in tags
             if cluster.find(tag).state not in (JobState.FINISHED, JobState.FAILED)
         )
+
+
+def _may_have_run(evidence: JobStopped) -> bool:
+    """Return whether the job may have run before it was stopped."""
+    return evidence.repeated or evidence.state_before in RAN

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from stateshift.step.at_once import each
+from stateshift.step.evidence import OwnersGiven
 from stateshift.step.marks import NoFiles
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
@@ -43,7 +44,7 @@ class KeepOwners(NoFiles):
         target, wrong = world.storage(self.target), list(self._wrong(world))
         for level in _levels(wrong):
             each(world, level, target.own, target)
-        return {"given": len(wrong)}
+        return OwnersGiven(len(wrong))
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         here = {owned.path: owned for owned in world.storage(self.target).owners()}

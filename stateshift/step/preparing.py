@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
 from stateshift.errors import ClusterError
 from stateshift.formats.marks import WAIT, WAITING, is_meant
+from stateshift.step.evidence import JobStarted
 from stateshift.step.marks import NoFiles, content_of, forget_marks
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.step.starting import LOG_LINES, first_tag, stopped, without_frames
@@ -53,7 +54,7 @@ class PrepareJob(NoFiles):
                 Submission(tag, self.job, self.location, self.connection, self.options, environment)
             )
         self._await(tag, world)
-        return {"job": job, "tag": tag, "at": began, "seconds": world.clock.now() - began}
+        return JobStarted(job, tag, at=began, seconds=world.clock.now() - began)
 
     def _await(self, tag: str, world: World) -> None:
         storage, cluster, began = (

@@ -8,21 +8,14 @@ evidence if there is any, and says what it had to leave.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol
 
+from stateshift.step.evidence import Evidence, FileEvidence
 from stateshift.world import World
 
-Evidence = Mapping[str, Any]
-
-
-class FileEvidence(NamedTuple):
-    """What a step can show of a file it wrote."""
-
-    path: str
-    size: int
-    digest: str
+__all__ = ["Discrepancy", "Evidence", "FileEvidence", "Fleet", "Step"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from stateshift.step.contents import (
     same_checksum,
     settle,
 )
+from stateshift.step.evidence import FilesBrought, FilesKept, of_kind
 from stateshift.step.files import Bundle
 from stateshift.step.marks import NoFiles
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
@@ -70,8 +71,8 @@ class BringFiles(Bundle):
         target.sync()
         stamps = {file.path: stamp for file, stamp in found}
         missed = len(self.items) - len(found)
-        files = [list(file) for file, _ in found]
-        return {"files": files, "stamps": stamps, "missed": missed, "read_back": self.read_back}
+        files = tuple(file for file, _ in found)
+        return FilesBrought(files, stamps, missed, self.read_back)
 
     def _brought(
         self, source: Storage, target: Storage, item: FileInfo, name: str
@@ -130,10 +131,10 @@ class KeepBrought(NoFiles):
     def run(self, world: World) -> Evidence:
         storage = world.storage(self.target)
         each(world, self.dropped, storage.remove, storage)
-        return {"files": [list(item) for item in self.items], "dropped": len(self.dropped)}
+        return FilesKept(self.items, len(self.dropped))
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return files_hold(world, self.target, evidence)
+        return files_hold(world, self.target, of_kind(evidence, FilesKept).files)
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         """The rounds take back what they have brought; what was dropped is of no use to anybody."""

@@ -28,6 +28,7 @@ from stateshift.errors import ClusterError, FormatError, MissingFile
 from stateshift.formats.flink.metadata import decode_metadata
 from stateshift.formats.flink.names import METADATA
 from stateshift.formats.flink.properties import decode_properties
+from stateshift.step.evidence import ImageTaken, of_kind
 from stateshift.step.marks import NoFiles, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.world import World
@@ -64,11 +65,8 @@ class TakesImage(NoFiles):
     def run(self, world: World) -> Evidence: ...
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return (
-            []
-            if _is_there(world, evidence["image"])
-            else [Discrepancy(evidence["image"], "the image", "nothing")]
-        )
+        image = of_kind(evidence, ImageTaken).image
+        return [] if _is_there(world, image) else [Discrepancy(image, "the image", "nothing")]
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         """Start the job again from its image, which is left where it is."""
@@ -87,7 +85,7 @@ class TakesImage(NoFiles):
                         f"known: {error.fact}"
                     )
                 ]
-        image = evidence["image"]
+        image = of_kind(evidence, ImageTaken).image
         if self.restart is None:
             return [
                 f"{self.job} is stopped: start it again from {image} (no source_submit in the spec)"
@@ -151,16 +149,11 @@ class TakeSavepoint(TakesImage):
             failed = cluster.failed_behind(request)
         except Gone as gone:
             image = self._left_behind(world, gone)
-        told = {
-            "image": image,
-            "job_id": self.job_id,
-            "at": began,
-            "seconds": world.clock.now() - began,
-        }
+        note = None
         if failed is not None:
-            told["failed"] = _FAILED.format(failed)
-            world.meter.say(f"{self.job}: {told['failed']}")
-        return told
+            note = _FAILED.format(failed)
+            world.meter.say(f"{self.job}: {note}")
+        return ImageTaken(image, self.job_id, began, world.clock.now() - began, note)
 
     def _left_behind(self, world: World, gone: Gone) -> str:
         """Where the savepoint is that ended the job, by what it says of itself: Flink names its
@@ -226,12 +219,7 @@ class TakeCheckpoint(TakesImage):
             image = _left_whole(world, image or gone.image)
             if image is None:
                 raise
-        return {
-            "image": image,
-            "job_id": self.job_id,
-            "at": began,
-            "seconds": world.clock.now() - began,
-        }
+        return ImageTaken(image, self.job_id, began, world.clock.now() - began)
 
     def _last(self, world: World, image: str) -> str:
         """What a cluster lists of a job that has ended may be as old as some seconds: where this

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from stateshift.step.at_once import each
 from stateshift.step.contents import files_hold, may_hold, paths_told, reading, remove_ours, settle
+from stateshift.step.evidence import FilesWritten, of_kind, written_files
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Content, Input
 from stateshift.survey import FileInfo
@@ -73,7 +74,7 @@ class TransformShard:
             written = [self._put(world, path, content) for path, content in made]
         target.sync()
         world.meter.done(self.files, self.bytes)
-        return {"files": [list(file) for file in written]}
+        return FilesWritten(tuple(written))
 
     def _put(self, world: World, path: str, content: Content) -> FileEvidence:
         world.check_interrupted()
@@ -82,10 +83,10 @@ class TransformShard:
         return settle(target, path, content, None, self.whole, new)
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return files_hold(world, self.target, evidence)
+        return files_hold(world, self.target, of_kind(evidence, FilesWritten).files)
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        return remove_ours(world, self.target, self.outputs, evidence)
+        return remove_ours(world, self.target, self.outputs, written_files(evidence))
 
 
 def _held(content: Content) -> Content:

@@ -21,6 +21,7 @@ from stateshift.clusters.protocol import (
     Submission,
 )
 from stateshift.errors import ClusterError, StalePlan
+from stateshift.step.evidence import JobConfirmed, JobStarted, SourceFenced
 from stateshift.step.failures import QueryWatch, way_out
 from stateshift.step.fences import FenceSource
 from stateshift.step.marks import NoFiles, content_of, forget_marks, release, tag_of
@@ -80,7 +81,9 @@ class SubmitJob(NoFiles):
         return self._submitted(tag, world, status.id or tag if there else None)
 
     def _refuse_unfenced(self, world: World) -> None:
-        broken = [one for fence in self.fences for one in fence.holds(world, {})]
+        broken = [
+            one for fence in self.fences for one in fence.holds(world, SourceFenced(fence.paths))
+        ]
         if broken:
             raise StalePlan(
                 (
@@ -121,7 +124,7 @@ class SubmitJob(NoFiles):
             job = world.cluster(self.cluster).submit(
                 Submission(tag, self.job, self.location, self.connection, options, environment)
             )
-        return {"job": job, "tag": tag, "at": world.clock.now()}
+        return JobStarted(job, tag, at=world.clock.now())
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         status = self.status(world)
@@ -306,13 +309,13 @@ class AwaitProgress(NoFiles):
         return told.epoch is not None and told.epoch > (self.epoch or 0)
 
     def _evidence(self, committed: list[str], seconds: float, world: World) -> Evidence:
-        return {
-            "committed": committed,
-            "idle": [path for path in self.commits if path not in committed],
-            "epoch": self.epoch,
-            "at": world.clock.now(),
-            "seconds": seconds,
-        }
+        return JobConfirmed(
+            committed=tuple(committed),
+            at=world.clock.now(),
+            idle=tuple(path for path in self.commits if path not in committed),
+            epoch=self.epoch,
+            seconds=seconds,
+        )
 
     def _failed(
         self, fact: str, again: str, tag: str, world: World, failure: Failure | None = None

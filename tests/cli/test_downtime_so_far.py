@@ -8,6 +8,7 @@ from stateshift.cli.views.text import plain_text
 from stateshift.journal import PlanAdopted, RunFailed, RunStarted, StepFinished, StepStarted, fold
 from stateshift.report import Report, summarize
 from stateshift.steering import Live
+from stateshift.step import Evidence
 
 STOP = {"state_before": "running", "state": "finished", "at": 102.0, "seconds": 1.0}
 
@@ -17,7 +18,7 @@ def stopped_and_failed() -> Report:
         RunStarted(100.0, "r", "0", "s", ("orders",)),
         PlanAdopted(101.0, 0, "orders", "halt", "f", 1),
         StepStarted(102.0, 0, "halt", "halt/stop"),
-        StepFinished(103.0, 0, "halt/stop", 1.0, 0, 0, STOP),
+        StepFinished(103.0, 0, "halt/stop", 1.0, 0, 0, Evidence.from_plain(STOP)),
         RunFailed(104.0, "StorageError", "full", None, 6, None),
     )
     return summarize(fold(iter(records)))

@@ -31,6 +31,7 @@ from stateshift.step import (
     WriteFile,
 )
 from stateshift.step.contents import LISTED_FILES
+from stateshift.step.evidence import FilesBrought, OtherEvidence
 from stateshift.storage.temporaries import apart
 from stateshift.storage.wrappers import Pace
 from stateshift.survey import FileInfo, ShardFiles
@@ -107,7 +108,7 @@ def told_of(journal: Journal) -> dict[str, Any]:
             step.phase,
             step.files,
             step.bytes,
-            json.loads(json.dumps(step.evidence)),
+            step.evidence,
         )
         for name, step in journal.progress.plans[0].steps.items()
     }
@@ -171,9 +172,10 @@ def test_a_round_is_brought_by_executors_and_counts_as_what_was_brought_from_her
         f"new/{n}" for n in range(COUNT)
     }
     for name, step in together.progress.plans[0].steps.items():
-        (path,) = (file[0] for file in (step.evidence or {})["files"])
+        assert isinstance(step.evidence, FilesBrought)
+        (path,) = (file.path for file in step.evidence.files)
         info = there.target.stat(path)
-        assert info is not None and (step.evidence or {})["stamps"] == {path: info.stamp}, name
+        assert info is not None and step.evidence.stamps == {path: info.stamp}, name
 
 
 def words(
@@ -209,7 +211,7 @@ def test_a_large_comparison_is_spread_over_its_shards_and_comes_to_the_same() ->
     )
     evidence = Crew(carrier).run(step, world)
     assert evidence == step.run(world)
-    assert evidence["operators"]["0"]["entries"] == 4
+    assert evidence.operators["0"].entries == 4
     asked = [
         f"compare/0/{side}/{n}"
         for side, count in (("source", 2), ("target", 3))
@@ -287,7 +289,7 @@ def test_a_lost_executor_costs_its_step_and_nothing_else(when: str) -> None:
     assert sum(carrier.attempts.values()) == 1, "no other step was repeated"
     assert [line for line in meter.lines if "transform/8 was lost" in line]
     steps = journal.progress.plans[0].steps
-    assert [name for name, step in steps.items() if (step.evidence or {}).get("repeated")] == [
+    assert [name for name, step in steps.items() if step.evidence and step.evidence.repeated] == [
         "transform/8"
     ]
     assert lines.content.count(b'"step-started"') == len(list(plan())), (
@@ -399,7 +401,7 @@ def test_what_a_lost_attempt_left_half_written_is_gone_before_the_image_is_publi
 
     def publish(world: World) -> Evidence:
         assert list(made.disk.snapshot(temporaries=True)) == list(made.disk.snapshot())
-        return {}
+        return OtherEvidence()
 
     watched = plan_of(
         *plan().phases[:1], phase("publish", Told("publish/0", [], publish), ordered=True)

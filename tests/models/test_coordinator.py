@@ -46,6 +46,7 @@ from stateshift.models.coordinated_job import (
     said,
 )
 from stateshift.models.task_instance import Instance, Record, Trigger, roles, take
+from stateshift.step.evidence import OtherEvidence
 
 WALKS = 200
 RECORDS, CHECKPOINTS = 6, 3
@@ -245,7 +246,8 @@ def test_every_task_acknowledges_also_where_it_ignores(seed: int) -> None:
     (evidence,) = [
         r.evidence for r in now.records if isinstance(r, StepFinished) and r.step == "trigger"
     ]
-    assert evidence["roles"] == {
+    assert isinstance(evidence, OtherEvidence)
+    assert evidence.values["roles"] == {
         "source-0": [],
         "source-1": [],
         "map-0": ["buffers"],

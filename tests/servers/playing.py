@@ -19,6 +19,7 @@ import pytest
 
 from stateshift.journal import StepFinished
 from stateshift.journal.lines import decode_records
+from stateshift.step.evidence import JobStopped
 from stateshift.storage.opening import open_storage
 from tests.acceptance.shop import data
 from tests.acceptance.support import ROOT, stateshift, write_records
@@ -86,7 +87,10 @@ class Ground(Specs):
             if isinstance(one, StepFinished) and one.step == "halt/stop"
         ]
         killed = self.scene.fate == "killed"
-        return any(evidence["state_before"] == "running" or killed for evidence in stops)
+        ran = [
+            one for one in stops if isinstance(one, JobStopped) and one.state_before == "running"
+        ]
+        return bool(ran) or (killed and bool(stops))
 
     def said(self, *words: str | Path) -> Any:
         return stateshift(*words, "--json", cwd=ROOT, env=self.exports).json

@@ -95,7 +95,7 @@ def test_a_query_that_its_job_has_started_again_is_waited_for(stage: Stage) -> N
 
     stage.clock = StepClock(tick)
     says(stage, began() + OUTAGE)
-    assert AWAIT.run(stage.world)["committed"] == ["a/commits/2"]
+    assert AWAIT.run(stage.world).committed == ("a/commits/2",)
 
 
 def test_a_query_with_a_checkpoint_elsewhere_is_none_of_the_run(stage: Stage) -> None:
@@ -109,13 +109,12 @@ def test_a_driver_whose_query_has_ended_is_stopped_before_it_is_started_again(st
     says(stage, began() + ended(SCHEMA))
     assert AWAIT.is_hopeless(stage.world)
     evidence = SUBMIT.again(stage.world, hopeless=True)
-    assert evidence["tag"] == f"{first}.again2"
+    assert evidence.tag == f"{first}.again2"
     assert (
-        not stage.cluster.find(first).state.alive
-        and stage.cluster.find(evidence["tag"]).state.alive
+        not stage.cluster.find(first).state.alive and stage.cluster.find(evidence.tag).state.alive
     )
     assert not AWAIT.is_hopeless(stage.world)
-    assert SUBMIT.again(stage.world)["tag"] == evidence["tag"]
+    assert SUBMIT.again(stage.world).tag == evidence.tag
 
 
 def test_a_job_that_gets_further_is_not_hopeless_whatever_its_log_says(stage: Stage) -> None:

@@ -43,7 +43,7 @@ def writes(stage: Stage) -> int:
 def test_a_copy_holds_the_same_bytes_and_says_which(stage: Stage) -> None:
     evidence = COPY.run(stage.world)
     assert stage.disk.snapshot(TARGET) == {"a": b"AAA", "d/b": b"BBBBB"}
-    assert [file[:2] for file in evidence["files"]] == [["a", 3], ["d/b", 5]]
+    assert [file[:2] for file in evidence.files] == [("a", 3), ("d/b", 5)]
     assert COPY.holds(stage.world, evidence) == []
 
 
@@ -184,7 +184,7 @@ def test_an_unfinished_copy_is_undone_without_evidence(stage: Stage) -> None:
 def test_what_is_transformed_is_what_the_transform_makes(stage: Stage) -> None:
     evidence = DOUBLE.run(stage.world)
     assert stage.disk.snapshot(TARGET) == {"a": b"AAAAAA"}
-    assert evidence["files"][0][1] == 6
+    assert evidence.files[0].size == 6
     assert DOUBLE.undo(stage.world, evidence) == []
     assert stage.disk.snapshot(TARGET) == {}
 

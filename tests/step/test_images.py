@@ -13,6 +13,7 @@ from stateshift.errors import VerifyError
 from stateshift.formats.spark import state_files
 from stateshift.formats.spark.state_files import Record
 from stateshift.step import CompareImages
+from stateshift.step.evidence import ImagesCompared
 from stateshift.step.images import LARGE_BYTES
 from stateshift.survey import ShardFiles
 from stateshift.testing.memory_storage import MemoryStorage
@@ -49,7 +50,7 @@ def stage() -> Stage:
 
 def test_equal_images_give_a_count_and_a_digest_per_operator(stage: Stage) -> None:
     evidence = COMPARE.run(world(stage))
-    assert evidence["operators"]["0"]["entries"] == 2
+    assert evidence.operators["0"].entries == 2
     assert COMPARE.run(world(stage)) == evidence
     assert COMPARE.holds(world(stage), evidence) == []
     assert COMPARE.undo(world(stage), evidence) == []
@@ -60,7 +61,7 @@ def test_the_same_entries_in_other_files_are_the_same(stage: Stage) -> None:
     storage = stage.target
     storage.write("5.snapshot", lambda: iter((delta((b"c", b"3"), (b"b", b"1")),)))
     moved = replace(COMPARE, target_shards=(ShardFiles("0", "default", 0, ("5.snapshot",)),))
-    assert moved.run(world(stage))["operators"] == COMPARE.run(world(stage))["operators"]
+    assert moved.run(world(stage)).operators == COMPARE.run(world(stage)).operators
 
 
 def test_entries_one_by_one_are_the_same_as_many_at_once(stage: Stage) -> None:
@@ -71,7 +72,7 @@ def test_entries_one_by_one_are_the_same_as_many_at_once(stage: Stage) -> None:
             yield store, [(key, value or b"") for key, value in block.records()]
 
     one_by_one = replace(stage.world, entries={"spark": pairs})
-    assert COMPARE.run(one_by_one)["operators"] == COMPARE.run(world(stage))["operators"]
+    assert COMPARE.run(one_by_one).operators == COMPARE.run(world(stage)).operators
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_the_digest_is_the_sum_of_what_each_entry_hashes_to(stage: Stage) -> Non
     entries = [(b"b", b"1".ljust(8, b"\0")), (b"c", b"3".ljust(8, b"\0"))]
     hashes = [mmh3.hash64(b"7 1 default" + key + value, signed=False) for key, value in entries]
     total = sum(high << 64 | low for low, high in hashes) % (1 << 128)
-    assert COMPARE.run(world(stage))["operators"]["0"]["digest"] == f"{total:032x}"
+    assert COMPARE.run(world(stage)).operators["0"].digest == f"{total:032x}"
 
 
 def test_large_files_are_not_read_where_their_storages_know_that_they_are_equal(
@@ -139,8 +140,8 @@ def test_large_files_are_not_read_where_their_storages_know_that_they_are_equal(
 
     world = replace(stage.world, storage=lambda location: Knowing(stage.disk, location))
     step = CompareImages("compare/0", "spark", SOURCE, TARGET, (), None, ("a",), {}, LARGE_BYTES)
-    assert step.run(world) == {"operators": {}, "paths": 1, "by_checksum": 1} and read == []
+    assert step.run(world) == ImagesCompared({}, paths=1, by_checksum=1) and read == []
     with pytest.raises(VerifyError, match="b: the target does not hold the same bytes"):
         replace(step, paths=("b",)).run(world)
     read.clear()
-    assert "by_checksum" not in replace(step, size=10).run(world) and read == ["a", "a"]
+    assert replace(step, size=10).run(world).by_checksum == 0 and read == ["a", "a"]

@@ -51,9 +51,9 @@ def restarts(stage: Stage) -> list[str]:
 def test_a_running_job_is_stopped_and_what_it_was_is_told(stage: Stage) -> None:
     stage.cluster.run("orders", SOURCE)
     evidence = STOP.run(stage.world)
-    assert (evidence["state_before"], evidence["state"]) == ("running", "finished")
+    assert (evidence.state_before, evidence.state) == ("running", "finished")
     assert STOP.holds(stage.world, evidence) == []
-    assert STOP.run(stage.world)["state_before"] == "finished", "stopping it again changes nothing"
+    assert STOP.run(stage.world).state_before == "finished", "stopping it again changes nothing"
     assert len(stage.cluster.stops) == 1
 
 
@@ -92,8 +92,8 @@ def test_a_job_that_an_attempt_stopped_which_was_cut_short_is_started_again(stag
     """Killed between the stop and its record: the second attempt finds it stopped."""
     stage.cluster.run("orders", SOURCE)
     STOP.run(stage.world)
-    evidence = {**STOP.run(stage.world), "repeated": True}  # as the executor marks it
-    assert evidence["state_before"] == "finished"
+    evidence = replace(STOP.run(stage.world), repeated=True)  # as the executor marks it
+    assert evidence.state_before == "finished"
     assert STOP.undo(stage.world, evidence) == []
     assert len(restarts(stage)) == 1
 
@@ -234,7 +234,7 @@ def test_of_two_runs_that_fence_at_once_the_one_with_the_first_file_waits_for_th
 def test_of_two_runs_that_have_made_a_fence_ready_each_puts_up_its_own(stage: Stage) -> None:
     other = replace(stage.world, run="the-other-run")
     ready, fence = ReadyFence("halt/ready-fence", SOURCE, 2), replace(FENCE, ready=2)
-    assert [ready.run(world)["ready"] for world in (stage.world, other)] == [2, 2]
+    assert [ready.run(world).ready for world in (stage.world, other)] == [2, 2]
     evidence = fence.run(stage.world)
     assert fence.holds(stage.world, evidence) == []
     with pytest.raises(StalePlan, match=f"fenced by run {stage.world.run}"):
@@ -278,7 +278,7 @@ def test_a_fence_that_is_gone_or_another_breaks_the_evidence(stage: Stage) -> No
 
 def test_a_job_is_submitted_once_with_what_the_spec_says(stage: Stage) -> None:
     evidence = SUBMIT.run(stage.world)
-    assert SUBMIT.run(stage.world)["job"] == evidence["job"]
+    assert SUBMIT.run(stage.world).job == evidence.job
     (submission,) = stage.cluster.submissions
     assert (submission.tag, submission.location, submission.environment) == (
         tag(stage),
@@ -298,7 +298,7 @@ def test_a_submission_without_an_answer_is_found_by_its_tag(stage: Stage, fault:
     getattr(stage.cluster, fault)()
     with pytest.raises(ClusterError):
         SUBMIT.run(stage.world)
-    assert SUBMIT.run(stage.world)["tag"] == tag(stage)
+    assert SUBMIT.run(stage.world).tag == tag(stage)
     assert stage.cluster.started == {tag(stage): 1}
 
 
@@ -365,15 +365,15 @@ def committing(stage: Stage, **files: bytes) -> Stage:
 
 def test_a_batch_of_every_query_is_waited_for(stage: Stage) -> None:
     evidence = AWAIT.run(committing(stage, a_commits_2=b"v1", b_commits_5=b"v1").world)
-    assert (evidence["committed"], evidence["idle"]) == (["a/commits/2", "b/commits/5"], [])
-    assert 0 < evidence["seconds"] < 2
+    assert (evidence.committed, evidence.idle) == (("a/commits/2", "b/commits/5"), ())
+    assert 0 < evidence.seconds < 2
     assert AWAIT.holds(stage.world, evidence) == AWAIT.undo(stage.world, evidence) == []
 
 
 def test_a_query_that_has_nothing_to_read_counts_and_is_told(stage: Stage) -> None:
     idle = encode_idle(tag(stage), 4)
     evidence = AWAIT.run(committing(stage, a_commits_2=b"v1", b_idle=idle).world)
-    assert (evidence["committed"], evidence["idle"]) == (["a/commits/2"], ["b/commits/5"])
+    assert (evidence.committed, evidence.idle) == (("a/commits/2",), ("b/commits/5",))
 
 
 def test_a_note_of_idleness_that_another_job_left_does_not_count(stage: Stage) -> None:
@@ -389,7 +389,7 @@ def test_a_job_that_ended_well_when_one_of_two_queries_had_nothing_to_read_has_m
     stage.give(TARGET, a_commits_2=b"v1")
     SUBMIT.run(stage.world)
     stage.cluster.set_state(tag(stage), JobState.FINISHED)
-    assert AWAIT.run(stage.world)["idle"] == ["b/commits/5"]
+    assert AWAIT.run(stage.world).idle == ("b/commits/5",)
 
 
 def test_a_job_that_ended_well_without_a_batch_has_proved_nothing(stage: Stage) -> None:
@@ -436,7 +436,7 @@ def test_a_job_that_died_after_its_batches_has_made_progress(stage: Stage) -> No
     stage.give(TARGET, a_commits_2=b"v1", b_commits_5=b"v1")
     evidence = SUBMIT.run(stage.world)
     stage.cluster.set_state(tag(stage), JobState.FAILED, "later")
-    assert len(AWAIT.run(stage.world)["committed"]) == 2
+    assert len(AWAIT.run(stage.world).committed) == 2
     assert SUBMIT.holds(stage.world, evidence)
 
 
@@ -453,7 +453,7 @@ def test_waiting_is_bounded_and_may_be_repeated(stage: Stage) -> None:
     with pytest.raises(ClusterError, match="is running and has committed nothing in 10 s"):
         AWAIT.run(stage.world)
     stage.give(TARGET, a_commits_2=b"v1", b_commits_5=b"v1")
-    assert AWAIT.run(stage.world)["committed"]
+    assert AWAIT.run(stage.world).committed
 
 
 def test_waiting_can_be_interrupted(stage: Stage) -> None:
@@ -485,13 +485,13 @@ def test_a_job_that_failed_is_started_again_where_a_person_asks_for_it_and_once(
     stage: Stage,
 ) -> None:
     SUBMIT.run(stage.world)
-    assert SUBMIT.again(stage.world)["tag"] == tag(stage), "it runs"
+    assert SUBMIT.again(stage.world).tag == tag(stage), "it runs"
     stage.cluster.set_state(tag(stage), JobState.FAILED, "out of memory")
     again = [SUBMIT.again(stage.world) for _ in range(2)]
-    assert [one["tag"] for one in again] == [f"{tag(stage)}.again2"] * 2
-    assert SUBMIT.run(stage.world)["tag"] == f"{tag(stage)}.again2"
+    assert [one.tag for one in again] == [f"{tag(stage)}.again2"] * 2
+    assert SUBMIT.run(stage.world).tag == f"{tag(stage)}.again2"
     stage.cluster.set_state(f"{tag(stage)}.again2", JobState.FAILED)
-    assert SUBMIT.again(stage.world)["tag"] == f"{tag(stage)}.again3"
+    assert SUBMIT.again(stage.world).tag == f"{tag(stage)}.again3"
     assert SUBMIT.undo(stage.world, None) == []
     assert not any(job.status.state.alive for job in stage.cluster.jobs)
-    assert replace(SUBMIT, attempt=2).run(stage.world)["tag"] == f"{tag(stage)}.2"
+    assert replace(SUBMIT, attempt=2).run(stage.world).tag == f"{tag(stage)}.2"

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from stateshift.step import KeepOwners
+from stateshift.step.evidence import OwnersGiven
 from stateshift.survey import Owned
 from tests.support.steps import SOURCE, TARGET, Stage
 
@@ -60,7 +61,7 @@ def test_it_holds_until_somebody_takes_a_file_over_and_running_it_again_changes_
     stage: Stage,
 ) -> None:
     evidence = KEEP.run(stage.world)
-    assert evidence["given"] > 0 and KEEP.run(stage.world) == {"given": 0}
+    assert evidence.given > 0 and KEEP.run(stage.world) == OwnersGiven(0)
     assert KEEP.holds(stage.world, evidence) == []
     stage.world.storage(TARGET).own(Owned("metadata", "root", None, None))
     (told,) = KEEP.holds(stage.world, evidence)

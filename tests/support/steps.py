@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from stateshift.journal import Journal, PlanAdopted, RunStarted
 from stateshift.plan import Phase, PhaseName, Plan, phases_of
 from stateshift.step import Discrepancy, Evidence
+from stateshift.step.evidence import OtherEvidence
 from stateshift.testing.memory_cluster import MemoryCluster
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from stateshift.world import World
@@ -111,7 +112,7 @@ class Told:
     kind: ClassVar[str] = "Told"
     name: str
     said: list[str]
-    does: Callable[[World], Evidence] = lambda world: {}
+    does: Callable[[World], Evidence] = lambda world: OtherEvidence()
     broken: str | None = None
     left: tuple[str, ...] = ()
     undoes: Callable[[World], None] = lambda world: None

@@ -68,6 +68,7 @@ from stateshift.live.protocol.coordinator_messages import (
 from stateshift.live.protocol.task_flow import Flow, Migration, Task, check_migration
 from stateshift.plain import fingerprint
 from stateshift.plan import PhaseName
+from stateshift.step.evidence import OtherEvidence
 
 STEPS: Mapping[str, PhaseName] = {
     "allocate": "prepare",
@@ -251,4 +252,4 @@ def _started(step: str, now: float) -> tuple[Record, ...]:
 
 
 def _finished(step: str, now: float, evidence: Mapping[str, Any]) -> tuple[Record, ...]:
-    return (StepFinished(now, 0, step, 0.0, 0, 0, evidence),)
+    return (StepFinished(now, 0, step, 0.0, 0, 0, OtherEvidence(evidence)),)

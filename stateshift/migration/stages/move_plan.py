@@ -13,6 +13,7 @@ from stateshift.migration.proposing import refuse
 from stateshift.migration.stages.wave_state import WaveState
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
+from stateshift.step.evidence import ImageTaken
 from stateshift.survey import Facts
 
 
@@ -69,6 +70,6 @@ def with_halt_images(context: RunContext, job: JobSpec) -> JobSpec:
         return job
     images = []
     for step in halts[-1].steps.values():
-        if step.evidence is not None and "image" in step.evidence:
-            images.append(step.evidence["image"])
+        if isinstance(step.evidence, ImageTaken):
+            images.append(step.evidence.image)
     return job.started_from(tuple(images)) if images else job

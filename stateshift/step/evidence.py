@@ -1,0 +1,298 @@
+"""What a finished step has shown: a class for each kind of evidence.
+
+In the journal evidence is a JSON object without a kind. It is told apart by the one key that no
+other kind has:
+
+    key           class           of which steps
+    files         FilesWritten    CopyFiles, WriteFile, TransformShard
+    stamps        FilesBrought    BringFiles
+    dropped       FilesKept       KeepBrought
+    staged        FilesStaged     StageFiles
+    moved         FilesMoved      MoveFiles
+    operators     ImagesCompared  CompareImages
+    given         OwnersGiven     KeepOwners
+    ready         FenceReadied    ReadyFence
+    fenced        SourceFenced    FenceSource
+    lifted        FenceLifted     LiftFence
+    state_before  JobStopped      StopJob
+    image         ImageTaken      TakeSavepoint, TakeCheckpoint
+    tag           JobStarted      PrepareJob, SubmitJob
+    committed     JobConfirmed    AwaitProgress
+
+What fits no class (another version may have written it) is kept as it is, as OtherEvidence. Fields
+that hold their default are left out; `repeated` is true where an earlier attempt was cut short,
+whose share the evidence cannot tell.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from stateshift import plain
+from stateshift.errors import JournalError
+
+E = TypeVar("E", bound="Evidence")
+
+
+class FileEvidence(NamedTuple):
+    """What a step can show of a file that it wrote."""
+
+    path: str
+    size: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What every kind has."""
+
+    repeated: bool = False
+
+    def to_plain(self) -> dict[str, object]:
+        """Return the JSON object that the journal holds."""
+        values: dict[str, object] = {}
+        for one in dataclasses.fields(self):
+            value = getattr(self, one.name)
+            if one.default is dataclasses.MISSING or value != one.default:
+                values[one.name] = plain.to_plain(value)
+        return values
+
+    @classmethod
+    def from_plain(cls, value: object, pointer: str = "") -> Evidence:
+        """Return the evidence that the journal holds, of whatever kind."""
+        if not isinstance(value, dict):
+            raise plain.Misfit(pointer, "evidence is not an object")
+        kind = _kind_of(value)
+        if kind is not None:
+            try:
+                return _read(kind, value, pointer)
+            except plain.Misfit:
+                pass
+        rest = {key: item for key, item in value.items() if key != "repeated"}
+        return OtherEvidence(rest, repeated=value.get("repeated") is True)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesWritten(Evidence):
+    files: tuple[FileEvidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FilesBrought(Evidence):
+    """`stamps` is what the files looked like at the target, by name. `missed` were gone, or other
+    files, before they had arrived.
+    """
+
+    files: tuple[FileEvidence, ...]
+    stamps: Mapping[str, str]
+    missed: int
+    read_back: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FilesKept(Evidence):
+    files: tuple[FileEvidence, ...]
+    dropped: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilesStaged(Evidence):
+    staged: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilesMoved(Evidence):
+    """From which path to which."""
+
+    moved: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFold:
+    """How much an operator holds, in each unit, and the sum of its hashes."""
+
+    digest: str
+    entries: int
+    files: int = 0
+    key_groups: int = 0
+    uncounted: int = 0
+
+    def to_plain(self) -> dict[str, object]:
+        values: dict[str, object] = {"digest": self.digest, "entries": self.entries}
+        for unit in ("files", "key_groups", "uncounted"):
+            if getattr(self, unit):
+                values[unit] = getattr(self, unit)
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class ImagesCompared(Evidence):
+    """`paths` is how many files were compared whole, `by_checksum` how many of them by the
+    storages' own checksums.
+    """
+
+    operators: Mapping[str, OperatorFold]
+    paths: int = 0
+    by_checksum: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OwnersGiven(Evidence):
+    given: int
+
+
+@dataclass(frozen=True, slots=True)
+class FenceReadied(Evidence):
+    """`why` no file could be written beforehand."""
+
+    ready: int
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFenced(Evidence):
+    fenced: tuple[str, ...]
+    undo: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FenceLifted(Evidence):
+    lifted: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobStopped(Evidence):
+    """States of a job, before and after it was asked to stop at a moment."""
+
+    state_before: str
+    state: str
+    at: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ImageTaken(Evidence):
+    """`failed` says that the job failed while it was stopped, and what that means."""
+
+    image: str
+    job_id: str
+    at: float
+    seconds: float
+    failed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobStarted(Evidence):
+    """`seconds` is how long it was waited for, where it was."""
+
+    job: str
+    tag: str
+    at: float
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobConfirmed(Evidence):
+    """Which commits the job has written, and which queries had nothing to read, at a moment."""
+
+    committed: tuple[str, ...]
+    at: float
+    idle: tuple[str, ...] = ()
+    epoch: int | None = field(default=None)
+    seconds: float = 0.0
+
+    def to_plain(self) -> dict[str, object]:
+        """Return all fields, also those that hold their default."""
+        values: dict[str, object] = {
+            "committed": list(self.committed),
+            "idle": list(self.idle),
+            "epoch": self.epoch,
+            "at": self.at,
+            "seconds": self.seconds,
+        }
+        return {**values, "repeated": True} if self.repeated else values
+
+
+@dataclass(frozen=True, slots=True)
+class OtherEvidence(Evidence):
+    """Evidence of a kind that this version does not know, as it was written."""
+
+    values: Mapping[str, object] = field(default_factory=dict)
+
+    def to_plain(self) -> dict[str, object]:
+        values = dict(self.values)
+        return {**values, "repeated": True} if self.repeated else values
+
+
+# Which key tells a kind. Those that have a key of another kind, too, come first.
+_KINDS: Mapping[str, type[Evidence]] = {
+    "stamps": FilesBrought,
+    "dropped": FilesKept,
+    "files": FilesWritten,
+    "staged": FilesStaged,
+    "moved": FilesMoved,
+    "operators": ImagesCompared,
+    "given": OwnersGiven,
+    "ready": FenceReadied,
+    "fenced": SourceFenced,
+    "lifted": FenceLifted,
+    "state_before": JobStopped,
+    "image": ImageTaken,
+    "tag": JobStarted,
+    "committed": JobConfirmed,
+}
+
+
+def _kind_of(value: Mapping[str, object]) -> type[Evidence] | None:
+    for key, kind in _KINDS.items():
+        if key in value:
+            return kind
+    return None
+
+
+def _read(kind: type[Evidence], value: Mapping[str, object], pointer: str) -> Evidence:
+    """Read evidence of a known kind. Its files are read here: a large job has a million of them,
+    and the general reader looks at each annotation again.
+    """
+    if "files" not in value:
+        return plain.read_fields(kind, value, pointer)
+    files = _files(value["files"], f"{pointer}/files")
+    return plain.read_fields(kind, value, pointer, {"files": files})
+
+
+def _files(value: object, pointer: str) -> tuple[FileEvidence, ...]:
+    if not isinstance(value, list):
+        raise plain.Misfit(pointer, "files are not a list")
+    try:
+        files = tuple(FileEvidence(path, size, digest) for path, size, digest in value)
+    except (TypeError, ValueError):
+        raise plain.Misfit(pointer, "a file is not a path, a size and a digest") from None
+    for file in files:
+        if type(file.path) is not str or type(file.size) is not int or type(file.digest) is not str:
+            raise plain.Misfit(pointer, "a file is not a path, a size and a digest")
+    return files
+
+
+def files_of(evidence: Evidence) -> tuple[FileEvidence, ...]:
+    """Return the files of evidence that names some."""
+    if isinstance(evidence, FilesWritten | FilesBrought | FilesKept):
+        return evidence.files
+    return of_kind(evidence, FilesWritten).files
+
+
+def written_files(evidence: Evidence | None) -> tuple[FileEvidence, ...] | None:
+    """Return the files that a step has shown; None where it was begun, and has shown nothing."""
+    return None if evidence is None else files_of(evidence)
+
+
+def of_kind(evidence: Evidence, kind: type[E]) -> E:
+    """Return the evidence, if it is of the kind that a step gives."""
+    if isinstance(evidence, kind):
+        return evidence
+    raise JournalError(
+        f"the evidence of a step is {type(evidence).__name__}, not {kind.__name__}",
+        hint="the journal was written by another version of stateshift: use that one",
+    )
