@@ -28,7 +28,7 @@ Paths are relative to the survey's location. Nothing here opens anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -177,6 +177,12 @@ class Image:
     findings: tuple[Finding, ...] = ()
     details: ImageDetails | None = None
     planned_state: PlannedState | None = None
+
+    @property
+    def state_files(self) -> Iterator[str]:
+        """Yield the files of all shards; one that several shards share, for each of them."""
+        for shard in self.shards:
+            yield from shard.files
 
     @property
     def described(self) -> Mapping[str, Any]:
@@ -439,6 +445,12 @@ class Facts:
     left: tuple[tuple[str, str], ...] = ()
     past: tuple[tuple[str, str], ...] = ()
     stopped: bool = False
+
+    @property
+    def source_images(self) -> Iterator[Image]:
+        """Yield the images of the source, and of the directories that are merged into it."""
+        for survey in (self.source, *self.merges):
+            yield from survey.images
 
     @property
     def wanted_offsets(self) -> Mapping[str, Mapping[int, int]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol, TypeVar
 
 from stateshift.specification import JobSpec
@@ -96,7 +97,7 @@ def copies(
     firsts: set[str] = set()
     for image in images:
         firsts.update(image.first_read)
-    wanted = sorted({path for image in images for path in image.needed} - firsts)
+    wanted = sorted(set(chain.from_iterable(image.needed for image in images)) - firsts)
     # The checksum of a file that is rewritten is left out with it: a stale one makes an intact file
     # unreadable.
     state = tuple(

@@ -148,7 +148,7 @@ def shown_by(*locations: str, opening: Opening) -> Engine:
     own. What is no image at all is for the first engine to refuse.
     """
     names = {recognised(opening(folder_meant(location, opening))) for location in locations}
-    added = sorted(name for name in names if name is not None and name not in BUILT_IN)
+    added = sorted(filter(None, names - set(BUILT_IN)))
     for name in reversed([*BUILT_IN, *added]):
         if name in names:
             return engine(name)

@@ -94,18 +94,16 @@ def kept(
         (*(one.target for one in facts.brought.values()), *(place for place, _ in facts.left))
     )
     for number, target in enumerate(targets):
-        ours = []
-        for key, one in facts.brought.items():
-            if one.target == target and key in wanted:
-                ours.append(one)
-        items = tuple(FileEvidence(one.name, one.file.size, one.digest) for one in ours)
-        gone = set()
+        items: list[FileEvidence] = []
+        gone: set[str] = set()
         for place, path in facts.left:
             if place == target and path not in again:
                 gone.add(path)
-        gone |= {
-            one.name
-            for key, one in facts.brought.items()
-            if one.target == target and key not in wanted
-        }
+        for key, arrived in facts.brought.items():
+            if arrived.target != target:
+                continue
+            if key in wanted:
+                items.append(FileEvidence(arrived.name, arrived.file.size, arrived.digest))
+            else:
+                gone.add(arrived.name)
         yield KeepBrought(f"copy/kept-{number}", target, tuple(sorted(items)), tuple(sorted(gone)))

@@ -58,7 +58,10 @@ class Rewriting:
 def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:
     """Everything that has to be rewritten for the image to work where it goes."""
     source, target = facts.source.location, facts.target.location
-    infos = {file.path: file for survey in (facts.source, *facts.merges) for file in survey.files}
+    infos = {}
+    for survey in (facts.source, *facts.merges):
+        for file in survey.files:
+            infos[file.path] = file
     places = tuple((data.source, data.target) for data in job.data)
     files = []
     for survey in (facts.source, *facts.merges):

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 from stateshift.engines.flink.entries.databases import without_native
 from stateshift.engines.flink.entries.image import (
@@ -176,7 +177,7 @@ class Walk:
     # ---- state that belongs to no key ------------------------------------------------------------
 
     def _operator_state(self, handle: Partitioned) -> None:
-        starts = [offset for state in handle.states for offset in state.offsets]
+        starts = list(chain.from_iterable(state.offsets for state in handle.states))
         if handle.stream is None or not starts:
             return
         content = bounds.gathered(self.streams.chunks(handle.stream), "operator state")

@@ -27,7 +27,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from stateshift.engines.flink.entries.frames import check_operator
 from stateshift.engines.flink.entries.operators import is_hashmap
@@ -280,7 +280,7 @@ def _partitioned(
     """An element ends where the next one of the file begins."""
     if handle.stream is None:
         return
-    every = sorted({offset for state in handle.states for offset in state.offsets})
+    every = sorted(set(chain.from_iterable(state.offsets for state in handle.states)))
     if not every:
         return
     if not (every[0] >= 0 and every[-1] <= handle.stream.size):

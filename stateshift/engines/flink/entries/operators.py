@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 from statistics import median
 from typing import Any
 
@@ -145,7 +146,7 @@ def _read_headers(subtasks: tuple[SubtaskState, ...], streams: Streams) -> dict[
     states: list[StateInfo] = []
     serializers: set[str] = set()
     seen: set[int | None] = set()
-    keyed = (header for subtask in subtasks for header in _headers(subtask.managed_keyed))
+    keyed = chain.from_iterable(_headers(subtask.managed_keyed) for subtask in subtasks)
     for stream, size in keyed:
         if size in seen and not isinstance(stream, Inline):
             continue

@@ -237,12 +237,7 @@ def of_changes(job: JobSpec) -> Iterator[Finding]:
             "of a Flink image, operators can be renamed",
             hint='"operators": {"old": "new"}',
         )
-    for new in (
-        new
-        for c in job.transform
-        if c["kind"] == "rename"
-        for new in dict(c.get("operators", {})).values()
-    ):
+    for new in _new_names(job):
         if not fits_utf(new):
             yield Finding(
                 "refuse", f"{new[:40]!r}... is longer than Flink can write a uid (65535 bytes)"
@@ -253,6 +248,12 @@ def of_changes(job: JobSpec) -> Iterator[Finding]:
             "of a Flink image, operators can be left out",
             hint='"operators": ["uid", ...]',
         )
+
+
+def _new_names(job: JobSpec) -> Iterator[str]:
+    for change in job.transform:
+        if change["kind"] == "rename":
+            yield from dict(change.get("operators", {})).values()
 
 
 def _only(job: JobSpec, kind: str, *keys: str) -> bool:

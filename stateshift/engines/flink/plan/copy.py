@@ -16,6 +16,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from stateshift.engines.bundles import bundled
@@ -172,20 +173,22 @@ def _rewritten(
             source=inputs[0].location,
             inputs=inputs[0].files,
             target=target,
-            outputs=(*names, *(name for own in unkeyed.values() for name in own), summary(one)),
+            outputs=(*names, *chain.from_iterable(unkeyed.values()), summary(one)),
             beside=tuple(inputs[1:]),
         )
 
 
 def _paths_of(image: Image, operator: str, roles: Sequence[str]) -> tuple[str, ...]:
     places = places_of(image)
-    own = (r for r in references(metadata_of(image)) if r.operator == operator and r.role in roles)
-    paths = []
-    for r in own:
-        for f in files_of(r.stream):
-            if (p := places.path_of(f)) is not None:
-                paths.append(p)
-    return tuple(dict.fromkeys(paths))
+    paths: dict[str, None] = {}
+    for reference in references(metadata_of(image)):
+        if reference.operator != operator or reference.role not in roles:
+            continue
+        for file in files_of(reference.stream):
+            path = places.path_of(file)
+            if path is not None:
+                paths[path] = None
+    return tuple(paths)
 
 
 def rewritten_names(choice: Choice, one: Rewritten, role: str = "") -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from stateshift import plain
 from stateshift.engines.flink import layout
@@ -147,7 +148,7 @@ def _written(choice: Choice, deal: Dealing) -> Iterator[str]:
 
 def _is_whole(survey: Survey) -> bool:
     """Not so while Flink tidies it up, since there is a newer one."""
-    found = (*survey.findings, *(finding for image in survey.images for finding in image.findings))
+    found = (*survey.findings, *chain.from_iterable(image.findings for image in survey.images))
     return is_readable(survey) and not any(finding.level == "refuse" for finding in found)
 
 

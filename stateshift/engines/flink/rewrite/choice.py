@@ -143,7 +143,9 @@ def _without_empty_twins(images: Sequence[Image], taken: Sequence[Taken]) -> lis
     """
     full = [{o.id for o in image.operators if o.stores} for image in images]
     pairs = list(zip(taken, full, strict=True))
-    held = {given[0] for one, own in pairs for old, given in one.operators.items() if old in own}
+    held: set[str] = set()
+    for one, own in pairs:
+        held.update(given[0] for old, given in one.operators.items() if old in own)
     found = []
     for one, own in pairs:
         kept = {}
@@ -190,7 +192,10 @@ def _of_image(job: JobSpec, number: int, kind: str) -> Any:
         for names in found:
             dropped.extend(names)
         return dropped
-    return {old: new for names in found for old, new in dict(names).items()}
+    renamed: dict[str, str] = {}
+    for pairs in found:
+        renamed.update(dict(pairs))
+    return renamed
 
 
 def _meant(job: JobSpec, count: int, change: Mapping[str, Any]) -> list[int]:
@@ -206,9 +211,10 @@ def _is_meant(job: JobSpec, number: int, change: Mapping[str, Any]) -> bool:
 def _names_of(job: JobSpec, number: int) -> Iterator[str]:
     """What an image is called by: where it is, and the id of the job that it was taken of."""
     existing = job.flink.existing_savepoints if job.flink is not None else ()
-    merged = (
-        at for change in job.transform if change["kind"] == "merge" for at in change["locations"]
-    )
+    merged: list[str] = []
+    for change in job.transform:
+        if change["kind"] == "merge":
+            merged += change["locations"]
     ids = job.flink.job_ids if job.flink is not None else ()
     for names in ((*(existing or (job.source,)), *merged), ids):
         yield from names[number : number + 1]

@@ -20,6 +20,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from stateshift.engines.flink.places import Places, places
@@ -205,7 +206,7 @@ def united(
     operators = tuple(
         _with_parts(o, by_id.get(o.id.hex()), max_parallelism) for o in _each_once(every, by_id)
     )
-    masters = tuple(master for image in whole for master in image.masters)
+    masters = tuple(chain.from_iterable(image.masters for image in whole))
     _refuse_twice([operator.id.hex() for operator in operators], "operator")
     _refuse_twice([master.name for master in masters], "master state")
     return replace(
@@ -229,13 +230,13 @@ def _each_once(
         if id_ not in rewritten:
             yield from same
             continue
-        keyed = next(
-            (o for o in same for s in o.subtasks or () if s.managed_keyed is not None), same[0]
-        )
-        yield replace(
-            keyed,
-            coordinator=next((o.coordinator for o in same if o.coordinator is not None), None),
-        )
+        first = next((operator for operator in same if _is_keyed(operator)), same[0])
+        coordinators = [o.coordinator for o in same if o.coordinator is not None]
+        yield replace(first, coordinator=coordinators[0] if coordinators else None)
+
+
+def _is_keyed(operator: OperatorState) -> bool:
+    return any(subtask.managed_keyed is not None for subtask in operator.subtasks or ())
 
 
 def _taken(image: Metadata, own: Taken) -> Metadata:

@@ -27,7 +27,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -381,7 +381,7 @@ def _by_group(
     records = _records(files, becomes)
     while some := list(islice(records, _AT_ONCE)):
         piles.add(0, block_of(some))
-    rows = (row for block in piles.pile(0).blocks() for row in block.records())
+    rows = chain.from_iterable(block.records() for block in piles.pile(0).blocks())
     for group, own in groupby(rows, key=lambda row: _SORTED_BY.unpack_from(row[0])[0]):
         yield group, [_entry(files, key, packed or b"") for key, packed in own]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from shlex import quote
 from typing import Any, Literal
 
@@ -120,7 +121,7 @@ def _image(
     whole = not any(finding.level == "refuse" for finding in findings)
     streams = Streams(storage.chunks, places)
     paths = paths_by_operator(metadata, places)
-    needed = {path, *(one for own in paths.values() for one in own)}
+    needed = {path, *chain.from_iterable(paths.values())}
     return Image(
         path=at,
         name=None,

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from stateshift.engines.flink.entries.image import Digest, of_subtask
@@ -71,7 +72,7 @@ def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Shown]:
 
 def listed(handle: Partitioned, streams: Streams) -> Iterator[tuple[str, Any, Any]]:
     """State, key and value of each element of state that belongs to no key."""
-    starts = [offset for state in handle.states for offset in state.offsets]
+    starts = list(chain.from_iterable(state.offsets for state in handle.states))
     if handle.stream is None or not starts:
         return
     content = b"".join(streams.chunks(handle.stream))
@@ -148,7 +149,7 @@ def _operator_headers(
     for subtask in operator.subtasks or ():
         handle = subtask.managed_operator
         starts = (
-            [offset for state in handle.states for offset in state.offsets]
+            list(chain.from_iterable(state.offsets for state in handle.states))
             if handle is not None
             else []
         )

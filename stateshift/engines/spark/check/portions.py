@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from stateshift.engines.bundles import BYTES_MAX, FILES_MAX
 from stateshift.engines.spark.check.planned_batch import planned_files
@@ -33,9 +34,8 @@ def portions(
     shard.
     """
     start = len(image.path) + 1 if image.path else 0
-    inside = [
-        file for file in survey.files if not image.path or file.path.startswith(image.path + "/")
-    ]
+    top = image.path + "/" if image.path else ""
+    inside = [file for file in survey.files if file.path.startswith(top)]
     listed: dict[Place | None, list[FileInfo]] = {}
     for file in inside:
         listed.setdefault(_place(classify(file.path[start:])), []).append(file)
@@ -51,17 +51,19 @@ def portions(
     for path in planned_files(image):
         planned.setdefault(_place(classify(path[start:])), []).append(path)
     shards = {(shard.operator, shard.shard) for shard in image.shards}
-    rest = [path for place, paths in needed.items() if place not in shards for path in paths]
-    others = [file for place, files in listed.items() if place not in shards for file in files]
+    elsewhere = [place for place in needed if place not in shards]
+    rest = list(chain.from_iterable(needed[place] for place in elsewhere))
+    elsewhere = [place for place in listed if place not in shards]
+    others = list(chain.from_iterable(listed[place] for place in elsewhere))
     yield _portion(survey, image, (), [*describing, *rest], others)
     for bundle in _bundled(
         image.shards, needed, {file.path: file.size for file in inside}, files_max
     ):
         places = dict.fromkeys((shard.operator, shard.shard) for shard in bundle)
-        own = [path for place in places for path in needed.get(place, [])]
-        files = [file for place in places for file in listed.get(place, [])]
+        own = list(chain.from_iterable(needed.get(place, []) for place in places))
+        files = list(chain.from_iterable(listed.get(place, []) for place in places))
         portion, part = _portion(survey, image, tuple(bundle), [*describing, *own], files)
-        written = tuple(path for place in places for path in planned.get(place, []))
+        written = tuple(chain.from_iterable(planned.get(place, []) for place in places))
         yield portion, replace(part, planned_state=PlannedState(written) if written else None)
 
 

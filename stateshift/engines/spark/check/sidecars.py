@@ -17,6 +17,7 @@ Seen with Spark 3.5, 4.1 and 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from stateshift.engines.spark import layout
 from stateshift.errors import FormatError, MissingFile
@@ -51,11 +52,11 @@ def orphans(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]
             tables.setdefault(folder.rpartition("/")[0], []).append(file)
         elif file.path.startswith(start) and name.endswith(".zip") and not name.startswith("."):
             zips.setdefault(folder, []).append(file.path)
-    spare = [
-        file
-        for folder, found in tables.items()
-        for file in _unnamed(storage, found, zips.get(folder, []))
-    ]
+    spare = list(
+        chain.from_iterable(
+            _unnamed(storage, found, zips.get(folder, [])) for folder, found in tables.items()
+        )
+    )
     if spare:
         size = sum(file.size for file in spare)
         yield Finding(

@@ -48,14 +48,10 @@ def of_ends(facts: Facts) -> Iterator[Finding]:
 
 def written_by(facts: Facts) -> str | None:
     """The newest Spark that an image must have been written by, as its survey tells it."""
-    told = []
-    for survey in (facts.source, *facts.merges):
-        for image in survey.images:
-            told.append(image.written_by)
     known = []
-    for one in told:
-        if one is not None and _minor(one):
-            known.append(one)
+    for image in facts.source_images:
+        if image.written_by is not None and _minor(image.written_by):
+            known.append(image.written_by)
     return max(known, key=_minor, default=None)
 
 

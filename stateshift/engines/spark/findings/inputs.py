@@ -17,7 +17,7 @@ from stateshift.survey import Endpoint, Facts, Finding
 
 
 def of_inputs(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    images = tuple(image for survey in (facts.source, *facts.merges) for image in survey.images)
+    images = tuple(facts.source_images)
     for image in images:
         for endpoint in image.endpoints:
             yield from _of_replay(endpoint)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
+from itertools import chain, combinations
 from shlex import quote
 
 from stateshift.engines.free_space import of_room
@@ -276,10 +276,7 @@ def _of_names(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
             )
         owners[directory] = name
     if facts.source.kind == "workflow":
-        there = set()
-        for survey in (facts.source, *facts.merges):
-            for image in survey.images:
-                there.add(image.path)
+        there = {image.path for image in facts.source_images}
         for operator in job.operators:
             if operator.directory is not None and operator.directory not in there:
                 yield Finding(
@@ -298,7 +295,7 @@ def _of_places(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         return
     for survey in (facts.source, *facts.merges):
         lost: dict[str, list[EmbeddedPath]] = {}
-        for embedded in (e for group in needed_embedded(survey.images).values() for e in group):
+        for embedded in chain.from_iterable(needed_embedded(survey.images).values()):
             if embedded.role == "source" and not covered(embedded.path, places):
                 lost.setdefault(embedded.file.rpartition("/")[0], []).append(embedded)
             elif embedded.role == "self" and not covered(

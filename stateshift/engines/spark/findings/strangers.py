@@ -20,7 +20,7 @@ def of_strangers(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     """Say which files stay, and refuse to take along what is not there."""
     if job.target is None:
         return
-    images = [image for survey in (facts.source, *facts.merges) for image in survey.images]
+    images = tuple(facts.source_images)
     for image in images:
         yield from _of_image(job, image)
     for asked in job.also:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from stateshift.engines.spark.image import spark_image
-from stateshift.survey import Facts, Finding, Image, Record, Topics
+from stateshift.survey import Facts, Finding, Record, Topics
 
 LOST = "lost-offsets"
 OTHER = "other-records"
@@ -54,10 +54,7 @@ class Wanted:
 
 def wanted_of(facts: Facts) -> Wanted:
     """What the checkpoints of a job, and of those that join it, read next."""
-    images: list[Image] = []
-    for survey in (facts.source, *facts.merges):
-        images.extend(survey.images)
-    times = [spark_image(image).batch_timestamp_ms for image in images]
+    times = [spark_image(image).batch_timestamp_ms for image in facts.source_images]
     known = []
     for time in times:
         if time is not None and time >= FIRST_BATCH_MS:

@@ -138,7 +138,7 @@ def _of_format(
     job: JobSpec, wishes: Wishes, image: Image, name: str, target: Target
 ) -> Iterator[Finding]:
     """Checkpoint format 2: its files carry a uuid in their names."""
-    names = (path.rpartition("/")[2] for shard in image.shards for path in shard.files)
+    names = (path.rpartition("/")[2] for path in image.state_files)
     if wishes.format_1 or not any("_" in each and not each.endswith(".sst") for each in names):
         return
     way = (
@@ -180,9 +180,7 @@ def _says(job: JobSpec, setting: str, value: str) -> bool:
 
 
 def _of_files(wishes: Wishes, image: Image, name: str, target: Target) -> Iterator[Finding]:
-    paths: list[str] = []
-    for shard in image.shards:
-        paths.extend(shard.files)
+    paths = list(image.state_files)
     if (
         target.parts < (3, 5)
         and not wishes.of_state

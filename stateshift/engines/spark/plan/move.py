@@ -233,10 +233,7 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     found = moves.of_move(spec, job, facts)
     if any(finding.level == "refuse" for finding in found):
         return _plan(job, facts, (), found)
-    all_images: list[Image] = []
-    for survey in (facts.source, *facts.merges):
-        all_images.extend(survey.images)
-    images = tuple(all_images)
+    images = tuple(facts.source_images)
     reshaping = reshaping_of(job, facts)
     rewriting = with_changes(rewriting_of(job, facts), facts, reshaping.operators, reshaping.paths)
     halt = Phase("halt", tuple(_halt_steps(job, facts)), ordered=True)
@@ -524,7 +521,7 @@ def _compares(
                 )
     if job.verify != "none":
         yield from reshaping.compares
-        folded = {path for image in images for shard in image.shards for path in shard.files}
+        folded = set(itertools.chain.from_iterable(image.state_files for image in images))
         for group in copied.groups:
             all_left = []
             for f in group.files:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from stateshift import plain
@@ -82,27 +83,33 @@ def reshaping_of(job: JobSpec, facts: Facts, piece_bytes_max: int = PIECE_BYTES_
     made = [
         _reshaped(Asked(wishes, image, facts, number), piece_bytes_max) for number, image in images
     ]
-    steps: list[TransformShard] = []
+    logs: dict[str, Change] = {}
+    operators: dict[str, Mapping[str, Any]] = {}
+    paths: dict[str, str | None] = {}
     for one in made:
-        steps.extend(one.steps)
+        logs.update(one.logs)
+        operators.update(one.operators)
+        paths.update(one.paths)
     return Reshaping(
-        steps=tuple(steps),
+        steps=tuple(chain.from_iterable(one.steps for one in made)),
         replaced=frozenset().union(*(one.replaced for one in made)),
-        shards=tuple(shard for one in made for shard in one.shards),
-        compares=tuple(step for one in made for step in one.compares),
-        logs={path: change for one in made for path, change in one.logs.items()},
-        operators={path: change for one in made for path, change in one.operators.items()},
-        paths={path: new for one in made for path, new in one.paths.items()},
+        shards=tuple(chain.from_iterable(one.shards for one in made)),
+        compares=tuple(chain.from_iterable(one.compares for one in made)),
+        logs=logs,
+        operators=operators,
+        paths=paths,
     )
 
 
 def _reshaped(asked: Asked, piece_bytes_max: int) -> Reshaping:
-    pieces = [piece for store in asked.stores for piece in pieces_of(asked, store, piece_bytes_max)]
+    pieces: list[Piece] = []
+    for store in asked.stores:
+        pieces += pieces_of(asked, store, piece_bytes_max)
     both: dict[bool, list[ShardFiles]] = {True: [], False: []}
     for store in asked.stores:
         for shard in store.shards:
             both[is_rewritten(asked, store, shard)].append(shard)
-    taken = frozenset(path for shard in both[True] for path in shard.files)
+    taken = frozenset(chain.from_iterable(shard.files for shard in both[True]))
     same = [
         Piece((shard,), (_renamed(asked, shard),), None, asked.size((shard,)))
         for shard in both[False]
@@ -264,7 +271,7 @@ def _compares(asked: Asked, pieces: list[Piece], same: list[Piece]) -> Iterator[
             asked.above,
             asked.target,
             tuple(shards),
-            tuple(shard for piece in bundle for shard in piece.targets),
+            tuple(chain.from_iterable(piece.targets for piece in bundle)),
             (),
             seen,
             sum(piece.size for piece in bundle),

@@ -104,7 +104,7 @@ class Asked:
     @cached_property
     def format_2(self) -> bool:
         """Whether the image is of checkpoint format 2."""
-        places = (self.place(path) for shard in self.image.shards for path in shard.files)
+        places = (self.place(path) for path in self.image.state_files)
         return any(place.uuid for place in places if place.kind in ("zip", "changelog"))
 
     @property

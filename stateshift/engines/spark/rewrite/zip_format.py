@@ -41,7 +41,7 @@ def other_format(image: Image, facts: Facts) -> bool:
     version = target_version(facts)
     if version is None or is_4_0(version) == seems_4_0(image, facts):
         return False
-    names = (path.rpartition("/")[2] for shard in image.shards for path in shard.files)
+    names = (path.rpartition("/")[2] for path in image.state_files)
     return any(name.endswith(".zip") and "_" in name for name in names)
 
 

@@ -133,12 +133,10 @@ def endpoints_told(facts: Facts) -> tuple[Endpoint, ...]:
     """Return what the job reads and writes, in values that are plain JSON: for a plan, which is
     saved. Where the spec names brokers, a source that may be of Kafka or of Event Hubs is of Kafka.
     """
-    images: list[Image] = []
-    for survey in (facts.source, *facts.merges):
-        images.extend(survey.images)
-    told = [
-        _plain(image, end, several=len(images) > 1) for image in images for end in image.endpoints
-    ]
+    images = list(facts.source_images)
+    told: list[Endpoint] = []
+    for image in images:
+        told += (_plain(image, end, several=len(images) > 1) for end in image.endpoints)
     if facts.topics is not None:
         told = [replace(end, kind=KAFKA) if end.kind == EITHER else end for end in told]
     if facts.sink is not None:

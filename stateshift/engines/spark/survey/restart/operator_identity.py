@@ -17,6 +17,7 @@ names), StreamingGlobalLimitExec.shortName, StateStoreWriter.operatorStateMetada
 from __future__ import annotations
 
 import json
+from itertools import chain
 from typing import Any
 
 from stateshift.engines.spark import layout
@@ -77,7 +78,7 @@ def check_schemas(reading: Reading, path: str, decoded: OperatorMetadata, files:
     if not decoded.name.startswith("transformWithState"):
         return
     there = {file.rpartition("/")[2] for file in files if "/_stateSchema/" in file}
-    for named in (named for store in decoded.stores for named in store.schema_paths):
+    for named in chain.from_iterable(store.schema_paths for store in decoded.stores):
         name = named.rpartition("/")[2]
         if name not in there:
             fact = f"the schema {name} is missing, which {reading.path(path)} names"

@@ -5,6 +5,7 @@ them. Reads only.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import StoreFiles, expected_shards
@@ -169,7 +170,7 @@ def own_places(reading: Reading, found: Found, epoch: int | None) -> list[Embedd
             named = (
                 ()
                 if decoded is None
-                else (p for store in decoded.stores for p in store.schema_paths)
+                else (chain.from_iterable(store.schema_paths for store in decoded.stores))
             )
             folders: dict[str, int] = {}
             for name in named:
