@@ -10,6 +10,7 @@ The way of the data:
 Imports point down; modules on one row do not import each other:
 
     cli
+    api
     migration, look, job, live
     executor, report, fleet, workdir, lock, estimating, logs
     engines, dataflow

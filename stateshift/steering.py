@@ -19,7 +19,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -64,6 +64,13 @@ class Live:
     paused: bool = False
     left: Mapping[str, Left] = field(default_factory=dict)
     down_since: float | None = None
+
+
+def ticking(live: Live | None, now: float) -> Live | None:
+    """Return what a process is at as of now: it writes seldom, and its job is down meanwhile."""
+    if live is None or live.down_since is None:
+        return live
+    return replace(live, at=max(live.at, now))
 
 
 class Steering:

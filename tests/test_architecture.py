@@ -27,6 +27,8 @@ ROWS = (
     ("models", "testing"),
     ("__main__",),
     ("cli",),
+    ("api",),
+    ("documents",),
     ("migration", "look", "job", "live"),
     ("executor", "report", "fleet", "lock", "workdir", "estimating", "logs"),
     ("engines", "dataflow"),
@@ -216,8 +218,17 @@ def read_package(folder: Path) -> Package:
     return Package(sources, frozenset(packages))
 
 
+# What the views say, as values and as JSON: pure, and known to programs as well as to the terminal.
+DOCUMENTS = (
+    *("diff_json", "plan_facts", "plan_json", "problems_json", "run_json"),
+    *("survey_facts", "survey_json"),
+)
+
+
 def room(module: str) -> str:
     """`stateshift.step.files` is in the room `step`; the package itself in none."""
+    if module.startswith("stateshift.cli.views.") and module.endswith(DOCUMENTS):
+        return "documents"
     return module.split(".")[1] if "." in module else ""
 
 
@@ -683,6 +694,17 @@ def _imported_by(*arguments: str) -> set[str]:
         for line in run.stderr.splitlines()
         if line.startswith("import time:")
     }
+
+
+def test_importing_the_interface_for_programs_imports_nothing_heavy() -> None:
+    program = "import sys, stateshift.api; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    imported = set(run.stdout.split())
+    assert "stateshift.api" in imported
+    assert imported & (HEAVY | {"mmh3", "cramjam", "rich", "typer"}) == set()
+    assert not [
+        name for name in imported if name.startswith(("stateshift.engines", "stateshift.cli"))
+    ]
 
 
 HEAVY = frozenset(("pyspark", "py4j", "fsspec", "pyarrow", "hdfs", "requests", "pandas", "numpy"))

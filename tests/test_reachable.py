@@ -26,6 +26,7 @@ CALLED_BY_OTHERS = {
     "emit": "logging calls a handler",
     "latency_max": "scripts/bench/reconfigure draws with it",
     "seekable": "pyarrow and Python's io ask a file",
+    "to_dict": "programs ask what stateshift.api returns",
     "schema_text": "what configs/ holds is made and compared with it",
 }
 

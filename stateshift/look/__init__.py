@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stateshift.engines.views import Difference, Differences, Export, ShownEntry, Wanted
     from stateshift.look.differing import diff
-    from stateshift.look.exporting import export, save
+    from stateshift.look.exporting import export, rows_of, save
     from stateshift.look.inspecting import Look, entries, inspect
     from stateshift.look.judging import JudgedImage, Judgement, restartable
     from stateshift.storage.opening import open_patiently
@@ -39,13 +39,14 @@ __all__ = [
     "inspect",
     "open_patiently",
     "restartable",
+    "rows_of",
     "save",
 ]
 
 _HOMES = {
     "stateshift.engines.views": ("Difference", "Differences", "Export", "ShownEntry", "Wanted"),
     "stateshift.look.differing": ("diff",),
-    "stateshift.look.exporting": ("export", "save"),
+    "stateshift.look.exporting": ("export", "rows_of", "save"),
     "stateshift.look.inspecting": ("Look", "entries", "inspect"),
     "stateshift.look.judging": ("JudgedImage", "Judgement", "restartable"),
     "stateshift.storage.opening": ("open_patiently",),

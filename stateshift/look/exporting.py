@@ -24,14 +24,19 @@ def export(
     """What would be exported to `to`; everything that can be refused without reading the state
     is refused here.
     """
-    format, place = _format(to), locations.normal(location, os.getcwd())
-    engine = shown_by(place, opening=opening)
-    made = engine.export(location, wanted or Wanted(), format, opening)
+    place = locations.normal(location, os.getcwd())
+    made = rows_of(location, _format(to), wanted or Wanted(), opening)
     if to != STDOUT and relation(locations.normal(to, os.getcwd()), place) in ("same", "inside"):
         raise PlanError(
             f"{to} lies inside of what is exported", hint="name a file outside of the checkpoint"
         )
     return made
+
+
+def rows_of(location: str, format: str, wanted: Wanted, opening: Opening) -> Export:
+    """Return what would be exported in this format, wherever it goes."""
+    place = locations.normal(location, os.getcwd())
+    return shown_by(place, opening=opening).export(location, wanted, format, opening)
 
 
 def save(made: Export, to: str, opening: Opening = open_patiently) -> int:

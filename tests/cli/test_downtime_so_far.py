@@ -7,7 +7,7 @@ from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.text import plain_text
 from stateshift.journal import PlanAdopted, RunFailed, RunStarted, StepFinished, StepStarted, fold
 from stateshift.report import Report, summarize
-from stateshift.steering import Live
+from stateshift.steering import Live, ticking
 from stateshift.step import Evidence
 
 STOP = {"state_before": "running", "state": "finished", "at": 102.0, "seconds": 1.0}
@@ -26,13 +26,13 @@ def stopped_and_failed() -> Report:
 
 def test_the_downtime_of_a_run_at_work_ticks_between_two_words_of_its_process() -> None:
     told = Live(110.0, "orders", "copy", began=105.0, down_since=102.0)
-    later = render_live.ticking(told, 162.0)
+    later = ticking(told, 162.0)
     assert later is not None
     assert "1 min 00 s so far" in render_live.line(stopped_and_failed(), later)
 
 
 def test_a_clock_that_goes_back_gives_no_negative_downtime() -> None:
-    told = render_live.ticking(Live(90.0, "orders", "copy", down_since=102.0), 80.0)
+    told = ticking(Live(90.0, "orders", "copy", down_since=102.0), 80.0)
     assert "-" not in render_live.line(stopped_and_failed(), told)
 
 

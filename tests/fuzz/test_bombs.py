@@ -23,7 +23,7 @@ import cramjam
 import pytest
 
 from stateshift import lock, look, migration
-from stateshift.cli.shell import request
+from stateshift.api import requests
 from stateshift.engines.spark.entries.encoders import Encoder, decode_key, decode_list, encoder_of
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import FormatError, JournalError, PlanError, SpecError
@@ -392,7 +392,7 @@ def test_a_journal_a_lock_or_a_file_of_a_workdir_nested_without_end_is_refused(
     with little(), pytest.raises(JournalError):
         workdir.read("spec.json")
     with little(), pytest.raises(SpecError):
-        request.read(str(tmp_path / "spec.json"))
+        requests.read(str(tmp_path / "spec.json"))
     parent = MemoryDisk().open("file:///here")
     put(parent, f"orders{marks.LOCK_SUFFIX}", DEEP[:60_000])
     with little(), pytest.raises(JournalError):

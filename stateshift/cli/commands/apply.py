@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
@@ -28,7 +26,6 @@ from stateshift.cli.shell.terminal import Terminal
 if TYPE_CHECKING:
     from stateshift.migration import Doors, Proposal
     from stateshift.report import Report
-    from stateshift.workdir import Workdir
 
 EPILOG = epilog(
     "stateshift apply orders.json\nstateshift apply orders.plan --yes --json > report.json\n"
@@ -88,13 +85,15 @@ def command(
     from dataclasses import replace
 
     from stateshift import migration
+    from stateshift.api.requests import read
+    from stateshift.api.runs import refuse_another, run_name
     from stateshift.cli.shell import request
     from stateshift.cli.shell.work import carry_out, confirm
     from stateshift.cli.views import plan_text as render_plan
     from stateshift.workdir import Workdir
 
     terminal = Terminal.of(context, json, verbose)
-    asked, only = request.read(spec), job or []
+    asked, only = read(spec), job or []
     wanted = request.overridden(
         asked.spec if isinstance(asked, migration.Proposal) else asked, parallel, throttle
     )
@@ -138,18 +137,6 @@ def refuse_no_master(fleet: str | None) -> None:
         kind_of(fleet)
 
 
-def run_name(jobs: list[str], now: float, random: bytes) -> str:
-    """`20260301-120000-orders-1f3a`: when (UTC), what, and four digits so that two at once
-    differ.
-    """
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
-    slug = (
-        re.sub(r"[^a-z0-9]+", "-", (jobs[0] if jobs else "").lower()).strip("-")[:32].strip("-")
-        or "run"
-    )
-    return f"{stamp}-{slug}-{random.hex()}"
-
-
 def refuse_refused(proposed: Proposal, typed: bool = False) -> None:
     """What was just shown cannot be carried out: say so without saying it all again. Of a job that
     was `typed`, hints that speak of a spec are of no use: what can be waived is waived on the
@@ -173,21 +160,3 @@ def refuse_refused(proposed: Proposal, typed: bool = False) -> None:
             hint=hint,
             findings=[problems_json.finding(one) for one in refusals],
         )
-
-
-def refuse_another(place: Workdir) -> None:
-    """A workdir is one run's. One that is over leaves nothing to be resumed."""
-    from stateshift import migration
-    from stateshift.errors import JournalError
-
-    if not place.exists:
-        return
-    state = migration.progress_of(place).state
-    path, another = str(place.path), "give another --workdir, or none"
-    if state in ("finished", "rolled-back"):
-        over = "is finished" if state == "finished" else "was rolled back"
-        raise JournalError(f"{path} is the workdir of a run that {over}", hint=another)
-    raise JournalError(
-        f"{path} is the workdir of a run already",
-        hint=f"stateshift resume {shlex.quote(path)}; or {another}",
-    )

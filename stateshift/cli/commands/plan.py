@@ -21,7 +21,7 @@ from stateshift.cli.shell.options import (
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.migration import Proposal
+    pass
 
 EPILOG = epilog(
     "stateshift plan orders.json -o orders.plan",
@@ -65,6 +65,7 @@ def command(
     Shows phases, files, bytes, an estimate of time and downtime, and all findings. Only reads.
     `stateshift apply` does exactly what is shown.
     """
+    from stateshift.api.requests import read, save
     from stateshift.cli.shell import request
     from stateshift.cli.views import plan_json
     from stateshift.cli.views import plan_text as render_plan
@@ -76,7 +77,7 @@ def command(
     terminal = Terminal.of(context, json, verbose)
     if output is not None:
         _refuse_output(spec, output)  # before the reading, which may take a while
-    asked, only = request.read(spec), job or []
+    asked, only = read(spec), job or []
     if not isinstance(asked, Proposal):
         asked = request.overridden(asked, parallel, throttle)
         asked = propose(
@@ -89,7 +90,7 @@ def command(
     else:
         terminal.show(render_plan.proposal(asked, terminal.verbose))
     if output is not None:
-        _save(asked, output)
+        save(asked, output)
         again = f"carry it out with: stateshift apply {shlex.quote(output)}"
         terminal.say(f"saved; {'it is refused as it stands' if asked.refusals else again}")
     return PlanError.exit_code if asked.refusals else None
@@ -125,22 +126,3 @@ def _same(one: str, other: str) -> bool:
         return os.path.samefile(one, other)
     except OSError:
         return os.path.realpath(one) == os.path.realpath(other)
-
-
-def _save(proposed: Proposal, path: str) -> None:
-    """The whole file or none: somebody may be about to apply what is there."""
-    import json
-
-    from stateshift.migration import encode_proposal
-
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(encode_proposal(proposed), file, indent=1, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)

@@ -120,7 +120,7 @@ def command(
     """
     from random import Random
 
-    from stateshift.cli.shell.local_files import beside, text_of
+    from stateshift.api.local_files import beside, text_of
     from stateshift.cli.views import dataflow_json
     from stateshift.cli.views import dataflow_text as render_reconfigure
     from stateshift.dataflow import drawing

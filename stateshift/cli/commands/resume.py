@@ -51,8 +51,9 @@ def command(
     Works with or without a fleet, whichever the run began with.
     """
     from stateshift import migration
+    from stateshift.api.requests import spec_of
     from stateshift.cli.commands.apply import refuse_no_master
-    from stateshift.cli.shell import request, steer
+    from stateshift.cli.shell import steer
     from stateshift.cli.shell.work import carry_out
     from stateshift.workdir import Workdir
 
@@ -70,7 +71,7 @@ def command(
         place.steering.pause(False)
         steer.asked(terminal, place, "running", "it was paused, and goes on")
         return None
-    corrected = request.spec_in(spec) if spec is not None else None
+    corrected = spec_of(spec) if spec is not None else None
     manned = migration.spec_of(place) if fleet is not None else None
 
     def work(doors: Doors, begun: Callable[[], None]) -> Report:

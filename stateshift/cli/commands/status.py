@@ -50,8 +50,8 @@ def command(
     """
     from stateshift import migration
     from stateshift.cli.views import run_json
-    from stateshift.cli.views import run_live_text as render_live
     from stateshift.cli.views import run_text as render_run
+    from stateshift.steering import ticking
     from stateshift.workdir import Workdir
 
     terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
@@ -60,7 +60,7 @@ def command(
         _watch(terminal, place)
         told, held = migration.status(place), place.held
     now = time.time()
-    live = render_live.ticking(place.steering.live(), now) if held else None
+    live = ticking(place.steering.live(), now) if held else None
     page = None if held else place.page_told
     if json:
         terminal.document("status", run_json.status(told, workdir, held, live, page))
@@ -72,11 +72,11 @@ def command(
 def _watch(terminal: Terminal, place: Workdir) -> None:
     """At a terminal drawn over what was said before; elsewhere only what is new."""
     from stateshift import migration
-    from stateshift.cli.views import run_live_text as render_live
+    from stateshift.steering import ticking
 
     with _saying(terminal, place) as say:
         while place.held:
-            say(migration.status(place), render_live.ticking(place.steering.live(), time.time()))
+            say(migration.status(place), ticking(place.steering.live(), time.time()))
             time.sleep(SECONDS_BETWEEN)
 
 

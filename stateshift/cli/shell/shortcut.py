@@ -144,12 +144,8 @@ def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]], only: str | None = No
     not for all.
     """
     from stateshift import migration
-    from stateshift.cli.commands.apply import (
-        refuse_another,
-        refuse_no_master,
-        refuse_refused,
-        run_name,
-    )
+    from stateshift.api.runs import refuse_another, run_name
+    from stateshift.cli.commands.apply import refuse_no_master, refuse_refused
     from stateshift.cli.shell import request
     from stateshift.cli.shell.work import carry_out, confirm
     from stateshift.cli.views import plan_text as render_plan

@@ -9,8 +9,6 @@ the first effect.
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -18,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from stateshift import migration
+from stateshift.api.runs import name_the_run
 from stateshift.cli.shell.failing import tell
 from stateshift.cli.shell.progress import watching
 from stateshift.cli.shell.terminal import Terminal
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from stateshift.specification import Spec
     from stateshift.workdir import Workdir
 
-AGAIN = "the same command again"
-WORKDIR = r"\bWORKDIR\b"
 # What a second attempt would find again.
 STAYS = (FormatError, PlanError, VerifyError)
 
@@ -119,15 +116,6 @@ def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int
         stays = isinstance(error, STAYS) or "rollback" in hint
         terminal.talk([Line(f"take it back with: {back}" if stays else f"go on with: {resume}")])
     return code
-
-
-def name_the_run(error: StateshiftError, path: str | None) -> StateshiftError:
-    """Return the error with a hint that can be pasted: it names the run's workdir. Where no run was
-    begun, there is nothing to be resumed: the same command is given again.
-    """
-    named = rf"`?stateshift resume {WORKDIR}`?" if path is None else WORKDIR
-    instead = AGAIN if path is None else shlex.quote(path)
-    return error.with_hint(re.sub(named, lambda found: instead, error.hint or "") or None)
 
 
 def _left_page(terminal: Terminal, workdir: Workdir, told: Report) -> str | None:

@@ -5,7 +5,6 @@ would be down if it were stopped now. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views.text import Block, Line, Table, pairs
@@ -70,13 +69,6 @@ def at(told: Live) -> str:
         if 0 < told.bytes_done < told.bytes:
             parts.append(f"{span((told.bytes - told.bytes_done) / rate)} left")
     return f"{where}" + (f", {', '.join(parts)}" if parts else "")
-
-
-def ticking(told: Live | None, now: float) -> Live | None:
-    """As of now: a process that is busy writes seldom, and its job is down meanwhile."""
-    if told is None or told.down_since is None:
-        return told
-    return replace(told, at=max(told.at, now))
 
 
 def down_for(since: float, now: float) -> str:

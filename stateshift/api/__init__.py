@@ -1,0 +1,60 @@
+"""What programs import: the commands as functions, for notebooks and orchestrators.
+
+    inspect   what is at a location                     -> Inspection
+    verify    could a job restart from it, or does a run's evidence still hold
+                                                        -> ImageVerdict, RunVerdict
+    plan      what would be done                        -> PlannedMove
+    apply     carry out a spec or a plan                -> RunResult
+    resume    go on with a run                          -> RunResult
+    rollback  take a run back                           -> RunResult
+    status    where a run stands                        -> RunStatus
+    export    state as Arrow tables, batches or files   -> StateExport, ExportedFile
+    diff      two images compared by their entries      -> ImageDiff
+
+Each value's `to_dict()` equals what the command prints with `--json`, so `stateshift schema --of`
+names its schema. Errors are those of `stateshift.errors`, each with an `exit_code` and, mostly, a
+`hint`. README.md has examples.
+
+Importing this package imports nothing heavy; each function imports what it needs when it is called.
+"""
+
+from __future__ import annotations
+
+from stateshift.api.images import diff, export, inspect, verify
+from stateshift.api.progress import Progress
+from stateshift.api.runs import apply, plan, resume, rollback, status
+from stateshift.api.values import (
+    ExportedFile,
+    ImageDiff,
+    ImageVerdict,
+    Inspection,
+    PlannedMove,
+    RunResult,
+    RunStatus,
+    RunVerdict,
+    StateExport,
+)
+from stateshift.errors import StateshiftError
+
+__all__ = [
+    "ExportedFile",
+    "ImageDiff",
+    "ImageVerdict",
+    "Inspection",
+    "PlannedMove",
+    "Progress",
+    "RunResult",
+    "RunStatus",
+    "RunVerdict",
+    "StateExport",
+    "StateshiftError",
+    "apply",
+    "diff",
+    "export",
+    "inspect",
+    "plan",
+    "resume",
+    "rollback",
+    "status",
+    "verify",
+]

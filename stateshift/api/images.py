@@ -1,0 +1,168 @@
+"""An image looked at from a program: inspect, verify, export, diff. Reads only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from stateshift.api.values import (
+    ImageDiff,
+    ImageVerdict,
+    Inspection,
+    RunVerdict,
+    StateExport,
+)
+
+if TYPE_CHECKING:
+    from stateshift.migration import Doors
+    from stateshift.storage.locations import Location
+    from stateshift.storage.protocol import Storage
+
+    Place = str | os.PathLike[str] | Location
+
+
+def inspect(
+    location: Place,
+    *,
+    uids: Sequence[str] = (),
+    files: bool = False,
+    entries: int = 0,
+    adapters: Doors | None = None,
+) -> Inspection:
+    """Look at an image, a workflow directory or a single file.
+
+    Args:
+        location: a URL or a local path.
+        uids: names of operators to look for, and to name operators by.
+        files: list every file, and whether a restart needs it.
+        entries: how many entries of each store to decode.
+        adapters: how storages are opened, where a test has its own.
+
+    Returns:
+        What is there; `to_dict()` is the document of `stateshift inspect --json`.
+
+    Raises:
+        MissingFile: nothing is at the location.
+        FormatError: bytes are not what their format says.
+        StorageError: the location cannot be read.
+    """
+    from stateshift import look
+    from stateshift.cli.views.survey_facts import first_entries, survey_facts
+
+    place, opening = place_of(location), opening_of(adapters)
+    seen = look.inspect(place, opening)
+    if seen.survey is None:
+        return Inspection(place, file=seen.file)
+    facts = survey_facts(seen.survey, list(uids), files)
+    if entries:
+        shown = look.entries(place, opening, entries + 1)
+        facts = replace(facts, entries=first_entries(shown, entries))
+    return Inspection(place, facts)
+
+
+def verify(
+    location: Place, *, deep: bool = False, adapters: Doors | None = None
+) -> ImageVerdict | RunVerdict:
+    """Ask whether a job could restart from an image, or whether a run's work still holds.
+
+    Args:
+        location: an image, as a URL or a local path; or the workdir of a run.
+        deep: read everything that a restart needs to its end.
+        adapters: how storages and clusters are reached, where a test has its own.
+
+    Returns:
+        The verdict; `ok` is the answer, `to_dict()` the document of `stateshift verify --json`.
+
+    Raises:
+        FormatError: bytes are not what their format says.
+        StorageError: the location cannot be read.
+        JournalError: the workdir's journal is damaged.
+    """
+    from stateshift import look
+    from stateshift.workdir import Workdir
+
+    place = place_of(location)
+    if "://" not in place and Workdir(place).exists:
+        return _verify_run(place, adapters)
+    return ImageVerdict(look.restartable(place, opening_of(adapters), deep))
+
+
+def _verify_run(path: str, adapters: Doors | None) -> RunVerdict:
+    from stateshift import migration
+    from stateshift.workdir import Workdir
+
+    workdir = Workdir(path)
+    verdict = migration.verify(workdir, adapters or migration.real_doors())
+    return RunVerdict(verdict, migration.status(workdir), path)
+
+
+def export(
+    location: Place,
+    *,
+    operator: str | None = None,
+    store: str | None = None,
+    batch: int | None = None,
+    changes: tuple[int, int] | None = None,
+    adapters: Doors | None = None,
+) -> StateExport:
+    """Choose state to be read: all of an image's, or some of it.
+
+    Args:
+        location: an image, as a URL or a local path.
+        operator: only this operator, by its id or its uid.
+        store: only this store.
+        batch: the state as this batch left it.
+        changes: what these batches (first, last) did to the state, instead of the state.
+        adapters: how storages are opened, where a test has its own.
+
+    Returns:
+        The state, which is read when `batches()`, `table()` or `save(file)` is called.
+
+    Raises:
+        SpecError: `batch` and `changes` are both given.
+    """
+    from stateshift.engines.views import Wanted
+    from stateshift.errors import Complaint, SpecError
+
+    if batch is not None and changes is not None:
+        raise SpecError((Complaint("batch", "changes names its batches itself"),))
+    wanted = Wanted(operator, store, batch, changes)
+    return StateExport(place_of(location), wanted, opening_of(adapters))
+
+
+def diff(a: Place, b: Place, *, show: int = 0, adapters: Doors | None = None) -> ImageDiff:
+    """Compare two images entry by entry.
+
+    Args:
+        a: an image, as a URL or a local path.
+        b: another one. What only `b` has is added, what only `a` has is removed.
+        show: how many differences of each store to decode.
+        adapters: how storages are opened, where a test has its own.
+
+    Returns:
+        The differences; `equal` is the answer, `to_dict()` the document of `stateshift diff --json`.
+
+    Raises:
+        PlanError: one of them is no image.
+        FormatError: bytes are not what their format says.
+        StorageError: a location cannot be read.
+    """
+    from stateshift import look
+
+    return ImageDiff(look.diff(place_of(a), place_of(b), opening_of(adapters), show))
+
+
+def place_of(location: Place) -> str:
+    """Return a location as the text that everything below takes."""
+    return os.fspath(location) if isinstance(location, str | os.PathLike) else str(location)
+
+
+def opening_of(adapters: Doors | None) -> Callable[[str], Storage]:
+    """Return how a location is opened: what may pass is tried again."""
+    if adapters is not None:
+        return adapters.open_storage
+    from stateshift.look import open_patiently
+
+    return open_patiently

@@ -1,0 +1,92 @@
+"""What a user hands in: a spec, or a plan that was saved; as a value or as a local file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any
+
+from stateshift.api.local_files import beside, text_of
+from stateshift.errors import Complaint, PlanError, SpecError
+from stateshift.extensions import names_added
+from stateshift.migration import Proposal, decode_proposal, encode_proposal, with_dataflow
+from stateshift.specification import Spec, parse_spec
+
+SpecLike = Spec | Mapping[str, Any] | str | os.PathLike[str]
+
+
+def request_of(given: SpecLike | Proposal) -> Spec | Proposal:
+    """Return a spec or a plan from whatever form it was given in.
+
+    A dictionary is a spec's, its relative paths are below the working directory. A string is the
+    path of a file.
+    """
+    if isinstance(given, Spec | Proposal):
+        return given
+    if isinstance(given, Mapping):
+        spec = _parsed(json.dumps(given), os.getcwd())
+        return with_dataflow(spec, beside(os.path.join(os.getcwd(), "spec")))
+    return read(os.fspath(given))
+
+
+def spec_of(given: SpecLike) -> Spec:
+    """Return a spec from whatever form it was given in."""
+    request = request_of(given)
+    if isinstance(request, Proposal):
+        raise SpecError(
+            (Complaint("", "a saved plan, and not a spec"),),
+            hint="name the spec that it was made from",
+        )
+    return request
+
+
+def read(path: str) -> Spec | Proposal:
+    """Read a file. A saved plan says so in its first key; anything else is read as a spec.
+
+    What is wrong with it names the file.
+    """
+    try:
+        return _read(path)
+    except (SpecError, PlanError) as error:
+        error.where["path"] = path
+        raise
+
+
+def _read(path: str) -> Spec | Proposal:
+    text = _text(path)
+    try:
+        plain = json.loads(text)
+    except (ValueError, RecursionError):
+        plain = None  # the spec's reader says better than we could what is wrong, and where
+    if isinstance(plain, dict) and "stateshift_plan" in plain:
+        return decode_proposal(plain)
+    return with_dataflow(_parsed(text, os.path.dirname(os.path.abspath(path))), beside(path))
+
+
+def _parsed(text: str, base: str) -> Spec:
+    return parse_spec(text, base=base, environment=os.environ, names_added=names_added)
+
+
+def _text(path: str) -> str:
+    if os.path.isdir(path):
+        run = os.path.exists(os.path.join(path, "journal"))
+        hint = f"stateshift {'resume' if run else 'inspect'} {quote(path)}"
+        raise SpecError((Complaint("", "a directory, and not a spec"),), hint=hint)
+    return text_of(path, "name a spec (stateshift schema tells what it holds) or a saved plan")
+
+
+def save(proposal: Proposal, path: str) -> None:
+    """Write a plan to a file, whole or not at all: somebody may be about to apply what is there."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(encode_proposal(proposal), file, indent=1, ensure_ascii=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)

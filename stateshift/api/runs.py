@@ -1,0 +1,284 @@
+"""Runs from a program: plan, apply, resume, rollback, status."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from stateshift.api.progress import CallbackMeter, Watch
+from stateshift.api.values import PlannedMove, RunResult, RunStatus
+
+if TYPE_CHECKING:
+    from stateshift.api.requests import SpecLike
+    from stateshift.errors import StateshiftError
+    from stateshift.migration import Doors, Proposal
+    from stateshift.specification import Spec
+    from stateshift.workdir import Workdir
+
+WORKDIRS = ".stateshift"
+AGAIN = "the same command again"
+WORKDIR = r"\bWORKDIR\b"
+
+PathLike = str | os.PathLike[str]
+
+
+def plan(
+    spec: SpecLike, *, jobs: Sequence[str] = (), deep: bool = False, adapters: Doors | None = None
+) -> PlannedMove:
+    """Say what would be done, how long it takes, and what is in the way. Reads only.
+
+    Args:
+        spec: a spec as a dictionary, as a `Spec` or as the path of a file; or a saved plan's path.
+        jobs: only these jobs of the spec.
+        deep: read all that a restart needs to its end.
+        adapters: how storages and clusters are reached, where a test has its own.
+
+    Returns:
+        The plan. `refusals` says why it could not be applied; `to_dict()` is the document of
+        `stateshift plan --json`.
+
+    Raises:
+        SpecError: the spec is not valid; `complaints` has a JSON pointer each.
+        PlanError: what was asked does not fit what is there.
+        FormatError: bytes are not what their format says.
+        StorageError, ClusterError: the outside could not be asked.
+    """
+    from stateshift import migration
+    from stateshift.api.requests import request_of
+    from stateshift.workdir import Workdir
+
+    request = request_of(spec)
+    if isinstance(request, migration.Proposal):
+        return PlannedMove(request.of_jobs(jobs))
+    reached = adapters or migration.real_doors()
+    place = Workdir(os.path.join(WORKDIRS, "plan"))
+    return PlannedMove(migration.propose(request, reached, place, jobs, deep))
+
+
+def apply(
+    spec: SpecLike | PlannedMove,
+    *,
+    workdir: PathLike | None = None,
+    jobs: Sequence[str] = (),
+    fleet: str | None = None,
+    progress: Watch | None = None,
+    stop: threading.Event | None = None,
+    adapters: Doors | None = None,
+) -> RunResult:
+    """Carry out a spec or a plan. Nobody is asked: what was planned is done.
+
+    Args:
+        spec: as `plan` takes it, or what `plan` returned.
+        workdir: where journal, log and report are kept; `.stateshift/<run>` where none is given.
+        jobs: only these jobs of the spec.
+        fleet: a Spark master whose executors share the work.
+        progress: called with what is done, from several threads.
+        stop: set it to interrupt the run after the current write; it can be resumed.
+        adapters: how storages and clusters are reached, where a test has its own.
+
+    Returns:
+        How the run ended; `to_dict()` is the document of `stateshift apply --json`.
+
+    Raises:
+        PlanError: a finding refuses the plan, or the plan is stale.
+        JournalError: the workdir is another run's, or another run holds the target.
+        Interrupted: `stop` was set; `resume` goes on.
+        StateshiftError: what else went wrong, with a hint; the run can be resumed or rolled back.
+    """
+    from stateshift import migration
+    from stateshift.api.requests import request_of
+    from stateshift.workdir import Workdir
+
+    request = spec.proposal if isinstance(spec, PlannedMove) else request_of(spec)
+    reached = _reached(adapters, progress, stop)
+    run = run_name(_job_names(request, jobs), time.time(), os.urandom(2))
+    place = Workdir(os.fspath(workdir or os.path.join(WORKDIRS, run)))
+    refuse_another(place)
+    with _hints(place):
+        proposal = _proposed(request, reached, place, jobs)
+        with migration.enlisted(reached, fleet, proposal.spec, place) as manned:
+            report = migration.apply(proposal, run, place, manned)
+    return RunResult(report, str(place.path))
+
+
+def _job_names(request: Spec | Proposal, only: Sequence[str]) -> list[str]:
+    from stateshift import migration
+
+    if isinstance(request, migration.Proposal):
+        return [job.name for job in request.jobs(only)]
+    return [job.name for job in migration.jobs_of(request, only)]
+
+
+def _proposed(
+    request: Spec | Proposal, reached: Doors, place: Workdir, jobs: Sequence[str]
+) -> Proposal:
+    from stateshift import migration
+
+    if isinstance(request, migration.Proposal):
+        return request.of_jobs(jobs)
+    return migration.propose(request, reached, place, jobs)
+
+
+def resume(
+    workdir: PathLike,
+    *,
+    spec: SpecLike | None = None,
+    fleet: str | None = None,
+    progress: Watch | None = None,
+    stop: threading.Event | None = None,
+    adapters: Doors | None = None,
+) -> RunResult:
+    """Go on with a run where it stopped; a finished one has nothing left to do.
+
+    Args:
+        workdir: the run's.
+        spec: the same spec with another `submit`: jobs start as it says.
+        fleet: a Spark master whose executors share the work.
+        progress: called with what is done, from several threads.
+        stop: set it to interrupt the run after the current write.
+        adapters: how storages and clusters are reached, where a test has its own.
+
+    Returns:
+        How the run ended; `to_dict()` is the document of `stateshift resume --json`.
+
+    Raises:
+        JournalError: there is no run, another process holds it, or its journal is damaged.
+        StateshiftError: what else went wrong, as `apply` has it.
+    """
+    from stateshift import migration
+    from stateshift.api.requests import spec_of
+    from stateshift.workdir import Workdir
+
+    place = Workdir(os.fspath(workdir))
+    place.require()
+    corrected = spec_of(spec) if spec is not None else None
+    with _hints(place):
+        asked = migration.spec_of(place)
+        with migration.enlisted(_reached(adapters, progress, stop), fleet, asked, place) as manned:
+            report = migration.resume(place, manned, corrected)
+    return RunResult(report, str(place.path), place.page_told)
+
+
+def rollback(
+    workdir: PathLike,
+    *,
+    discard_progress: bool = False,
+    progress: Watch | None = None,
+    stop: threading.Event | None = None,
+    adapters: Doors | None = None,
+) -> RunResult:
+    """Take a run back: everything it wrote, and nothing else.
+
+    Args:
+        workdir: the run's.
+        discard_progress: throw away what the job has committed on the target since.
+        progress: called with what is done, from several threads.
+        stop: set it to interrupt the rollback after the current write; `resume` goes on with it.
+        adapters: how storages and clusters are reached, where a test has its own.
+
+    Returns:
+        How it ended; what could not be taken back is in the report, as `left`.
+
+    Raises:
+        PlanError: the job has committed on the target since, and `discard_progress` is not set.
+        JournalError: there is no run, another process holds it, or its journal is damaged.
+        StateshiftError: what else went wrong, as `apply` has it.
+    """
+    from stateshift import migration
+    from stateshift.workdir import Workdir
+
+    place = Workdir(os.fspath(workdir))
+    with _hints(place):
+        report = migration.rollback(place, _reached(adapters, progress, stop), discard_progress)
+    return RunResult(report, str(place.path), place.page_told)
+
+
+def status(workdir: PathLike) -> RunStatus:
+    """Say where a run stands, also while another process works on it. Reads only.
+
+    Args:
+        workdir: the run's.
+
+    Returns:
+        The status; `to_dict()` is the document of `stateshift status --json`.
+
+    Raises:
+        JournalError: there is no run, or its journal is damaged.
+    """
+    from stateshift import migration
+    from stateshift.steering import ticking
+    from stateshift.workdir import Workdir
+
+    path = os.fspath(workdir)
+    place = Workdir(path)
+    report, held = migration.status(place), place.held
+    live = ticking(place.steering.live(), time.time()) if held else None
+    return RunStatus(report, path, held, live, None if held else place.page_told)
+
+
+def _reached(adapters: Doors | None, progress: Watch | None, stop: threading.Event | None) -> Doors:
+    from stateshift import migration
+
+    reached = adapters or migration.real_doors(stop=stop)
+    if stop is not None:
+        reached = replace(reached, stop=stop)
+    return reached if progress is None else replace(reached, meter=CallbackMeter(progress))
+
+
+@contextmanager
+def _hints(place: Workdir) -> Iterator[None]:
+    """Make what a hint says of the run a command that can be pasted."""
+    from stateshift import migration
+    from stateshift.errors import StateshiftError
+
+    try:
+        yield
+    except StateshiftError as error:
+        begun = place.exists and migration.progress_of(place).state != "new"
+        raise name_the_run(error, str(place.path) if begun else None) from None
+
+
+def name_the_run(error: StateshiftError, path: str | None) -> StateshiftError:
+    """Return the error with the run's workdir in its hint, which then can be pasted.
+
+    Where no run was begun, there is nothing to be resumed: the same command is given again.
+    """
+    named = rf"`?stateshift resume {WORKDIR}`?" if path is None else WORKDIR
+    instead = AGAIN if path is None else shlex.quote(path)
+    return error.with_hint(re.sub(named, lambda found: instead, error.hint or "") or None)
+
+
+def run_name(jobs: Sequence[str], now: float, random: bytes) -> str:
+    """Return a run's name, such as `20260301-120000-orders-1f3a`.
+
+    It says when (UTC) and what, and has four digits so that two at once differ.
+    """
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+    first = jobs[0] if jobs else ""
+    slug = re.sub(r"[^a-z0-9]+", "-", first.lower()).strip("-")[:32].strip("-") or "run"
+    return f"{stamp}-{slug}-{random.hex()}"
+
+
+def refuse_another(place: Workdir) -> None:
+    """Refuse the workdir of a run for another one. One that is over has nothing to be resumed."""
+    from stateshift import migration
+    from stateshift.errors import JournalError
+
+    if not place.exists:
+        return
+    state = migration.progress_of(place).state
+    path, another = str(place.path), "give another --workdir, or none"
+    if state in ("finished", "rolled-back"):
+        over = "is finished" if state == "finished" else "was rolled back"
+        raise JournalError(f"{path} is the workdir of a run that {over}", hint=another)
+    raise JournalError(
+        f"{path} is the workdir of a run already",
+        hint=f"stateshift resume {shlex.quote(path)}; or {another}",
+    )

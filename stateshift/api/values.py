@@ -1,0 +1,277 @@
+"""What the functions return: frozen values, each with the document of its command.
+
+`to_dict()` gives plain dictionaries, lists, strings, numbers, booleans and None: `json.dumps` takes
+them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from stateshift.cli.views.survey_facts import SurveyFacts
+    from stateshift.engines.views import DecodedFile, Differences, Export, Wanted
+    from stateshift.look import Judgement
+    from stateshift.migration import Proposal, Verdict
+    from stateshift.report import Report
+    from stateshift.steering import Live
+    from stateshift.storage.protocol import Storage
+    from stateshift.survey import Finding
+
+Plain = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What is at a location: `facts` of a directory, or one `file`, decoded."""
+
+    location: str
+    facts: SurveyFacts | None = None
+    file: DecodedFile | None = None
+
+    @property
+    def engine(self) -> str | None:
+        """`spark` or `flink`; None for a single file."""
+        return self.facts.survey.engine if self.facts is not None else None
+
+    @property
+    def epoch(self) -> int | None:
+        """The last committed batch or checkpoint; None for a workflow and for a single file."""
+        return self.facts.survey.epoch if self.facts is not None else None
+
+    def to_dict(self) -> Plain:
+        """Return the document of `stateshift inspect --json`."""
+        from stateshift.cli.views import survey_json
+
+        if self.file is not None:
+            return cast(Plain, survey_json.file_document(self.file, self.location))
+        assert self.facts is not None, "an inspection is of a directory or of a file"
+        return cast(Plain, survey_json.document(self.facts))
+
+
+@dataclass(frozen=True, slots=True)
+class ImageVerdict:
+    """Whether a job could restart from an image, and what was found on the way."""
+
+    judgement: Judgement
+
+    @property
+    def ok(self) -> bool:
+        """Whether a job could restart from the newest epoch."""
+        return self.judgement.restartable
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found, the refusals among it."""
+        return self.judgement.findings
+
+    def to_dict(self) -> Plain:
+        """Return the document of `stateshift verify LOCATION --json`."""
+        from stateshift.cli.views import survey_json
+
+        return cast(Plain, survey_json.judgement(self.judgement))
+
+
+@dataclass(frozen=True, slots=True)
+class RunVerdict:
+    """Whether everything that a run has done still holds."""
+
+    verdict: Verdict
+    report: Report
+    workdir: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether the evidence of every step holds."""
+        return not self.verdict.broken
+
+    def to_dict(self) -> Plain:
+        """Return the document of `stateshift verify WORKDIR --json`."""
+        from stateshift.cli.views import run_json
+
+        return cast(Plain, run_json.verdict(self.verdict, self.report, self.workdir))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    """What would be done. `apply` carries out exactly this, or refuses it as stale."""
+
+    proposal: Proposal
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same plan of the same facts."""
+        return self.proposal.fingerprint
+
+    @property
+    def refusals(self) -> tuple[Finding, ...]:
+        """Why `apply` would refuse it; empty where it would not."""
+        return tuple(self.proposal.refusals)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan to a file that `apply` and `stateshift apply` take."""
+        from stateshift.api.requests import save
+
+        save(self.proposal, os.fspath(path))
+
+    def to_dict(self) -> Plain:
+        """Return the document of `stateshift plan --json`."""
+        from stateshift.cli.views import plan_json
+        from stateshift.cli.views.plan_facts import plan_facts
+
+        return cast(Plain, plan_json.document(plan_facts(self.proposal)))
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended: its report, and the workdir that `resume` and `rollback` take."""
+
+    report: Report
+    workdir: str
+    page: str | None = None
+
+    @property
+    def run(self) -> str:
+        """The run's name."""
+        return self.report.run
+
+    @property
+    def state(self) -> str:
+        """`finished` or `rolled-back`."""
+        return self.report.state
+
+    @property
+    def downtime_seconds(self) -> float | None:
+        """How long the job was down; None where that is not known."""
+        return self.report.downtime_seconds
+
+    def to_dict(self) -> Plain:
+        """Return the document of `stateshift apply --json`; `resume` and `rollback` have it too."""
+        from stateshift.cli.views import run_json
+
+        return cast(Plain, run_json.ended_run(self.report, self.workdir, self.page))
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatus:
+    """Where a run stands. `at_work` says whether a process works on it now, `live` what it does."""
+
+    report: Report
+    workdir: str
+    at_work: bool
+    live: Live | None = None
+    page: str | None = None
+
+    @property
+    def run(self) -> str:
+        """The run's name."""
+        return self.report.run
+
+    @property
+    def state(self) -> str:
+        """`running`, `finished`, `failed`, `interrupted`, `rolling-back` or `rolled-back`."""
+        from stateshift.cli.views import run_json
+
+        return run_json.shown_state(self.report.state, self.at_work)
+
+    def to_dict(self) -> Plain:
+        """Return the document of `stateshift status --json`."""
+        from stateshift.cli.views import run_json
+
+        document = run_json.status(self.report, self.workdir, self.at_work, self.live, self.page)
+        return cast(Plain, document)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageDiff:
+    """Two images compared entry by entry."""
+
+    differences: Differences
+
+    @property
+    def equal(self) -> bool | None:
+        """Whether both hold the same; None where all is equal that could be compared."""
+        different = self.differences.different
+        return None if different is None else not different
+
+    def to_dict(self) -> Plain:
+        """Return the document of `stateshift diff --json`."""
+        from stateshift.cli.views import diff_json
+
+        return cast(Plain, diff_json.differences(self.differences))
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedFile:
+    """A file that state was written to."""
+
+    export: Export
+    file: str
+    bytes: int
+
+    @property
+    def entries(self) -> int:
+        """How many entries, or changes, it holds."""
+        return self.export.entries
+
+    def to_dict(self) -> Plain:
+        """Return the document of `stateshift export --json`."""
+        from stateshift.cli.views import survey_json
+
+        return cast(Plain, survey_json.export(self.export, self.file, self.bytes))
+
+
+@dataclass(frozen=True, slots=True)
+class StateExport:
+    """The state that was chosen, read when it is asked for: each call reads it again."""
+
+    location: str
+    wanted: Wanted
+    open_storage: Callable[[str], Storage]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield Arrow record batches: operator, store, shard, key and value of each entry.
+
+        No more than a batch, and what folding the state takes, is held at once.
+
+        Raises:
+            PlanError: the stores chosen have several schemas; choose with `operator` and `store`.
+            FormatError: a file's bytes are not what its format says.
+        """
+        from stateshift.api.arrow import record_batches
+
+        yield from record_batches(self._made("arrow").chunks())
+
+    def table(self) -> pa.Table:
+        """Return everything as one Arrow table.
+
+        Raises:
+            PlanError: the stores chosen have several schemas; choose with `operator` and `store`.
+            FormatError: a file's bytes are not what its format says.
+        """
+        from stateshift.api.arrow import table_of
+
+        return table_of(self._made("arrow").chunks())
+
+    def save(self, file: str | os.PathLike[str]) -> ExportedFile:
+        """Write a file, whole or not at all; `.parquet`, `.arrow` or `.jsonl` decides its format.
+
+        Raises:
+            SpecError: the suffix is none of these.
+            StorageError: the file cannot be written.
+        """
+        from stateshift import look
+
+        to = os.fspath(file)
+        made = look.export(self.location, to, self.wanted, self.open_storage)
+        return ExportedFile(made, to, look.save(made, to, self.open_storage))
+
+    def _made(self, format: str) -> Export:
+        from stateshift import look
+
+        return look.rows_of(self.location, format, self.wanted, self.open_storage)
