@@ -57,16 +57,24 @@ class LineFormatter(logging.Formatter):
         super().__init__()
         # Read once: a program's own variables do not change while it logs.
         self._values = secret_values(os.environ)
+        self._second = (0, "")
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line, and its traceback, if it has one, below."""
-        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        when = f"{seconds}.{int(record.msecs):03}Z"
+        when = f"{self._to_the_second(record.created)}.{int(record.msecs):03}Z"
         text = _visible(self._clean(record.getMessage()))
         line = f"{when} {record.levelname} {record.name}: {text}"
         if record.exc_info:
             line = f"{line}\n{self._clean(self.formatException(record.exc_info))}"
         return line
+
+    def _to_the_second(self, seconds: float) -> str:
+        """Return the date and the time, worked out once for all records of a second."""
+        second, text = self._second
+        if second != int(seconds):
+            text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+            self._second = (int(seconds), text)
+        return text
 
     def _clean(self, text: str) -> str:
         for value in self._values:
@@ -111,8 +119,9 @@ class RunLogHandler(logging.Handler):
             if self._size + len(line) > self._bytes_max:
                 self._rotate()
             self._file.write(line)
-            self._file.flush()
             self._size += len(line)
+            if record.levelno >= logging.INFO:  # what is at work is there also after a kill
+                self._file.flush()
         except (OSError, ValueError):
             self._give_up()
 

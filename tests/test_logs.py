@@ -8,6 +8,7 @@ import random
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,8 @@ from stateshift.clusters.logged import log_command
 from stateshift.clusters.shell import Shell
 from stateshift.errors import TransientStorageError
 from stateshift.storage.protocol import Storage
-from stateshift.storage.wrappers import Retrying
+from stateshift.storage.wrappers import LOCAL_MILLISECONDS, Retrying
+from stateshift.survey import FileInfo
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.cli.support import SOURCE, TARGET, Outside
 from tests.contracts.members import StillClock
@@ -215,7 +217,7 @@ def test_the_wait_that_is_logged_is_the_wait() -> None:
     clock.sleep = slept.append  # type: ignore[method-assign]
     with embedding(logging.WARNING) as heard:
         Retrying(Passing(disk), clock, random.Random(1), 4, 1.0, 8.0).read("a")
-    assert [record.args[4] for record in heard.records if record.args] == slept
+    assert [record.args[5] for record in heard.records if record.args] == slept
 
 
 def test_a_request_is_logged_without_its_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,15 +392,35 @@ def test_two_runs_at_once_leave_the_logger_as_it_was(tmp_path: Path) -> None:
 
 
 def test_what_nobody_hears_is_not_formatted() -> None:
-    class Formatted(MemoryStorage):
-        @property
-        def location(self) -> str:
-            seen.append("location")
-            return super().location
+    class Watched(str):
+        """A path that notes when somebody formats it."""
+
+        def __str__(self) -> str:
+            seen.append("formatted")
+            return "a"
 
     seen: list[str] = []
-    disk = MemoryDisk()
-    disk.open("memory://m").write("a", lambda: iter([b"x"]))
-    storage = Retrying(Formatted(disk, "memory://m"), StillClock())
-    storage.read("a")
+    storage = retried(MemoryDisk())
+    storage.read("a")  # whose failures are logged as warnings
+    storage.read(Watched("a"))
     assert seen == []
+    with embedding(logging.DEBUG) as heard:
+        storage.read(Watched("a"))
+        assert heard.texts
+    assert seen
+
+
+def test_what_a_local_disk_does_at_once_is_not_logged_and_what_takes_long_is() -> None:
+    class Slow(MemoryStorage):
+        def stat(self, path: str) -> FileInfo | None:
+            time.sleep(LOCAL_MILLISECONDS / 1000)
+            return super().stat(path)
+
+    disk = MemoryDisk()
+    disk.open("file:///ck").write("a", lambda: iter([b"x"]))
+    storage = Retrying(Slow(disk, "file:///ck"), StillClock())
+    with embedding(logging.DEBUG) as heard:
+        storage.read("a")
+        storage.stat("a")
+    (text,) = heard.texts
+    assert text.startswith("stat file:///ck/a: ")

@@ -242,7 +242,7 @@ def _hints(place: Workdir) -> Iterator[None]:
         yield
     except StateshiftError as error:
         begun = place.exists and migration.progress_of(place).state != "new"
-        raise name_the_run(error, str(place.path) if begun else None) from None
+        raise name_the_run(error, str(place.path) if begun else None) from error.__cause__
 
 
 def name_the_run(error: StateshiftError, path: str | None) -> StateshiftError:

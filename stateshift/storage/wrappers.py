@@ -27,6 +27,10 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
+# An operation on a local disk is logged where it takes as long as this: of thousands of small files
+# it takes less time than its record would.
+LOCAL_MILLISECONDS = 10.0
+
 
 class Clock(Protocol):
     """As a World's: so that tests need not wait."""
@@ -69,6 +73,9 @@ class Retrying:
         traits = storage.traits
         self._lane = Lane(traits.at_once, clock.now) if traits.at_once > 1 else None
         self._traits = replace(traits, lane=self._lane)
+        self._shown = locations.redact(storage.location.rstrip("/"))
+        local = storage.location.startswith("file:")
+        self._logged_milliseconds = LOCAL_MILLISECONDS if local else 0.0
 
     @property
     def location(self) -> str:
@@ -171,8 +178,9 @@ class Retrying:
     def _log_done(self, verb: str, path: str, began: float, result: object) -> None:
         if _log.isEnabledFor(logging.DEBUG):
             milliseconds = (time.perf_counter() - began) * 1000
-            place = locations.redact(f"{self.location.rstrip('/')}/{path}")
-            _log.debug("%s %s: %.1f ms%s", verb, place, milliseconds, _amount(result))
+            if milliseconds >= self._logged_milliseconds:
+                amount = _amount(result)
+                _log.debug("%s %s/%s: %.1f ms%s", verb, self._shown, path, milliseconds, amount)
 
     def _wait(self, verb: str, path: str, attempt: int, error: TransientStorageError) -> None:
         if attempt >= self._attempts_max:
@@ -188,9 +196,10 @@ class Retrying:
         bound = min(self._seconds_max, self._seconds_first * 2.0 ** (attempt - 1))
         seconds = self._random.uniform(0, bound)
         _log.warning(
-            "%s %s: attempt %d of %d failed, again in %.1f s: %s",
+            "%s %s/%s: attempt %d of %d failed, again in %.1f s: %s",
             verb,
-            locations.redact(f"{self.location.rstrip('/')}/{path}"),
+            self._shown,
+            path,
             attempt,
             self._attempts_max,
             seconds,
