@@ -542,9 +542,7 @@ def test_a_symlink_loop_is_refused_naming_the_link(tmp_path: Path) -> None:
 
 def test_a_source_log_whose_data_is_not_moved_is_refused(ground: Ground) -> None:
     ground.write(Checkpoint(inputs="file:///data/in"))
-    hint = refused(
-        ground, "names 3 files under file:///data/in", "reads every one of them again"
-    ).hint
+    hint = refused(ground, "names 3 files under file:///data/in", "reads all of them again").hint
     assert hint and '"waive": ["paths-stay"]' in hint
 
 

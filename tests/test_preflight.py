@@ -106,7 +106,7 @@ def test_merged_directories_have_to_let_their_files_go(ground: Ground) -> None:
         ({"topic": {0: (50, 99)}}, "topic/0 begins at offset 50"),
         (
             TransientStorageError("nobody answers", location="b:1"),
-            "b:1 was not to be asked for topic: nobody answers",
+            "b:1 could not be asked for topic: nobody answers",
         ),
     ],
 )

@@ -706,8 +706,8 @@ def test_an_operator_in_between_that_does_not_move_is_told(tmp_path: Path) -> No
     assert told.split("to be stopped at one cut: ")[1].splitlines()[:2] == [
         "features, then scoring",
         (
-            "  between them, and of no job that moves: x; what they hold at the cut was made "
-            "by the jobs of before"
+            "  between them, in jobs that do not move: x; at the cut they hold what the old jobs "
+            "wrote"
         ),
     ]
 

@@ -130,7 +130,7 @@ def test_4_paths_of_sources_are_encoded_and_staying_behind_is_refused(tmp_path: 
     ]
     code, out, _ = quietly(words)
     assert code == 4
-    assert "reads every one of them again" in out
+    assert "reads all of them again" in out
     assert not (tmp_path / "fork").exists()
 
 

@@ -55,9 +55,7 @@ def command(
     ]
     status = f"stateshift status {quote(str(place.path))}"
     if not warm:
-        raise PlanError(
-            'nothing of this run is brought over while it runs ("mode": "warm")', hint=status
-        )
+        raise PlanError('no job of this run moves warm ("mode": "warm")', hint=status)
     if steer.is_halted(progress, place):
         raise PlanError(steer.STOPPED, hint=status)
     place.steering.ask_cutover(now)

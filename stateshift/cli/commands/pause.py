@@ -45,7 +45,7 @@ def command(
     where = quote(str(place.path))
     if not place.held:
         raise PlanError(
-            "nobody is at work on it now: there is nothing to pause",
+            "no process works on this run now: there is nothing to pause",
             hint=f"stateshift status {where}",
         )
     if steer.is_halted(progress, place):

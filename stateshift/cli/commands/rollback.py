@@ -63,7 +63,7 @@ def command(
     if told.state != "rolled-back":
         if terminal.someone_there and not yes:
             terminal.talk(render_run.report(told, workdir, place.held))
-        confirm(terminal, "take this back?", yes)
+        confirm(terminal, "roll this back?", yes)
     if place.held:
         _end(terminal, place)
 

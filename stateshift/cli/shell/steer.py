@@ -29,7 +29,9 @@ def asked(terminal: Terminal, workdir: Workdir, state: str, told: str, **more: A
     terminal.show([Line(told)])
     if not held:
         again = f"stateshift resume {quote(str(workdir.path))}"
-        terminal.talk([Line(f"nobody is at work on it now: it counts once `{again}` goes on")])
+        terminal.talk(
+            [Line(f"no process works on this run now: it takes effect once `{again}` goes on")]
+        )
 
 
 def refuse_over(workdir: Workdir, what: str) -> Progress:

@@ -162,7 +162,7 @@ def confirm(terminal: Terminal, question: str, yes: bool) -> None:
         return
     if not terminal.someone_there:
         raise SpecError(
-            (Complaint("--yes", "needed where nobody can be asked (this is no terminal)"),),
+            (Complaint("--yes", "needed without a terminal: nobody can answer"),),
             hint=terminal.again("--yes"),
         )
     import typer

@@ -69,9 +69,8 @@ def _cuts(cuts: Iterable[CutFacts]) -> Iterator[Block]:
             )
         if cut.between:
             yield Line(
-                f"between them, and of no job that moves: {_some(cut.between)}; what "
-                "they hold at the cut "
-                "was made by the jobs of before",
+                f"between them, in jobs that do not move: {_some(cut.between)}; "
+                "at the cut they hold what the old jobs wrote",
                 "warn",
                 indent=2,
             )
@@ -110,7 +109,7 @@ def one_plan(plan: Plan, job: JobSpec | None, verbose: bool = False) -> Iterator
         )
     elif plan.purpose == "warm":
         yield Line(
-            "provisional: the first round, as of now; those behind it bring what the job has added",
+            "provisional: the first round, as of now; later rounds copy what the job adds",
             "warn",
             2,
         )
@@ -156,8 +155,8 @@ def _stopped(job: JobSpec) -> str:
     """When a job is that is brought over while it runs."""
     if job.cutover == NEVER:
         return (
-            "the job is not stopped: the target holds an image to start from, until somebody "
-            "tells it to move"
+            "the job is not stopped: the target holds an image to start from, "
+            "until `stateshift cutover`"
         )
     when = f"once what is left would take less than {span(seconds_of(job.until))}"
     if job.rounds is not None:

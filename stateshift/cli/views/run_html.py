@@ -113,8 +113,8 @@ def _counted(job: JobReport) -> Iterator[str]:
     yield f"counted from the {since(job)}"
     if job.downtime_without_rounds is not None:
         yield (
-            f"about {span(job.downtime_without_rounds)} had all of it been brought with the "
-            "job down"
+            f"about {span(job.downtime_without_rounds)} if everything had been copied "
+            "with the job down"
         )
 
 

@@ -24,7 +24,7 @@ def live(told: Live, engine: str) -> Iterator[Block]:
     if told.left:
         yield _left(told, engine)
         yield pairs(
-            ("downtime", f"{downtime(told)} if stopped now, beside stopping and starting the job")
+            ("downtime", f"{downtime(told)} if stopped now, plus stopping and starting the job")
         )
     if told.down_since is not None:
         yield pairs(("downtime", f"{down_for(told.down_since, told.at)} so far"))

@@ -126,7 +126,7 @@ def _summary(told: Report, workdir: str) -> Iterator[tuple[str, str | Cell]]:
             yield (
                 "",
                 (
-                    f"about {span(job.downtime_without_rounds)} had all of it been brought "
+                    f"about {span(job.downtime_without_rounds)} if everything had been copied "
                     "with the job down"
                 ),
             )

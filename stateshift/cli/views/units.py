@@ -120,7 +120,7 @@ def rate(text: str) -> float:
     try:
         return _measured(text.strip().lower().removesuffix("/s").strip())
     except ValueError:
-        raise ValueError(f"{text!r} is no rate: write it as 50MB or 64MiB (a second)") from None
+        raise ValueError(f"{text!r} is not a rate: write it as 50MB or 64MiB (a second)") from None
 
 
 def _measured(plain: str) -> float:

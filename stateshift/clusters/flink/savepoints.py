@@ -191,7 +191,7 @@ class _Taking:
                 else ""
             )
             hint = (
-                f"{hint}. {after}{left}; start it again from there, or take this back: "
+                f"{hint}. {after}{left}; start it again from there, or roll this back: "
                 "stateshift rollback WORKDIR"
             )
         elif cause is not told:

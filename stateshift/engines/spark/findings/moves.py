@@ -317,9 +317,8 @@ def _of_places(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             place = deepest_above(e.path for e in found)
             yield Finding(
                 "refuse",
-                f"{log} names {sum(e.count for e in found)} files under {place}: if the "
-                "job finds them elsewhere "
-                "afterwards, it reads every one of them again",
+                f"{log} names {sum(e.count for e in found)} files under {place}: if "
+                "they lie elsewhere afterwards, the job reads all of them again",
                 waive="paths-stay",
                 hint=f'add to the job "data": [{{"source": "{place}", "target": '
                 f'"${{NEW_PLACE}}"}}], or, where the job '
@@ -384,10 +383,7 @@ def _of_clusters(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         by = f" (Spark {written} wrote it)" if written is not None else ""
         yield Finding(
             "note",
-            (
-                "the spec says nothing of starting the job (`submit`): start it on the target "
-                f"yourself{by}"
-            ),
+            f"the spec has no `submit`: start the job on the target yourself{by}",
         )
 
 

@@ -30,10 +30,10 @@ def of_sinks(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[
         yield Finding(
             "note",
             (
-                "exactly once needs an idempotent sink, too; a file sink's output directory "
-                "has to be named in `data`"
+                "exactly-once output needs an idempotent sink; name a file sink's output "
+                "directory in `data`"
             ),
-            hint='name it, and its own log is read: "sink": {"kind": "delta", "location": "…"}',
+            hint='name the sink, and its log is read: "sink": {"kind": "delta", "location": "…"}',
         )
     else:
         yield from _of_sink(job, facts, facts.sink, images)
@@ -78,8 +78,8 @@ def _of_unread(sink: SinkFacts) -> Finding:
         return Finding(
             "note",
             (
-                "whether the foreach-batch function drops a batch that it is given twice, only "
-                "its author knows"
+                "only the author of the foreach-batch function knows whether it drops a batch "
+                "that arrives twice"
             ),
             hint=(
                 'say it: "idempotent_by_batch": true or false; or name the Delta table and its '

@@ -81,7 +81,7 @@ def of_topics(wanted: Wanted, topics: Topics | None) -> Iterator[Finding]:
         ways = f"{topics.hint}; {_WAIVE}" if topics.hint else _WAIVE
         yield Finding(
             "refuse",
-            f"{topics.brokers} was not to be asked for {names}: {topics.wrong}",
+            f"{topics.brokers} could not be asked for {names}: {topics.wrong}",
             LOST,
             ways,
         )
@@ -214,7 +214,7 @@ def _compared(wanted: Offsets, topics: Topics, source: Topics) -> Iterator[Findi
         ways = f"{source.hint}; {_WAIVE_OTHER}" if source.hint else _WAIVE_OTHER
         yield Finding(
             "refuse",
-            f"{source.brokers} was not to be asked for the records that the job has read: "
+            f"{source.brokers} could not be asked for the records that the job has read: "
             f"{source.wrong}",
             OTHER,
             ways,

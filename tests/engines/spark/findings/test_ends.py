@@ -77,4 +77,4 @@ def test_a_cluster_that_does_not_tell_is_told_of_with_a_way_to_make_it(kind: str
 
 def test_who_starts_the_job_themselves_is_told_what_wrote_it() -> None:
     plan = plan_of(spec_of(), facts_of(surveyed(Checkpoint())))
-    assert f"start it on the target yourself (Spark {WRITTEN} wrote it)" in said(plan, "note")
+    assert f"start the job on the target yourself (Spark {WRITTEN} wrote it)" in said(plan, "note")

@@ -127,7 +127,7 @@ def test_of_a_job_that_runs_it_is_said_how_far_the_sink_is() -> None:
             SinkSpec("kafka"),
             "the Kafka sink is at least once: a batch that runs twice is there twice",
         ),
-        (SinkSpec("foreach-batch"), "only its author knows"),
+        (SinkSpec("foreach-batch"), "only the author of the foreach-batch function knows"),
         (SinkSpec("foreach-batch", None, True), "drops a batch that it is given twice"),
         (SinkSpec("foreach-batch", None, False), "is at least once"),
     ],

@@ -112,7 +112,7 @@ def test_source_brokers_that_could_not_be_asked_are_refused_with_the_reason() ->
     )
     (finding,) = refusals(list(of_topics(WANTED, topics)))
     assert (
-        "old:9092 was not to be asked for the records that the job has read: it does not answer"
+        "old:9092 could not be asked for the records that the job has read: it does not answer"
         in finding.message
     )
     assert str(finding.hint).startswith("is it up?; ")
