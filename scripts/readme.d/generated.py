@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from stateshift.clusters import opening
+from stateshift.clusters import command, manual
 from stateshift.clusters.flink import cluster as flink_rest
 from stateshift.clusters.flink import submit as flink_submit
 from stateshift.clusters.livy import cluster as livy
@@ -68,7 +68,14 @@ _VALUES = {
     "uid_hash": "text, or [constants](#constants-of-uid_hash)",
 }
 
-CLUSTER_OPTIONS: Mapping[str, Mapping[str, Expected]] = opening.KINDS
+CLUSTER_OPTIONS: Mapping[str, Mapping[str, Expected]] = {
+    "manual": manual.CLUSTER_OPTIONS,
+    "command": command.CLUSTER_OPTIONS,
+    "spark_submit": spark_submit.CLUSTER_OPTIONS,
+    "livy": livy.CLUSTER_OPTIONS,
+    "spark_standalone": standalone.CLUSTER_OPTIONS,
+    "flink_rest": flink_rest.CLUSTER_OPTIONS,
+}
 SUBMIT_OPTIONS: Mapping[str, Mapping[str, Expected]] = {
     "spark_submit": spark_submit.SUBMIT_OPTIONS,
     "spark_standalone": standalone.SUBMIT_OPTIONS,
@@ -169,7 +176,7 @@ def cluster_options() -> str:
         ("A job's `submit` takes", SUBMIT_OPTIONS, options.SUBMIT_OPTIONS),
         ("A job's `stop` takes", STOP_OPTIONS, options.STOP_OPTIONS),
     )
-    for kind in opening.KINDS:
+    for kind in CLUSTER_OPTIONS:
         parts.append(f"### Options of {kind}\n")
         for heading, known, described in tables:
             if kind in known:
