@@ -174,10 +174,10 @@ def cases_kept(item: pytest.Item, count: int, how: Thoroughness) -> int:
     marker = item.get_closest_marker("sample")
     if how == "full":
         return count
-    kept = marker.args[0] if marker else count
+    kept = min(count, marker.args[0]) if marker else count
     if how == "quick":
-        kept = min(QUICK_CASES, kept) if marker is None else max(1, kept // 4)
-    return int(min(count, kept))
+        kept = min(QUICK_CASES, kept if marker is None else max(1, kept // 4))
+    return int(kept)
 
 
 def ledger() -> Path | None:

@@ -74,6 +74,7 @@ def test_a_portion_is_the_same_after_its_way_over_the_wire(case: Path) -> None:
             )
 
 
+@pytest.mark.sample(20)
 @pytest.mark.parametrize("name", sorted(NEWEST))
 def test_whatever_is_damaged_a_fleet_says_the_same(name: str, seed: int) -> None:
     files = contents(NEWEST[name])

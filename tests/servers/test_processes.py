@@ -93,6 +93,7 @@ def test_a_pid_that_is_somebody_elses_by_now_is_left_alone(
     assert bystander.poll() is None
 
 
+@pytest.mark.long
 def test_down_leaves_a_process_alone_that_has_a_crashed_servers_pid(
     tmp_path: Path, bystander: subprocess.Popen[bytes]
 ) -> None:

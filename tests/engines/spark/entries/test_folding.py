@@ -26,6 +26,7 @@ from tests.engines.spark.golden import NAMES, golden
 from tests.engines.spark.reference import one_by_one
 
 
+@pytest.mark.sample(140)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("bytes_max", [spilling.BYTES_MAX, 500])
 def test_golden_shards_fold_to_the_same_in_memory_and_on_piles(name: str, bytes_max: int) -> None:
