@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 Level = Literal["refuse", "warn", "note"]
 
@@ -145,6 +145,7 @@ class PlannedState:
     unnamed: bool = False
 
 
+@runtime_checkable
 class ImageDetails(Protocol):
     """What an engine keeps about an image, beyond what every engine's images have. Each engine has
     a class of its own, and alone reads its fields.
