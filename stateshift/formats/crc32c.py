@@ -12,6 +12,7 @@ def crc32c(data: bytes, value: int = 0) -> int:
 
 def masked_crc32c(data: bytes, value: int = 0) -> int:
     """RocksDB's checksum of `data`: rotated and offset, so that checksums of checksums stay good
-    (crc32c.h)."""
+    (crc32c.h).
+    """
     value = crc32c(data, value)
     return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF

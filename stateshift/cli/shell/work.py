@@ -134,7 +134,6 @@ def stoppable(stop: threading.Event, workdir: str) -> Iterator[None]:
     """While this lasts, Ctrl-C and SIGTERM ask the run to stop; asked twice, the process ends
     where it is.
     """
-
     resume = render_run.command("resume", workdir)
 
     def ask(number: int, frame: object) -> None:

@@ -1,0 +1,1 @@
+"""What Flink writes: metadata, keyed and operator state."""

@@ -56,7 +56,8 @@ def decode_operator_header(head: bytes) -> OperatorHeader:
     """Return the header that these bytes are, with the beginning of a snappy stream behind it where
     it is compressed.
 
-    A version that is not known has no states."""
+    A version that is not known has no states.
+    """
     data = Input(head, _WHAT)
     version = data.i4()
     if version not in _VERSIONS:

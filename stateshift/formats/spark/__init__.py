@@ -1,0 +1,1 @@
+"""What Spark writes: logs, state files, rows and schemas."""

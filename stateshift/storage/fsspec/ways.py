@@ -94,7 +94,8 @@ def way_of(scheme: str, file_system: Any) -> Way:
 
 def lists_whole_trees(file_system: Any) -> bool:
     """Whether `find` is the file system's own. fsspec's own one leaves out what it could not list,
-    silently."""
+    silently.
+    """
     from fsspec.asyn import AsyncFileSystem
     from fsspec.spec import AbstractFileSystem
 

@@ -1,0 +1,1 @@
+"""Whether an image of Spark is sound, file by file."""

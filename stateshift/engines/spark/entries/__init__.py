@@ -1,0 +1,1 @@
+"""Entries of Spark's state: read, compared and written."""

@@ -1,0 +1,1 @@
+"""How Spark's state is rewritten on its way."""

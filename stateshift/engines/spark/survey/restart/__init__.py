@@ -1,0 +1,1 @@
+"""What a restart of Spark reads, and from which batches it works."""
