@@ -130,7 +130,7 @@ class LeftDocument(TypedDict):
     """What is still to be copied of a job that runs."""
 
     round: Annotated[int, "the round after which this was counted"]
-    epoch: Annotated[int | None, "the job's epoch at that moment"]
+    epoch: Annotated[int | None, "the number of the job's newest image at that moment"]
     files: Annotated[int, "how many files"]
     bytes: Annotated[int, "their size together"]
     seconds: Annotated[float, "for how long the job would be down for them"]
@@ -199,8 +199,8 @@ class VerdictDocument(TypedDict):
 
     holds: Annotated[bool, "whether all evidence still holds"]
     restartable: Annotated[bool, "whether a job could restart from what the run finished"]
-    epoch: Annotated[int | None, "the epoch its image was moved at, of a single job"]
-    epochs: Annotated[dict[str, int | None], "the epoch of each job"]
+    epoch: Annotated[int | None, "the number of the image that was moved, of a single job"]
+    epochs: Annotated[dict[str, int | None], "the number of each job's image"]
     findings: Annotated[list[BrokenDocument], "what does not hold, and what could not be asked"]
     run: Annotated[str, "its name"]
     state: Annotated[State, "where the run stands"]
