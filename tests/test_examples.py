@@ -42,7 +42,7 @@ RUN_BY = {
     "flink-union.json": "servers/test_flink_moves.py",
     "infore-flink.json": "servers/test_flink_moves.py",
     "flink-sql.json": "servers/test_flink_sql.py",
-    "payment-fraud.dataflow.json": "cli/test_reconfigure.py",
+    "payment-fraud.dataflow.json": "cli/test_dataflow.py",
 }
 
 

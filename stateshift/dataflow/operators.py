@@ -1,4 +1,4 @@
-"""What is reconfigured: operators and the edges between them, as values.
+"""A dataflow: operators and the edges between them, as values.
 
     Dataflow
       operators  what each of them makes of a tuple, on how many workers, of which job on which

@@ -30,11 +30,11 @@ from stateshift.specification.text import read_text
 from stateshift.specification.values import Reader
 
 HINT = (
-    "stateshift reconfigure --help tells what a dataflow holds, stateshift schema "
+    "stateshift dataflow --help tells what a dataflow holds, stateshift schema "
     "dataflow tells editors"
 )
 KINDS = (
-    "a dataflow is JSON (stateshift reconfigure --help), what Flink answers to GET "
+    "a dataflow is JSON (stateshift dataflow --help), what Flink answers to GET "
     "/jobs/:jobid/plan, or what "
     "Spark's explain(extended=True) prints"
 )

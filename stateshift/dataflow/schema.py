@@ -27,7 +27,7 @@ def dataflow_schema() -> Schema:
         "$id": "stateshift/dataflow.schema.json",
         "title": "stateshift dataflow",
         "description": (
-            "Operators, and which of them sends to which: what `stateshift reconfigure` is "
+            "Operators, and which of them sends to which: what `stateshift dataflow` is "
             "asked about."
         ),
         **object_schema(DATAFLOW, "#"),

@@ -56,7 +56,7 @@ def with_dataflow(spec: Spec, opened: Callable[[str], str]) -> Spec:
     if complaints:
         raise SpecError(
             complaints,
-            hint="stateshift reconfigure DATAFLOW --targets A,B shows what hangs together",
+            hint="stateshift dataflow DATAFLOW --targets A,B shows what hangs together",
         )
     return read
 

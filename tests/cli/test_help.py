@@ -96,7 +96,7 @@ def test_the_commands_of_later_issues_are_not_announced() -> None:
         "evolve",
         "gather",
         "repair",
-        "reconfigure",
+        "dataflow",
         "uid",
         "schema",
         "man",

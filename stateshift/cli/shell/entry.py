@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,6 +23,7 @@ from stateshift.cli.commands import (
     completion,
     convert,
     cutover,
+    dataflow,
     diff,
     evolve,
     export,
@@ -32,7 +34,6 @@ from stateshift.cli.commands import (
     merge,
     pause,
     plan,
-    reconfigure,
     rename,
     repair,
     repartition,
@@ -78,13 +79,15 @@ _MODULES = (
     evolve,
     gather,
     repair,
-    reconfigure,
+    dataflow,
     uid,
     schema,
     man,
     completion,
 )
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
+# What commands were once called. Scripts may still say it; help does not.
+OLD_NAMES = {"reconfigure": "dataflow"}
 
 # The error of an argument that does not fit; which package it comes from depends on typer's
 # version.
@@ -163,12 +166,17 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
     )
     app.callback(epilog=EPILOG, invoke_without_command=True)(_top)
-    # Options are put together anew by each process: where it is clear which command is meant, only
-    # its own.
-    for name in (arguments[0],) if arguments and arguments[0] in COMMANDS else COMMANDS:
-        module = COMMANDS[name]
-        app.command(name, epilog=module.EPILOG)(_told(module.command))
+    # Each process builds its parsers again. Where the command is clear, only its own is needed.
+    name = arguments[0] if arguments else ""
+    if name in OLD_NAMES:
+        _add_command(app, name, COMMANDS[OLD_NAMES[name]], hidden=True)
+    for known in (name,) if name in COMMANDS else COMMANDS:
+        _add_command(app, known, COMMANDS[known])
     return app
+
+
+def _add_command(app: typer.Typer, name: str, module: ModuleType, hidden: bool = False) -> None:
+    app.command(name, epilog=module.EPILOG, hidden=hidden)(_told(module.command))
 
 
 def _top(
@@ -231,7 +239,7 @@ def _defaults(arguments: list[str]) -> dict[str, dict[str, Any]]:
     found = settings.read((os.getcwd(), typer.get_app_dir("stateshift")))
     _bound_memory(os.environ.get("STATESHIFT_MEMORY") or found.pop("memory", None))
     found.pop("memory", None)
-    return dict.fromkeys(COMMANDS, found) if found else {}
+    return dict.fromkeys((*COMMANDS, *OLD_NAMES), found) if found else {}
 
 
 def _bound_memory(text: str | None) -> None:

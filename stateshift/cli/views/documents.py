@@ -108,7 +108,7 @@ DOCUMENTS: Mapping[str, Document] = {
     ),
     "dataflow-change": Document(
         "Which operators of a dataflow have to change together",
-        ("reconfigure",),
+        ("dataflow",),
         (dataflow_json.DataflowDocument,),
     ),
     "schema": Document("A JSON Schema", ("schema",), ()),

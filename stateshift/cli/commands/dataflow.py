@@ -1,4 +1,4 @@
-"""`stateshift reconfigure`: which operators of a dataflow have to change together, and how long
+"""`stateshift dataflow`: which operators of a dataflow have to change together, and how long
 that takes.
 """
 
@@ -20,7 +20,7 @@ A DATAFLOW is a file of JSON:
 or what a running job tells of itself: Flink's answer to GET /jobs/:jobid/plan,
 or what Spark's explain(extended=True) prints; or a file that joins several of
 these by the topics they write and read ("jobs"). With -, it is read from
-standard input: curl -s http://…/jobs/…/plan | stateshift reconfigure - …
+standard input: curl -s http://…/jobs/…/plan | stateshift dataflow - …
 More that may be said of an operator, and what holds where it is not:
   kind                  one-to-one, one-to-many or blocking: one-to-one
   one_per_edge, unique  how much it makes of a tuple, see below: false
@@ -68,9 +68,9 @@ Rules (--rule) by which fries spares one-to-many operators:
   none           spares nobody
 
 """ + epilog(
-    "stateshift reconfigure payment-fraud.dataflow.json --targets 'fraud model,apply rules'\n"
-    "stateshift reconfigure payment-fraud.dataflow.json --targets 'join features' --explain\n"
-    "stateshift reconfigure plan.json --targets Score --dot | dot -Tsvg > change.svg",
+    "stateshift dataflow payment-fraud.dataflow.json --targets 'fraud model,apply rules'\n"
+    "stateshift dataflow payment-fraud.dataflow.json --targets 'join features' --explain\n"
+    "stateshift dataflow plan.json --targets Score --dot | dot -Tsvg > change.svg",
     2,
     e2="the dataflow is not valid, or does not have such a target",
 )
@@ -122,7 +122,7 @@ def command(
 
     from stateshift.api.local_files import beside, text_of
     from stateshift.cli.views import dataflow_json
-    from stateshift.cli.views import dataflow_text as render_reconfigure
+    from stateshift.cli.views import dataflow_text as view
     from stateshift.dataflow import drawing
     from stateshift.dataflow.delays import expected
     from stateshift.dataflow.parse import asked
@@ -149,9 +149,7 @@ def command(
     if json:
         terminal.document("dataflow-change", dataflow_json.document(found, delays, explain))
     else:
-        terminal.show(
-            render_reconfigure.blocks(found, delays, explain=explain, verbose=terminal.verbose)
-        )
+        terminal.show(view.blocks(found, delays, explain=explain, verbose=terminal.verbose))
     return None
 
 

@@ -1,4 +1,4 @@
-"""`stateshift reconfigure`: which operators change together, of files as people have them."""
+"""`stateshift dataflow`: which operators change together, of files as people have them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def paragraphs(out: str) -> dict[str, list[str]]:
 
 
 def test_the_example_says_what_changes_at_one_cut_and_what_goes_on() -> None:
-    ran = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--explain")
+    ran = said("dataflow", EXAMPLE, *MODEL_AND_RULES, "--explain")
     assert ran.code == 0, ran.err
     told = paragraphs(ran.out)
     assert ran.out.startswith(
@@ -63,9 +63,18 @@ def test_the_example_says_what_changes_at_one_cut_and_what_goes_on() -> None:
     ]
 
 
+def test_the_old_name_does_the_same_and_help_says_the_new_one() -> None:
+    argv = (EXAMPLE, *MODEL_AND_RULES, "--json")
+    assert said("reconfigure", *argv).document == said("dataflow", *argv).document
+    assert said("reconfigure", "--help").code == 0
+    overview = said("--help").out
+    assert "  dataflow " in overview
+    assert "reconfigure" not in overview
+
+
 @pytest.mark.row("F-2", "F-3")
 def test_the_document_has_all_of_it_and_a_delay_for_every_scheduler() -> None:
-    told = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--json").document
+    told = said("dataflow", EXAMPLE, *MODEL_AND_RULES, "--json").document
     (component,) = told["components"]
     assert component == {
         "operators": ["fraud model", "explode rules", "apply rules"],
@@ -81,9 +90,9 @@ def test_the_document_has_all_of_it_and_a_delay_for_every_scheduler() -> None:
     delay = told["delay"]
     assert set(delay) == {"fries", "epoch", "multi_version", "naive"}
     assert delay["naive"] <= delay["fries"] < delay["epoch"] / 2
-    again = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--json").document
+    again = said("dataflow", EXAMPLE, *MODEL_AND_RULES, "--json").document
     assert again == told, "the same chance each time"
-    why = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--json", "--explain").document["why"]
+    why = said("dataflow", EXAMPLE, *MODEL_AND_RULES, "--json", "--explain").document["why"]
     assert [one["operator"] for one in why] == [
         "fraud model",
         "explode rules",
@@ -135,10 +144,10 @@ def test_each_scheduler_is_told_to_be_consistent_only_where_it_is(
     tmp_path: Path, argv: tuple[str, ...], rule: str, kept: dict[str, bool]
 ) -> None:
     whole = kept | {"epoch": True, "multi-version": True}
-    ran = said("reconfigure", written(tmp_path, UNSOUND), *argv)
+    ran = said("dataflow", written(tmp_path, UNSOUND), *argv)
     assert promises(ran.out) == whole
     assert ran.out.splitlines()[1].startswith("not consistent: ") is not kept["fries"]
-    document = said("reconfigure", written(tmp_path, UNSOUND), *argv, "--json").document
+    document = said("dataflow", written(tmp_path, UNSOUND), *argv, "--json").document
     assert document["rule"] == rule
     assert document["consistent"] == {name.replace("-", "_"): one for name, one in whole.items()}
 
@@ -147,22 +156,22 @@ def test_a_schedule_that_breaks_its_promise_says_so_above_all_and_what_to_ask_fo
     tmp_path: Path,
 ) -> None:
     flow = written(tmp_path, UNSOUND)
-    lines = said("reconfigure", flow, "--targets", "o1,o2", "--rule", "published").out.splitlines()
+    lines = said("dataflow", flow, "--targets", "o1,o2", "--rule", "published").out.splitlines()
     assert lines[1:3] == [
         "not consistent: a tuple may meet old and new, of what FL makes of one (spared by the "
         "published rule alone)",
         "hint: --rule sound",
     ]
-    lines = said("reconfigure", flow, "--targets", "o1,o2", "--scheduler", "naive").out.splitlines()
+    lines = said("dataflow", flow, "--targets", "o1,o2", "--scheduler", "naive").out.splitlines()
     assert lines[1:3] == ["not consistent: a tuple may meet old and new", "hint: --scheduler fries"]
 
 
 def test_what_is_inside_of_a_component_anyway_is_not_told_to_be_spared() -> None:
-    argv = ("reconfigure", EXAMPLE, "--targets", "clean,apply rules")
+    argv = ("dataflow", EXAMPLE, "--targets", "clean,apply rules")
     assert "replicate" in said(*argv, "--json").document["components"][0]["operators"]
     assert said(*argv, "--json").document["pruned"] == []
     assert "need not wait, though" not in said(*argv).out
-    told = said("reconfigure", EXAMPLE, *MODEL_AND_RULES).out
+    told = said("dataflow", EXAMPLE, *MODEL_AND_RULES).out
     assert (
         "need not wait, though they make several tuples of one: replicate (--explain says why)"
         in told
@@ -170,7 +179,7 @@ def test_what_is_inside_of_a_component_anyway_is_not_told_to_be_spared() -> None
 
 
 def why(flow: str, *argv: str) -> dict[str, str]:
-    told = said("reconfigure", flow, *argv, "--explain", "--json").document["why"]
+    told = said("dataflow", flow, *argv, "--explain", "--json").document["why"]
     return {one["operator"]: one["reason"] for one in told}
 
 
@@ -222,7 +231,7 @@ BLOCKING = {
 
 def test_a_blocking_operator_that_parts_components_is_told(tmp_path: Path) -> None:
     flow = written(tmp_path, BLOCKING)
-    assert len(said("reconfigure", flow, "--targets", "s,b", "--json").document["components"]) == 2
+    assert len(said("dataflow", flow, "--targets", "s,b", "--json").document["components"]) == 2
     told = (
         "blocking: reads all before it sends anything, so that no tuple goes from above it "
         "to below; the two sides "
@@ -259,8 +268,8 @@ def test_a_blocking_operator_that_parts_components_is_told(tmp_path: Path) -> No
     ],
 )
 def test_the_headline_counts_every_operator_once(argv: tuple[str, ...], headline: str) -> None:
-    assert said("reconfigure", EXAMPLE, *argv).out.splitlines()[0] == headline
-    document = said("reconfigure", EXAMPLE, *argv, "--json").document
+    assert said("dataflow", EXAMPLE, *argv).out.splitlines()[0] == headline
+    document = said("dataflow", EXAMPLE, *argv, "--json").document
     assert {*document["paused"], *document["tagging"], *document["untouched"]} == {
         one["name"] for one in _operators()
     }
@@ -273,7 +282,7 @@ def _operators() -> list[dict[str, object]]:
 @pytest.mark.parametrize("scheduler", ["fries", "epoch", "multi-version", "naive"])
 @pytest.mark.parametrize("rule", ["sound", "published", "none"])
 def test_every_scheduler_and_rule_is_told_in_sentences(scheduler: str, rule: str) -> None:
-    argv = ("reconfigure", EXAMPLE, "--targets", "join features", "--targets", "apply rules")
+    argv = ("dataflow", EXAMPLE, "--targets", "join features", "--targets", "apply rules")
     ran = said(*argv, "--scheduler", scheduler, "--rule", rule, "--explain")
     assert ran.code == 0, ran.err
     assert ran.out.startswith(f"{scheduler}: ")
@@ -284,15 +293,15 @@ def test_every_scheduler_and_rule_is_told_in_sentences(scheduler: str, rule: str
 
 def test_the_delay_says_that_it_is_simulated_and_under_what_load(tmp_path: Path) -> None:
     headline = "Expected delay: simulated, at 200 tuples a second from payments"
-    assert headline in said("reconfigure", EXAMPLE, *MODEL_AND_RULES).out.splitlines()
+    assert headline in said("dataflow", EXAMPLE, *MODEL_AND_RULES).out.splitlines()
     two = {
         "operators": [{"name": "a", "rate_per_second": 900}, {"name": "b", "rate_per_second": 700}]
     }
-    ran = said("reconfigure", written(tmp_path, two), "--targets", "a")
+    ran = said("dataflow", written(tmp_path, two), "--targets", "a")
     assert (
         "Expected delay: simulated, at 1,600 tuples a second from 2 sources" in ran.out.splitlines()
     )
-    document = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--json").document
+    document = said("dataflow", EXAMPLE, *MODEL_AND_RULES, "--json").document
     assert (document["rates_per_second"], document["no_figure"]) == ({"payments": 200}, None)
 
 
@@ -307,13 +316,13 @@ def test_an_operator_that_falls_behind_is_told_instead_of_a_figure(tmp_path: Pat
             "edges": ["a -> b"],
         },
     )
-    out = said("reconfigure", flow, "--targets", "b").out
+    out = said("dataflow", flow, "--targets", "b").out
     assert "Expected delay: not simulated, at 12,300 tuples a second from a" in out.splitlines()
     assert [line.split()[1] for line in paragraphs(out)["Expected delay"][1:5]] == ["-"] * 4
     why = "b falls behind: 12,300 tuples a second reach it, and it can work 2,000"
     assert f"there is no figure: {why}" in out
     assert "% of the time" not in out
-    document = said("reconfigure", flow, "--targets", "b", "--json").document
+    document = said("dataflow", flow, "--targets", "b", "--json").document
     assert document["no_figure"] == why
     assert set(document["delay"].values()) == {None}
 
@@ -322,12 +331,12 @@ def test_a_dataflow_of_too_many_workers_has_no_figure_either(tmp_path: Path) -> 
     flow = written(tmp_path, {"operators": [{"name": "a", "workers": 2001}]})
     assert (
         "there is no figure: more than 2,000 workers are not simulated"
-        in said("reconfigure", flow, "--targets", "a").out
+        in said("dataflow", flow, "--targets", "a").out
     )
 
 
 def test_help_names_every_key_and_every_kind_way_scheduler_and_rule() -> None:
-    help = said("reconfigure", "--help").out
+    help = said("dataflow", "--help").out
     words = [
         key.name for key in (*OPERATOR.all, *EDGE.all) if key.name not in ("name", "from", "to")
     ]
@@ -349,11 +358,11 @@ def test_the_schema_of_a_dataflow_is_printed() -> None:
 
 
 def test_drawings_are_all_that_is_printed() -> None:
-    dot = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--dot").out
+    dot = said("dataflow", EXAMPLE, *MODEL_AND_RULES, "--dot").out
     assert dot.startswith('digraph "payment-fraud" {\n')
     assert 'subgraph cluster_0 { label="component 1"; style=dashed; n6; n7; n8; }' in dot
     assert dot.count("fillcolor=gold") == 2
-    mermaid = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--mermaid").out
+    mermaid = said("dataflow", EXAMPLE, *MODEL_AND_RULES, "--mermaid").out
     assert mermaid.startswith(
         'flowchart LR\n  subgraph c0["component 1"]\n    n6[["fraud model"]]\n'
     )
@@ -372,11 +381,11 @@ def test_names_that_mean_something_in_a_drawing_are_only_names(tmp_path: Path) -
     )
     assert (
         'label="a\\"]; b\\\\", fillcolor'
-        in said("reconfigure", str(file), "--targets", 'a"]; b\\', "--dot").out
+        in said("dataflow", str(file), "--targets", 'a"]; b\\', "--dot").out
     )
     assert (
         'n0[["a#34;#93;#59; b#92;"]]'
-        in said("reconfigure", str(file), "--targets", 'a"]; b\\', "--mermaid").out
+        in said("dataflow", str(file), "--targets", 'a"]; b\\', "--mermaid").out
     )
 
 
@@ -390,10 +399,10 @@ def test_what_a_running_job_tells_of_itself_is_read(
 ) -> None:
     file = tmp_path / "plan"
     file.write_text(plan)
-    known = said("reconfigure", str(file), "--targets", "nothing of this name")
+    known = said("dataflow", str(file), "--targets", "nothing of this name")
     assert known.code == 2
     first = known.err.partition("expected one of '")[2].partition("'")[0]
-    ran = said("reconfigure", str(file), "--targets", target if paused else first, "--json")
+    ran = said("dataflow", str(file), "--targets", target if paused else first, "--json")
     assert ran.code == 0, ran.err
     assert paused is None or ran.document["paused"] == paused
     assert len(ran.document["assumed"]) == 2, "neither cost nor rate is told by a plan"
@@ -417,7 +426,7 @@ def test_what_a_running_job_tells_of_itself_is_read(
 def test_a_request_that_does_not_fit_is_refused_with_the_way_out(
     argv: list[str], told: str
 ) -> None:
-    ran = said("reconfigure", *argv)
+    ran = said("dataflow", *argv)
     assert (ran.code, ran.out) == (2, "")
     assert told in ran.err
     assert "hint: " in ran.err
@@ -438,7 +447,7 @@ def test_a_request_that_does_not_fit_is_refused_with_the_way_out(
 def test_a_file_that_is_no_dataflow_is_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "odd"
     file.write_bytes(content)
-    ran = said("reconfigure", str(file), "--targets", "a")
+    ran = said("dataflow", str(file), "--targets", "a")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("error: ")
 
@@ -456,12 +465,12 @@ def test_a_file_that_nobody_meant_as_json_is_named_with_all_that_is_taken(
     tmp_path: Path, content: str, told: str
 ) -> None:
     flow = written(tmp_path, content)
-    ran = said("reconfigure", flow, "--targets", "a")
+    ran = said("dataflow", flow, "--targets", "a")
     assert ran.err.startswith(
-        f"error: {flow}: {told}\nhint: a dataflow is JSON (stateshift reconfigure --help), "
+        f"error: {flow}: {told}\nhint: a dataflow is JSON (stateshift dataflow --help), "
     )
     assert "GET /jobs/:jobid/plan" in ran.err and "explain(extended=True)" in ran.err
-    document = said("reconfigure", flow, "--targets", "a", "--json").document
+    document = said("dataflow", flow, "--targets", "a", "--json").document
     assert (document["path"], document["complaints"][0]["message"]) == (flow, told)
 
 
@@ -469,12 +478,12 @@ def test_what_is_wrong_in_a_file_is_told_with_its_name_and_what_is_wrong_with_a_
     tmp_path: Path,
 ) -> None:
     flow = written(tmp_path, '{"operators": [}')
-    assert said("reconfigure", flow, "--targets", "a").err.startswith(f"error: {flow}: not JSON: ")
+    assert said("dataflow", flow, "--targets", "a").err.startswith(f"error: {flow}: not JSON: ")
     flow = written(tmp_path, {"operators": [{"name": "a", "workers": 0}]})
-    assert said("reconfigure", flow, "--targets", "a").err.startswith(
+    assert said("dataflow", flow, "--targets", "a").err.startswith(
         f"error: {flow}: /operators/0/workers: "
     )
-    assert said("reconfigure", EXAMPLE, "--targets", "nix").err.startswith(
+    assert said("dataflow", EXAMPLE, "--targets", "nix").err.startswith(
         "error: --targets: no operator 'nix' "
     )
 
@@ -497,7 +506,7 @@ def test_a_target_may_have_commas_in_its_name(
     tmp_path: Path, argv: tuple[str, ...], targets: list[str]
 ) -> None:
     flow = written(tmp_path, {"operators": [{"name": name} for name in ("a", "b", "a,b", JOIN)]})
-    ran = said("reconfigure", flow, *argv, "--json")
+    ran = said("dataflow", flow, *argv, "--json")
     assert ran.code == 0, ran.err
     assert ran.document["targets"] == targets
 
@@ -507,8 +516,8 @@ def test_a_target_may_have_commas_in_its_name(
 )
 def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
-    ran = said("reconfigure", "-", *MODEL_AND_RULES, "--json")
-    assert ran.document == said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--json").document
+    ran = said("dataflow", "-", *MODEL_AND_RULES, "--json")
+    assert ran.document == said("dataflow", EXAMPLE, *MODEL_AND_RULES, "--json").document
 
 
 @pytest.mark.parametrize(
@@ -522,11 +531,11 @@ def test_standard_input_that_is_no_dataflow_is_refused(
     monkeypatch: pytest.MonkeyPatch, content: bytes, told: str
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
-    ran = said("reconfigure", "-", "--targets", "a")
+    ran = said("dataflow", "-", "--targets", "a")
     assert ran.code == 2
     assert ran.err.startswith(told)
     monkeypatch.setattr("sys.stdin", None)
-    assert said("reconfigure", "-", "--targets", "a").err.startswith(
+    assert said("dataflow", "-", "--targets", "a").err.startswith(
         "error: standard input: is empty"
     ), "was closed"
 
@@ -537,7 +546,7 @@ def test_a_long_list_is_shortened_until_all_of_it_is_asked_for(tmp_path: Path) -
     file.write_text(
         json.dumps({"operators": [{"name": name} for name in names], "edges": [" -> ".join(names)]})
     )
-    argv = ("reconfigure", str(file), "--targets", "step 00,step 39", "--explain")
+    argv = ("dataflow", str(file), "--targets", "step 00,step 39", "--explain")
     short, full = said(*argv).out, said(*argv, "--verbose").out
     assert "and 20 more: --verbose" in short
     assert "and 28 more" in " ".join(short.split())
