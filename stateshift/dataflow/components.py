@@ -1,15 +1,14 @@
-"""The minimal covering sub-DAG of some operators, and what it consists of (Fries, section 4).
+"""The minimal covering sub-DAG of some operators, and its components (Fries, section 4).
 
     members    operators that have to change together wherever one tuple may meet two of them
-    Component  all operators and edges on ways from one member to another, as far as they hang
-               together;
-               its heads are those that none of its own edges lead to
+    Component  the operators and edges between members that are connected; its heads are those
+               that none of its own edges lead to
 
-It is unique: an edge belongs to it exactly when its upstream end is a member or below one, and its
-downstream end is a member or above one. Both sets are two walks over the dataflow, so all of it
-takes O(V+E). Within a component, markers that start at the heads and wait for each other at every
-meeting of edges part the tuples of before from those of after; components need not know of each
-other.
+The sub-DAG is unique: an edge belongs to it exactly when its upstream end is a member or below one,
+and its downstream end is a member or above one. Both sets are two walks over the dataflow, so all
+of it takes O(V+E). Markers start at the heads of a component and wait for each other where edges
+meet: they separate the tuples before the change from those after it. Components do not wait for
+each other.
 """
 
 from __future__ import annotations
@@ -17,62 +16,68 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stateshift.dataflow.graph import Graph, groups, in_turn, marked
+from stateshift.dataflow.graph import Graph, reachable, upstream_first, weak_components
+
+Ends = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """Operators upstream first."""
+    """Operators that change at one cut, upstream first."""
 
     operators: tuple[str, ...]
     edges: tuple[tuple[str, str], ...]
     heads: tuple[str, ...]
 
 
-def covered(graph: Graph, members: Iterable[int]) -> tuple[list[int], list[tuple[int, int]]]:
-    """The operators and edges of the minimal covering sub-DAG, in the dataflow's order."""
+def covering_subgraph(graph: Graph, members: Iterable[int]) -> tuple[list[int], list[Ends]]:
+    """Return the operators and edges of the minimal covering sub-DAG, in the dataflow's order."""
     members = list(members)
-    below, above = marked(graph.after, members), marked(graph.before, members)
+    below = reachable(graph.after, members)
+    above = reachable(graph.before, members)
     inside = [i for i in range(len(graph.names)) if below[i] and above[i]]
-    # An edge between two operators inside is on a way between members itself.
-    return inside, [(one, other) for one in inside for other in graph.after[one] if above[other]]
+    edges = []
+    for upstream in inside:
+        # An edge between two operators inside is itself on a path between members.
+        edges += [(upstream, other) for other in graph.after[upstream] if above[other]]
+    return inside, edges
 
 
 def components(graph: Graph, members: Iterable[int]) -> tuple[Component, ...]:
-    """The components of the members' minimal covering sub-DAG, the one whose operator is named
-    first first.
-    """
-    inside, ends = covered(graph, members)
-    rank = {here: place for place, here in enumerate(_upstream_first(inside, ends))}
-    fed = {other for _, other in ends}
-    gathered = groups(inside, ends)
-    group_of = {here: i for i, group in enumerate(gathered) for here in group}
-    edges: list[list[tuple[int, int]]] = [[] for _ in gathered]
-    for end in ends:
-        edges[group_of[end[0]]].append(end)
-    return tuple(
-        _named(graph, sorted(group, key=rank.__getitem__), mine, fed)
-        for group, mine in zip(gathered, edges, strict=True)
-    )
+    """Return the components of the members' minimal covering sub-DAG, in the dataflow's order."""
+    inside, edges = covering_subgraph(graph, members)
+    order = _upstream_first(inside, edges)
+    rank = {operator: place for place, operator in enumerate(order)}
+    groups = weak_components(inside, edges)
+    group_of: dict[int, int] = {}
+    for number, group in enumerate(groups):
+        group_of |= dict.fromkeys(group, number)
+    edges_of: list[list[Ends]] = [[] for _ in groups]
+    for edge in edges:
+        edges_of[group_of[edge[0]]].append(edge)
+    found = []
+    for group, own_edges in zip(groups, edges_of, strict=True):
+        found.append(_component(graph, sorted(group, key=rank.__getitem__), own_edges))
+    return tuple(found)
 
 
-def _upstream_first(inside: Iterable[int], ends: Iterable[tuple[int, int]]) -> list[int]:
-    after: dict[int, list[int]] = {here: [] for here in inside}
-    waiting_for = dict.fromkeys(after, 0)
-    for one, other in ends:
-        after[one].append(other)
-        waiting_for[other] += 1
-    order = in_turn([here for here, count in waiting_for.items() if not count], waiting_for, after)
+def _upstream_first(inside: Iterable[int], edges: Iterable[Ends]) -> list[int]:
+    after: dict[int, list[int]] = {operator: [] for operator in inside}
+    inputs_left = dict.fromkeys(after, 0)
+    for upstream, downstream in edges:
+        after[upstream].append(downstream)
+        inputs_left[downstream] += 1
+    first = [operator for operator, count in inputs_left.items() if count == 0]
+    order = upstream_first(first, inputs_left, after)
     assert len(order) == len(after), "a dataflow with a cycle"
     return order
 
 
-def _named(
-    graph: Graph, group: list[int], edges: list[tuple[int, int]], fed: set[int]
-) -> Component:
+def _component(graph: Graph, operators: list[int], edges: list[Ends]) -> Component:
     names = graph.names
+    fed = {downstream for _, downstream in edges}
     return Component(
-        operators=tuple(names[i] for i in group),
-        edges=tuple((names[one], names[other]) for one, other in edges),
-        heads=tuple(names[i] for i in group if i not in fed),
+        operators=tuple(names[i] for i in operators),
+        edges=tuple((names[upstream], names[downstream]) for upstream, downstream in edges),
+        heads=tuple(names[i] for i in operators if i not in fed),
     )

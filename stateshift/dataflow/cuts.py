@@ -1,32 +1,39 @@
-"""Which jobs have to be stopped at one cut, when all of the operators of some jobs change: a job at
-a time is what a cluster stops, so that jobs hang together where a component of their operators
-does.
+"""Which jobs have to be stopped at one cut, when all of the operators of some jobs change.
 
-    cuts(dataflow, jobs, units)  the jobs of each cut; a job that hangs together with no other is in
-                                 none
+    cuts(dataflow, jobs, units)  the jobs of each cut; a job that can be stopped alone is in none
 
-`units` are jobs that are one application: whoever stops one of them stops all.
+A cluster stops whole jobs. So jobs share a cut where one component of operators (`components`) has
+operators of both. `units` are jobs that are one application: whoever stops one of them stops all.
+
+The order in which the jobs of a cut are listed: units that feed each other are condensed to one
+ring, and rings are sorted topologically, writers before readers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+from itertools import chain
 
 from stateshift.dataflow.components import Component
-from stateshift.dataflow.graph import graph_of, marked
+from stateshift.dataflow.graph import graph_of, reachable, strong_components
 from stateshift.dataflow.operators import Dataflow
 from stateshift.dataflow.schedulers import fries
 
 Unit = tuple[str, ...]
+Ring = list[Unit]  # a unit alone, or several that feed each other
+Part = list[Ring]  # rings that do not wait for each other
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """`order` has those first that write what others read; jobs that feed each other are in one
-    part of it, and in `ring`. `joints` are edges from one of its jobs to another, or to a topic of
-    both. `between` are those operators of its components that are of no job that changes: they go
-    on, and what they hold when the jobs stop was made by the jobs of before.
+    """Jobs that stop at one cut.
+
+    `order` has those first that write what others read; jobs that feed each other are in one part
+    of it, and in `ring`. `joints` are edges from one of its jobs to another, or to a topic of both.
+    `between` are those operators of its components that are of no job that changes: they go on, and
+    what they hold when the jobs stop was made by the jobs as they were before.
     """
 
     order: tuple[tuple[str, ...], ...]
@@ -36,99 +43,154 @@ class Cut:
 
     @property
     def jobs(self) -> tuple[str, ...]:
-        return tuple(job for part in self.order for job in part)
+        return tuple(chain.from_iterable(self.order))
+
+
+@dataclass(slots=True)
+class _Group:
+    """Components of operators that share a cut, since they have operators of one unit."""
+
+    components: list[Component] = field(default_factory=list)
+    units: set[Unit] = field(default_factory=set)
+
+    def add(self, other: _Group) -> None:
+        self.components += other.components
+        self.units |= other.units
 
 
 def cuts(
     dataflow: Dataflow, jobs: Sequence[str], units: Iterable[Collection[str]] = ()
 ) -> tuple[Cut, ...]:
-    changing = fries(
-        dataflow, [operator.name for operator in dataflow.operators if operator.job in jobs]
-    )
-    whole, units = changing.dataflow, _units(jobs, units)
-    gathered: list[list[Component]] = []
-    for component in changing.components:
-        mine = _jobs(whole, [component], units)
-        near = [group for group in gathered if mine & _jobs(whole, group, units)]
-        gathered = [group for group in gathered if group not in near]
-        gathered.append([*(one for group in near for one in group), component])
-    found = [
-        _cut(whole, group, units) for group in gathered if len(_touched(whole, group) & {*jobs}) > 1
-    ]
+    """Return the cuts by which `jobs` have to be stopped, in the order of the jobs."""
+    targets = [operator.name for operator in dataflow.operators if operator.job in jobs]
+    change = fries(dataflow, targets)
+    every_unit = _every_unit(jobs, units)
+    found = []
+    for group in _groups(change.dataflow, change.components, every_unit):
+        jobs_touched = _jobs_of(change.dataflow, group.components)
+        if len(jobs_touched.intersection(jobs)) > 1:
+            found.append(_cut(change.dataflow, group, every_unit))
     return tuple(sorted(found, key=lambda cut: min(map(jobs.index, cut.jobs))))
 
 
-def _units(jobs: Sequence[str], units: Iterable[Collection[str]]) -> list[Unit]:
-    """Each job in one, in the order of the jobs."""
-    shared = [tuple(job for job in jobs if job in unit) for unit in units]
-    return list(
-        dict.fromkeys(next((unit for unit in shared if job in unit), (job,)) for job in jobs)
-    )
+def _every_unit(jobs: Sequence[str], units: Iterable[Collection[str]]) -> list[Unit]:
+    """Return units in which each job is once, in the order of the jobs."""
+    unit_of: dict[str, Unit] = {job: (job,) for job in jobs}
+    for unit in reversed(list(units)):
+        shared = tuple(job for job in jobs if job in unit)
+        unit_of |= dict.fromkeys(shared, shared)
+    return list(dict.fromkeys(unit_of[job] for job in jobs))
 
 
-def _cut(dataflow: Dataflow, group: list[Component], units: Sequence[Unit]) -> Cut:
-    mine = _jobs(dataflow, group, units)
-    jobs = {job for unit in units for job in unit}
-    operators = [dataflow[name] for component in group for name in component.operators]
-    between = [one.name for one in operators if one.job not in jobs and not one.replicate]
-    parts = _in_order(dataflow, [unit for unit in units if unit in mine])
+def _groups(
+    dataflow: Dataflow, components: Iterable[Component], units: Sequence[Unit]
+) -> list[_Group]:
+    """Return the components, those together that have operators of one unit."""
+    groups: list[_Group] = []
+    for component in components:
+        touched = _units_of(dataflow, component, units)
+        apart = []
+        merged = _Group()
+        for group in groups:
+            if group.units.isdisjoint(touched):
+                apart.append(group)
+            else:
+                merged.add(group)
+        merged.add(_Group([component], touched))
+        groups = [*apart, merged]
+    return groups
+
+
+def _units_of(dataflow: Dataflow, component: Component, units: Iterable[Unit]) -> set[Unit]:
+    jobs = _jobs_of(dataflow, [component])
+    return {unit for unit in units if not jobs.isdisjoint(unit)}
+
+
+def _jobs_of(dataflow: Dataflow, components: Iterable[Component]) -> set[str | None]:
+    jobs: set[str | None] = set()
+    for component in components:
+        jobs.update(dataflow[name].job for name in component.operators)
+    return jobs
+
+
+def _cut(dataflow: Dataflow, group: _Group, units: Sequence[Unit]) -> Cut:
+    between = tuple(_operators_between(dataflow, group, units))
+    parts = _parts_in_order(dataflow, [unit for unit in units if unit in group.units])
     return Cut(
-        order=tuple(tuple(job for ring in part for unit in ring for job in unit) for part in parts),
-        joints=tuple(
-            (one, other)
-            for component in group
-            for one, other in component.edges
-            if dataflow[one].job != dataflow[other].job
-            and one not in between
-            and other not in between
-        ),
-        between=tuple(between),
-        ring=tuple(
-            job for part in parts for ring in part if len(ring) > 1 for unit in ring for job in unit
-        ),
+        order=tuple(tuple(_jobs_in(part)) for part in parts),
+        joints=tuple(_joints(dataflow, group, between)),
+        between=between,
+        ring=tuple(_jobs_in_rings(parts)),
     )
 
 
-def _in_order(dataflow: Dataflow, units: Sequence[Unit]) -> list[list[list[Unit]]]:
-    """Parts, of rings: a unit alone, or some that feed each other by way of any of them."""
-    graph = graph_of(dataflow)
-    of = {
-        unit: [i for i, operator in enumerate(dataflow.operators) if operator.job in unit]
-        for unit in units
-    }
-    below = {unit: marked(graph.after, of[unit]) for unit in units}
-    feeds = {
-        unit: {other for other in units if any(below[unit][i] for i in of[other])} for unit in units
-    }
-    for via in units:
-        for unit in units:
-            if via in feeds[unit]:
-                feeds[unit] |= feeds[via]
-    rings = {
-        unit: [
-            other
-            for other in units
-            if other is unit or (other in feeds[unit] and unit in feeds[other])
-        ]
-        for unit in units
-    }
-    left, parts = list(units), []
-    while left:
-        # Whoever is fed by one that it does not feed itself waits for that one.
-        part = [
-            unit
-            for unit in left
-            if all(other in rings[unit] for other in left if unit in feeds[other])
-        ]
-        parts.append([rings[unit] for unit in part if unit is rings[unit][0]])
-        left = [unit for unit in left if unit not in part]
+def _operators_between(dataflow: Dataflow, group: _Group, units: Iterable[Unit]) -> Iterator[str]:
+    """Yield the operators of no job that changes. A replicated broadcast is no operator of anybody."""
+    jobs: set[str | None] = set()
+    jobs.update(*units)
+    for component in group.components:
+        for name in component.operators:
+            operator = dataflow[name]
+            if operator.job not in jobs and not operator.replicate:
+                yield name
+
+
+def _joints(
+    dataflow: Dataflow, group: _Group, between: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the edges from a job that changes to another one."""
+    for component in group.components:
+        for upstream, downstream in component.edges:
+            both_change = upstream not in between and downstream not in between
+            if both_change and dataflow[upstream].job != dataflow[downstream].job:
+                yield upstream, downstream
+
+
+def _jobs_in(part: Part) -> Iterator[str]:
+    for ring in part:
+        for unit in ring:
+            yield from unit
+
+
+def _jobs_in_rings(parts: Iterable[Part]) -> Iterator[str]:
+    """Yield the jobs of units that feed each other."""
+    for part in parts:
+        yield from _jobs_in([ring for ring in part if len(ring) > 1])
+
+
+def _parts_in_order(dataflow: Dataflow, units: Sequence[Unit]) -> list[Part]:
+    """Return the units, writers first: condensed to rings, and the rings in topological order."""
+    feeds = _feeds(dataflow, units)
+    rings = strong_components(feeds)
+    ring_of: dict[int, int] = {}
+    for number, ring in enumerate(rings):
+        ring_of |= dict.fromkeys(ring, number)
+    sorter = TopologicalSorter[int](dict.fromkeys(range(len(rings)), ()))
+    for unit, fed in enumerate(feeds):
+        for other in fed:
+            if ring_of[unit] != ring_of[other]:
+                sorter.add(ring_of[other], ring_of[unit])
+    sorter.prepare()
+    parts = []
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready())
+        sorter.done(*ready)
+        parts.append([[units[unit] for unit in rings[number]] for number in ready])
     return parts
 
 
-def _jobs(dataflow: Dataflow, group: Iterable[Component], units: Iterable[Unit]) -> set[Unit]:
-    touched = _touched(dataflow, group)
-    return {unit for unit in units if not touched.isdisjoint(unit)}
+def _feeds(dataflow: Dataflow, units: Sequence[Unit]) -> list[list[int]]:
+    """Return for each unit those that have an operator downstream of one of its own."""
+    graph = graph_of(dataflow)
+    operators = [_operators_of(dataflow, unit) for unit in units]
+    feeds = []
+    for mine in operators:
+        downstream = reachable(graph.after, mine)
+        feeds.append(
+            [i for i, theirs in enumerate(operators) if any(downstream[o] for o in theirs)]
+        )
+    return feeds
 
 
-def _touched(dataflow: Dataflow, group: Iterable[Component]) -> set[str | None]:
-    return {dataflow[name].job for component in group for name in component.operators}
+def _operators_of(dataflow: Dataflow, unit: Unit) -> list[int]:
+    return [i for i, operator in enumerate(dataflow.operators) if operator.job in unit]

@@ -1,10 +1,11 @@
 """A dataflow as numbers: who is next to whom, found without recursion and in O(V+E).
 
-    Graph            neighbours by index; an edge is its place in `ends`
-    topological      every operator behind all that are upstream of it; None where there is a cycle
-    cycles           one of each knot, as names, to be told to a person
-    marked           what is reached from some operators, following edges one way
-    groups           weakly connected parts of some of the edges
+    Graph              neighbours by index
+    topological        every operator behind all that are upstream of it; None where there is a cycle
+    cycles             one cycle of each strongly connected component, as names
+    strong_components  the nodes that reach each other, together
+    reachable          what is reached from some operators, following edges one way
+    weak_components    the members that some edges connect, in whatever direction
 
 Nothing here knows what operators do.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stateshift.dataflow.operators import Dataflow
+from stateshift.dataflow.operators import Dataflow, Edge
 
 Neighbours = list[list[int]]
 
@@ -33,152 +34,174 @@ class Graph:
 
 
 def graph_of(dataflow: Dataflow, *, cut: bool = False) -> Graph:
-    """`cut` leaves out what blocking operators send: on its far side are other source tuples
-    (F-14).
+    """Return the dataflow as numbers. `cut` leaves out what blocking operators send: on the far
+    side of one are other source tuples (F-14).
     """
     number = {operator.name: i for i, operator in enumerate(dataflow.operators)}
     before: Neighbours = [[] for _ in number]
     after: Neighbours = [[] for _ in number]
-    silent = (
-        {operator.name for operator in dataflow.operators if operator.kind == "blocking"}
-        if cut
-        else frozenset()
-    )
-    edges = (
-        [edge for edge in dataflow.edges if edge.upstream not in silent]
-        if silent
-        else dataflow.edges
-    )
-    ones, others = (
-        [number[edge.upstream] for edge in edges],
-        [number[edge.downstream] for edge in edges],
-    )
-    for one, other in zip(ones, others, strict=True):
-        after[one].append(other)
-    for one, other in zip(ones, others, strict=True):
-        before[other].append(one)
+    for edge in _edges_without_blocking(dataflow) if cut else dataflow.edges:
+        upstream, downstream = number[edge.upstream], number[edge.downstream]
+        after[upstream].append(downstream)
+        before[downstream].append(upstream)
     return Graph(tuple(number), before, after, number)
 
 
+def _edges_without_blocking(dataflow: Dataflow) -> list[Edge]:
+    return [edge for edge in dataflow.edges if dataflow[edge.upstream].kind != "blocking"]
+
+
 def topological(graph: Graph) -> list[int] | None:
-    """Upstream first; among those that could be next, the one that was named first."""
-    waiting_for = [len(before) for before in graph.before]
-    order = in_turn(
-        [i for i, count in enumerate(waiting_for) if not count], waiting_for, graph.after
-    )
+    """Return the operators upstream first; among those that could be next, the one that was named
+    first. None where there is a cycle.
+    """
+    inputs_left = [len(before) for before in graph.before]
+    first = [i for i, count in enumerate(inputs_left) if count == 0]
+    order = upstream_first(first, inputs_left, graph.after)
     return order if len(order) == len(graph.names) else None
 
 
-def in_turn(
+def upstream_first(
     first: list[int],
-    waiting_for: dict[int, int] | list[int],
+    inputs_left: dict[int, int] | list[int],
     after: Mapping[int, Sequence[int]] | Neighbours,
 ) -> list[int]:
-    """Whoever waits for nobody any more, behind all that it has waited for; `waiting_for` is
-    used up.
+    """Return each node behind all that it waits for, from those that wait for none (Kahn).
+
+    `inputs_left` counts the edges into each node, and is used up. Nodes on a cycle are left out.
     """
-    order = [*first]
-    for here in order:  # grows while it is walked
-        for other in after[here]:
-            waiting_for[other] -= 1
-            if not waiting_for[other]:
-                order.append(other)
+    order = list(first)
+    for node in order:  # grows while it is walked
+        for downstream in after[node]:
+            inputs_left[downstream] -= 1
+            if inputs_left[downstream] == 0:
+                order.append(downstream)
     return order
 
 
 def cycles(graph: Graph) -> list[tuple[str, ...]]:
-    """One cycle of each knot (strongly connected component) that has any: the names along it, the
+    """Return one cycle of each strongly connected component that has any: the names along it, the
     first again at the end.
     """
-    knot = _knots(graph)
-    members: dict[int, list[int]] = {}
-    for here, root in enumerate(knot):
-        members.setdefault(root, []).append(here)
-    tied = [one for one in members.values() if len(one) > 1 or one[0] in graph.after[one[0]]]
-    return [_around(graph, knot, one[0]) for one in tied]
-
-
-def _around(graph: Graph, knot: list[int], start: int) -> tuple[str, ...]:
-    """From each operator of a knot an edge leads to another: whoever goes on comes by where he
-    has been.
-    """
-    way, place = [start], {start: 0}
-    while True:
-        here = next(other for other in graph.after[way[-1]] if knot[other] == knot[start])
-        if here in place:
-            return tuple(graph.names[i] for i in [*way[place[here] :], here])
-        place[here] = len(way)
-        way.append(here)
-
-
-def _knots(graph: Graph) -> list[int]:
-    """For each operator the number of its knot: who reaches whom against the edges, those that were
-    left last first (Kosaraju).
-    """
-    knot = [-1] * len(graph.names)
-    for start in reversed(_as_left(graph)):
-        if knot[start] < 0:
-            knot[start], waiting = start, [start]
-            while waiting:
-                for other in graph.before[waiting.pop()]:
-                    if knot[other] < 0:
-                        knot[other] = start
-                        waiting.append(other)
-    return knot
-
-
-def _as_left(graph: Graph) -> list[int]:
-    """The operators in the order in which a walk in depth leaves them."""
-    seen, left = bytearray(len(graph.names)), []
-    for start in range(len(graph.names)):
-        if seen[start]:
-            continue
-        seen[start], way = 1, [(start, iter(graph.after[start]))]
-        while way:
-            here, onwards = way[-1]
-            other = next((one for one in onwards if not seen[one]), None)
-            if other is None:
-                left.append(here)
-                way.pop()
-            else:
-                seen[other] = 1
-                way.append((other, iter(graph.after[other])))
-    return left
-
-
-def marked(neighbours: Sequence[Sequence[int]], start: Iterable[int]) -> bytearray:
-    """1 for each operator in `start` and each that is reached from there."""
-    found = bytearray(len(neighbours))
-    waiting = list(start)
-    for here in waiting:
-        found[here] = 1
-    while waiting:
-        for other in neighbours[waiting.pop()]:
-            if not found[other]:
-                found[other] = 1
-                waiting.append(other)
+    found = []
+    for component in strong_components(graph.after):
+        start = component[0]
+        if len(component) > 1 or start in graph.after[start]:
+            found.append(_cycle_in(graph, set(component), start))
     return found
 
 
-def groups(members: Sequence[int], ends: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """The members, those together that edges connect in whatever direction; in the members'
+def _cycle_in(graph: Graph, component: set[int], start: int) -> tuple[str, ...]:
+    """Return a cycle of a strongly connected component: from each node of it an edge leads to
+    another, so that a walk comes back to where it has been.
+    """
+    path = [start]
+    place = {start: 0}
+    while True:
+        here = next(other for other in graph.after[path[-1]] if other in component)
+        if here in place:
+            cycle = [*path[place[here] :], here]
+            return tuple(graph.names[i] for i in cycle)
+        place[here] = len(path)
+        path.append(here)
+
+
+def strong_components(after: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return the nodes that reach each other together, each list and the lists by the smallest
+    number in them (Kosaraju: walk against the edges, in the order in which nodes were left last).
+    """
+    before = _reversed(after)
+    root_of = [-1] * len(after)
+    for start in reversed(_order_of_leaving(after)):
+        if root_of[start] < 0:
+            _mark_backwards(before, root_of, start)
+    members: dict[int, list[int]] = {}
+    for node, root in enumerate(root_of):
+        members.setdefault(root, []).append(node)
+    return list(members.values())
+
+
+def _reversed(after: Sequence[Sequence[int]]) -> Neighbours:
+    before: Neighbours = [[] for _ in after]
+    for node, neighbours in enumerate(after):
+        for downstream in neighbours:
+            before[downstream].append(node)
+    return before
+
+
+def _mark_backwards(before: Neighbours, root_of: list[int], start: int) -> None:
+    """Give `start` as root to all that reach it and have no root yet."""
+    root_of[start] = start
+    pending = [start]
+    while pending:
+        for upstream in before[pending.pop()]:
+            if root_of[upstream] < 0:
+                root_of[upstream] = start
+                pending.append(upstream)
+
+
+def _order_of_leaving(after: Sequence[Sequence[int]]) -> list[int]:
+    """Return the nodes in the order in which a depth-first walk leaves them."""
+    seen = bytearray(len(after))
+    order: list[int] = []
+    for start in range(len(after)):
+        if seen[start]:
+            continue
+        seen[start] = 1
+        path = [(start, iter(after[start]))]
+        while path:
+            node, edges_left = path[-1]
+            unseen = next((other for other in edges_left if not seen[other]), None)
+            if unseen is None:
+                order.append(node)
+                path.pop()
+            else:
+                seen[unseen] = 1
+                path.append((unseen, iter(after[unseen])))
+    return order
+
+
+def reachable(neighbours: Sequence[Sequence[int]], start: Iterable[int]) -> bytearray:
+    """Return 1 for each operator in `start` and each that is reached from there, else 0."""
+    reached = bytearray(len(neighbours))
+    pending = list(start)
+    for node in pending:
+        reached[node] = 1
+    while pending:
+        for other in neighbours[pending.pop()]:
+            if not reached[other]:
+                reached[other] = 1
+                pending.append(other)
+    return reached
+
+
+def weak_components(members: Sequence[int], edges: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """Return the members, those together that edges connect in whatever direction; in the members'
     order.
     """
     beside: dict[int, list[int]] = {member: [] for member in members}
-    for one, other in ends:
-        beside[one].append(other)
-        beside[other].append(one)
-    group_of: dict[int, int] = {}
-    made: list[list[int]] = []
+    for upstream, downstream in edges:
+        beside[upstream].append(downstream)
+        beside[downstream].append(upstream)
+    component_of: dict[int, int] = {}
+    count = 0
     for member in members:
-        if member not in group_of:
-            group_of[member] = len(made)
-            made.append([])
-            waiting = [member]
-            while waiting:
-                for other in beside[waiting.pop()]:
-                    if other not in group_of:
-                        group_of[other] = group_of[member]
-                        waiting.append(other)
-        made[group_of[member]].append(member)
-    return made
+        if member not in component_of:
+            _mark_component(beside, component_of, member, count)
+            count += 1
+    found: list[list[int]] = [[] for _ in range(count)]
+    for member in members:
+        found[component_of[member]].append(member)
+    return found
+
+
+def _mark_component(
+    beside: Mapping[int, list[int]], component_of: dict[int, int], start: int, number: int
+) -> None:
+    component_of[start] = number
+    pending = [start]
+    while pending:
+        for other in beside[pending.pop()]:
+            if other not in component_of:
+                component_of[other] = number
+                pending.append(other)

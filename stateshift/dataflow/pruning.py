@@ -4,25 +4,25 @@ Algorithms 2 and 3).
 A one-to-many operator sends descendants of one source tuple different ways, or the same way at
 different times. Unless it is synchronised with what is below it, one of them may meet a target
 before its change and another after. So each one-to-many operator above a target joins the members,
-but for those of which one of two rules says that they cannot do any harm:
+unless one of two rules says that it cannot do any harm:
 
     edge-wise   only one of its edges leads to targets, and on that edge it sends at most one tuple
-                for each it reads.
-                Whatever it sends elsewhere meets no target (F-12).
+                for each it reads. Whatever it sends elsewhere meets no target (F-12).
     uniqueness  behind it, and before every target, stands an operator that lets one tuple pass for
                 each source tuple.
 
-The second rule, as published, asks this of each way on its own. That is not enough: with FL -> U1
+The second rule, as published, asks this of each path on its own. That is not enough: with FL -> U1
 -> o1 and FL -> U2 -> o2, one source tuple passes both U1 and U2, and meets o1 and o2. The rule that
-is `sound` asks for *one* unique operator on all ways from the operator to all targets below it
+is `sound` asks for *one* unique operator on all paths from the operator to all targets below it
 (F-13); `published` is kept for comparison.
 
-    behind(o) = the unique operator nearest to the targets that is on all ways from o's output to
-    targets, o included
-              = what all neighbours agree on; where they do not, o itself if it is unique, else none
+    guard of an operator = the unique operator nearest to the targets that is on all paths from its
+                           output to targets, itself included
+                         = the guard that all its neighbours have; where they differ, itself if it
+                           is unique, else none
 
-A target ends a way: what it lets pass comes after the change was met. All of it is one walk against
-the edges.
+A target ends a path: what it lets pass comes after the change was met. All of it is one walk
+against the edges.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from stateshift.dataflow.graph import Graph, marked, topological
+from stateshift.dataflow.graph import Graph, reachable, topological
 from stateshift.dataflow.operators import Dataflow
 
 Rule = Literal["sound", "published", "none"]
 RULES: tuple[Rule, ...] = ("sound", "published", "none")
+
+SEVERAL = -1  # the guard of an operator whose paths have one each, but not the same
+Guard = int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,81 +52,106 @@ class Pruned:
     by: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Paths:
+    """The part of a dataflow that leads to targets: `after` has the neighbours on such a path."""
+
+    dataflow: Dataflow
+    graph: Graph
+    targets: frozenset[int]
+    after: Mapping[int, list[int]]
+
+
 def sort_out(
     dataflow: Dataflow, graph: Graph, targets: Iterable[int], rule: Rule
 ) -> tuple[list[int], tuple[Pruned, ...]]:
-    """The one-to-many operators above targets: those that join the members, and those that do not
-    have to. `graph` is that of the dataflow, cut at its blocking operators.
+    """Return the one-to-many operators above targets: those that join the members, and those that
+    do not have to. `graph` is that of the dataflow, cut at its blocking operators.
     """
-    ends = frozenset(targets)
-    above = marked(graph.before, ends)
-    ways = {
-        i: [other for other in graph.after[i] if above[other]]
-        for i in range(len(above))
-        if above[i]
-    }
-    many = [i for i, after in ways.items() if after and dataflow.operators[i].kind == "one-to-many"]
-    if rule == "none" or not many:
-        return many, ()
-    single = {edge.ends for edge in dataflow.edges if edge.one_per_tuple}
-    behind = _behind(dataflow, graph, ways, ends, _one)
-    verdicts = {
-        i: _edge_wise(graph, i, ways[i], single) or _uniqueness(graph, i, behind[i]) for i in many
-    }
+    paths = _paths_to(dataflow, graph, frozenset(targets))
+    one_to_many = [i for i, after in paths.after.items() if after and _is_one_to_many(dataflow, i)]
+    if rule == "none" or not one_to_many:
+        return one_to_many, ()
+    verdicts = _sound_verdicts(paths, one_to_many)
     if rule == "published":
-        several = _behind(dataflow, graph, ways, ends, _any)
-        verdicts |= {
-            i: _uniqueness(graph, i, several[i])
-            for i, verdict in verdicts.items()
-            if verdict is None
-        }
+        _add_published_verdicts(paths, verdicts)
+    joining = [i for i, verdict in verdicts.items() if verdict is None]
     pruned = tuple(verdict for verdict in verdicts.values() if verdict is not None)
-    return [i for i, verdict in verdicts.items() if verdict is None], pruned
+    return joining, pruned
 
 
-def _edge_wise(
-    graph: Graph, here: int, after: list[int], single: set[tuple[str, str]]
-) -> Pruned | None:
-    name = graph.names[here]
-    if len(after) != 1 or (name, graph.names[after[0]]) not in single:
+def _is_one_to_many(dataflow: Dataflow, number: int) -> bool:
+    return dataflow.operators[number].kind == "one-to-many"
+
+
+def _paths_to(dataflow: Dataflow, graph: Graph, targets: frozenset[int]) -> _Paths:
+    above = reachable(graph.before, targets)
+    after = {}
+    for number in range(len(graph.names)):
+        if above[number]:
+            after[number] = [other for other in graph.after[number] if above[other]]
+    return _Paths(dataflow, graph, targets, after)
+
+
+def _sound_verdicts(paths: _Paths, one_to_many: list[int]) -> dict[int, Pruned | None]:
+    """Return for each of the operators why it is pruned; None for one that is not."""
+    single = {edge.ends for edge in paths.dataflow.edges if edge.one_per_tuple}
+    guards = _guards(paths, _same_guard)
+    verdicts = {}
+    for number in one_to_many:
+        verdict = _edge_wise(paths, number, single)
+        verdicts[number] = verdict or _uniqueness(paths.graph, number, guards[number])
+    return verdicts
+
+
+def _add_published_verdicts(paths: _Paths, verdicts: dict[int, Pruned | None]) -> None:
+    guards = _guards(paths, _any_guard)
+    for number, verdict in verdicts.items():
+        if verdict is None:
+            verdicts[number] = _uniqueness(paths.graph, number, guards[number])
+
+
+def _edge_wise(paths: _Paths, number: int, single: set[tuple[str, str]]) -> Pruned | None:
+    names = paths.graph.names
+    after = paths.after[number]
+    if len(after) != 1:
         return None
-    return Pruned(name, "edge-wise", graph.names[after[0]])
-
-
-def _uniqueness(graph: Graph, here: int, by: int | None) -> Pruned | None:
-    if by is None:
+    edge = (names[number], names[after[0]])
+    if edge not in single:
         return None
-    return Pruned(graph.names[here], "uniqueness", None if by == SEVERAL else graph.names[by])
+    return Pruned(names[number], "edge-wise", names[after[0]])
 
 
-SEVERAL = -1
+def _uniqueness(graph: Graph, number: int, guard: Guard) -> Pruned | None:
+    if guard is None:
+        return None
+    by = None if guard == SEVERAL else graph.names[guard]
+    return Pruned(graph.names[number], "uniqueness", by)
 
 
-def _behind(
-    dataflow: Dataflow,
-    graph: Graph,
-    ways: Mapping[int, list[int]],
-    ends: frozenset[int],
-    together: Callable[[set[int | None]], int | None],
-) -> dict[int, int | None]:
-    """What unique operator is behind each operator above targets, by what is behind its
-    neighbours `together`.
-    """
-    order = topological(graph)
+def _guards(paths: _Paths, combined: Callable[[set[Guard]], Guard]) -> dict[int, Guard]:
+    """Return the guard of each operator above targets; `combined` makes it of its neighbours'."""
+    order = topological(paths.graph)
     assert order is not None, "a dataflow with a cycle"
-    behind: dict[int, int | None] = {}
-    for here in reversed(order):
-        if here in ways:
-            found = together({None if other in ends else behind[other] for other in ways[here]})
-            behind[here] = here if found is None and dataflow.operators[here].unique else found
-    return behind
+    guards: dict[int, Guard] = {}
+    for number in reversed(order):
+        if number not in paths.after:
+            continue
+        downstream: set[Guard] = set()
+        for other in paths.after[number]:
+            downstream.add(None if other in paths.targets else guards[other])
+        guard = combined(downstream)
+        if guard is None and paths.dataflow.operators[number].unique:
+            guard = number
+        guards[number] = guard
+    return guards
 
 
-def _one(found: set[int | None]) -> int | None:
-    """The sound rule: the one that all ways have."""
-    return found.pop() if len(found) == 1 else None
+def _same_guard(downstream: set[Guard]) -> Guard:
+    """Return the guard that all neighbours have: the sound rule."""
+    return next(iter(downstream)) if len(downstream) == 1 else None
 
 
-def _any(found: set[int | None]) -> int | None:
-    """The published rule: each way has one, whichever."""
-    return SEVERAL if found and None not in found else None
+def _any_guard(downstream: set[Guard]) -> Guard:
+    """Return SEVERAL where each neighbour has a guard, whichever: the published rule."""
+    return SEVERAL if downstream and None not in downstream else None

@@ -1,84 +1,134 @@
 """Why each operator is part of a change, or is not, in sentences; and in which order those that are
-come back.
+restart.
 
-reasons(schedule)    (operator, sentence) for those that pause and those that pruning has spared
-order(component)     the steps in which its operators are through: each after all that it waits for
+    reasons(schedule)    (operator, sentence) for those that pause and those that pruning has spared
+    order(component)     the steps in which its operators restart: each after all that it waits for
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from stateshift.dataflow.components import Component
-from stateshift.dataflow.graph import graph_of, marked
+from stateshift.dataflow.graph import graph_of, reachable
 from stateshift.dataflow.operators import Operator
 from stateshift.dataflow.pruning import Pruned
 from stateshift.dataflow.schedulers import Schedule, fries
 
+Reason = tuple[str, str]
 
-def reasons(schedule: Schedule) -> tuple[tuple[str, str], ...]:
-    told = [
-        reason for component in schedule.components for reason in _of_component(schedule, component)
-    ]
-    sources = ((name, _tagging(schedule.dataflow[name])) for name in schedule.tagging_only)
-    spared = ((one.operator, _spared(one)) for one in schedule.pruned)
-    return (*told, *sources, *spared, *_parting(schedule))
+BLOCKING = (
+    "blocking: reads all before it sends anything, so that no tuple goes from above it to below; "
+    "the two sides need not change at one cut"
+)
+UNIQUE = (
+    "one-to-many by its kind, but spared: as it is unique, at most one tuple comes out of it for "
+    "each source tuple"
+)
+
+
+def reasons(schedule: Schedule) -> tuple[Reason, ...]:
+    """Return a sentence for each operator that is paused, tags tuples, was spared or blocks."""
+    found: list[Reason] = []
+    for component in schedule.components:
+        found += _component_reasons(schedule, component)
+    for name in schedule.tagging_only:
+        found.append((name, _tagging(schedule.dataflow[name])))
+    for pruned in schedule.pruned:
+        found.append((pruned.operator, _spared(pruned)))
+    if schedule.scheduler == "fries":
+        found += [(name, BLOCKING) for name in _separating(schedule)]
+    return tuple(found)
 
 
 def order(component: Component) -> tuple[tuple[str, ...], ...]:
-    """Heads first. Operators of one step have nothing to wait for from one another."""
-    step: dict[str, int] = dict.fromkeys(component.operators, 0)
-    after: dict[str, list[str]] = {name: [] for name in component.operators}
-    for upstream, downstream in component.edges:
-        after[upstream].append(downstream)
+    """Return the operators in steps, heads first. Those of one step do not wait for each other."""
+    after = _downstream(component)
+    step = dict.fromkeys(component.operators, 0)
     for name in component.operators:  # upstream first
         for downstream in after[name]:
             step[downstream] = max(step[downstream], step[name] + 1)
-    steps: list[list[str]] = [[] for _ in range(max(step.values(), default=-1) + 1)]
+    steps: dict[int, list[str]] = {}
     for name in component.operators:
-        steps[step[name]].append(name)
-    return tuple(map(tuple, steps))
+        steps.setdefault(step[name], []).append(name)
+    return tuple(tuple(steps[number]) for number in sorted(steps))
 
 
-def _of_component(schedule: Schedule, component: Component) -> Iterator[tuple[str, str]]:
-    members, targets = set(schedule.members), set(schedule.targets)
-    above, changing, below = (
-        _above(component, members),
-        _above(component, targets),
-        _below(component, targets),
-    )
-    needed = (
-        set(fries(schedule.dataflow, schedule.targets).members) if members > targets else members
-    )
+def _downstream(component: Component) -> dict[str, list[str]]:
+    after: dict[str, list[str]] = {name: [] for name in component.operators}
+    for upstream, downstream in component.edges:
+        after[upstream].append(downstream)
+    return after
+
+
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """What is near an operator of a component: a member and a target upstream of it, and targets
+    downstream (two where there are more).
+    """
+
+    member_above: str | None
+    target_above: str | None
+    targets_below: tuple[str, ...]
+
+
+def _component_reasons(schedule: Schedule, component: Component) -> Iterator[Reason]:
+    needed = _needed_members(schedule)
+    near = _surroundings(schedule, component)
     for name in component.operators:
-        if name in targets:
+        if name in schedule.targets:
             yield name, "a target: its function changes"
         elif schedule.scheduler == "epoch":
             yield name, "the epoch barrier goes through every operator"
-        elif name in members and name not in needed:
-            yield name, "one-to-many: a rule could spare it, and was told not to (--rule none)"
-        elif name in members:
-            yield name, _many(schedule.dataflow[name], *below[name])
+        elif name not in schedule.members:
+            yield name, _between(near[name])
+        elif name in needed:
+            yield name, _one_to_many(schedule.dataflow[name], near[name].targets_below)
         else:
-            yield name, _between(above[name], changing.get(name), below[name][0])
+            yield name, "one-to-many: a rule could spare it, and was told not to (--rule none)"
 
 
-def _many(operator: Operator, target: str, *others: str) -> str:
-    """Each of several targets may be met by one of the copies only: nothing is said of a single
-    one.
+def _needed_members(schedule: Schedule) -> set[str]:
+    """Return the members that no sound rule can spare."""
+    members = set(schedule.members)
+    if members <= set(schedule.targets):
+        return members
+    return set(fries(schedule.dataflow, schedule.targets).members)
+
+
+def _surroundings(schedule: Schedule, component: Component) -> dict[str, _Surroundings]:
+    members_above = _first_above(component, set(schedule.members))
+    targets_above = _first_above(component, set(schedule.targets))
+    targets_below = _targets_below(component, set(schedule.targets))
+    near = {}
+    for name in component.operators:
+        near[name] = _Surroundings(
+            members_above.get(name), targets_above.get(name), targets_below[name]
+        )
+    return near
+
+
+def _one_to_many(operator: Operator, targets: tuple[str, ...]) -> str:
+    """Say why it has to be synchronised. Each of several targets may be met by one of the copies
+    only, so that nothing is said of a single one.
     """
-    when = "targets before their change" if others else f"{target} before its change"
+    changed = (
+        f"{targets[0]} before its change" if len(targets) == 1 else "targets before their change"
+    )
     if operator.replicate:
-        return f"hands each tuple on several times: one copy may meet {when}, another after"
-    return f"one-to-many: what it makes of one tuple may meet {when}, and after"
+        return f"hands each tuple on several times: one copy may meet {changed}, another after"
+    return f"one-to-many: what it makes of one tuple may meet {changed}, and after"
 
 
-def _between(member: str, changing: str | None, target: str) -> str:
-    """A target upstream is met by the same tuples; a one-to-many operator's copies of one have this
-    way between them and the target, and the change comes along it in line with them.
+def _between(near: _Surroundings) -> str:
+    """Say why an operator between members waits. A target upstream is met by the same tuples. What
+    a one-to-many operator makes of one tuple takes this path to the target, and so does the change.
     """
-    if changing is not None:
-        return f"on a way from {changing} to {target}: one tuple may meet both"
+    target = near.targets_below[0]
+    if near.target_above is not None:
+        return f"on a way from {near.target_above} to {target}: one tuple may meet both"
+    member = near.member_above
     return (
         f"on a way from {member} to {target}: the change comes along it, in line with what "
         f"{member} makes of a tuple"
@@ -90,76 +140,62 @@ def _tagging(operator: Operator) -> str:
     return f"{kind}: says with each tuple which function is meant"
 
 
-def _parting(schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """The blocking operators that keep what is above them out of a component with what is below
-    (F-14): those on a way to a target from another one, or from an operator of several tuples.
-    """
-    if schedule.scheduler != "fries":
-        return
-    dataflow, graph = schedule.dataflow, graph_of(schedule.dataflow)
-    starts = [
-        one.name
-        for one in dataflow.operators
-        if one.name in schedule.targets or one.kind == "one-to-many"
-    ]
-    reached = marked(graph.after, graph.numbers(starts))
-    below = marked(
-        graph.before,
-        (before for i in graph.numbers(schedule.targets) for before in graph.before[i]),
-    )
-    for i, one in enumerate(dataflow.operators):
-        if one.kind == "blocking" and reached[i] and below[i]:
-            yield (
-                one.name,
-                (
-                    "blocking: reads all before it sends anything, so that no tuple goes "
-                    "from above it to "
-                    "below; the two sides need not change at one cut"
-                ),
-            )
-
-
-def _above(component: Component, members: set[str]) -> dict[str, str]:
-    """For each operator a member upstream of it, along the component's edges."""
-    found: dict[str, str] = {}
-    rank = {name: place for place, name in enumerate(component.operators)}
-    for upstream, downstream in sorted(component.edges, key=lambda ends: rank[ends[0]]):
-        above = upstream if upstream in members else found.get(upstream)
-        if above is not None:
-            found.setdefault(downstream, above)
-    return found
-
-
-def _below(component: Component, targets: set[str]) -> dict[str, tuple[str, ...]]:
-    """For each operator the targets downstream of it, along the component's edges: two where
-    there are more.
-    """
-    after: dict[str, list[str]] = {name: [] for name in component.operators}
-    for upstream, downstream in component.edges:
-        after[upstream].append(downstream)
-    found: dict[str, tuple[str, ...]] = {}
-    for name in reversed(component.operators):  # downstream first
-        near = [other for other in after[name] if other in targets]
-        far = [target for other in after[name] for target in found[other]]
-        found[name] = tuple(dict.fromkeys((*near, *far)))[:2]
-    return found
-
-
 def _spared(pruned: Pruned) -> str:
     if pruned.by == pruned.operator:
-        return (
-            "one-to-many by its kind, but spared: as it is unique, at most one tuple comes "
-            "out of it for each "
-            "source tuple"
-        )
+        return UNIQUE
     if pruned.rule == "edge-wise":
         why = f"only its edge to {pruned.by} leads to targets, with at most one tuple for each"
     elif pruned.by is None:
         why = (
-            "on each way to a target there is a unique operator, though not the same: what "
-            "it makes of one tuple "
-            "may meet old and new (the published rule)"
+            "on each way to a target there is a unique operator, though not the same: what it makes "
+            "of one tuple may meet old and new (the published rule)"
         )
     else:
         why = f"{pruned.by} lets at most one tuple pass for each source tuple, before every target"
     return f"one-to-many, but spared: {why}"
+
+
+def _separating(schedule: Schedule) -> Iterator[str]:
+    """Yield the blocking operators that keep what is above them out of a component with what is
+    below (F-14): those on a path to a target from another one, or from a one-to-many operator.
+    """
+    dataflow = schedule.dataflow
+    graph = graph_of(dataflow)
+    targets = graph.numbers(schedule.targets)
+    starts = [*targets]
+    inputs_of_targets: list[int] = []
+    for number in targets:
+        inputs_of_targets += graph.before[number]
+    for number, operator in enumerate(dataflow.operators):
+        if operator.kind == "one-to-many":
+            starts.append(number)
+    below_a_start = reachable(graph.after, starts)
+    above_a_target = reachable(graph.before, inputs_of_targets)
+    for number, operator in enumerate(dataflow.operators):
+        if operator.kind == "blocking" and below_a_start[number] and above_a_target[number]:
+            yield operator.name
+
+
+def _first_above(component: Component, wanted: set[str]) -> dict[str, str]:
+    """Return for each operator one of `wanted` upstream of it, along the component's edges."""
+    nearest: dict[str, str] = {}
+    rank = {name: place for place, name in enumerate(component.operators)}
+    for upstream, downstream in sorted(component.edges, key=lambda ends: rank[ends[0]]):
+        above = upstream if upstream in wanted else nearest.get(upstream)
+        if above is not None:
+            nearest.setdefault(downstream, above)
+    return nearest
+
+
+def _targets_below(component: Component, targets: set[str]) -> dict[str, tuple[str, ...]]:
+    """Return for each operator the targets downstream of it, along the component's edges, the
+    nearest first: two where there are more.
+    """
+    after = _downstream(component)
+    below: dict[str, tuple[str, ...]] = {}
+    for name in reversed(component.operators):  # downstream first
+        found = [other for other in after[name] if other in targets]
+        for other in after[name]:
+            found += below[other]
+        below[name] = tuple(dict.fromkeys(found))[:2]
+    return below

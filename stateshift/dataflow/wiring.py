@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from stateshift.dataflow.graph import graph_of, marked
+from stateshift.dataflow.graph import graph_of, reachable
 from stateshift.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.dataflow.schedulers import Schedule
 
@@ -96,7 +96,7 @@ def trimmed(schedule: Schedule) -> Schedule:
     """
     dataflow = schedule.dataflow
     graph = graph_of(dataflow)
-    above = marked(graph.before, graph.numbers(schedule.targets))
+    above = reachable(graph.before, graph.numbers(schedule.targets))
     kept = {name for name, wanted in zip(graph.names, above, strict=True) if wanted}
     left = replace(
         dataflow,
