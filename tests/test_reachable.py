@@ -1,7 +1,8 @@
 """Nothing ships that only tests call: what no command and no public function reaches stands with
 the tests.
 
-Reached is decided by names, from the sources alone. The code that runs when a module is imported
+Of modules it is decided by imports. Of functions and classes it is decided by names, from the
+sources alone. The code that runs when a module is imported
 mentions names; a function or class of such a name, wherever it is, mentions further ones. So a
 function counts as reached if anything reached says its name: the test can miss one that shares a
 name with another, but what it finds is not called by the program.
@@ -16,15 +17,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_architecture import Package, _with_parents, read_package
+
 ROOT = Path(__file__).resolve().parents[1]
 
-# What stands beside the program or comes before its callers: reached by whoever imports it.
-BESIDE = ("models", "testing", "live")
+# What stands beside the program, for tests and benches. What it alone uses, stands beside as well.
+BESIDE = ("models", "testing")
+# What comes before its callers: the live runtime's protocol.
+BEFORE_ITS_CALLERS = ("stateshift/live/",)
+
+# Where programs begin: the command line, and what users' programs and jobs import.
+ENTRIES = ("stateshift.__main__", "stateshift.api", "stateshift.job")
 
 # What others call by a name that we never say.
 CALLED_BY_OTHERS = {
     "emit": "logging calls a handler",
-    "latency_max": "scripts/bench/reconfigure draws with it",
     "seekable": "pyarrow and Python's io ask a file",
     "to_dict": "programs ask what stateshift.api returns",
     "schema_text": "what configs/ holds is made and compared with it",
@@ -100,12 +107,11 @@ def unreached(sources: Mapping[str, str], entries: Iterable[str]) -> list[str]:
     waiting: list[Defined] = []
     names = set(entries)
     for file, text in sources.items():
-        tree = ast.parse(text, file)
         if is_beside(file):
-            names |= names_in([tree])
-        else:
-            names |= run_on_import(tree.body)
-            waiting.extend(definitions(file, tree.body))
+            continue
+        tree = ast.parse(text, file)
+        names |= run_on_import(tree.body)
+        waiting.extend(definitions(file, tree.body))
     while True:
         reached = [each for each in waiting if each.name in names or is_special(each.name)]
         if not reached:
@@ -121,8 +127,8 @@ def is_special(name: str) -> bool:
 
 
 def is_beside(file: str) -> bool:
-    """Return whether a file is of a room that stands beside the program."""
-    return file.split("/")[1] in BESIDE
+    """Return whether a file is of a room that stands beside the program, or before its callers."""
+    return file.split("/")[1] in BESIDE or file.startswith(BEFORE_ITS_CALLERS)
 
 
 def public_names(text: str) -> set[str]:
@@ -175,6 +181,63 @@ def test_what_nothing_reaches_is_found(text: str, found: list[str]) -> None:
     assert unreached({"stateshift/x.py": text}, {"main"}) == found
 
 
-def test_models_reach_what_they_use() -> None:
+def test_what_only_models_use_is_found() -> None:
     sources = {"stateshift/x.py": "def a(): pass", "stateshift/models/m.py": "def t(): a()"}
-    assert unreached(sources, {"main"}) == []
+    assert unreached(sources, {"main"}) == ["stateshift/x.py:1 a"]
+
+
+# ------------------------------------------------------------------------------------ modules
+
+
+def unreached_modules(package: Package) -> list[str]:
+    """Return the modules that no entry imports, directly or through others."""
+    reached: set[str] = set()
+    pending = [name for name in ENTRIES if name in package.sources]
+    while pending:
+        name = pending.pop()
+        if name in reached:
+            continue
+        reached.add(name)
+        pending += [each for each in used_by(package, name) if each in package.sources]
+    files = {name: name.replace(".", "/") + "/" for name in package.sources if "." in name}
+    return sorted(name for name in files.keys() - reached if not is_beside(files[name]))
+
+
+def used_by(package: Package, name: str) -> Iterator[str]:
+    """Yield the modules that run with a module, and the packages around them."""
+    for each in package.imports[name]:
+        if not each.typing:
+            yield from _with_parents(each.module)
+    yield from named_in_text(package, name)
+
+
+def named_in_text(package: Package, name: str) -> Iterator[str]:
+    """Yield the modules that a lazy package names in a table: whole, or by their last part."""
+    for node in ast.walk(package.trees[name]):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+            yield f"{name}.{node.value}"
+
+
+def test_every_module_is_reached_or_stands_beside_the_program() -> None:
+    assert unreached_modules(read_package(ROOT / "stateshift")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("stateshift.cli.x", []),
+        ("stateshift.cli.y", ["stateshift.cli.y"]),
+        ("stateshift.cli.lazy", []),
+        ("stateshift.models.y", []),
+        ("stateshift.testing.y", []),
+        ("stateshift.live.protocol.y", []),
+    ],
+)
+def test_a_module_that_nobody_imports_is_found(name: str, found: list[str]) -> None:
+    sources = {
+        "stateshift.__main__": "def f():\n  from stateshift.cli.x import main",
+        "stateshift.cli": "TABLE = {'main': 'lazy'}",
+        name: "",
+    }
+    assert unreached_modules(Package(sources, frozenset(("stateshift.cli",)))) == found

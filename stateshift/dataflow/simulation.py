@@ -66,10 +66,6 @@ class Run:
     def delay_seconds(self) -> float:
         return max(after for (name, _), after in self.through.items() if name in self.targets)
 
-    def latency_max(self, since: float, until: float) -> float:
-        """The longest that a tuple took which came to its end in between; 0 where none did."""
-        return max((took for when, took in self.latencies if since <= when < until), default=0.0)
-
 
 class Item(NamedTuple):
     born: float

@@ -10,9 +10,8 @@ from all to all. What the model checks and the simulator measures is the same wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from stateshift.dataflow.graph import graph_of, reachable
 from stateshift.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.dataflow.schedulers import Schedule
 
@@ -88,33 +87,3 @@ def _channels(
             outs[sender].append(tuple(range(len(channels), len(channels) + len(reached))))
             channels += [Channel(edge, sender, receiver) for receiver in reached]
     return channels, outs
-
-
-def trimmed(schedule: Schedule) -> Schedule:
-    """The schedule without what is not upstream of a target: nothing that happens there can be
-    met by a change.
-    """
-    dataflow = schedule.dataflow
-    graph = graph_of(dataflow)
-    above = reachable(graph.before, graph.numbers(schedule.targets))
-    kept = {name for name, wanted in zip(graph.names, above, strict=True) if wanted}
-    left = replace(
-        dataflow,
-        operators=tuple(operator for operator in dataflow.operators if operator.name in kept),
-        edges=tuple(edge for edge in dataflow.edges if edge.downstream in kept),
-    )
-    parts = tuple(
-        replace(
-            part,
-            operators=tuple(name for name in part.operators if name in kept),
-            edges=tuple(edge for edge in part.edges if edge[1] in kept),
-            heads=tuple(name for name in part.heads if name in kept),
-        )
-        for part in schedule.components
-    )
-    return replace(
-        schedule,
-        dataflow=left,
-        components=parts,
-        tagging=tuple(name for name in schedule.tagging if name in kept),
-    )

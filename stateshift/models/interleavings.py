@@ -23,13 +23,15 @@ sent meets nobody. Where nothing leads to a target, nothing is modelled.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, combinations_with_replacement, product
 from typing import NamedTuple, Protocol, TypeVar
 
+from stateshift.dataflow.components import Component
+from stateshift.dataflow.graph import graph_of, reachable
 from stateshift.dataflow.schedulers import Schedule
-from stateshift.dataflow.wiring import Wiring, trimmed, wired
+from stateshift.dataflow.wiring import Wiring, wired
 from stateshift.models.history import Data, Operation, Update
 
 T = TypeVar("T")
@@ -217,6 +219,32 @@ def origins_of(schedule: Schedule) -> tuple[str, ...]:
     )
     sources = (name for name in kept.sources if kept[name].kind != "blocking")
     return tuple(dict.fromkeys((*sources, *blocking)))
+
+
+def trimmed(schedule: Schedule) -> Schedule:
+    """Return the schedule without what is not upstream of a target: no change can meet what happens
+    there.
+    """
+    dataflow = schedule.dataflow
+    graph = graph_of(dataflow)
+    above = reachable(graph.before, graph.numbers(schedule.targets))
+    kept = {name for name, wanted in zip(graph.names, above, strict=True) if wanted}
+    operators = tuple(operator for operator in dataflow.operators if operator.name in kept)
+    edges = tuple(edge for edge in dataflow.edges if edge.downstream in kept)
+    return replace(
+        schedule,
+        dataflow=replace(dataflow, operators=operators, edges=edges),
+        components=tuple(_trimmed_component(part, kept) for part in schedule.components),
+        tagging=tuple(name for name in schedule.tagging if name in kept),
+    )
+
+
+def _trimmed_component(component: Component, kept: set[str]) -> Component:
+    return Component(
+        operators=tuple(name for name in component.operators if name in kept),
+        edges=tuple(edge for edge in component.edges if edge[1] in kept),
+        heads=tuple(name for name in component.heads if name in kept),
+    )
 
 
 def walk(machine: Machine, chance: Chance) -> tuple[tuple[Operation, ...], State]:

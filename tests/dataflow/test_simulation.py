@@ -82,9 +82,9 @@ def surge(scheduler: Scheduler) -> Run:
 
 def falls_after(run: Run) -> float:
     """Seconds from the request until tuples take less than at the request, and go on doing so."""
-    at_request = run.latency_max(23.0, 24.0)
+    at_request = latency_max(run, 23.0, 24.0)
     worse = [
-        second for second in range(24, 60) if run.latency_max(second, second + 1.0) > at_request
+        second for second in range(24, 60) if latency_max(run, second, second + 1.0) > at_request
     ]
     return (worse[-1] + 1 - 24.0) if worse else 0.0
 
@@ -164,3 +164,9 @@ def test_every_target_changes_whatever_the_dataflow(asked: Asked, seed: int) -> 
         run = simulate(schedule(dataflow, targets, scheduler), load, Random(seed))
         assert {name for name, _ in run.through} >= set(targets)
         assert run.delay_seconds >= 0
+
+
+def latency_max(run: Run, since: float, until: float) -> float:
+    """Return the longest that a tuple took which came to its end in between; 0 where none did."""
+    took = [seconds for when, seconds in run.latencies if since <= when < until]
+    return max(took, default=0.0)

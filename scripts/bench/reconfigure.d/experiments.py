@@ -120,14 +120,20 @@ def surge(seed: int, scheduler: Scheduler) -> Run:
 def latencies(run: Run) -> list[tuple[float, float]]:
     """The longest of each second, from a little before the surge until all is well again."""
     seconds = range(int(SURGE_SECONDS) - 4, int(REPLACED_SECONDS) + 8)
-    return [(float(second), run.latency_max(second, second + 1.0)) for second in seconds]
+    return [(float(second), latency_max(run, second, second + 1.0)) for second in seconds]
 
 
 def falls_after(run: Run) -> float:
     """Seconds from the request until tuples take less than at the request, and go on doing so."""
     began = int(REPLACED_SECONDS)
-    at_request = run.latency_max(began - 1.0, began)
+    at_request = latency_max(run, began - 1.0, began)
     worse = [
-        second for second in range(began, 80) if run.latency_max(second, second + 1.0) > at_request
+        second for second in range(began, 80) if latency_max(run, second, second + 1.0) > at_request
     ]
     return (worse[-1] + 1.0 - began) if worse else 0.0
+
+
+def latency_max(run: Run, since: float, until: float) -> float:
+    """Return the longest that a tuple took which came to its end in between; 0 where none did."""
+    took = [seconds for when, seconds in run.latencies if since <= when < until]
+    return max(took, default=0.0)
