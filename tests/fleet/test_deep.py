@@ -116,3 +116,8 @@ def test_the_verdict_of_a_fleet_is_the_verdict_without_one(name: str, damaged: b
     assert set(together.findings) == set(alone.findings)
     assert len(together.findings) == len(set(together.findings)), "each thing is said once"
     assert together.restartable is not damaged
+
+
+def test_a_part_of_an_image_is_read_back_from_json_as_a_fleet_sends_it() -> None:
+    part = Image("", None, None, 1, (1,), None, (), (), (), (), (), (), {}, None)
+    assert plain.from_plain(Image, plain.to_plain(part)) == part

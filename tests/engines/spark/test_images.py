@@ -223,11 +223,3 @@ def shaped(store, rows):
     if "keyWithTs" in store.get("store", ""):
         return [[shard, key, row] for shard, key, value in rows for row in value]
     return rows
-
-
-def test_a_part_of_an_image_is_read_back_from_json_as_a_fleet_sends_it() -> None:
-    from stateshift import plain
-    from stateshift.survey import Image
-
-    part = Image("", None, None, 1, (1,), None, (), (), (), (), (), (), {}, None)
-    assert plain.from_plain(Image, plain.to_plain(part)) == part
