@@ -11,7 +11,7 @@ import pytest
 from stateshift import migration
 from stateshift.errors import PlanError, StateshiftError
 from stateshift.formats.marks import fence_owner
-from stateshift.migration.looking import damages
+from stateshift.migration.source_check import damages
 from stateshift.specification import parse_spec, to_plain_spec
 from tests.support.checkpoints import Checkpoint
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of

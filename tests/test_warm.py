@@ -24,7 +24,7 @@ from stateshift.formats.marks import (
     fence_owner,
     is_meant,
 )
-from stateshift.migration import remembering, warming
+from stateshift.migration import round_compaction, warm_rounds
 from stateshift.migration.stages import stop
 from stateshift.report import Report
 from stateshift.specification import Spec
@@ -354,8 +354,8 @@ def test_a_standby_can_be_started_from_at_any_time_and_is_never_old(
 @pytest.fixture
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds are told as one that soon."""
-    monkeypatch.setattr(remembering, "ROUNDS_MAX", 4)
-    monkeypatch.setattr(remembering, "ROUNDS_KEPT", 2)
+    monkeypatch.setattr(round_compaction, "ROUNDS_MAX", 4)
+    monkeypatch.setattr(round_compaction, "ROUNDS_KEPT", 2)
 
 
 @pytest.mark.usefixtures("forgetful")
@@ -593,7 +593,7 @@ def test_rounds_that_are_remembered_as_one_count_and_leave_nothing(
 def test_killed_while_many_rounds_are_told_as_one_its_last_state_arrives(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remembering, "ROUNDS_MAX", 1)
+    monkeypatch.setattr(round_compaction, "ROUNDS_MAX", 1)
     dice, stage = random.Random(seed), Mortal(tmp_path, seed)
     stage.job.moods |= {"batch": 0.03}
     proposal = stage.ground.propose(warm_spec(rounds=6))
@@ -648,7 +648,7 @@ def test_killed_anywhere_and_taken_back_it_has_left_no_trace(tmp_path: Path, see
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """What lasts seconds elsewhere is over at once here."""
-    monkeypatch.setattr(warming, "STOPPING_SECONDS", 0.005)
+    monkeypatch.setattr(warm_rounds, "STOPPING_SECONDS", 0.005)
 
 
 class Slow(Stage):

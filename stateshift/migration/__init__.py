@@ -2,21 +2,39 @@
 
 spec ──gather──▶ facts ──engine.plan──▶ plans ──execute──▶ journal ──summarize──▶ report
 
-doors        how the outside is reached
-proposing    everything before a run: reads only
-together     which jobs move together, and in which order
-working      what a run at work is made of
-brought      what earlier rounds have brought of a job that runs, and may still be counted on
-helm         what is asked of a run from outside, heeded; and what it tells
-looking      what is moved is read to its end before a job is stopped for it
-draining     who reads what others write is stopped behind them, when it has read all
-halting      jobs are stopped, or let go on
-warming      rounds, until a job may be stopped
-running      one run at work: its waves, forward and back
-enlisting    a fleet, where one is asked for
-calls        what can be asked of a run
+before a run
+  doors               the adapters to the outside
+  proposing           gather facts, propose plans: reads only
+  wave_order          which jobs move together, and in which order
+  preflight           what only questions tell: space, permissions, topics
+  flink_checks        what clusters are asked of Flink's jobs
+  source_check        what is moved is read to its end before a job is stopped for it
+  submit_corrections  a resume with another `submit`
+  fleet_session       a fleet, where one is asked for
+
+a run at work
+  calls               what can be asked of a run: apply, resume, rollback, status, verify
+  context, plan_book  what every part of a run is given; its plans, saved and read again
+  run, run_waves      the waves of a run, in order
+  stages              what a wave goes through, a stage a function
+  outcomes            what becomes of the other jobs when one fails: a pure table, and the hint
+  aftermath           the same, carried out
+  history             what the journal says of a job: pure
+  observation         what is there now, behind the rounds that were made
+  halts, backlog      the plans that stop jobs; who reads topics is stopped when it has read all
+  warm_rounds         rounds, until a job may be stopped
+  arrivals            what earlier rounds have brought, and may still be counted on
+  round_compaction    many rounds, told as one
+  target_locks        the locks on the targets
+  rollback            the way back, of a run or of one wave
+  rollback_checks     what keeps jobs from being taken back
+  failure_record      a failure, written down
+  foreign             what others have written to a target
+  run_control         what is asked of a run from outside: cutover, pause, throttle, stop
+  live_status         what a run is at, for whoever watches
 """
 
+from stateshift.migration.backlog import reads_out
 from stateshift.migration.calls import (
     Verdict,
     apply,
@@ -28,8 +46,7 @@ from stateshift.migration.calls import (
     verify,
 )
 from stateshift.migration.doors import Doors, real_doors, world_of
-from stateshift.migration.draining import reads_out
-from stateshift.migration.enlisting import enlisted, places_of
+from stateshift.migration.fleet_session import enlisted, places_of
 from stateshift.migration.history import is_stopping
 from stateshift.migration.proposing import (
     Proposal,
@@ -39,7 +56,7 @@ from stateshift.migration.proposing import (
     jobs_of,
     propose,
 )
-from stateshift.migration.together import cuts_of, waves, with_dataflow
+from stateshift.migration.wave_order import cuts_of, waves, with_dataflow
 
 __all__ = [
     "Doors",

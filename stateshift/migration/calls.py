@@ -22,7 +22,6 @@ from stateshift.journal import (
     fold,
 )
 from stateshift.migration.context import open_run, reopen_run
-from stateshift.migration.correcting import correct
 from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.foreign import foreign_files
 from stateshift.migration.proposing import (
@@ -35,6 +34,7 @@ from stateshift.migration.proposing import (
 from stateshift.migration.rollback import roll_back_run
 from stateshift.migration.rollback_checks import refuse_rollback
 from stateshift.migration.run import carry_out
+from stateshift.migration.submit_corrections import correct
 from stateshift.plan import WHILE_IT_RUNS, Plan
 from stateshift.report import Report, summarize
 from stateshift.specification import Spec, to_plain_spec

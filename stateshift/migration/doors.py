@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from stateshift.clusters.protocol import Cluster
 from stateshift.engines.registry import Entries, Transforms, engine
-from stateshift.migration.correcting import corrections
+from stateshift.migration.submit_corrections import corrections
 from stateshift.specification import ClusterSpec, KafkaSpec, Spec
 from stateshift.step import Fleet
 from stateshift.storage.opening import SystemClock, open_patiently

@@ -10,7 +10,7 @@ from dataclasses import replace
 from stateshift import executor
 from stateshift.errors import StalePlan
 from stateshift.journal import PlanProgress
-from stateshift.migration.brought import Arrivals, arrivals, with_arrivals
+from stateshift.migration.arrivals import Arrivals, arrivals, with_arrivals
 from stateshift.migration.context import RunContext
 from stateshift.migration.history import is_stopping, plans_while_running
 from stateshift.migration.plan_book import NumberedPlan

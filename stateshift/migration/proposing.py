@@ -19,10 +19,10 @@ from stateshift.engines.registry import engine
 from stateshift.errors import Complaint, JournalError, MissingFile, PlanError, SpecError
 from stateshift.estimating import estimated, probe
 from stateshift.extensions import names_added
-from stateshift.migration import preflight, running_jobs
-from stateshift.migration.brought import Arrivals, with_arrivals
+from stateshift.migration import flink_checks, preflight
+from stateshift.migration.arrivals import Arrivals, with_arrivals
 from stateshift.migration.doors import Doors
-from stateshift.migration.together import cuts_of, waves
+from stateshift.migration.wave_order import cuts_of, waves
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.specification import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
 from stateshift.specification.warm import seconds_of
@@ -295,7 +295,7 @@ def propose(
 
 def _looked_into(plan: Plan, spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir) -> Plan:
     """The plan, with what a deep look at its source finds."""
-    from stateshift.migration.looking import damages
+    from stateshift.migration.source_check import damages
 
     doors.meter.say(f"{job.name}: looking at the source")
     return replace(plan, findings=(*plan.findings, *damages(spec, job, doors, workdir)))
@@ -411,7 +411,7 @@ def _cluster_facts(
             if job.source_cluster
             else None
         )
-        found += running_jobs.findings_of_target(cluster, job, here)
+        found += flink_checks.findings_of_target(cluster, job, here)
         reaches = cluster.reaches(job.destination)
         return ClusterFacts(
             name, cluster.kind, cluster.version(), "unknown", None, found, host, reaches
@@ -432,7 +432,7 @@ def _cluster_facts(
         )  # somebody has looked, and says that it is stopped
     if job.mode == "warm" and job.takes_savepoints:
         found += _findings_of_checkpoints(cluster, job)
-    savable = running_jobs.savable_jobs(cluster, job)
+    savable = flink_checks.savable_jobs(cluster, job)
     return ClusterFacts(
         name, cluster.kind, cluster.version(), str(status.state), status.id, found, savable=savable
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stateshift.migration.context import RunContext
-from stateshift.migration.together import Wave, waves
+from stateshift.migration.wave_order import Wave, waves
 
 
 def waves_of(context: RunContext) -> list[Wave]:

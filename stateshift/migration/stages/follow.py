@@ -5,7 +5,7 @@ from __future__ import annotations
 from stateshift.migration.context import RunContext
 from stateshift.migration.observation import has_stopped
 from stateshift.migration.stages.wave_state import WaveState
-from stateshift.migration.warming import Warming
+from stateshift.migration.warm_rounds import WarmRounds
 from stateshift.specification import JobSpec
 
 
@@ -16,9 +16,9 @@ def follow_until_cutover(context: RunContext, wave: WaveState) -> None:
     warm = [job for job in wave.pending if _is_followed(context, job)]
     if not warm or has_stopped(context, wave.pending):
         return
-    warming = Warming(context, warm)
-    warming.until_cutover()
-    wave.beside_stop = warming.while_they_stop()
+    rounds = WarmRounds(context, warm)
+    rounds.until_cutover()
+    wave.beside_stop = rounds.while_they_stop()
 
 
 def _is_followed(context: RunContext, job: JobSpec) -> bool:

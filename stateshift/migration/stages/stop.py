@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
+from stateshift.migration.backlog import Backlog, parts, reads_out
 from stateshift.migration.context import RunContext
-from stateshift.migration.draining import Draining, parts, reads_out
 from stateshift.migration.halts import halt_of, prepare
 from stateshift.migration.history import plans_while_running
 from stateshift.migration.observation import has_stopped, remove_leftovers
@@ -72,7 +72,7 @@ def _stop_group(
     context: RunContext,
     group: Sequence[JobSpec],
     halts: Mapping[str, NumberedPlan],
-    readers: Mapping[str, Draining],
+    readers: Mapping[str, Backlog],
 ) -> None:
     for job in group:
         if job.name in readers:
@@ -92,7 +92,7 @@ def _down_since(context: RunContext, halts: Iterable[NumberedPlan]) -> float | N
 
 def _readers(
     context: RunContext, groups: Sequence[Sequence[JobSpec]], halts: Mapping[str, NumberedPlan]
-) -> dict[str, Draining]:
+) -> dict[str, Backlog]:
     """Return what waits until a job has read all, for each job that still has to be stopped, and
     of which somebody can be asked.
     """
@@ -105,7 +105,7 @@ def _readers(
     return readers
 
 
-def _reader(context: RunContext, job: JobSpec, halt: NumberedPlan) -> Draining | None:
+def _reader(context: RunContext, job: JobSpec, halt: NumberedPlan) -> Backlog | None:
     number, plan = halt
     phase = plan.phase("halt")
     if phase is None:
@@ -114,7 +114,7 @@ def _reader(context: RunContext, job: JobSpec, halt: NumberedPlan) -> Draining |
     if context.progress.plans[number].finished(step.name):
         return None
     if isinstance(step, StopJob) and reads_out(context.spec, job):
-        return Draining(context, job, step)
+        return Backlog(context, job, step)
     context.say(
         f"{job.name} is stopped with the others: nobody here can ask whether it has read all by "
         "then"

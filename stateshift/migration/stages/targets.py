@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from stateshift.migration.context import RunContext
 from stateshift.migration.history import has_moved
-from stateshift.migration.looking import refuse_damaged
 from stateshift.migration.observation import has_stopped
+from stateshift.migration.source_check import refuse_damaged
 from stateshift.migration.stages.wave_state import WaveState
 from stateshift.migration.target_locks import lock_target, release_target
 from stateshift.specification import JobSpec

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from stateshift.engines.bundles import bundled
 from stateshift.journal import PlanFinished, PlanProgress, StepFinished, StepStarted
-from stateshift.migration.brought import Arrivals, arrivals
+from stateshift.migration.arrivals import Arrivals, arrivals
 from stateshift.migration.context import RunContext
 from stateshift.migration.history import plans_while_running
 from stateshift.migration.observation import arrivals_of, facts_behind_round, remove_leftovers

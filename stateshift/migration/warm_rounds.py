@@ -23,7 +23,7 @@ from itertools import pairwise
 from stateshift.errors import Interrupted, MissingFile, PlanError, StalePlan, StateshiftError
 from stateshift.estimating import byte_rate
 from stateshift.journal import PlanProgress, RoundSeen
-from stateshift.migration import remembering
+from stateshift.migration import round_compaction
 from stateshift.migration.context import RunContext
 from stateshift.migration.halts import prepare
 from stateshift.migration.history import round_count, rounds_of
@@ -61,7 +61,7 @@ class Seen:
     facts: Facts
 
 
-class Warming:
+class WarmRounds:
     def __init__(self, context: RunContext, jobs: Sequence[JobSpec]) -> None:
         self.context, self.jobs = context, list(jobs)
         self.seen: dict[str, list[Seen]] = {}
@@ -285,8 +285,8 @@ class Warming:
         for one in kept:
             self._keep(one)
         for one in worth:
-            if remembering.due(len(rounds_of(self.context.progress, one.job.name))):
-                remembering.remember(self.context, one.job, one.facts)
+            if round_compaction.due(len(rounds_of(self.context.progress, one.job.name))):
+                round_compaction.remember(self.context, one.job, one.facts)
 
     def _is_news(self, one: Seen) -> bool:
         """Whether an image that can be started from is wanted, and this is a later one than what

@@ -3,7 +3,7 @@ of it.
 
     parts(spec, wave)              the jobs of a wave in parts, each stopped when those before it
                                    are
-    reader = Draining(context, job, stop)
+    reader = Backlog(context, job, stop)
     reader.first_look()            while everybody runs: whether anybody can be asked
     reader.wait()                  return when the job has read what its topics hold, or there is no
                                    use in waiting
@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from stateshift.clusters.protocol import JobState
 from stateshift.errors import ClusterError, Interrupted, StateshiftError, StorageError
 from stateshift.migration.context import RunContext
-from stateshift.migration.together import cuts_of
+from stateshift.migration.wave_order import cuts_of
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.waves import sharing
 from stateshift.step import StopJob
@@ -49,7 +49,7 @@ def reads_out(spec: Spec, job: JobSpec) -> bool:
     return spec.engine == "spark" and job.kafka is not None
 
 
-class Draining:
+class Backlog:
     """One application, by the job that stops it: the queries of all the jobs that share it."""
 
     def __init__(self, context: RunContext, job: JobSpec, stop: StopJob) -> None:
