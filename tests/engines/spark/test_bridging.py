@@ -99,6 +99,27 @@ def test_where_no_way_leads_over_there_is_no_bridge(held: Facts) -> None:
     assert bridge_of(held, ()) == NOTHING
 
 
+@pytest.mark.parametrize("version", [AT + 2, NEWEST])
+def test_a_job_that_went_back_but_not_behind_the_standby_s_batch_has_a_bridge(version: int) -> None:
+    """A round has brought state of a time that the job has left again; nothing of it shows."""
+    path = f"state/0/0/{version}.delta"
+    went_back = replace(facts(), past=((TARGET, path),), left=(*facts().left, (TARGET, path)))
+    assert bridge_of(went_back, ()) == bridge_of(facts(), ())
+
+
+@pytest.mark.parametrize("path", ["state/0/1/3.delta", "state/0/1/3.snapshot", "offsets/5", "x"])
+def test_a_job_that_went_back_behind_the_standby_s_batch_has_none(path: str) -> None:
+    assert bridge_of(replace(facts(), past=((TARGET, path),)), ()) == NOTHING
+
+
+def test_state_of_a_time_that_was_left_again_does_not_stand_for_what_is_gone() -> None:
+    path = f"state/0/0/{AT + 3}.delta"
+    gone = facts(without=path)
+    there = replace(gone, left=(*gone.left, (TARGET, path)))
+    assert bridge_of(there, ()) != NOTHING
+    assert bridge_of(replace(there, past=((TARGET, path),)), ()) == NOTHING
+
+
 def test_a_log_that_is_rewritten_is_not_copied_between() -> None:
     assert bridge_of(facts(), {"offsets/5"}) == NOTHING
 

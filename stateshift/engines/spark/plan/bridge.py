@@ -108,7 +108,10 @@ def _way_of(facts: Facts, image: Image) -> _Way | None:
     """The way from the batch at the target to the image's, where there is one."""
     at_target = _at_target(facts)
     first = _published_batch(image, at_target)
-    if image.epoch is None or first is None or first >= image.epoch or _has_gone_back(facts):
+    if image.epoch is None or first is None or first >= image.epoch:
+        return None
+    past = {path for place, path in facts.past if place == facts.target.location}
+    if not all(_is_behind(image, path, first) for path in past):
         return None
     infos = {file.path: file for file in facts.source.files}
     logs = []
@@ -120,7 +123,7 @@ def _way_of(facts: Facts, image: Image) -> _Way | None:
         logs.append((offsets, commit))
     state: list[FileInfo] = []
     for shard in image.shards:
-        between = _state_between(shard, first + 1, image.epoch + 1, infos, at_target)
+        between = _state_between(shard, first + 1, image.epoch + 1, infos, at_target - past)
         if between is None:
             return None
         state += between
@@ -133,11 +136,15 @@ def _at_target(facts: Facts) -> frozenset[str]:
     return frozenset(left | {one.name for one in facts.brought.values() if one.target == target})
 
 
-def _has_gone_back(facts: Facts) -> bool:
-    """Whether the target has files of a time that the job has gone back behind: its batches may
-    be others.
+def _is_behind(image: Image, path: str, batch: int) -> bool:
+    """Whether a file of a time that the job has gone back behind is of a later batch than `batch`:
+    what is published up to `batch` is then of a time that still stands.
     """
-    return any(place == facts.target.location for place, _ in facts.past)
+    start = layout.under(image.path, "")
+    if not path.startswith(start):
+        return True  # of another query of the workflow
+    place = classify(path.removeprefix(start))
+    return place.area == "state" and place.version is not None and place.version > batch + 1
 
 
 def _published_batch(image: Image, at_target: Collection[str]) -> int | None:
