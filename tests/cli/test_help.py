@@ -85,6 +85,7 @@ def test_the_commands_of_later_issues_are_not_announced() -> None:
         "cutover",
         "pause",
         "throttle",
+        "move",
         "compact",
         "repartition",
         "rewind",

@@ -8,6 +8,7 @@ as any other.
                                                            folder
     split                                                  one job a part
     fork                                                   one job, in mode fork
+    move                                                   one job, and the clusters it names
 
 The spec is kept in the run's workdir; what a shortcut cannot say, a spec can.
 """
@@ -139,9 +140,16 @@ def pairs(flag: str, form: str, given: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]], only: str | None = None) -> int:
-    """Plan, show, ask, apply, report. `only` is the engine whose images the shortcut is for, if
-    not for all.
+def carry(
+    asked: Asked,
+    jobs: Sequence[Mapping[str, Any]],
+    only: str | None = None,
+    clusters: Mapping[str, Any] | None = None,
+) -> int:
+    """Plan, show, ask, apply, report.
+
+    `only` is the engine whose images the shortcut is for, if not for all; `clusters` are those
+    that the jobs name.
     """
     from stateshift import migration
     from stateshift.api.runs import refuse_another, run_name
@@ -153,7 +161,7 @@ def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]], only: str | None = No
 
     terminal = asked.terminal
     engine = _engine(jobs[0]["checkpoint_location"], terminal, only)
-    spec = request.overridden(_spec(jobs, engine), asked.parallel, asked.throttle)
+    spec = request.overridden(_spec(jobs, engine, clusters), asked.parallel, asked.throttle)
     refuse_no_master(asked.fleet)
     if not asked.yes and not terminal.someone_there:
         confirm(terminal, "", False)
@@ -188,7 +196,9 @@ def _engine(location: str, terminal: Terminal, only: str | None) -> str:
     return found or only or "spark"
 
 
-def _spec(jobs: Sequence[Mapping[str, Any]], engine: str) -> Spec:
+def _spec(
+    jobs: Sequence[Mapping[str, Any]], engine: str, clusters: Mapping[str, Any] | None
+) -> Spec:
     import json
 
     from stateshift.extensions import names_added
@@ -202,5 +212,7 @@ def _spec(jobs: Sequence[Mapping[str, Any]], engine: str) -> Spec:
             return {key: literal(item) for key, item in value.items()}
         return [literal(item) for item in value] if isinstance(value, list | tuple) else value
 
-    plain = {"version": 1, "engine": engine, "jobs": [literal(job) for job in jobs]}
+    plain = {"version": 1, "engine": engine, "jobs": literal(jobs)}
+    if clusters:
+        plain["clusters"] = literal(clusters)
     return parse_spec(json.dumps(plain), base=os.getcwd(), names_added=names_added)

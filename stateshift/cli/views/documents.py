@@ -54,6 +54,7 @@ class Document:
 
 RUNS = ("apply", "resume", "rollback")
 SHORTCUTS = (
+    "move",
     "compact",
     "repartition",
     "rewind",

@@ -1,0 +1,119 @@
+"""`stateshift move`: a job's image to another place, without a spec to write."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from stateshift.cli.shell.options import (
+    WORKDIRS,
+    FleetOf,
+    Json,
+    Parallel,
+    Throttle,
+    Verbose,
+    Workdirs,
+    Yes,
+)
+from stateshift.cli.shell.shortcut import (
+    Asked,
+    Source,
+    To,
+    Waive,
+    WorkdirHere,
+    carry,
+    ending,
+    one_job,
+)
+from stateshift.cli.shell.terminal import Terminal
+
+EPILOG = ending(
+    "stateshift move /data/orders --to s3://lake/orders\n"
+    "stateshift move /data/orders --to s3://lake/orders --start ./start-orders\n"
+    "stateshift move /data/orders --to /new/orders --warm --stop ./stop --start ./start"
+)
+
+# What the clusters are called in the spec that is written.
+COMMANDS, PERSON = "commands", "person"
+
+
+def command(
+    context: typer.Context,
+    source: Source,
+    to: To,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--start",
+            metavar="COMMAND",
+            help="Starts the job at its new place: a shell command. It finds the location in "
+            "$STATESHIFT_CHECKPOINT. The move ends when that job has committed.",
+        ),
+    ] = None,
+    stop: Annotated[
+        str | None,
+        typer.Option(
+            "--stop",
+            metavar="COMMAND",
+            help="Stops the job where it runs now: a shell command. It finds the location in "
+            "$STATESHIFT_CHECKPOINT. Needs --start.",
+        ),
+    ] = None,
+    warm: Annotated[
+        bool,
+        typer.Option(
+            "--warm",
+            help="Copy while the job runs, and stop it for the last batches. Without --stop you are "
+            "asked to stop it.",
+        ),
+    ] = False,
+    waive: Waive = None,
+    yes: Yes = False,
+    workdir: WorkdirHere = None,
+    parallel: Parallel = None,
+    throttle: Throttle = None,
+    fleet: FleetOf = None,
+    workdirs: Workdirs = WORKDIRS,
+    json: Json = False,
+    verbose: Verbose = 0,
+) -> int:
+    """Move a job's image, and start the job there.
+
+    Writes the spec, shows the plan, asks, and carries it out. The spec is kept in the workdir:
+    take it from there where a move needs more than this command says.
+    """
+    if stop is not None and start is None:
+        raise typer.BadParameter("--stop needs --start: a job that is stopped is started again")
+    asked = Asked(
+        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
+    )
+    job = one_job(source, to, [], waive, fork=False)
+    job |= _ends(start, stop, warm)
+    return carry(asked, [job], clusters=_clusters(start, stop, warm))
+
+
+def _ends(start: str | None, stop: str | None, warm: bool) -> dict[str, Any]:
+    """Return what the job says of its start and its end."""
+    keys: dict[str, Any] = {}
+    if warm:
+        keys["mode"] = "warm"
+    if stop is not None:
+        keys["source_cluster"] = COMMANDS
+    elif warm:
+        keys["source_cluster"] = PERSON
+    if start is not None:
+        keys |= {"target_cluster": COMMANDS, "submit": {}}
+    return keys
+
+
+def _clusters(start: str | None, stop: str | None, warm: bool) -> dict[str, Any]:
+    """Return the clusters that the job names."""
+    clusters: dict[str, Any] = {}
+    if start is not None:
+        clusters[COMMANDS] = {"kind": "command", "submit": start}
+    if stop is not None:
+        clusters[COMMANDS]["stop"] = stop
+    elif warm:
+        clusters[PERSON] = {"kind": "manual"}
+    return clusters

@@ -1,0 +1,125 @@
+"""`stateshift move`: the commonest move without a spec, on real files with real shell commands."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.storage.opening import open_storage
+from tests.cli.support import Said, said
+from tests.support.checkpoints import Checkpoint
+
+# The job, as a command starts it: it commits the batch that comes next.
+START = """#!/bin/sh
+place="${STATESHIFT_CHECKPOINT#file://}"
+printf 'v1\\n{"nextBatchWatermarkMs":0}' > "$place/commits/6"
+echo started >> started
+"""
+STOP = """#!/bin/sh
+echo "${STATESHIFT_CHECKPOINT#file://}" >> stopped
+"""
+
+
+@pytest.fixture
+def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a checkpoint `orders` and two commands, in which the program runs."""
+    Checkpoint(batches=6).write(open_storage(str(tmp_path / "orders")))
+    for name, text in (("start", START), ("stop", STOP)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def move(*flags: str, yes: bool = True) -> Said:
+    return said("move", "orders", "--to", "new", "--workdir", "run", *flags, *(["-y"] * yes))
+
+
+def spec() -> Any:
+    return json.loads(Path("run", "spec.json").read_text())
+
+
+def test_an_image_moves_and_nothing_is_started(ground: Path) -> None:
+    ran = move("--json")
+    assert ran.code == 0, ran.err
+    assert ran.document["state"] == "finished"
+    assert (ground / "new" / "metadata").exists()
+    assert not (ground / "started").exists()
+    (job,) = spec()["jobs"]
+    assert "mode" not in job and "target_cluster" not in job
+
+
+def test_the_command_starts_the_job_once_and_its_commit_ends_the_move(ground: Path) -> None:
+    ran = move("--start", "./start", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.document["state"] == "finished"
+    assert (ground / "started").read_text() == "started\n"
+    assert (ground / "new" / "commits" / "6").exists()
+    phases = [phase["name"] for phase in ran.document["report"]["jobs"][0]["phases"]]
+    assert phases[-2:] == ["submit", "confirm"]
+
+
+def test_a_warm_move_stops_the_job_by_its_command_at_the_end(ground: Path) -> None:
+    ran = move("--warm", "--stop", "./stop", "--start", "./start", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.document["state"] == "finished"
+    assert (ground / "stopped").read_text() == f"{ground}/orders\n"
+    assert (ground / "started").read_text() == "started\n"
+    (job,) = spec()["jobs"]
+    assert job["mode"] == "warm"
+
+
+def test_where_nobody_can_be_asked_nothing_moves_without_yes(ground: Path) -> None:
+    ran = move("--warm", yes=False)
+    assert ran.code == 2
+    assert "--yes" in ran.err
+    assert not (ground / "new").exists()
+
+
+def answer_as_a_person(until: float) -> None:
+    """Stop the job as soon as a marker asks for it."""
+    while time.monotonic() < until:
+        for asked in Path("run").rglob("*.stop"):
+            asked.with_suffix(".stopped").touch()
+            return
+        time.sleep(0.05)
+
+
+def test_a_person_stops_the_job_of_a_warm_move_that_has_no_command_for_it(ground: Path) -> None:
+    """Without a terminal they are asked by a marker file, and answer by another."""
+    person = threading.Thread(target=answer_as_a_person, args=(time.monotonic() + 60,))
+    person.start()
+    ran = move("--warm", "--json")
+    person.join()
+    assert ran.code == 0, ran.err
+    assert ran.document["state"] == "finished"
+    assert spec()["clusters"] == [{"name": "person", "kind": "manual"}]
+    assert (ground / "new" / "metadata").exists()
+
+
+def test_a_job_is_not_stopped_that_nobody_starts(ground: Path) -> None:
+    ran = move("--stop", "./stop")
+    assert ran.code == 2
+    assert "--stop needs --start" in ran.err
+    assert not (ground / "stopped").exists() and not (ground / "run").exists()
+
+
+def test_what_is_typed_is_meant_as_it_is(ground: Path) -> None:
+    """A `$` in a command is the shell's, and not a placeholder of the spec."""
+    ran = move("--start", './start && echo "${STATESHIFT_JOB}" > called')
+    assert ran.code == 0, ran.err
+    assert (ground / "called").read_text() == "new\n"
+
+
+def test_a_start_that_fails_is_told_with_the_way_back(ground: Path) -> None:
+    ran = move("--start", "echo no such cluster >&2; exit 3", "--json")
+    assert ran.code == 7
+    assert "no such cluster" in ran.document["message"]
+    assert "submit" in ran.document["hint"]
+    assert said("rollback", "run", "--yes").code == 0
+    assert not (ground / "new" / "metadata").exists()
