@@ -50,6 +50,7 @@ def said(capsys: pytest.CaptureFixture[str], *argv: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.row("W-16")
 def test_every_example_of_the_page_does_what_the_page_says() -> None:
     result = doctest.testfile(str(PAGE), module_relative=False)
     assert result.attempted > 15

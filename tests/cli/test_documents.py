@@ -63,6 +63,7 @@ def test_a_schema_refuses_a_missing_key_and_a_value_of_another_type() -> None:
     assert "is not of type 'integer'" in misfits("uid", [{**row, "hash": "1"}])[0]
 
 
+@pytest.mark.row("W-16")
 def test_documents_of_this_process_and_of_its_children_are_held_against_their_schemas(
     documents: Documents,
 ) -> None:

@@ -44,6 +44,7 @@ def spec() -> Any:
     return json.loads(Path("run", "spec.json").read_text())
 
 
+@pytest.mark.row("W-6")
 def test_an_image_moves_and_nothing_is_started(ground: Path) -> None:
     ran = move("--json")
     assert ran.code == 0, ran.err
@@ -64,6 +65,7 @@ def test_the_command_starts_the_job_once_and_its_commit_ends_the_move(ground: Pa
     assert phases[-2:] == ["submit", "confirm"]
 
 
+@pytest.mark.row("W-6")
 def test_a_warm_move_stops_the_job_by_its_command_at_the_end(ground: Path) -> None:
     ran = move("--warm", "--stop", "./stop", "--start", "./start", "--json")
     assert ran.code == 0, ran.err
