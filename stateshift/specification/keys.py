@@ -341,9 +341,8 @@ JOB = Keys(
         "from_existing_savepoint",
         "boolean",
         "from_existing_savepoint",
-        "Whether to start from existing savepoints. Left out, it is true where a job names "
-        "some; false, they are "
-        "off and savepoints of the job ids are taken.",
+        "Whether to start from existing savepoints. Left out: true if the job names savepoints. "
+        "false: ignore them and take savepoints of `job_ids`.",
         for_all=True,
     ),
     _flink(
@@ -458,8 +457,8 @@ SPEC = Keys(
         "parallel",
         "count",
         (
-            "How many steps run at once; large ones one a core, small ones that wait for a "
-            "network as many as it is worth."
+            "At most this many steps at once; large computing steps take one core each, small "
+            "network steps may be more."
         ),
         Spec,
         "parallel",

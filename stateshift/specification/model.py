@@ -33,7 +33,7 @@ from stateshift.specification.warm import READY
 # The findings that may be waived, by the names that the findings give, and what the person who
 # waives one takes responsibility for.
 WAIVERS: Mapping[str, str] = {
-    "paths-stay": "The job goes on reading its files where the log says they are.",
+    "paths-stay": "The log names input files by absolute path. They stay there, and the job reads them there.",
     "older-target": "The target's Spark is older than the source's, or than the one that wrote "
     "the checkpoint.",
     "zip-format": "Snapshots of checkpoint format 2 are marked as another Spark has them.",

@@ -60,7 +60,12 @@ CLUSTER_OPTIONS = (
     ),
     Option("url", _HTTP, _TEXT, "The address of the REST API."),
     Option("ui_url", _STANDALONE, _TEXT, "The master's web page, if it is not at the usual port."),
-    Option("auth", ("livy", "flink_rest"), _TEXT, "none, basic or kerberos."),
+    Option(
+        "auth",
+        ("livy", "flink_rest"),
+        _TEXT,
+        "How requests are authenticated: none, basic or kerberos.",
+    ),
     Option("user", ("livy", "flink_rest"), _TEXT, "The user of basic authentication."),
     Option("password_file", ("livy", "flink_rest"), _TEXT, "A file that holds the password."),
     Option(

@@ -39,8 +39,8 @@ EPILOG = epilog(
     7,
     8,
     130,
-    e0="the job runs at its target",
-    e4="refused, or the plan is stale: nothing changed, or the run was rolled back",
+    e0="the image is at its target; the job runs there if the spec has a `submit`",
+    e4="refused, stale, or a warm move that cannot catch up: the old job runs on, or its halt was undone",
     e8="another run holds the target or the workdir",
     e130="interrupted: `stateshift resume WORKDIR` continues",
 )

@@ -31,7 +31,9 @@ from stateshift.cli.shell.terminal import Terminal
 EPILOG = ending(
     "stateshift move /data/orders --to s3://lake/orders\n"
     "stateshift move /data/orders --to s3://lake/orders --start ./start-orders\n"
-    "stateshift move /data/orders --to /new/orders --warm --stop ./stop --start ./start"
+    "stateshift move /data/orders --to /new/orders --warm --stop ./stop --start ./start",
+    e0="the image is at its target; with --start, its job has committed",
+    e7="a cluster or the fleet failed",
 )
 
 # What the clusters are called in the spec that is written.
@@ -78,10 +80,11 @@ def command(
     json: Json = False,
     verbose: Verbose = 0,
 ) -> int:
-    """Move a job's image, and start the job there.
+    """Move a job's image; with --start, start the job there.
 
-    Writes the spec, shows the plan, asks, and carries it out. The spec is kept in the workdir:
-    take it from there where a move needs more than this command says.
+    Writes the spec, shows the plan, asks, and carries it out. Without --stop, stop the job
+    yourself first; the old image is fenced. The spec is kept in the workdir: take it from there
+    where a move needs more than this command says.
     """
     if stop is not None and start is None:
         raise typer.BadParameter("--stop needs --start: a job that is stopped is started again")

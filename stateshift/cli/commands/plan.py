@@ -63,7 +63,8 @@ def command(
     """Show what would be done, how long it takes, the risks.
 
     Shows phases, files, bytes, an estimate of time and downtime, and all findings. Only reads.
-    `stateshift apply` does exactly what is shown.
+    `stateshift apply` does what is shown, planned again once the job has stopped; if what is found
+    no longer fits, it exits with 4.
     """
     from stateshift.api.requests import read, save
     from stateshift.cli.shell import request

@@ -41,7 +41,8 @@ def command(
     """Check that a job can restart, or that a run still holds.
 
     For an image: can a job restart from it, and from which epochs? For the workdir of a run:
-    does everything that the run did still hold? A fleet reads for --deep, and for a run.
+    does everything that the run did still hold? --fleet shares the reading of --deep, and of
+    a run.
     """
     from stateshift.workdir import Workdir
 

@@ -75,8 +75,10 @@ class Asked:
     fleet: str | None = None
 
 
-def ending(example: str) -> str:
-    """The end of a shortcut's help."""
+def ending(
+    example: str, e0: str = "the new image is at its target", e7: str = "the fleet failed"
+) -> str:
+    """Return the end of a shortcut's help."""
     return epilog(
         example,
         2,
@@ -87,9 +89,9 @@ def ending(example: str) -> str:
         7,
         8,
         130,
-        e0="the new image is at its target",
+        e0=e0,
         e4="refused before anything changed, or found not to fit later: roll the run back",
-        e7="the fleet failed",
+        e7=e7,
         e8="another run holds the target or the workdir",
         e130="interrupted: `stateshift resume WORKDIR` continues",
     )
