@@ -65,6 +65,18 @@ def test_the_command_starts_the_job_once_and_its_commit_ends_the_move(ground: Pa
     assert phases[-2:] == ["submit", "confirm"]
 
 
+def test_a_rollback_and_a_resume_from_elsewhere_mean_the_same_commands(
+    ground: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ground / "start").rename(ground / "later")
+    assert move("--start", "./start").code == 7
+    (ground / "later").rename(ground / "start")
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    ran = said("resume", str(ground / "run"), "--json")
+    assert ran.code == 0, ran.err
+    assert (ground / "started").read_text() == "started\n"
+
+
 @pytest.mark.row("W-6")
 def test_a_warm_move_stops_the_job_by_its_command_at_the_end(ground: Path) -> None:
     ran = move("--warm", "--stop", "./stop", "--start", "./start", "--json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any
 
 import typer
@@ -114,7 +115,8 @@ def _clusters(start: str | None, stop: str | None, warm: bool) -> dict[str, Any]
     """Return the clusters that the job names."""
     clusters: dict[str, Any] = {}
     if start is not None:
-        clusters[COMMANDS] = {"kind": "command", "submit": start}
+        # A resume may be typed elsewhere, and means the same commands.
+        clusters[COMMANDS] = {"kind": "command", "submit": start, "cwd": os.getcwd()}
     if stop is not None:
         clusters[COMMANDS]["stop"] = stop
     elif warm:

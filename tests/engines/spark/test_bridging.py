@@ -112,6 +112,14 @@ def test_a_job_that_went_back_behind_the_standby_s_batch_has_none(path: str) -> 
     assert bridge_of(replace(facts(), past=((TARGET, path),)), ()) == NOTHING
 
 
+@pytest.mark.parametrize("name", ["5.snapshot", "7.snapshot", "5.zip"])
+def test_no_bridge_leads_past_a_snapshot_of_a_time_that_was_left_again(name: str) -> None:
+    """Nothing writes over it before the batches between are published, and Spark starts from it."""
+    path = f"state/0/0/{name}"
+    there = replace(facts(), past=((TARGET, path),), left=(*facts().left, (TARGET, path)))
+    assert bridge_of(there, ()) == NOTHING
+
+
 def test_state_of_a_time_that_was_left_again_does_not_stand_for_what_is_gone() -> None:
     path = f"state/0/0/{AT + 3}.delta"
     gone = facts(without=path)

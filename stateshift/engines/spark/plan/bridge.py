@@ -137,14 +137,16 @@ def _at_target(facts: Facts) -> frozenset[str]:
 
 
 def _is_behind(image: Image, path: str, batch: int) -> bool:
-    """Whether a file of a time that the job has gone back behind is of a later batch than `batch`:
-    what is published up to `batch` is then of a time that still stands.
+    """Whether a file of a time that the job has gone back behind is a change of a later batch than
+    `batch`: what is published up to `batch` is then of a time that still stands, and the change is
+    copied over. A snapshot would stay until the end, and Spark would start from it.
     """
     start = layout.under(image.path, "")
     if not path.startswith(start):
         return True  # of another query of the workflow
     place = classify(path.removeprefix(start))
-    return place.area == "state" and place.version is not None and place.version > batch + 1
+    is_change = place.area == "state" and place.kind in ("delta", "changelog")
+    return is_change and place.version is not None and place.version > batch + 1
 
 
 def _published_batch(image: Image, at_target: Collection[str]) -> int | None:
