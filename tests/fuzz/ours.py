@@ -183,7 +183,7 @@ TARGETS = (
         run_spec,
         _spec_seeds,
         tuple(
-            f"spec/{name}.py"
+            f"specification/{name}.py"
             for name in ("parse", "text", "values", "jobs", "parts", "keys", "checks", "location")
         ),
         WORDS,
