@@ -83,6 +83,9 @@ class Ground:
     def finished(self, name: str) -> int:
         return sum(record["kind"] == "step-finished" for record in self.records(name))
 
+    def begun(self, name: str) -> int:
+        return sum(record["kind"] == "step-started" for record in self.records(name))
+
     def expect_the_same(self, name: str, *, undisturbed: bool = False) -> None:
         """The same bytes and evidence; where nothing happened on the way, the same journal."""
         assert bytes_of(self.folder / "target") == self.bytes
@@ -188,6 +191,9 @@ def test_an_executor_that_is_killed_costs_its_steps_and_nothing_else(
 ) -> None:
     with ground.started("executor", "--fleet", spark.master) as process:
         wait(lambda: ground.finished("executor") >= 2, process)
+        # Between two steps an executor has nothing to lose: the next two have to be at work.
+        wait(lambda: ground.begun("executor") >= ground.finished("executor") + 2, process)
+        time.sleep(0.3)
         before = ground.finished("executor")
         assert spark.kill_executors() >= 1
         err = ended(process, 0)
