@@ -3,9 +3,8 @@ executes.
 
     Plan
       job, engine, purpose  warm (a round while the job runs), standby (make what rounds have
-                            brought an image that
-                            can be started from), halt (stop it), move (bring its image over), start (a first
-                            deployment)
+                            brought an image that can be started from), halt (stop it), move (bring
+                            its image over), start (a first deployment)
       phases                barriers, in the order of PHASES, empty ones left out
         steps                 independent of each other, except in an ordered phase, where each
                               follows the last

@@ -4,9 +4,8 @@ A cluster finds, stops and submits jobs. The promises every member keeps, and th
 checks:
 
 * `find(tag)` sees the job that was submitted under `tag`, queued, running, finished or failed, also
-  from another
-  process and after our own was killed in the middle of `submit`. It never says `absent` while a submission under the
-  tag may still take effect.
+  from another process and after our own was killed in the middle of `submit`. It never says
+  `absent` while a submission under the tag may still take effect.
 * `submit` twice with one tag starts one job.
 * `stop` is idempotent: stopping a job that is not running succeeds.
 * Nothing here returns or logs a secret.

@@ -15,9 +15,9 @@ one augmenting path:
               twice Δ/2
     Δ odd     a perfect matching is a colour and taken out: Δ-1 is even
     matching  each edge 2^t/Δ times, filled up to 2^t at each vertex with edges that are none
-              ("bad"); halved t times,
-              each time the half with fewer bad edges is kept, and they are so few that the last has none
-              (N. Alon, A simple algorithm for edge-coloring bipartite multigraphs, IPL 85, 2003)
+              ("bad"); halved t times, each time the half with fewer bad edges is kept, and they are
+              so few that the last has none (N. Alon, A simple algorithm for edge-coloring bipartite
+              multigraphs, IPL 85, 2003)
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """What a user says of a dataflow, to a Dataflow: all complaints at once, each with a JSON pointer.
 
     asked(text, targets, opened)   the dataflow of a text, and the proper names of the targets, each
-                                   text a name or
-                                   several with commas between; of a document that is a part of
-                                   another, `dataflow_of`
+                                   text a name or several with commas between; of a document that is
+                                   a part of another, `dataflow_of`
       our own JSON        (`document`) operators, edges, and jobs whose plans `opened` brings by the
                           name of a file
       a Flink job's plan  what GET /jobs/:jobid/plan answers

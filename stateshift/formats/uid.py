@@ -3,9 +3,8 @@
     directory  <hash>[_<content of the last non-empty parentheses>]       "SKtest(mytest)" -> 552794753_mytest
     results    <directory>_RES in production, none in debug
     hash       sum of (code unit + offset) * p^i, i from 0, reduced mod m at each step: the
-               textbook's polynomial
-               rolling hash with p = 31, m = 10^9 + 9 and 'a' = 1 (offset -96). D5.2 never
-               published its constants.
+               textbook's polynomial rolling hash with p = 31, m = 10^9 + 9 and 'a' = 1 (offset
+               -96). D5.2 never published its constants.
     signed     what Java's % leaves: the sign of the dividend is kept at each step, and so may the
                hash's be
 

@@ -3,9 +3,8 @@
 Job
   instances  task at place -> what it is
   channels   (from task, to task) -> items, first in, first out. A channel is the tasks', wherever
-             they are: what
-             the old place of a task has sent ends with the barrier, and only then the new one's
-             is read
+             they are: what the old place of a task has sent ends with the barrier, and only then
+             the new one's is read
   orders     from the coordinator, and
   words      to it: overtaking each other as they like
 

@@ -9,13 +9,12 @@ A step, from when it is told until its state has arrived:
     └──────────────────────────────── wait: a record that comes as the step is told ─────────────────────────────────┘
 
 * Nothing of the step's time or later is applied before its state is there (S's state frontier), so
-  each record waits
-  for the slowest worker, and `wait = backlog + transfer`. Workers send at once; each gives and
-  takes at its bandwidth.
+  each record waits for the slowest worker, and `wait = backlog + transfer`. Workers send at once;
+  each gives and takes at its bandwidth.
 * Meanwhile records come. With a busiest worker that is busy for a share `load` of its time they are
-  `load · wait`
-  seconds of work: that is the next step's backlog, less what a gap between the two works off. Step by step without a
-  gap the wait grows towards transfer / (1 - load): two transfers at half load, and with a gap it is one (M-4).
+  `load · wait` seconds of work: that is the next step's backlog, less what a gap between the two
+  works off. Step by step without a gap the wait grows towards transfer / (1 - load): two transfers
+  at half load, and with a gap it is one (M-4).
 * On its way a plan may give one worker more bins than it has before or after: what overloads it,
   takes for ever.
 * What moves is held twice: serialised where it leaves, and where it arrives until it is installed.

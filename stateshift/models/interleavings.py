@@ -2,9 +2,8 @@
 dataflow can be seen.
 
     State  what is in the channels; who has been told, has heard which markers, and has changed;
-           what is still to
-           come; and for each source tuple whether a target has met it before its change, after
-           it, or both
+           what is still to come; and for each source tuple whether a target has met it before its
+           change, after it, or both
     steps  what may happen next, each with the operations it is recorded as:
              a head's control message arrives (it overtakes all data)
              a source tuple arrives at a source, or a blocking operator sends one

@@ -6,9 +6,9 @@ names. The promises every member keeps, and the contract suite checks:
 * `write` leaves a whole file or none, also when the process dies in the middle; it replaces what
   was there.
 * Nothing written is promised to survive a machine's crash until `sync` has returned. It covers what
-  was written
-  through this storage, and what was there when it was opened: an earlier process may have been killed before it could
-  sync what we now recognise and leave alone. `create`, `move` and `remove` are durable when they return.
+  was written through this storage, and what was there when it was opened: an earlier process may
+  have been killed before it could sync what we now recognise and leave alone. `create`, `move` and
+  `remove` are durable when they return.
 * `create` succeeds for exactly one of several that try.
 * `list` of a place that is not there is empty; `stat` of it is None; `read` of it raises
   MissingFile.
@@ -24,9 +24,8 @@ names. The promises every member keeps, and the contract suite checks:
 * Names are bytes a user chose: blanks, `%`, `#`, `?`, `:` and any unicode are taken literally.
 * `owners`, `own` are for storages whose traits say so; elsewhere nothing has an owner.
 * `checksum` is the storage's own word on a file's content: two that are equal, wherever they come
-  from, mean equal
-  bytes, two that differ mean nothing. None where it keeps none, or where asking would read the
-  file.
+  from, mean equal bytes, two that differ mean nothing. None where it keeps none, or where asking
+  would read the file.
 * `room` and `writable` write nothing: they ask, and say None where that is not enough to know. For
   a place that is not
   there yet the nearest directory above it answers.

@@ -40,7 +40,10 @@ EPILOG = epilog(
     8,
     130,
     e0="the image is at its target; the job runs there if the spec has a `submit`",
-    e4="refused, stale, or a warm move that cannot catch up: the old job runs on, or its halt was undone",
+    e4=(
+        "refused, stale, or a warm move that cannot catch up: the old job runs on, or its "
+        "halt was undone"
+    ),
     e8="another run holds the target or the workdir",
     e130="interrupted: `stateshift resume WORKDIR` continues",
 )
@@ -69,8 +72,8 @@ def command(
         bool,
         typer.Option(
             "--continuous",
-            help="Never stop the jobs. Keep at each target an image that a job can start from, until "
-            "this ends or `stateshift cutover` asks for the switch.",
+            help="Never stop the jobs. Keep at each target an image that a job can start from, "
+            "until this ends or `stateshift cutover` asks for the switch.",
         ),
     ] = False,
     workdirs: Workdirs = WORKDIRS,

@@ -10,7 +10,8 @@ from stateshift.cli.shell.options import Json, Verbose, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = epilog(
-    'stateshift completion bash >> ~/.bash_completion\nstateshift completion zsh > "$fpath[1]/_stateshift"\n'
+    "stateshift completion bash >> ~/.bash_completion\n"
+    'stateshift completion zsh > "$fpath[1]/_stateshift"\n'
     "stateshift completion fish > ~/.config/fish/completions/stateshift.fish",
     2,
     e0="printed",

@@ -67,8 +67,8 @@ def command(
         bool,
         typer.Option(
             "--warm",
-            help="Copy while the job runs, and stop it for the last batches. Without --stop you are "
-            "asked to stop it.",
+            help="Copy while the job runs, and stop it for the last batches. Without --stop you "
+            "are asked to stop it.",
         ),
     ] = False,
     waive: Waive = None,

@@ -35,8 +35,8 @@ Renumber = Annotated[
     bool,
     typer.Option(
         "--renumber",
-        help="Give batch N the newest batch's number, so that a sink that skips known batch numbers "
-        "accepts the next one.",
+        help="Give batch N the newest batch's number, so that a sink that skips known batch "
+        "numbers accepts the next one.",
     ),
 ]
 

@@ -84,7 +84,10 @@ FleetOf = Annotated[
         "--fleet",
         metavar="MASTER",
         envvar="STATESHIFT_FLEET",
-        help="Run the work on the executors of this Spark: local[N], spark://host:port, yarn, k8s://…",
+        help=(
+            "Run the work on the executors of this Spark: local[N], spark://host:port, yarn, "
+            "k8s://…"
+        ),
     ),
 ]
 

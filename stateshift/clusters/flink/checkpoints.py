@@ -5,9 +5,9 @@ what it completed last stays where it is.
     end_with_checkpoint(calls, request, ...)  the same, once the job has ended
 
     <state_dir>/<tag>.checkpoint.json  {"begun", "since": our time and the JobManager's;
-                                       "cancelled": true and
-                                        "completed": a checkpoint's number, once it is to be cancelled; "image"
-                                        and "accepted" where its cluster goes with it}
+                                       "cancelled": true and "completed": a checkpoint's number,
+                                       once it is to be cancelled; "image" and "accepted" where its
+                                       cluster goes with it}
 
 Flink deletes the checkpoints of a job that is cancelled unless they are to be retained
 (execution.checkpointing.externalized-checkpoint-retention): without that nothing is cancelled here.

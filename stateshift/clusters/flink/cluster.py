@@ -2,17 +2,15 @@
 starts one job under an id, and whoever knows the tag finds it.
 
     options     url, auth, user, password_file, token_file, header_files, ca_file, cert_file,
-                key_file,
-                request_seconds, settle_seconds, outage_seconds, flink_configuration, application, state_dir,
-                sql_gateway (where Flink's SQL gateway is, which is asked as the same person)
+                key_file, request_seconds, settle_seconds, outage_seconds, flink_configuration,
+                application, state_dir, sql_gateway (where Flink's SQL gateway is, which is asked as
+                the same person)
     submission  jar (a file here, uploaded once) or jar_id (one that is there), entry_class,
-                arguments; or sql (a file
-                of statements here); parallelism, allow_non_restored_state, claim_mode (no_claim or legacy),
-                flink_configuration
+                arguments; or sql (a file of statements here); parallelism,
+                allow_non_restored_state, claim_mode (no_claim or legacy), flink_configuration
     stopping    job_id or job_ids, of jobs that we did not submit, or job_name; else it has the
-                job's name;
-                drain and format (canonical or native) of the savepoint it is stopped with, which a
-                request tells
+                job's name; drain and format (canonical or native) of the savepoint it is stopped
+                with, which a request tells
 
 The submission's location is the savepoint that the job is restored from; empty, it starts with
 nothing. It also stands wherever `{checkpoint}` does in an argument or a value of

@@ -6,9 +6,8 @@ job that has its checkpoint there.
                 settle_seconds,
                 conf, proxy_user, graceful_seconds, state_dir
     submission  application (needed: a file that the cluster can read), class, arguments, conf,
-                py_files, jars, files,
-                and Livy's own queue, driver_memory, driver_cores, executor_memory, executor_cores,
-                num_executors
+                py_files, jars, files, and Livy's own queue, driver_memory, driver_cores,
+                executor_memory, executor_cores, num_executors
     stopping    batch (an id) or batch_name, of a job that we did not submit, else it has the job's
                 name;
                 graceful_seconds

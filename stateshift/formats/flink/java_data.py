@@ -5,9 +5,8 @@ them.
     Output()           the same names, with the value to write; .content() is what was written
 
     utf    u16 length in bytes, then modified UTF-8: NUL is C0 80, a character outside the basic
-           plane two surrogates
-           of three bytes each. Only what Java writes is read, so that a string written again has
-           the same bytes.
+           plane two surrogates of three bytes each. Only what Java writes is read, so that a string
+           written again has the same bytes.
     Longs  numbers as they lie in the file: decoded when they are looked at, since most never are
 
 Bytes that end early, or are no such thing, raise FormatError with the offset. A count claims no

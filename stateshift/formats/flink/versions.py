@@ -4,9 +4,8 @@ Pure.
     up    nothing is missing that a reader needs: names and uids stay empty, unless somebody gives
           them
     down  V5+ to V4 loses names and uids, V4 to V3 the properties; merged channels are expanded
-          below V6; references
-          to other checkpoints (V7) are dropped; file merging's handles (since 1.20, in V4) have
-          no older form
+          below V6; references to other checkpoints (V7) are dropped; file merging's handles (since
+          1.20, in V4) have no older form
 
 A file of V3 has no properties: it gets those of another that is written with it, else it cannot
 become V4.

@@ -3,12 +3,10 @@ names them all; any number is read.
 
     edit    FIELD*                numbers are varints, SIZED is a varint size and so many bytes
     FIELD   1 SIZED comparator | 2 log number | 9 previous log | 10 oldest log | 3 next file | 4
-            last sequence
-            | 200 column family | 201 SIZED its name: it is created | 202 it is dropped | 203
-            largest family
-            | 5 level, SIZED key | 6 level, number: a table is gone | TABLE | 300 edits that follow
-            in the same group
-            | 8193 and above: SIZED, ignored by who does not know it
+            last sequence | 200 column family | 201 SIZED its name: it is created | 202 it is
+            dropped | 203 largest family | 5 level, SIZED key | 6 level, number: a table is gone |
+            TABLE | 300 edits that follow in the same group | 8193 and above: SIZED, ignored by who
+            does not know it
     TABLE   7, 100, 102 or 103 | level | number | [102: path] | size | SIZED smallest | SIZED
             largest
             | [not 7] smallest sequence | largest sequence | [103: OPTION* 1]

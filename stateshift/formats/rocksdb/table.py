@@ -3,9 +3,9 @@
     blocks ... | footer: checksum type u8 | metaindex HANDLE | index HANDLE | padding | u32LE version | magic u64LE
     metaindex  name -> HANDLE: properties, range deletions, filters
     index      one entry per data block, the value a HANDLE. With `index.value.is.delta.encoded`
-               there is no value size,
-               and where the key shares something the value is the zigzag difference of the size: the block follows the
-               one before it directly. A partitioned index is an index of such blocks
+               there is no value size, and where the key shares something the value is the zigzag
+               difference of the size: the block follows the one before it directly. A partitioned
+               index is an index of such blocks
 
 Source: RocksDB, table/format.cc (Footer, format versions 2 to 5),
 block_based/partitioned_index_iterator, table_properties.cc; Spark 3.2 to 4.3 and Flink 1.15 to 2.3

@@ -16,9 +16,8 @@ by its columns.
     row_reader(columns)          content, offset -> the row that stands there, up to the end; as
                                  `unsafe_row` has it
     row_reader(columns, wanted)  the same as a row of other columns: what Spark makes of a row that
-                                 was written before
-                                 the schema became another: columns by name, new ones null, numbers
-                                 widened
+                                 was written before the schema became another: columns by name, new
+                                 ones null, numbers widened
 
 Source: Spark, SchemaConverters.toAvroTypeWithDefaults (which makes everything null-able but the
 items of arrays and the values of maps), AvroSerializer, AvroDeserializer; Avro 1.12, specification,

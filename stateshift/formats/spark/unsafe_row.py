@@ -8,10 +8,9 @@
     in a slot  numbers, dates (days), timestamps (microseconds), intervals; a decimal of at most 18
                digits, unscaled
     variable   the slot is offset << 32 | size, counted from the start of the row (array) the slot
-               is in:
-               string, binary, struct, array, map, a longer decimal (two's complement, big-endian),
-               calendar interval (i32 months, i32 days, i64 microseconds), variant (i32 size of the value | value |
-               metadata)
+               is in: string, binary, struct, array, map, a longer decimal (two's complement,
+               big-endian), calendar interval (i32 months, i32 days, i64 microseconds), variant (i32
+               size of the value | value | metadata)
 
 Source: Spark, UnsafeRow, UnsafeArrayData, UnsafeMapData, UnsafeWriter.
 

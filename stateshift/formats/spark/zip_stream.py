@@ -6,9 +6,8 @@ the files.
                 | name length u16 | extra length u16 | name | extra | data [| descriptor]
     descriptor  ["PK" 07 08 |] crc u32 | stored size u32 | size u32      flag 8; the sizes are u64 beyond 4 GiB
     directory   "PK" 01 02 | made by u16 | version u16 | flags u16 | method u16 | time u32 | crc u32
-                | stored size u32
-                | size u32 | name length u16 | extra length u16 | comment length u16 | disk u16 |
-                attributes u16, u32
+                | stored size u32 | size u32 | name length u16 | extra length u16 | comment length
+                u16 | disk u16 | attributes u16, u32
                 | where the file stands u32 | name | extra | comment     one a file, behind all files
     end         "PK" 05 06 | disk u16 | disk u16 | files here u16 | files u16 | directory's size u32
                 | place u32

@@ -2,9 +2,8 @@
 where they answer.
 
     hdfs://shop/p       `shop` is in dfs.nameservices: the NameNodes of dfs.ha.namenodes.shop, each
-                        with its
-                        dfs.namenode.http-address.shop.nn1 (https-address where dfs.http.policy
-                        says so)
+                        with its dfs.namenode.http-address.shop.nn1 (https-address where
+                        dfs.http.policy says so)
     hdfs://host:8020/p  the NameNode with that rpc-address; where none is configured, `host` at the
                         port that Hadoop
                         gives NameNodes for HTTP unless it is told another

@@ -5,26 +5,22 @@ importing it takes longer than an inspection. The promises of `protocol`, and ho
 here:
 
 * `write` collects the content under a temporary name in the same directory and renames it into
-  place. Two
-  threads that write one path at once are kept apart; two processes are not (the lock on the target sees to
-  that).
+  place. Two threads that write one path at once are kept apart; two processes are not (the lock on
+  the target sees to that).
 * `create` fills and fsyncs a file that has no name (O_TMPFILE) and then links it: linkat(2) fails
-  where the name
-  is taken, and what it makes visible is whole; killed before that, it leaves nothing, so that a fence or a lock
-  never litters a place that is not ours. Where there is no O_TMPFILE it is a temporary file; on a file system
-  without hard links (FAT, some FUSE mounts) it is O_EXCL: exclusive still, but a crash in the middle can leave
-  a part of the file.
+  where the name is taken, and what it makes visible is whole; killed before that, it leaves
+  nothing, so that a fence or a lock never litters a place that is not ours. Where there is no
+  O_TMPFILE it is a temporary file; on a file system without hard links (FAT, some FUSE mounts) it
+  is O_EXCL: exclusive still, but a crash in the middle can leave a part of the file.
 * `move` links the new name and removes the old one, because rename(2) replaces. A crash between the
-  two
-  leaves both names for one file: the repeat recognises that by inode and finishes. Without hard links: look,
-  then rename.
+  two leaves both names for one file: the repeat recognises that by inode and finishes. Without hard
+  links: look, then rename.
 * `sync` is syncfs(2) on every device written to since the last one; the first one also covers what
-  an earlier,
-  killed process wrote here. Measured on ext4 against fsync of each
-  file: 1 file 0.4 ms against 0.7, 100 files 2 ms against 13 (eight threads), 5,000 files 0.2 s against 0.5,
-  64 MiB the same. It also waits for what others wrote to that file system; in return it covers directories,
-  and nothing has to be remembered but the device. Since Linux 5.8 it reports write errors. Where there is no
-  syncfs, it is sync(2).
+  an earlier, killed process wrote here. Measured on ext4 against fsync of each file: 1 file 0.4 ms
+  against 0.7, 100 files 2 ms against 13 (eight threads), 5,000 files 0.2 s against 0.5, 64 MiB the
+  same. It also waits for what others wrote to that file system; in return it covers directories,
+  and nothing has to be remembered but the device. Since Linux 5.8 it reports write errors. Where
+  there is no syncfs, it is sync(2).
 """
 
 from __future__ import annotations

@@ -6,9 +6,8 @@ another max parallelism, which Flink itself refuses (FLINK-5052).
             nothing is decoded
     united  entries of several images in one section, once no key is in two of them
     dealt   each entry's key is read and hashed, gets its group's number, and goes to that group.
-            That each was in
-            the group its hash says before is checked on the way: who hashes keys otherwise is
-            refused
+            That each was in the group its hash says before is checked on the way: who hashes keys
+            otherwise is refused
 
     Rescaler(origins, parallelism, max_parallelism, scratch)
       .keyed(subtask) -> Cut(first, offsets, size, content)

@@ -4,10 +4,10 @@ only.
     x.crc   Spark's (4.1 and later): a stale one makes Spark refuse the file
             (ChecksumCheckpointFileManager)
     .x.crc  Hadoop's, on local disks: a stale one makes a zip or an SST unreadable, which Spark
-            opens through
-            FileSystem; logs, metadata and deltas it opens through FileContext, and does not notice. It is all that
-            tells a log with another number in it, or the delta of another version, from what was written: a restart
-            works from them, and gives wrong results
+            opens through FileSystem; logs, metadata and deltas it opens through FileContext, and
+            does not notice. It is all that tells a log with another number in it, or the delta of
+            another version, from what was written: a restart works from them, and gives wrong
+            results
     SSTs/x  named by the zips beside; what none of them names was left by an attempt that never
             committed
 

@@ -7,14 +7,12 @@ anything moves. Pure.
     operators                 transformWithState is of 4.0, dropDuplicatesWithinWatermark of 3.5,
                               applyInPandasWithState of 3.4: no older Spark has them
     join state format 3, 4    4.1 on, 4.3 on; an older one takes the setting for invalid, and 4.2
-                              stops with "State
-                              format version 4 is under development". (Format 1 goes on
-                              everywhere, for inner joins.)
+                              stops with "State format version 4 is under development". (Format 1
+                              goes on everywhere, for inner joins.)
     offset log v2             4.2 on: "UnsupportedLogVersion"; written where sources have names
     checkpoint format 2       4.0 on: "UnsupportedLogVersion"; before 4.3 the job has to say the
-                              format itself, and
-                              4.0 asks for every partition of a limit, of which a newer one has
-                              the first alone
+                              format itself, and 4.0 asks for every partition of a limit, of which a
+                              newer one has the first alone
     row checksums             4.2 on. Before, they are taken for rows: most queries fail, a join in
                               4.1 lost rows
     list states of 4.2 on     not before 4.2: values are merged without the comma that is skipped

@@ -2,9 +2,8 @@
 sight. Pure.
 
     "stateshift.rows": "plain"  RocksDB's encoding byte 00 is taken off keys and values, so that the
-                                entries of both
-                                providers are the same; only for stores whose keys and values are
-                                single rows
+                                entries of both providers are the same; only for stores whose keys
+                                and values are single rows
 
     "stateshift.sessions": "<JSON>"  stores whose keys RocksDB has in two, which are then put
     together (see
@@ -15,9 +14,8 @@ sight. Pure.
     "stateshift.part": "<JSON>"    only what belongs to a part of a split (see `split`)
 
     "stateshift.sums": "<JSON>"  {"sums": as `sums` has them, "places": ["a/", "b/"]}: a shard's
-                                 files are those of
-                                 several checkpoints at these places, and values of one key are
-                                 added
+                                 files are those of several checkpoints at these places, and values
+                                 of one key are added
 
 The names stand among the settings that a reader of entries is given anyway; Spark has none that
 begin like them.

@@ -2,8 +2,7 @@
 nothing goes backwards.
 
     offsets/L, offsets/L-1  read by every start, L being the newest; "batch L-1 doesn't exist" else.
-                            A hole that
-                            lies deeper no start notices
+                            A hole that lies deeper no start notices
                             (MicroBatchExecution.populateStartOffsets, SPARK-38033)
     commits/C, C < L - 1    Spark runs batch L alone, from state version L: what lies between is
                             taken as done

@@ -1,13 +1,11 @@
 """State that Spark before 3.0 wrote, and what of it later versions refuse. Pure.
 
     join state format 1  goes on for inner joins; for any other "correctness issue is discovered.
-                         Please discard the
-                         checkpoint and rerun the query" (StreamingSymmetricHashJoinExec,
-                         SPARK-26154)
+                         Please discard the checkpoint and rerun the query"
+                         (StreamingSymmetricHashJoinExec, SPARK-26154)
     sums of decimals     their buffer has had a second column since (SPARK-28067): the first row
-                         that is read does
-                         not have the form, "the streaming query failed by state format
-                         invalidation" (SPARK-31894)
+                         that is read does not have the form, "the streaming query failed by state
+                         format invalidation" (SPARK-31894)
 
 Neither the kind of a join nor, before schemas were kept (3.1), the columns of a buffer can be read
 off the state. A later Spark that wrote format 1 was asked to, and had let an inner join through.
