@@ -201,10 +201,10 @@ DAMAGES: dict[str, Damage] = {
     ),
     # a zip that climbs out
     "a zip that climbs out": Damage(
-        ROCKS, ZIP, zipped("../../../etc/cron.d/x", b"x"), "name that climbs out"
+        ROCKS, ZIP, zipped("../../../etc/cron.d/x", b"x"), "path that leaves its folder"
     ),
     "a zip with an absolute name": Damage(
-        ROCKS, ZIP, zipped("/etc/passwd", b"x"), "name that climbs out"
+        ROCKS, ZIP, zipped("/etc/passwd", b"x"), "path that leaves its folder"
     ),
     "an SST that climbs out": Damage(
         ROCKS, ZIP, rezipped(b'"dfsSstFileName":"', b'"dfsSstFileName":"../'), "plain name"

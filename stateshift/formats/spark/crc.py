@@ -45,39 +45,41 @@ class SparkChecksum:
 
 
 def crc32(data: bytes) -> int:
-    """Hadoop's checksum of a chunk."""
+    """Return Hadoop's checksum of a chunk."""
     return zlib.crc32(data)
 
 
 def decode_hadoop_crc(content: bytes) -> HadoopChecksums:
-    if content[:4] != _HADOOP_MAGIC[: len(content)]:
+    if not _HADOOP_MAGIC.startswith(content[:4]):
         raise FormatError(f"{_HADOOP} does not begin with crc", None, 0)
     if len(content) < 8 or len(content) % 4:
-        raise FormatError(f"{_HADOOP} ends early", None, len(content))
+        raise FormatError(f"{_HADOOP} is truncated", None, len(content))
     (chunk,) = struct.unpack_from(">i", content, 4)
     if not 0 < chunk <= _CHUNK_MAX:
         raise FormatError(f"{_HADOOP} claims chunks of {chunk} bytes", None, 4)
-    return HadoopChecksums(chunk, struct.unpack_from(f">{len(content) // 4 - 2}I", content, 8))
+    count = len(content) // 4 - 2
+    return HadoopChecksums(chunk, struct.unpack_from(f">{count}I", content, 8))
 
 
 def decode_spark_crc(content: bytes) -> SparkChecksum:
     text = decode_text(content, _SPARK)
     plain = decode_object(text, _SPARK)
-    if plain.get("algorithm") != "CRC32C":
-        raise FormatError(
-            f"{_SPARK} is of the algorithm {plain.get('algorithm')!r}, not CRC32C", None, 0
-        )
+    algorithm = plain.get("algorithm")
+    if algorithm != "CRC32C":
+        raise FormatError(f"{_SPARK} is of the algorithm {algorithm!r}, not CRC32C", None, 0)
     if plain.get("value") is None or plain.get("mainFileSize") is None:
         raise FormatError(f"{_SPARK} holds no value or no size", None, 0)
-    value, size = number_of(plain, "value", _SPARK, 0), number_of(plain, "mainFileSize", _SPARK, 0)
+    value = number_of(plain, "value", _SPARK, 0)
+    size = number_of(plain, "mainFileSize", _SPARK, 0)
     return SparkChecksum(value & 0xFFFFFFFF, size, text)
 
 
 def spark_checksum(chunks: Iterable[bytes], timestamp_ms: int) -> SparkChecksum:
-    """What Spark's sidecar of a file with this content says."""
+    """Return what Spark's sidecar of a file with this content says."""
     value = size = 0
     for chunk in chunks:
-        value, size = crc32c(chunk, value), size + len(chunk)
+        value = crc32c(chunk, value)
+        size += len(chunk)
     signed = value - (1 << 32) if value >> 31 else value
     plain = {
         "algorithm": "CRC32C",

@@ -56,7 +56,7 @@ def decode_schema_log(content: bytes) -> SchemaLogEntry:
     first, rest, start = after_version(content)
     version = decode_version(first, VERSIONS, _WHAT)
     if not rest:
-        raise FormatError(f"{_WHAT} ends after its version line", None, len(content))
+        raise FormatError(f"{_WHAT} is truncated after its version line", None, len(content))
     text = decode_text(rest, _WHAT, start)
     plain = decode_object(text, _WHAT, start)
     table_id, data_schema = plain.get("tableId"), plain.get("dataSchemaJson")
@@ -64,7 +64,7 @@ def decode_schema_log(content: bytes) -> SchemaLogEntry:
     if not isinstance(table_id, str) or not isinstance(data_schema, str):
         raise FormatError(f"{_WHAT} names no table or no schema", None, start)
     if source_path is not None and not isinstance(source_path, str):
-        raise FormatError(f"{_WHAT}: 'sourceMetadataPath' is not text", None, start)
+        raise FormatError(f"{_WHAT}: 'sourceMetadataPath' is not a string", None, start)
     return SchemaLogEntry(
         version=version,
         text=text,
@@ -80,17 +80,14 @@ def encode_schema_log(entry: SchemaLogEntry) -> bytes:
 
 
 def relocated(entry: SchemaLogEntry, relocation: Relocation) -> SchemaLogEntry:
-    """The same entry with its source's path moved; every other byte stays."""
+    """Return the same entry with its source's path moved; every other byte stays."""
     if entry.source_path is None:
         return entry
     new = relocation.new(entry.source_path)
     start = len(f"v{entry.version}") + 1
     if new is None:
-        raise FormatError(
-            f"{_WHAT} names {entry.source_path}, which lies under no directory that moves",
-            None,
-            start,
-            hint="this checkpoint was copied by hand before: move it from where it was made",
-        )
+        fact = f"{_WHAT} names {entry.source_path}, which lies under no directory that moves"
+        hint = "this checkpoint was copied by hand before: move it from where it was made"
+        raise FormatError(fact, None, start, hint=hint)
     text = replace_token(entry.text, _PATH, entry.source_path, new, start)
     return decode_schema_log(f"v{entry.version}\n{text}".encode())

@@ -27,7 +27,7 @@ _END = _HEADER.pack(MAGIC, _STORED | _LEVEL, 0, 0, 0)
 
 def decompress(stream: Stream) -> Iterator[bytes]:
     ended = False
-    while not (ended and stream.at_end()):
+    while not ended or not stream.at_end():
         block = _block(stream)
         ended = not block
         if block:
@@ -48,39 +48,44 @@ def compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _block(stream: Stream) -> bytes:
-    """One block's raw bytes; empty for the end mark."""
+    """Return one block's raw bytes; empty for the end mark."""
     start = stream.offset
     magic, token, stored, raw, checksum = _HEADER.unpack(stream.take(_HEADER.size))
     if magic != MAGIC:
         raise FormatError("an lz4 block does not begin with LZ4Block", None, start)
-    _check_header(token, stored, raw, checksum, start)
+    method = token & 0xF0
+    if method not in (_STORED, _COMPRESSED):
+        raise FormatError(f"an lz4 block has the unknown method {method:#x}", None, start + 8)
     if raw == 0:
+        _check_end_mark(stored, checksum, start)
         return b""
+    _check_sizes(token, stored, raw, start)
     data = stream.take(stored)
-    if token & 0xF0 == _COMPRESSED:
+    if method == _COMPRESSED:
         data = _decompressed(data, raw, start)
     if xxhash.xxh32_intdigest(data, _SEED) & 0x0FFFFFFF != checksum:
         raise FormatError("an lz4 block's checksum does not fit its content", None, start)
     return data
 
 
-def _check_header(token: int, stored: int, raw: int, checksum: int, start: int) -> None:
-    method, largest = token & 0xF0, 1 << (10 + (token & 0x0F))
-    if method not in (_STORED, _COMPRESSED):
-        raise FormatError(f"an lz4 block has the unknown method {method:#x}", None, start + 8)
-    if not 0 <= raw <= largest:
-        raise FormatError(
-            f"an lz4 block claims {raw} bytes where {largest} are the most", None, start + 13
-        )
+def _check_end_mark(stored: int, checksum: int, start: int) -> None:
+    if stored or checksum:
+        raise FormatError("an lz4 end mark is not empty", None, start + 9)
+
+
+def _check_sizes(token: int, stored: int, raw: int, start: int) -> None:
+    largest = 1 << (10 + (token & 0x0F))
+    if not 0 < raw <= largest:
+        fact = f"an lz4 block claims {raw} bytes where {largest} are the most"
+        raise FormatError(fact, None, start + 13)
     # An incompressible block is stored; lz4's worst case is a 255th and 16 bytes more than the
     # input.
-    fits = stored == raw if method == _STORED else 0 < stored <= raw + raw // 255 + 16
-    if not fits and not (raw == stored == 0):
-        raise FormatError(
-            f"an lz4 block of {raw} bytes claims to be stored in {stored}", None, start + 9
-        )
-    if raw == 0 and (stored or checksum):
-        raise FormatError("an lz4 end mark is not empty", None, start + 9)
+    worst = raw + raw // 255 + 16
+    is_stored = token & 0xF0 == _STORED
+    fits = stored == raw if is_stored else 0 < stored <= worst
+    if not fits:
+        fact = f"an lz4 block of {raw} bytes claims to be stored in {stored}"
+        raise FormatError(fact, None, start + 9)
 
 
 def _decompressed(data: bytes, raw: int, start: int) -> bytes:
@@ -91,9 +96,8 @@ def _decompressed(data: bytes, raw: int, start: int) -> bytes:
     except cramjam.DecompressionError as error:
         raise FormatError("an lz4 block is damaged", None, start) from error
     if len(content) != raw:
-        raise FormatError(
-            f"an lz4 block claims {raw} bytes and holds {len(content)}", None, start + 13
-        )
+        fact = f"an lz4 block claims {raw} bytes and holds {len(content)}"
+        raise FormatError(fact, None, start + 13)
     return content
 
 

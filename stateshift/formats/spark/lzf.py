@@ -54,7 +54,7 @@ def _stored(raw: bytes) -> bytes:
 
 
 def _expand(data: bytes, raw: int, start: int) -> bytes:
-    """The raw bytes of one compressed chunk: at most 65,535."""
+    """Return the raw bytes of one compressed chunk: at most 65,535."""
     out = bytearray()
     position, end = 0, len(data)
     try:
@@ -62,10 +62,11 @@ def _expand(data: bytes, raw: int, start: int) -> bytes:
             control = data[position]
             position += 1
             if control < 32:
-                if position + control + 1 > end:
+                literal = data[position : position + control + 1]
+                if len(literal) <= control:
                     raise IndexError
-                out += data[position : position + control + 1]
-                position += control + 1
+                out += literal
+                position += len(literal)
                 continue
             length = control >> 5
             if length == 7:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from stateshift.errors import FormatError
 
@@ -45,20 +44,26 @@ class QueryMetadata:
 def decode_metadata(content: bytes) -> QueryMetadata:
     text = content.decode("utf-8", "surrogateescape")
     start = len(text) - len(text.lstrip(_BLANKS))
+    value, end = _first_value(text, start)
+    if not isinstance(value, _Object):
+        raise FormatError(f"{_WHAT} is not a JSON object", None, start)
+    ids = [field for name, field in value.fields if name == "id"]
+    if len(ids) != 1 or not isinstance(ids[0], str):
+        raise FormatError(f"{_WHAT} holds no query id", None, start)
+    rest = text[end:]
+    trailing = _size(rest) if rest.strip(_BLANKS) else 0
+    return QueryMetadata(_uuid(ids[0], start), text, ids[0], trailing)
+
+
+def _first_value(text: str, start: int) -> tuple[object, int]:
+    """Return the JSON value that begins at `start`, and where it ends."""
     try:
-        pairs, end = _DECODER.raw_decode(text, start)
+        return _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as error:
         place = _size(text[: error.pos])
         raise FormatError(f"{_WHAT} is not JSON: {error.msg}", None, place) from error
     except (ValueError, RecursionError) as error:
         raise FormatError(f"{_WHAT} is not JSON: {error}", None, start) from error
-    if not isinstance(pairs, _Object):
-        raise FormatError(f"{_WHAT} is not a JSON object", None, start)
-    ids = [value for key, value in pairs.fields if key == "id"]
-    if len(ids) != 1 or not isinstance(ids[0], str):
-        raise FormatError(f"{_WHAT} holds no query id", None, start)
-    trailing = _size(text[end:]) if text[end:].strip(_BLANKS) else 0
-    return QueryMetadata(_uuid(ids[0], start), text, ids[0], trailing)
 
 
 def encode_metadata(metadata: QueryMetadata) -> bytes:
@@ -68,7 +73,7 @@ def encode_metadata(metadata: QueryMetadata) -> bytes:
 class _Object:
     """A JSON object with every one of its fields, those of one name too."""
 
-    def __init__(self, fields: list[tuple[str, Any]]) -> None:
+    def __init__(self, fields: list[tuple[str, object]]) -> None:
         self.fields = fields
 
 
@@ -76,17 +81,25 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_Object)
 
 
 def _uuid(text: str, offset: int) -> str:
-    """The id as Java prints it, where Java takes it for one."""
-    parts = text.split("-")
-    numbers = [int(part, 16) for part in parts if _NUMBER.fullmatch(part)]
-    if len(text) > 36 or len(parts) != 5 or len(numbers) != 5 or max(numbers) > _LONG_MAX:
+    """Return the id as Java prints it, where Java takes it for one."""
+    words = text.split("-")
+    if not _is_uuid(text, words):
         fact = f"{_WHAT} holds the query id {text[:50]!r}, which is no UUID: Spark does not start"
         raise FormatError(fact, None, offset)
-    shown = [
-        f"{number & ((1 << 4 * digits) - 1):0{digits}x}"
-        for number, digits in zip(numbers, _DIGITS, strict=True)
-    ]
+    shown = []
+    for word, digits in zip(words, _DIGITS, strict=True):
+        lowest = int(word, 16) & ((1 << 4 * digits) - 1)
+        shown.append(f"{lowest:0{digits}x}")
     return "-".join(shown)
+
+
+def _is_uuid(text: str, words: list[str]) -> bool:
+    """Whether java.util.UUID.fromString takes the text, whose numbers are `words`."""
+    if len(text) > 36 or len(words) != len(_DIGITS):
+        return False
+    if not all(map(_NUMBER.fullmatch, words)):
+        return False
+    return max(int(word, 16) for word in words) <= _LONG_MAX
 
 
 def _size(text: str) -> int:

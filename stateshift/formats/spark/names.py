@@ -2,7 +2,8 @@
 
     metadata                                          metadata
     offsets/<batch>   commits/<batch>                 offsets, commits              version = batch
-    sources/<source>/<n>[.compact]                    sources    operator = source, version = n, kind log | compact
+    sources/<source>/<n>[.compact]                    sources                       version = n
+                                                        operator = source, kind log | compact
     state/<op>/_metadata/metadata                     state-metadata
     state/<op>/_metadata/v2/<batch>                   state-metadata                version = batch
     state/<op>/<p>/[<store>/]_metadata/schema         state-schema                  partition
@@ -11,7 +12,9 @@
     state/<op>/<p>/[<store>/]SSTs/<no>-<uuid>.sst     state                         kind sst
     state/<op>/<p>/[<store>/]logs/<no>-<uuid>.log     state                         kind log
     …/_schema_log_<table>/<n>                         delta-schema-log              version = n
-    .<name>.crc (Hadoop)   <name>.crc (Spark 4.1+)    sidecar    kind hadoop-crc | checksum; the rest is of <name>
+    .<name>.crc (Hadoop)   <name>.crc (Spark 4.1+)    sidecar
+                                                        kind hadoop-crc | checksum; the rest is
+                                                        of <name>
     .<name>.<uuid>[.TIDn].tmp                         temporary
     _stateshift/...                                   ours
 
@@ -80,36 +83,33 @@ class _Directory(NamedTuple):
 
 
 def classify(path: str) -> CheckpointPath:
-    """What the file at `path`, relative to the checkpoint, is."""
+    """Return what the file at `path`, relative to the checkpoint, is."""
     directory, _, name = path.rpartition("/")
     place = _directory(directory)
-    if place.role == "state":
+    if place.role == "state":  # most files by far are those of a version
         stem, _, suffix = name.rpartition(".")
         kind = _STATE_FILES.get(suffix)
         if kind is not None and stem.isdecimal() and stem.isascii():
-            return CheckpointPath(
-                "state", place.operator, place.partition, place.store, kind, int(stem)
-            )
+            _, operator, partition, store = place
+            return CheckpointPath("state", operator, partition, store, kind, int(stem))
     return _classify(place, name, path)
 
 
 def described(path: str) -> str | None:
-    """The file that a checksum sidecar at `path` speaks of; None where it is no sidecar."""
+    """Return the file that a checksum sidecar at `path` describes; None where it is no sidecar."""
     directory, slash, name = path.rpartition("/")
-    if not name.endswith(".crc") or len(name) < 6:
+    if not _is_sidecar(name):
         return None
-    return directory + slash + (name[1:-4] if name.startswith(".") else name[:-4])
+    return directory + slash + name.removesuffix(".crc").removeprefix(".")
 
 
 def _classify(place: _Directory, name: str, path: str) -> CheckpointPath:
     if place.role == "ours" or _is_ours(name):
         return CheckpointPath("ours")
-    if name.startswith(".") and name.endswith((".tmp", ".tmp.crc")):
+    if _is_temporary(name):
         return CheckpointPath("temporary")
-    if name.endswith(".crc") and len(name) > 5:
+    if _is_sidecar(name):
         return _sidecar(name, path)
-    if place.role == "root":
-        return CheckpointPath("metadata") if name == "metadata" else OTHER
     read = _READERS.get(place.role, _read_nothing)
     return read(place, name) or OTHER
 
@@ -118,17 +118,30 @@ def _is_ours(name: str) -> bool:
     return name.startswith(marks.TEMPORARY) or name.endswith(marks.LOCK_SUFFIX)
 
 
+def _is_temporary(name: str) -> bool:
+    return name.startswith(".") and name.endswith((".tmp", ".tmp.crc"))
+
+
+def _is_sidecar(name: str) -> bool:
+    return name.endswith(".crc") and len(name) > 5
+
+
 def _read_nothing(place: _Directory, name: str) -> CheckpointPath | None:
     return None
 
 
+def _query_metadata(place: _Directory, name: str) -> CheckpointPath | None:
+    return CheckpointPath("metadata") if name == "metadata" else None
+
+
 def _sidecar(name: str, path: str) -> CheckpointPath:
-    """A sidecar is where and of the version that its file is: Spark's own travels with the bytes
-    it describes.
+    """Return the place and version of the sidecar's file: Spark's own travels with the bytes it
+    describes.
     """
-    about = described(path)
-    of = classify(about) if about else OTHER
-    return of._replace(area="sidecar", kind="hadoop-crc" if name.startswith(".") else "checksum")
+    file = described(path)
+    place = classify(file) if file else OTHER
+    kind: Kind = "hadoop-crc" if name.startswith(".") else "checksum"
+    return place._replace(area="sidecar", kind=kind)
 
 
 def _log(area: Area, place: _Directory, name: str) -> CheckpointPath | None:
@@ -141,9 +154,8 @@ def _source(place: _Directory, name: str) -> CheckpointPath | None:
     number = _number(stem)
     if number is None or (dot and suffix != "compact"):
         return CheckpointPath("sources", place.operator)
-    return CheckpointPath(
-        "sources", place.operator, kind="compact" if dot else "log", version=number
-    )
+    kind: Kind = "compact" if dot else "log"
+    return CheckpointPath("sources", place.operator, kind=kind, version=number)
 
 
 def _state(place: _Directory, name: str) -> CheckpointPath | None:
@@ -164,23 +176,24 @@ def _numbered(kind: Kind, place: _Directory, name: str) -> CheckpointPath | None
     return CheckpointPath("state", place.operator, place.partition, place.store, kind, None, uuid)
 
 
-def _operator_metadata(place: _Directory, name: str) -> CheckpointPath | None:
-    if place.role == "metadata-v1":
-        return CheckpointPath("state-metadata", place.operator) if name == "metadata" else None
-    number = _number(name)
-    return (
-        None if number is None else CheckpointPath("state-metadata", place.operator, version=number)
-    )
+def _operator_metadata_v1(place: _Directory, name: str) -> CheckpointPath | None:
+    return CheckpointPath("state-metadata", place.operator) if name == "metadata" else None
+
+
+def _operator_metadata_v2(place: _Directory, name: str) -> CheckpointPath | None:
+    batch = _number(name)
+    if batch is None:
+        return None
+    return CheckpointPath("state-metadata", place.operator, version=batch)
 
 
 def _schema(place: _Directory, name: str) -> CheckpointPath | None:
-    if place.role == "schema":
-        known = name == "schema"
-        return (
-            CheckpointPath("state-schema", place.operator, place.partition, place.store)
-            if known
-            else None
-        )
+    if name != "schema":
+        return None
+    return CheckpointPath("state-schema", place.operator, place.partition, place.store)
+
+
+def _schema_v3(place: _Directory, name: str) -> CheckpointPath | None:
     batch, _, uuid = name.partition("_")
     number = _number(batch)
     if number is None or not uuid:
@@ -189,6 +202,7 @@ def _schema(place: _Directory, name: str) -> CheckpointPath | None:
 
 
 _READERS = {
+    "root": _query_metadata,
     "delta-schema-log": lambda place, name: _log("delta-schema-log", place, name),
     "offsets": lambda place, name: _log("offsets", place, name),
     "commits": lambda place, name: _log("commits", place, name),
@@ -196,10 +210,10 @@ _READERS = {
     "state": _state,
     "SSTs": lambda place, name: _numbered("sst", place, name),
     "logs": lambda place, name: _numbered("log", place, name),
-    "metadata-v1": _operator_metadata,
-    "metadata-v2": _operator_metadata,
+    "metadata-v1": _operator_metadata_v1,
+    "metadata-v2": _operator_metadata_v2,
     "schema": _schema,
-    "schema-v3": _schema,
+    "schema-v3": _schema_v3,
 }
 
 

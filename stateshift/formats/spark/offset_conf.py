@@ -46,13 +46,20 @@ POLICIES: Final = frozenset((f"{_STREAMING}multipleWatermarkPolicy",))
 def fault_of_conf(conf: Mapping[str, str]) -> str | None:
     """Return which setting Spark would refuse, and why; None where it takes all."""
     for key, value in conf.items():
-        word = value.strip()
-        if key in BOOLEANS and word.lower() not in ("true", "false"):
-            return f"{key} is {value!r}, which is neither true nor false"
-        if key in INTEGERS and not _is_int(word):
-            return f"{key} is {value!r}, which is no whole number"
-        if key in POLICIES and word.lower() not in ("min", "max"):
-            return f"{key} is {value!r}, which is neither min nor max"
+        wanted = _wanted(key, value.strip())
+        if wanted is not None:
+            return f"{key} is {value!r}, which is {wanted}"
+    return None
+
+
+def _wanted(key: str, word: str) -> str | None:
+    """Return what a value of this setting should be and is not; None where Spark takes it."""
+    if key in BOOLEANS:
+        return None if word.lower() in ("true", "false") else "neither true nor false"
+    if key in INTEGERS:
+        return None if _is_int(word) else "no whole number"
+    if key in POLICIES:
+        return None if word.lower() in ("min", "max") else "neither min nor max"
     return None
 
 

@@ -20,66 +20,75 @@ Delta, DeltaSourceOffset.validateOffsets; Iceberg, StreamingOffset.
 from __future__ import annotations
 
 import json
-from typing import Any, TypeGuard
+
+from stateshift.formats.spark.text import JsonObject, is_integer
+
+# Fields that count up, whatever source writes them.
+_COUNTS = ("logOffset", "offset")
 
 
 def step_back(before: str, after: str) -> str | None:
-    """How `after` lies behind `before`, in words for a message; None where it does not, or
+    """Return how `after` lies behind `before`, in words for a message; None where it does not, or
     nobody can know.
     """
     older, newer = _decoded(before), _decoded(after)
-    if _is_count(older) and _is_count(newer):
-        return _fell(older, newer)
-    if not isinstance(older, dict) or not isinstance(newer, dict):
-        return None
-    for name in ("logOffset", "offset"):
-        if _is_count(older.get(name)) and _is_count(newer.get(name)):
-            return _fell(older[name], newer[name])
-    if "reservoirId" in older and older.get("reservoirId") == newer.get("reservoirId"):
-        return _of_delta(older, newer)
-    if "snapshot_id" in older and older["snapshot_id"] == newer.get("snapshot_id"):
-        return _of_field("position", older, newer)
-    return _of_topics(older, newer)
+    if isinstance(older, dict) and isinstance(newer, dict):
+        return _fall_of_objects(older, newer)
+    if is_integer(older) and is_integer(newer):
+        return _fall(older, newer)
+    return None
 
 
-def _decoded(text: str) -> Any:
+def _fall_of_objects(older: JsonObject, newer: JsonObject) -> str | None:
+    for name in _COUNTS:
+        before, after = older.get(name), newer.get(name)
+        if is_integer(before) and is_integer(after):
+            return _fall(before, after)
+    if _agree_on("reservoirId", older, newer):
+        return _fall_of_delta(older, newer)
+    if _agree_on("snapshot_id", older, newer):
+        return _fall_of_field("position", older, newer)
+    return _fall_of_topics(older, newer)
+
+
+def _agree_on(name: str, older: JsonObject, newer: JsonObject) -> bool:
+    return name in older and older[name] == newer.get(name)
+
+
+def _decoded(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
 
-def _is_count(value: Any) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _fell(before: int, after: int) -> str | None:
+def _fall(before: int, after: int) -> str | None:
     return f"{before} to {after}" if after < before else None
 
 
-def _of_field(name: str, older: dict[str, Any], newer: dict[str, Any]) -> str | None:
+def _fall_of_field(name: str, older: JsonObject, newer: JsonObject) -> str | None:
     before, after = older.get(name), newer.get(name)
-    if not _is_count(before) or not _is_count(after) or after >= before:
+    if not is_integer(before) or not is_integer(after):
         return None
-    return f"{name} {before} to {after}"
+    return f"{name} {before} to {after}" if after < before else None
 
 
-def _of_delta(older: dict[str, Any], newer: dict[str, Any]) -> str | None:
-    fell = _of_field("reservoirVersion", older, newer)
-    if fell is None and older.get("reservoirVersion") == newer.get("reservoirVersion"):
-        fell = _of_field("index", older, newer)
-    return fell
+def _fall_of_delta(older: JsonObject, newer: JsonObject) -> str | None:
+    if older.get("reservoirVersion") == newer.get("reservoirVersion"):
+        return _fall_of_field("index", older, newer)
+    return _fall_of_field("reservoirVersion", older, newer)
 
 
-def _of_topics(older: dict[str, Any], newer: dict[str, Any]) -> str | None:
+def _fall_of_topics(older: JsonObject, newer: JsonObject) -> str | None:
     for topic, partitions in older.items():
         others = newer.get(topic)
         if not isinstance(partitions, dict) or not isinstance(others, dict):
             continue
         for number, before in partitions.items():
-            after = others.get(number)
-            if not number.isdecimal() or not _is_count(before) or not _is_count(after):
-                continue
-            if 0 <= after < before:
-                return f"{topic}, partition {number}: {before} to {after}"
+            if number.isdecimal() and _is_behind(others.get(number), before):
+                return f"{topic}, partition {number}: {before} to {others[number]}"
     return None
+
+
+def _is_behind(after: object, before: object) -> bool:
+    return is_integer(after) and is_integer(before) and 0 <= after < before

@@ -1,9 +1,10 @@
 """The offset log `offsets/<batch>`: what a batch will read, written before it runs.
 
-    v1                                                                    UTF-8, \\n between lines, none at the end
-    {"batchWatermarkMs":0,"batchTimestampMs":1795179852328,"conf":{...}}  may be empty (Spark 2.0)
-    {"logOffset":3}                                                       one line a source, in plan order
-    -                                                                     a source without an offset yet
+    v1                                           UTF-8, \\n between lines, none at the end
+    {"batchWatermarkMs":0,"batchTimestampMs":1795179852328,"conf":{...}}
+                                                 may be empty (Spark 2.0)
+    {"logOffset":3}                              one line a source, in plan order
+    -                                            a source without an offset yet
 
     v2 (4.2 and later, source evolution)  the same, but a source's line is <id>:<offset>, split at
                                           the first colon
@@ -25,6 +26,8 @@ from itertools import chain
 from stateshift.errors import FormatError
 from stateshift.formats.spark.offset_conf import fault_of_conf
 from stateshift.formats.spark.text import (
+    JsonObject,
+    after_version,
     decode_object,
     decode_text,
     decode_version,
@@ -67,15 +70,19 @@ class OffsetEntry:
         return tuple(self._offset(index, line) for index, line in enumerate(self.lines))
 
     def _offset(self, index: int, line: str) -> SourceOffset:
-        source, offset = line.split(":", 1) if self.version >= 2 else (str(index), line)
+        if self.version >= 2:
+            source, offset = line.split(":", 1)
+        else:
+            source, offset = str(index), line
         return SourceOffset(source, None if offset == VOID else offset)
 
 
 def decode_offsets(content: bytes) -> OffsetEntry:
+    first, _, _ = after_version(content)
+    version = decode_version(first, VERSIONS, _WHAT)
     lines = lines_of(content)
-    version = decode_version(lines[0][1] if lines else b"", VERSIONS, _WHAT)
     if len(lines) < 2:
-        raise FormatError(f"{_WHAT} ends after its version line", None, len(content))
+        raise FormatError(f"{_WHAT} is truncated after its version line", None, len(content))
     start, line = lines[1]
     header = decode_text(line, _WHAT, start)
     sources = [_decode_source(line, version, offset) for offset, line in lines[2:]]
@@ -89,7 +96,9 @@ def encode_offsets(entry: OffsetEntry) -> bytes:
 
 
 def with_conf(entry: OffsetEntry, changes: Mapping[str, str]) -> OffsetEntry:
-    """The same batch under another configuration; keys keep their order, new ones come last."""
+    """Return the same batch under another configuration; keys keep their order, new ones come
+    last.
+    """
     if all(entry.conf.get(key) == value for key, value in changes.items()):
         return entry
     plain = decode_object(entry.header, _WHAT) if entry.header.strip() else {}
@@ -101,19 +110,18 @@ def with_conf(entry: OffsetEntry, changes: Mapping[str, str]) -> OffsetEntry:
 def with_sources(
     entry: OffsetEntry, names: Mapping[str, str], dropped: Collection[str]
 ) -> OffsetEntry:
-    """The same batch with sources renamed (v1: other positions; a position that nobody takes has no
-    offset yet) and some left out.
+    """Return the same batch with sources renamed (v1: other positions; a position that nobody takes
+    has no offset yet) and some left out.
     """
     if not names and not dropped:
         return entry
-    lines: dict[str, str] = {}
+    kept: dict[str, str] = {}
     for source, line in zip(entry.offsets, entry.lines, strict=True):
         if source.source not in dropped:
-            lines[names.get(source.source, source.source)] = line
-    if entry.version == 1:
-        return replace(entry, lines=tuple(_by_position(lines)))
-    named = [f"{name}:{line.split(':', 1)[1]}" for name, line in lines.items()]
-    return replace(entry, lines=tuple(named))
+            new_name = names.get(source.source, source.source)
+            kept[new_name] = line
+    lines = _by_position(kept) if entry.version == 1 else _by_name(kept)
+    return replace(entry, lines=tuple(lines))
 
 
 def _by_position(lines: Mapping[str, str]) -> Iterator[str]:
@@ -123,12 +131,20 @@ def _by_position(lines: Mapping[str, str]) -> Iterator[str]:
         yield lines.get(str(number), VOID)
 
 
+def _by_name(lines: Mapping[str, str]) -> Iterator[str]:
+    """Yield each line under its source's new name."""
+    for name, line in lines.items():
+        _, _, offset = line.partition(":")
+        yield f"{name}:{offset}"
+
+
 def united(entries: Sequence[OffsetEntry]) -> OffsetEntry:
-    """One batch that reads the sources of all of these, in their order, under the smallest
+    """Return one batch that reads the sources of all of these, in their order, under the smallest
     watermark.
     """
     first = entries[0]
-    if any(entry.version != first.version for entry in entries):
+    versions = {entry.version for entry in entries}
+    if len(versions) > 1:
         raise FormatError(f"{_WHAT}s of different versions cannot be one")
     watermark = min(entry.watermark_ms for entry in entries)
     header = first.header
@@ -149,36 +165,41 @@ def _numbered(position: int, line: str) -> str:
 def _decode_source(line: bytes, version: int, offset: int) -> str:
     text = decode_text(line, _WHAT, offset)
     if not text.strip():
-        raise FormatError(
-            f"{_WHAT} has an empty line where a source's offset belongs", None, offset
-        )
+        fact = f"{_WHAT} has an empty line where a source's offset belongs"
+        raise FormatError(fact, None, offset)
     value = text
     if version >= 2:
         source, colon, value = text.partition(":")
         if not colon or not source:
             raise FormatError(f"{_WHAT} of version 2 has a source without an id", None, offset)
-    if value[:1] == "{":  # other sources may write what they like: rate writes a bare number
-        decode_object(
-            value, f"{_WHAT}, a source's offset", offset + len(line) - len(value.encode("utf-8"))
-        )
-    elif not value:
-        raise FormatError(f"{_WHAT} has a source without an offset", None, offset + len(line))
+    start = offset + len(line) - len(value.encode("utf-8"))
+    if not value:
+        raise FormatError(f"{_WHAT} has a source without an offset", None, start)
+    if value.startswith("{"):  # other sources may write what they like: rate writes a bare number
+        decode_object(value, f"{_WHAT}, a source's offset", start)
     return text
 
 
 def _entry(version: int, header: str, sources: tuple[str, ...], start: int) -> OffsetEntry:
     plain = decode_object(header, _WHAT, start) if header.strip() else {}
-    conf = object_of(plain, "conf", _WHAT, start)
-    if not all(isinstance(value, str) for value in conf.values()):
-        raise FormatError(f"{_WHAT}: a value in 'conf' is not a string", None, start)
+    conf = _conf_of(plain, start)
     fault = fault_of_conf(conf)
     if fault is not None:
         raise FormatError(f"{_WHAT}: {fault}", None, start)
     return OffsetEntry(
-        version,
-        header,
-        sources,
-        number_of(plain, "batchWatermarkMs", _WHAT, start),
-        number_of(plain, "batchTimestampMs", _WHAT, start),
-        conf,
+        version=version,
+        header=header,
+        lines=sources,
+        watermark_ms=number_of(plain, "batchWatermarkMs", _WHAT, start),
+        timestamp_ms=number_of(plain, "batchTimestampMs", _WHAT, start),
+        conf=conf,
     )
+
+
+def _conf_of(plain: JsonObject, start: int) -> dict[str, str]:
+    conf: dict[str, str] = {}
+    for key, value in object_of(plain, "conf", _WHAT, start).items():
+        if not isinstance(value, str):
+            raise FormatError(f"{_WHAT}: a value in 'conf' is not a string", None, start)
+        conf[key] = value
+    return conf

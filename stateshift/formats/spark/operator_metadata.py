@@ -1,11 +1,11 @@
 """What an operator says of itself, from Spark 4.0 on.
 
-    state/<op>/_metadata/metadata    v1\\n{"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"},
-                                          "stateStoreInfo":[{"storeName":"default","numColsPrefixKey":0,
-                                                             "numPartitions":5}]}
-    state/<op>/_metadata/v2/<batch>  v2\\n... each store + "stateSchemaFilePaths":["file:/..."],
-                                     absolute;
-                                          and "operatorPropertiesJson":"<JSON in a string>"
+    state/<op>/_metadata/metadata    v1\\n
+      {"operatorInfo":{"operatorId":0,"operatorName":"stateStoreSave"},
+       "stateStoreInfo":[{"storeName":"default","numColsPrefixKey":0,"numPartitions":5}]}
+    state/<op>/_metadata/v2/<batch>  v2\\n
+      the same; each store has also "stateSchemaFilePaths":["file:/..."], absolute,
+      and the object "operatorPropertiesJson":"<JSON in a string>"
 
 Source: Spark, OperatorStateMetadata (OperatorStateMetadataV1, V2). The newest v2 file not after a
 batch applies to it. `numPartitions` can be stale or too high: the offset log's conf is what counts.
@@ -17,10 +17,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.text import (
+    JsonObject,
     after_version,
     decode_object,
     decode_text,
@@ -59,7 +59,7 @@ class OperatorMetadata:
     operator: int
     name: str
     stores: tuple[StoreInfo, ...]
-    properties: Mapping[str, Any]
+    properties: Mapping[str, object]
 
 
 def decode_operator_metadata(content: bytes) -> OperatorMetadata:
@@ -75,26 +75,28 @@ def encode_operator_metadata(metadata: OperatorMetadata) -> bytes:
 
 
 def with_partitions(metadata: OperatorMetadata, partitions: int) -> OperatorMetadata:
-    """The same operator spread over another number of partitions."""
+    """Return the same operator spread over another number of partitions."""
     plain = decode_object(metadata.text, _WHAT)
-    stores = [{**store, "numPartitions": partitions} for store in plain["stateStoreInfo"]]
+    stores = [{**store, "numPartitions": partitions} for store in _stores_in(plain, 0)]
     return _metadata(metadata.version, encode_object({**plain, "stateStoreInfo": stores}), 0)
 
 
 def with_operator(metadata: OperatorMetadata, operator: int) -> OperatorMetadata:
-    """The same operator under another id."""
+    """Return the same operator under another id."""
     plain = decode_object(metadata.text, _WHAT)
     info = {**object_of(plain, "operatorInfo", _WHAT, 0), "operatorId": operator}
     return _metadata(metadata.version, encode_object({**plain, "operatorInfo": info}), 0)
 
 
 def relocated(metadata: OperatorMetadata, relocation: Relocation) -> OperatorMetadata:
-    """The same operator with the paths of its schema files moved; every other byte stays."""
-    text = _PATHS.sub(lambda found: _moved_paths(found, relocation), metadata.text)
+    """Return the same operator with the paths of its schema files moved; every other byte stays."""
+    text = _PATHS.sub(lambda field: _moved_paths(field, relocation), metadata.text)
     return _metadata(metadata.version, text, len(f"v{metadata.version}") + 1)
 
 
-def _moved_paths(found: re.Match[str], relocation: Relocation) -> str:
+def _moved_paths(field: re.Match[str], relocation: Relocation) -> str:
+    """Return the field with each of the paths in its value moved."""
+
     def moved(token: re.Match[str]) -> str:
         path = json.loads(token[0], strict=False)
         new = relocation.new(path)
@@ -104,50 +106,59 @@ def _moved_paths(found: re.Match[str], relocation: Relocation) -> str:
             )
         return encode_object(new)
 
-    start = found.start(1) - found.start()
-    return found[0][:start] + _STRING.sub(moved, found[1])
+    start = field.start(1) - field.start()
+    return field[0][:start] + _STRING.sub(moved, field[1])
 
 
 def _metadata(version: int, text: str, start: int) -> OperatorMetadata:
     plain = decode_object(text, _WHAT, start)
     info = object_of(plain, "operatorInfo", _WHAT, start)
-    stores = plain.get("stateStoreInfo")
+    stores = _stores_in(plain, start)
     name = info.get("operatorName")
-    if not isinstance(stores, list) or not all(isinstance(store, dict) for store in stores):
-        raise FormatError(f"{_WHAT}: 'stateStoreInfo' is not a list of stores", None, start)
     if not isinstance(name, str):
         raise FormatError(f"{_WHAT} holds no operator name", None, start)
     return OperatorMetadata(
-        version,
-        text,
-        number_of(info, "operatorId", _WHAT, start),
-        name,
-        tuple(_store(store, start) for store in stores),
-        _properties(plain, start),
+        version=version,
+        text=text,
+        operator=number_of(info, "operatorId", _WHAT, start),
+        name=name,
+        stores=tuple(_store(store, start) for store in stores),
+        properties=_properties(plain, start),
     )
 
 
-def _store(store: dict[str, Any], start: int) -> StoreInfo:
+def _stores_in(plain: JsonObject, start: int) -> list[JsonObject]:
+    stores = plain.get("stateStoreInfo")
+    if not isinstance(stores, list) or not all(isinstance(store, dict) for store in stores):
+        raise FormatError(f"{_WHAT}: 'stateStoreInfo' is not a list of stores", None, start)
+    return stores
+
+
+def _store(store: JsonObject, start: int) -> StoreInfo:
     name = store.get("storeName")
-    paths = store.get("stateSchemaFilePaths") or store.get("stateSchemaFilePath") or []
-    paths = [paths] if isinstance(paths, str) else paths  # previews of 4.0 wrote one
-    if (
-        not isinstance(name, str)
-        or not isinstance(paths, list)
-        or not all(isinstance(p, str) for p in paths)
-    ):
-        raise FormatError(
-            f"{_WHAT} holds a store without a name, or with other than paths", None, start
-        )
+    paths = _schema_paths(store)
+    if not isinstance(name, str) or paths is None:
+        fact = f"{_WHAT} holds a store without a name, or with other than paths"
+        raise FormatError(fact, None, start)
     return StoreInfo(
-        name,
-        number_of(store, "numColsPrefixKey", _WHAT, start),
-        number_of(store, "numPartitions", _WHAT, start),
-        tuple(paths),
+        name=name,
+        prefix_columns=number_of(store, "numColsPrefixKey", _WHAT, start),
+        partitions=number_of(store, "numPartitions", _WHAT, start),
+        schema_paths=paths,
     )
 
 
-def _properties(plain: dict[str, Any], start: int) -> dict[str, Any]:
+def _schema_paths(store: JsonObject) -> tuple[str, ...] | None:
+    """Return the paths of a store's schema files; None where the field holds anything else."""
+    paths = store.get("stateSchemaFilePaths") or store.get("stateSchemaFilePath") or []
+    if isinstance(paths, str):  # previews of 4.0 wrote one
+        return (paths,)
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        return None
+    return tuple(paths)
+
+
+def _properties(plain: JsonObject, start: int) -> JsonObject:
     text = plain.get("operatorPropertiesJson")
     if text is None or text == "":
         return {}

@@ -2,9 +2,10 @@
 in `SSTs/`.
 
     N.zip       metadata | CURRENT | MANIFEST-* | OPTIONS-* [| 00000x.log ...]
-      metadata    v1\\n{"sstFiles":[{"localFileName":"000015.sst","dfsSstFileName":"000015-<uuid>.sst",
-                                    "sizeBytes":1329}],"numKeys":4[,"columnFamilyMapping":{name: id},
-                                    "columnFamilyTypeMap":{name: internal},"maxColumnFamilyId":0]}
+      metadata    v1\\n
+                  {"sstFiles":[{"localFileName":"000015.sst","dfsSstFileName":"000015-<uuid>.sst",
+                                "sizeBytes":1329}],"numKeys":4[,"columnFamilyMapping":{name: id},
+                   "columnFamilyTypeMap":{name: internal},"maxColumnFamilyId":0]}
 
     000004.log  (crc32c u32LE, masked | size u16LE | type u8, 1 whole | sequence u64LE | count
                 u32LE)*
@@ -25,16 +26,18 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TypeGuard
 
 from stateshift.errors import FormatError
 from stateshift.formats.crc32c import masked_crc32c
 from stateshift.formats.spark.text import (
+    JsonObject,
     decode_object,
     decode_text,
     decode_version,
     encode_object,
     half_pairs,
+    is_integer,
     number_of,
 )
 from stateshift.formats.spark.zip_stream import Member, ZipFiles, read_zip
@@ -80,7 +83,9 @@ class RocksDBSnapshot:
 
 
 def decode_zip(content: bytes) -> RocksDBSnapshot:
-    """What the zip's metadata says, once every file in the zip has been read as Spark reads it."""
+    """Return what the zip's metadata says, once every file in the zip has been read as Spark reads
+    it.
+    """
     files = _files(content)
     metadata = _metadata(files)
     try:
@@ -105,8 +110,8 @@ def _files(content: bytes) -> ZipFiles:
 
 
 def _kept(name: str) -> int:
-    """Metadata is read, and a write-ahead log: what goes beyond the first block of one we have
-    no file of.
+    """Return how many bytes of a file are kept: metadata, and the first block of a write-ahead
+    log; a log that goes beyond it we have never seen.
     """
     if name == METADATA:
         return MEMBER_BYTES_MAX
@@ -118,8 +123,8 @@ def _ratio_max(name: str) -> int:
 
 
 def encode_zip(snapshot: RocksDBSnapshot, members: Mapping[str, bytes] = _NO_MEMBERS) -> bytes:
-    """A zip of the metadata and RocksDB's own files. The same content gives the same bytes: nothing
-    is compressed, and no time stands in it.
+    """Return a zip of the metadata and RocksDB's own files. The same content gives the same bytes:
+    nothing is compressed, and no time stands in it.
     """
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
@@ -133,17 +138,17 @@ def decode_snapshot_metadata(content: bytes) -> RocksDBSnapshot:
     version = decode_version(first, VERSIONS, _WHAT)
     start = len(first) + 1
     if not newline or not rest:
-        raise FormatError(f"{_WHAT} ends after its version line", None, len(content))
+        raise FormatError(f"{_WHAT} is truncated after its version line", None, len(content))
     text = decode_text(rest, _WHAT, start)
     plain = decode_object(text, _WHAT, start)
     if plain.get("logFiles"):
         raise FormatError(f"{_WHAT} needs a write-ahead log, which Spark never writes", None, start)
     return RocksDBSnapshot(
-        _tables(plain, start),
-        number_of(plain, "numKeys", _WHAT, start),
-        _families(plain, start),
-        text,
-        version,
+        tables=_tables(plain, start),
+        keys=number_of(plain, "numKeys", _WHAT, start),
+        families=_families(plain, start),
+        text=text,
+        format=version,
     )
 
 
@@ -152,11 +157,10 @@ def encode_snapshot_metadata(snapshot: RocksDBSnapshot) -> bytes:
 
 
 def _text(snapshot: RocksDBSnapshot) -> str:
-    tables = [
-        {"localFileName": table.local, "dfsSstFileName": table.stored, "sizeBytes": table.size}
-        for table in snapshot.tables
-    ]
-    plain: dict[str, Any] = {"sstFiles": tables, "numKeys": snapshot.keys}
+    plain: JsonObject = {
+        "sstFiles": [listed_table(table) for table in snapshot.tables],
+        "numKeys": snapshot.keys,
+    }
     if snapshot.families:
         plain |= {
             "numInternalKeys": 0,
@@ -167,67 +171,92 @@ def _text(snapshot: RocksDBSnapshot) -> str:
     return encode_object(plain)
 
 
+def listed_table(table: Table) -> JsonObject:
+    """Return a table as a snapshot's metadata lists it."""
+    return {
+        "localFileName": table.local,
+        "dfsSstFileName": table.stored,
+        "sizeBytes": table.size,
+    }
+
+
 def _check_member(member: Member) -> None:
-    name = member.name
-    if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
-        fact = f"{_WHAT} holds a file with a name that climbs out: {name[:80]!r}"
+    if not _is_inside(member.name):
+        fact = f"{_WHAT} holds a file with a path that leaves its folder: {member.name[:80]!r}"
         raise FormatError(fact, None, member.offset)
-    if name.endswith(".log") and not _is_without_writes(member):
+    if member.name.endswith(".log") and not _is_without_writes(member):
         raise FormatError(f"{_WHAT} holds a write-ahead log with writes in it", None, member.offset)
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a file of this name lies below the folder that its zip is unpacked in."""
+    if name.startswith(("/", "\\")) or ":" in name:
+        return False
+    return ".." not in name.replace("\\", "/").split("/")
 
 
 def _is_without_writes(member: Member) -> bool:
     """Whether a write-ahead log holds nothing but batches of no writes."""
     log = member.content
-    if member.size > _LOG_BLOCK:
+    if member.size > _LOG_BLOCK or len(log) % _BATCH.size:
         return False
-    for start in range(0, len(log), _BATCH.size):
-        if start + _BATCH.size > len(log):
-            return False
-        checksum, size, kind, _, count = _BATCH.unpack_from(log, start)
-        body = log[start + 6 : start + _BATCH.size]
-        if (size, kind, count) != (12, 1, 0) or checksum != masked_crc32c(body):
-            return False
-    return True
+    starts = range(0, len(log), _BATCH.size)
+    return all(_is_batch_without_writes(log, start) for start in starts)
+
+
+def _is_batch_without_writes(log: bytes, start: int) -> bool:
+    checksum, size, kind, _, count = _BATCH.unpack_from(log, start)
+    if (size, kind, count) != (12, 1, 0):
+        return False
+    checked = log[start + 6 : start + _BATCH.size]
+    return bool(checksum == masked_crc32c(checked))
 
 
 def _metadata(files: ZipFiles) -> Member:
-    found = [member for member in files.members if member.name == METADATA]
-    if len(found) != 1:
-        raise FormatError(f"{_WHAT} holds {'more than one' if found else 'no'} {METADATA}", None, 0)
-    if found[0].size > MEMBER_BYTES_MAX:
-        fact = f"{_WHAT} has metadata of {found[0].size} bytes, which Spark's never are"
-        raise FormatError(fact, None, found[0].offset)
-    return found[0]
+    named_so = [member for member in files.members if member.name == METADATA]
+    if len(named_so) != 1:
+        count = "more than one" if named_so else "no"
+        raise FormatError(f"{_WHAT} holds {count} {METADATA}", None, 0)
+    (metadata,) = named_so
+    if metadata.size > MEMBER_BYTES_MAX:
+        fact = f"{_WHAT} has metadata of {metadata.size} bytes, which Spark's never are"
+        raise FormatError(fact, None, metadata.offset)
+    return metadata
 
 
-def _tables(plain: dict[str, Any], start: int) -> tuple[Table, ...]:
+def _tables(plain: JsonObject, start: int) -> tuple[Table, ...]:
     files = plain.get("sstFiles")
     if not isinstance(files, list):
         raise FormatError(f"{_WHAT} does not list its tables", None, start)
     return tuple(_table(item, start) for item in files)
 
 
-def _table(item: Any, start: int) -> Table:
-    names = (
-        (item.get("localFileName"), item.get("dfsSstFileName"))
-        if isinstance(item, dict)
-        else (None, None)
-    )
-    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
+def _table(item: object, start: int) -> Table:
+    plain = item if isinstance(item, dict) else {}
+    local, stored = plain.get("localFileName"), plain.get("dfsSstFileName")
+    if not _is_plain_name(local) or not _is_plain_name(stored):
         raise FormatError(f"{_WHAT} lists a table without a plain name", None, start)
-    return Table(str(names[0]), str(names[1]), number_of(item, "sizeBytes", _WHAT, start))
+    return Table(local, stored, number_of(plain, "sizeBytes", _WHAT, start))
 
 
-def _families(plain: dict[str, Any], start: int) -> dict[str, int]:
+def _is_plain_name(name: object) -> TypeGuard[str]:
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def _families(plain: JsonObject, start: int) -> dict[str, int]:
     families = plain.get("columnFamilyMapping") or {}
-    right = isinstance(families, dict) and all(
-        isinstance(value, int)
-        and not isinstance(value, bool)
-        and 0 <= value < 1 << 15
-        and not half_pairs(name)
-        for name, value in families.items()
-    )
-    if not right or len(set(families.values())) != len(families):
+    if not _is_families(families):
         raise FormatError(f"{_WHAT} has column families without ids of their own", None, start)
     return dict(families)
+
+
+def _is_families(families: object) -> TypeGuard[dict[str, int]]:
+    """Whether each family has an id, and no two the same."""
+    if not isinstance(families, dict) or any(map(half_pairs, families)):
+        return False
+    ids = families.values()
+    return all(map(_is_family_id, ids)) and len(set(ids)) == len(families)
+
+
+def _is_family_id(value: object) -> bool:
+    return is_integer(value) and 0 <= value < 1 << 15

@@ -4,8 +4,10 @@ them.
     sources/<i>/<n>[.compact]                    the file source: v1, then one JSON object a line
       {"path":"file:///in/f.json","timestamp":1795179852328,"batchId":0}
     <output>/_spark_metadata/<n>[.compact]       the file sink
-      {"path":"file:///out/part-0.parquet","size":522,"isDir":false,"modificationTime":...,"action":"add"}
-    sources/0/0                                  rate: v1, then the start in ms.  Kafka: 0x00, v1, {"topic":{"0":17}}
+      {"path":"file:///out/part-0.parquet","size":522,"isDir":false,"modificationTime":...,
+       "action":"add"}
+    sources/0/0                                  rate: v1, then the start in ms.
+                                                 Kafka: 0x00, v1, {"topic":{"0":17}}
 
 Source: Spark, CompactibleFileStreamLog, FileStreamSourceLog, FileStreamSinkLog,
 RateStreamMicroBatchStream, KafkaSourceInitialOffsetWriter. A `.compact` holds everything so far and
@@ -19,7 +21,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.text import (
@@ -38,7 +40,7 @@ SourceKind = Literal["file", "file-sink", "rate", "kafka", "unknown"]
 WhenUnmapped = Literal["refuse", "keep"]
 NO_BATCH = -1  # what Spark takes an entry's batch for that has none
 
-_WHAT = "a log of files"
+_WHAT, _INITIAL = "a log of files", "an initial offset"
 # An entry as Spark writes it, in ASCII and with nothing to unescape: its folder, and its name.
 _NUMBER = rb"(?:0|[1-9]\d{0,18})"
 _PLAIN = re.compile(
@@ -53,7 +55,7 @@ class LogEntry(NamedTuple):
     """One line: the path, all fields as they were read, and where the line begins."""
 
     path: str
-    fields: Mapping[str, Any]
+    fields: Mapping[str, object]
     offset: int
 
 
@@ -67,46 +69,56 @@ class Census(NamedTuple):
 
 
 def decode_source_log(chunks: Iterable[bytes]) -> Iterator[LogEntry]:
-    """The entries of a file source's or a file sink's log, as they come."""
+    """Yield the entries of a file source's or a file sink's log, as they come."""
     for offset, text in _entry_lines(chunks):
         fields = decode_object(text, _WHAT, offset)
         yield LogEntry(_path_of(fields, offset), fields, offset)
 
 
 def census_of(chunks: Iterable[bytes]) -> Census:
-    """How many entries lie in each folder, and how many are of each batch. A compaction may hold
-    millions: what is written as Spark writes it, with nothing to unescape, is not decoded further.
+    """Return how many entries lie in each folder, and how many are of each batch. A compaction may
+    hold millions: what is written as Spark writes it, with nothing to unescape, is not decoded
+    further.
     """
-    plain, folders, batches = Counter[bytes](), Counter[str](), Counter[bytes | int]()
+    plain_folders, plain_batches = Counter[bytes](), Counter[bytes]()
+    folders, batches = Counter[str](), Counter[int]()
     for offset, line in _lines(chunks):
         match = _PLAIN.fullmatch(line)
         if match is not None:
-            plain[match[1]] += 1
-            batches[match[2]] += 1
+            plain_folders[match[1]] += 1
+            plain_batches[match[2]] += 1
         else:
-            fields = decode_object(decode_text(line, _WHAT, offset), _WHAT, offset)
-            folders[_path_of(fields, offset).rsplit("/", 1)[0]] += 1
-            _require_timestamp(fields, offset)
-            batches[number_of(fields, "batchId", _WHAT, offset, NO_BATCH)] += 1
-    folders += Counter({folder.decode("ascii"): count for folder, count in plain.items()})
-    by_number = Counter[int]()
-    for batch, count in batches.items():
-        by_number[int(batch)] += count
-    return Census(dict(folders), dict(by_number))
+            folder, batch = _decoded_entry(line, offset)
+            folders[folder] += 1
+            batches[batch] += 1
+    for folder_bytes, count in plain_folders.items():
+        folders[folder_bytes.decode("ascii")] += count
+    for number, count in plain_batches.items():
+        batches[int(number)] += count
+    return Census(dict(folders), dict(batches))
+
+
+def _decoded_entry(line: bytes, offset: int) -> tuple[str, int]:
+    """Return the folder and the batch of an entry."""
+    fields = decode_object(decode_text(line, _WHAT, offset), _WHAT, offset)
+    folder = _path_of(fields, offset).rsplit("/", 1)[0]
+    _require_timestamp(fields, offset)
+    return folder, number_of(fields, "batchId", _WHAT, offset, NO_BATCH)
 
 
 def rewrite_source_log(
     chunks: Iterable[bytes], relocation: Relocation, unmapped: WhenUnmapped = "refuse"
 ) -> Iterator[bytes]:
-    """The same log with its paths moved. A path under no prefix is refused, or kept where that
-    is asked for.
+    """Yield the same log with its paths moved. A path under no prefix is refused, or kept where
+    that is asked for.
     """
     ends_a_line = False
 
     def watched() -> Iterator[bytes]:
         nonlocal ends_a_line
         for chunk in chunks:
-            ends_a_line = chunk.endswith(b"\n") if chunk else ends_a_line
+            if chunk:
+                ends_a_line = chunk.endswith(b"\n")
             yield chunk
 
     yield b"v1"
@@ -117,36 +129,47 @@ def rewrite_source_log(
 
 
 def source_kind(content: bytes) -> SourceKind:
-    """What kind of source (or sink) wrote the log that begins with these bytes."""
-    if content[:1] == b"\x00":
+    """Return what kind of source (or sink) wrote the log that begins with these bytes."""
+    if content.startswith(b"\x00"):
         return "kafka" if content[1:4] == b"v1\n" else "unknown"
     version, _, rest = content.partition(b"\n")
     if version != b"v1":
         return "unknown"
     first = rest.split(b"\n", 1)[0].strip()
-    if first.isdigit() or (first[:1] == b"-" and first[1:].isdigit()):
+    if not first:
+        return "file"
+    if first.removeprefix(b"-").isdigit():
         return "rate"
     if b'"path"' not in first:
-        return "file" if not first else "unknown"
+        return "unknown"
     return "file-sink" if b'"action"' in first else "file"
 
 
 def decode_initial_offset(content: bytes) -> str:
-    """The initial offset that Kafka (0x00 first) or rate keeps in `sources/<i>/0`, as its text."""
-    start = 1 if content[:1] == b"\x00" else 0
+    """Return the initial offset that Kafka (0x00 first) or rate keeps in `sources/<i>/0`, as its
+    text.
+    """
+    of_kafka = content.startswith(b"\x00")
+    start = 1 if of_kafka else 0
     version, newline, rest = content[start:].partition(b"\n")
-    decode_version(version, VERSIONS, "an initial offset")
+    decode_version(version, VERSIONS, _INITIAL)
     if not newline or not rest:
-        raise FormatError("an initial offset ends after its version line", None, len(content))
+        raise FormatError(f"{_INITIAL} is truncated after its version line", None, len(content))
     offset = start + len(version) + 1
-    text = decode_text(rest, "an initial offset", offset)
-    number = text.strip()
-    if start == 0 and text != number and number.lstrip("+-").isdecimal():
-        # RateStreamMicroBatchStream hands everything behind the version line to Java's
-        # Long.parseLong.
-        fact = "an initial offset has blanks beside its number, with which Spark does not start"
-        raise FormatError(fact, None, offset + len(number))
+    text = decode_text(rest, _INITIAL, offset)
+    if not of_kafka:
+        _check_rate_start(text, offset)
     return text
+
+
+def _check_rate_start(text: str, offset: int) -> None:
+    """Refuse blanks beside a number: RateStreamMicroBatchStream hands everything behind the
+    version line to Java's Long.parseLong.
+    """
+    number = text.strip()
+    if text != number and number.lstrip("+-").isdecimal():
+        fact = f"{_INITIAL} has blanks beside its number, with which Spark does not start"
+        raise FormatError(fact, None, offset + len(number))
 
 
 def _entry_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
@@ -154,24 +177,21 @@ def _entry_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Every line after the version line."""
-    first = True
-    for offset, line in _java_lines(chunks):
-        if first:
-            decode_version(line, VERSIONS, _WHAT)
-            first = False
-        elif line.strip():
-            yield offset, line
-        else:
-            raise FormatError(
-                f"{_WHAT} has an empty line, which Spark cannot read as an entry", None, offset
-            )
-    if first:
+    """Yield every line after the version line."""
+    every = _java_lines(chunks)
+    _, first = next(every, (0, None))
+    if first is None:
         raise FormatError(f"{_WHAT} is empty", None, 0)
+    decode_version(first, VERSIONS, _WHAT)
+    for offset, line in every:
+        if not line.strip():
+            fact = f"{_WHAT} has an empty line, which Spark cannot read as an entry"
+            raise FormatError(fact, None, offset)
+        yield offset, line
 
 
 def _java_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines as Java reads them (see `text`), of a log that may be long."""
+    """Yield the lines as Java reads them (see `text`), of a log that may be long."""
     for offset, line in lines(chunks):
         if b"\r" not in line:
             yield offset, line
@@ -183,34 +203,33 @@ def _java_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 def _moved(text: str, offset: int, relocation: Relocation, unmapped: WhenUnmapped) -> str:
     path = _path_of(decode_object(text, _WHAT, offset), offset)
     new = relocation.new(path)
-    if new is None:
-        if unmapped == "keep":
-            return text
-        raise FormatError(
-            f"the log names {path}, which lies under no directory that moves",
-            None,
-            offset,
-            hint="name the directory and its new place in the job's `data`",
-        )
-    return replace_token(text, _PATH, path, new, offset)
+    if new is not None:
+        return replace_token(text, _PATH, path, new, offset)
+    if unmapped == "keep":
+        return text
+    fact = f"the log names {path}, which lies under no directory that moves"
+    hint = "name the directory and its new place in the job's `data`"
+    raise FormatError(fact, None, offset, hint=hint)
 
 
 def replace_token(text: str, pattern: re.Pattern[str], old: str, new: str, offset: int) -> str:
-    """`text` with the one JSON string that `pattern` finds, which must say `old`, saying `new`."""
-    found = pattern.search(text)
-    if found is None or json.loads(found[1], strict=False) != old:
+    """Return `text` with the one JSON string that `pattern` finds, which must say `old`, saying
+    `new`.
+    """
+    match = pattern.search(text)
+    if match is None or json.loads(match[1], strict=False) != old:
         raise FormatError("the place of the path in its line is not plain", None, offset)
-    return text[: found.start(1)] + encode_object(new) + text[found.end(1) :]
+    return text[: match.start(1)] + encode_object(new) + text[match.end(1) :]
 
 
-def _require_timestamp(fields: dict[str, Any], offset: int) -> None:
-    """Spark reads no entry without one: FileStreamSource.FileEntry, by json4s."""
+def _require_timestamp(fields: Mapping[str, object], offset: int) -> None:
+    """Refuse an entry without one, as Spark does: FileStreamSource.FileEntry, by json4s."""
     if fields.get("timestamp") is None:
         raise FormatError(f"{_WHAT} has an entry without a timestamp", None, offset)
     number_of(fields, "timestamp", _WHAT, offset)
 
 
-def _path_of(fields: Mapping[str, Any], offset: int) -> str:
+def _path_of(fields: Mapping[str, object], offset: int) -> str:
     path = fields.get("path")
     if not isinstance(path, str) or not path:
         raise FormatError(f"{_WHAT} has an entry without a path", None, offset)

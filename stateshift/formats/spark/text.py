@@ -14,19 +14,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TypeGuard
 
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats import bounds
 
+# A decoded JSON object; whoever reads a value narrows it.
+JsonObject = dict[str, object]
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _LONG = 1 << 63
 _VERSION = re.compile(rb"v\+?0{0,9}([1-9]\d{0,8})")
 
 
 def decode_text(content: bytes, what: str, offset: int = 0) -> str:
-    """The bytes as UTF-8."""
+    """Return the bytes as UTF-8."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -34,17 +36,17 @@ def decode_text(content: bytes, what: str, offset: int = 0) -> str:
 
 
 def lines_of(content: bytes) -> list[tuple[int, bytes]]:
-    """The lines as Java reads them, each with the offset where it begins."""
-    found = []
+    """Return the lines as Java reads them, each with the offset where it begins."""
+    lines = []
     start = 0
     for line in content.splitlines(keepends=True):  # of bytes: \n, \r and \r\n, and no others
-        found.append((start, line.rstrip(b"\r\n")))
+        lines.append((start, line.rstrip(b"\r\n")))
         start += len(line)
-    return found
+    return lines
 
 
 def after_version(content: bytes) -> tuple[bytes, bytes, int]:
-    """The version line, everything behind it, and the offset where that begins."""
+    """Return the version line, everything behind it, and the offset where that begins."""
     lines = lines_of(content)
     first = lines[0][1] if lines else b""
     start = lines[1][0] if len(lines) > 1 else len(content)
@@ -52,25 +54,23 @@ def after_version(content: bytes) -> tuple[bytes, bytes, int]:
 
 
 def decode_version(line: bytes, known: Iterable[int], what: str) -> int:
-    """`v1` -> 1, and `v01` or `v+1`, which Java's Integer.parseInt takes too. A version that is not
-    among the `known` is refused by name.
+    """Return the number of a version line: `v1` -> 1, and `v01` or `v+1`, which Java's
+    Integer.parseInt takes too. A version that is not among the `known` is refused by name.
     """
     number = _VERSION.fullmatch(line)
     if number is None:
         raise FormatError(f"{what} does not begin with a version line", None, 0)
     version = int(number[1])
     if version not in known:
-        raise UnknownVersion(
-            f"{what} has format version v{version}; known are {', '.join(f'v{v}' for v in known)}",
-            None,
-            0,
-            hint="a newer stateshift may know it: pip install --upgrade stateshift",
-        )
+        names = ", ".join(f"v{each}" for each in known)
+        fact = f"{what} has format version v{version}; known are {names}"
+        hint = "a newer stateshift may know it: pip install --upgrade stateshift"
+        raise UnknownVersion(fact, None, 0, hint=hint)
     return version
 
 
-def decode_object(text: str, what: str, offset: int = 0) -> dict[str, Any]:
-    """The text as a JSON object."""
+def decode_object(text: str, what: str, offset: int = 0) -> JsonObject:
+    """Return the text as a JSON object."""
     bounds.require_text(len(text), f"{what}, as JSON", offset)
     try:
         plain = json.loads(text)
@@ -84,12 +84,12 @@ def decode_object(text: str, what: str, offset: int = 0) -> dict[str, Any]:
     return plain
 
 
-def encode_object(plain: dict[str, Any] | str) -> str:
-    """An object (or a string alone) as Spark (json4s, Jackson) writes it: no blanks, nothing
+def encode_object(plain: Mapping[str, object] | str) -> str:
+    """Return an object (or a string alone) as Spark (json4s, Jackson) writes it: no blanks, nothing
     escaped that need not be. Half a surrogate pair, which UTF-8 cannot hold, stays an escape.
     """
     text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
-    return _HALF_PAIR.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _HALF_PAIR.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
 def half_pairs(text: str) -> bool:
@@ -97,18 +97,25 @@ def half_pairs(text: str) -> bool:
     return _HALF_PAIR.search(text) is not None
 
 
-def number_of(plain: dict[str, Any], key: str, what: str, offset: int, default: int = 0) -> int:
-    """An integer field, a long in Spark; `default` where it is missing or null."""
+def number_of(
+    plain: Mapping[str, object], key: str, what: str, offset: int, default: int = 0
+) -> int:
+    """Return an integer field, a long in Spark; `default` where it is missing or null."""
     value = plain.get(key)
     if value is None:
         return default
-    if not isinstance(value, int) or isinstance(value, bool) or not -_LONG <= value < _LONG:
+    if not is_integer(value) or not -_LONG <= value < _LONG:
         raise FormatError(f"{what}: {key!r} is not a whole number of 64 bits", None, offset)
     return value
 
 
-def object_of(plain: dict[str, Any], key: str, what: str, offset: int) -> dict[str, Any]:
-    """An object field; empty where it is missing or null."""
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether a JSON value is a whole number: Python takes true and false for numbers too."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def object_of(plain: Mapping[str, object], key: str, what: str, offset: int) -> JsonObject:
+    """Return an object field; empty where it is missing or null."""
     value = plain.get(key)
     if value is None:
         return {}

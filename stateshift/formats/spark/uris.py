@@ -28,42 +28,44 @@ _LEGAL = frozenset(
 
 
 def encode_location(location: str) -> str:
-    """A location as a person writes it (nothing quoted), as Hadoop writes it. A path alone is on
-    the local disk.
+    """Return a location as a person writes it (nothing quoted), as Hadoop writes it. A path alone
+    is on the local disk.
     """
     scheme, colon, rest = location.partition("://")
     if not colon:
-        if location.startswith("file:"):
-            location = location[5:]
-        return "file://" + quote(location)
+        return "file://" + quote(location.removeprefix("file:"))
     authority, slash, path = rest.partition("/")
     return f"{scheme}://{authority}{quote(slash + path)}"
 
 
 def plain_location(location: str) -> str:
-    """The same with nothing quoted, as Hadoop's paths print themselves."""
+    """Return the same with nothing quoted, as Hadoop's paths print themselves."""
     if "://" in location:
         return location
     return "file://" + location.removeprefix("file:")
 
 
 def decode_location(uri: str) -> str:
-    """The inverse: the location with nothing quoted, `file:/x` as `file:///x`."""
+    """Return the inverse: the location with nothing quoted, `file:/x` as `file:///x`."""
     return unquote(canonical(uri), errors="surrogateescape")
 
 
 def quote(path: str) -> str:
-    """As java.net.URI quotes a path: %XX per UTF-8 byte for what is not legal, control
+    """Return a path as java.net.URI quotes it: %XX per UTF-8 byte for what is not legal, control
     characters and blanks.
     """
-    return "".join(c if c in _LEGAL or _kept(c) else _percent(c) for c in path)
+    return "".join(map(_quoted, path))
 
 
 def canonical(uri: str) -> str:
-    """One spelling per place: `file:///x`, without slashes at the end."""
-    if uri.startswith("file:/") and not uri.startswith("file://"):
-        uri = "file://" + uri[5:]
+    """Return one spelling per place: `file:///x`, without slashes at the end."""
+    if _has_one_slash(uri):
+        uri = "file://" + uri.removeprefix("file:")
     return uri.rstrip("/")
+
+
+def _has_one_slash(uri: str) -> bool:
+    return uri.startswith("file:/") and not uri.startswith("file://")
 
 
 class Relocation:
@@ -76,24 +78,28 @@ class Relocation:
         self._pairs = sorted(pairs, key=lambda pair: -len(pair[0]))
 
     def new(self, uri: str) -> str | None:
-        """The new location of `uri`, None where it lies under none of the prefixes."""
+        """Return the new location of `uri`, None where it lies under none of the prefixes."""
         place = canonical(uri)
         for old, new in self._pairs:
             if place == old or place.startswith(old + "/"):
-                moved = new + place[len(old) :] + uri[len(uri.rstrip("/")) :]
-                one_slash = uri.startswith("file:/") and not uri.startswith("file://")
-                return (
-                    moved.replace("file://", "file:", 1)
-                    if one_slash and moved.startswith("file:///")
-                    else moved
-                )
+                slashes = uri[len(uri.rstrip("/")) :]
+                return _spelled_like(uri, new + place.removeprefix(old) + slashes)
         return None
 
 
-def _kept(character: str) -> bool:
-    """Java's "other" characters: not ASCII, not control, not blank."""
-    return ord(character) > 127 and unicodedata.category(character) not in ("Cc", "Zs", "Zl", "Zp")
+def _spelled_like(uri: str, moved: str) -> str:
+    """Return `moved` with one slash where `uri` has one."""
+    if _has_one_slash(uri) and moved.startswith("file:///"):
+        return moved.replace("file://", "file:", 1)
+    return moved
 
 
-def _percent(character: str) -> str:
+def _quoted(character: str) -> str:
+    if character in _LEGAL or _is_other(character):
+        return character
     return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
+
+
+def _is_other(character: str) -> bool:
+    """Whether it is of Java's "other" characters: not ASCII, not control, not blank."""
+    return ord(character) > 127 and unicodedata.category(character) not in ("Cc", "Zs", "Zl", "Zp")

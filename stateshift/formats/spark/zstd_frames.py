@@ -1,7 +1,8 @@
 """zstd frames (RFC 8878), as Spark's ZStdCompressionCodec writes them through zstd-jni.
 
     magic 28 B5 2F FD | descriptor u8 | [window u8] [dictionary id 0-4] [content size 0-8]
-    blocks: u24LE = last | type << 1 | size << 3, then `size` bytes (1 for type 1, which repeats one byte)
+    blocks: u24LE = last | type << 1 | size << 3, then `size` bytes (1 for type 1, which repeats
+            one byte)
     [checksum u32LE]
 
 The frame's structure is followed here, which is what gives truncations their offset; the content
@@ -26,33 +27,29 @@ _LEVEL = 1  # spark.io.compression.zstd.level
 # often its own size, is no state. Real state is a few hundred times as long as its zstd at most,
 # for its keys differ.
 _EXPANDED_MAX, _EXPANSION_MAX = 256 * 1024 * 1024, 4096
-_WINDOW_MAX = 1 << 27  # what zstd itself accepts without being told to
+_WINDOW_MAX = 1 << 27  # what zstd accepts without an option
+_BLOCK_MAX = 128 * 1024
+_REPEATED, _COMPRESSED, _RESERVED = 1, 2, 3  # kinds of blocks
 
 
 def decompress(stream: Stream) -> Iterator[bytes]:
     import pyarrow  # a third of a second to load, and only zstd needs it
 
     start = stream.offset
-    source = _Source(_frames(stream))
-    with contextlib.closing(
-        pyarrow.CompressedInputStream(pyarrow.PythonFile(source, mode="r"), "zstd")
-    ) as raw:
-        try:
-            produced = 0
-            room = bytearray(
-                _PIECE
-            )  # `read` would leak what it was about to return whenever it raises (pyarrow 26)
-            while count := raw.readinto(room):
+    source = pyarrow.PythonFile(_Source(_frames(stream)), mode="r")
+    produced = 0
+    # `read` would leak what it was about to return whenever it raises (pyarrow 26).
+    buffer = bytearray(_PIECE)
+    try:
+        with contextlib.closing(pyarrow.CompressedInputStream(source, "zstd")) as raw:
+            while count := raw.readinto(buffer):
                 produced += count
                 if produced > _EXPANDED_MAX + _EXPANSION_MAX * (stream.offset - start):
-                    raise FormatError(
-                        f"a zstd stream goes on beyond {produced} bytes from next to none",
-                        None,
-                        start,
-                    )
-                yield bytes(room[:count])
-        except OSError as error:
-            raise FormatError(f"a zstd frame is damaged: {error}", None, start) from error
+                    fact = f"a zstd stream goes on beyond {produced} bytes from next to none"
+                    raise FormatError(fact, None, start)
+                yield bytes(buffer[:count])
+    except OSError as error:
+        raise FormatError(f"a zstd frame is damaged: {error}", None, start) from error
 
 
 def compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -68,45 +65,53 @@ def compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _frames(stream: Stream) -> Iterator[bytes]:
-    """The same bytes, piece by piece, each frame's structure checked on the way."""
+    """Yield the same bytes, piece by piece, each frame's structure checked on the way."""
     while not stream.at_end():
         header, trailer = _header(stream)
         yield header
         last = False
         while not last:
-            start = stream.offset
-            head = stream.take(3)
-            number = int.from_bytes(head, "little")
-            last, kind, size = bool(number & 1), number >> 1 & 3, number >> 3
-            if kind == 3 or (kind == 2 and size > 128 * 1024):
-                raise FormatError(
-                    "a zstd frame holds a block of a reserved kind or size", None, start
-                )
-            yield head + stream.take(1 if kind == 1 else size)
+            block, last = _block(stream)
+            yield block
         yield stream.take(trailer)
 
 
+def _block(stream: Stream) -> tuple[bytes, bool]:
+    """Return a block with its header, and whether it is the frame's last."""
+    start = stream.offset
+    head = stream.take(3)
+    number = int.from_bytes(head, "little")
+    kind, size = number >> 1 & 3, number >> 3
+    if kind == _RESERVED or (kind == _COMPRESSED and size > _BLOCK_MAX):
+        raise FormatError("a zstd frame holds a block of a reserved kind or size", None, start)
+    content = stream.take(1 if kind == _REPEATED else size)
+    return head + content, bool(number & 1)
+
+
 def _header(stream: Stream) -> tuple[bytes, int]:
-    """The frame's header, and how many bytes of checksum stand at its end."""
+    """Return the frame's header, and how many bytes of checksum stand at its end."""
     start = stream.offset
     magic = stream.take(4)
     if magic != MAGIC:
         raise FormatError("not a zstd frame", None, start)
     descriptor = stream.take(1)
     flags = descriptor[0]
-    single, dictionary, content = flags >> 5 & 1, (0, 1, 2, 4)[flags & 3], (0, 2, 4, 8)[flags >> 6]
-    if single and not content:
-        content = 1
-    rest = stream.take((1 - single) + dictionary + content)
-    if not single and (1 << (10 + (rest[0] >> 3))) > _WINDOW_MAX:
+    trailer = 4 if flags & 4 else 0
+    dictionary_size = (0, 1, 2, 4)[flags & 3]
+    content_size = (0, 2, 4, 8)[flags >> 6]
+    if flags >> 5 & 1:
+        rest = stream.take(dictionary_size + max(content_size, 1))
+        if int.from_bytes(rest[dictionary_size:], "little") > _WINDOW_MAX:
+            raise FormatError("a zstd frame claims one segment beyond 128 MiB", None, start + 5)
+        return magic + descriptor + rest, trailer
+    rest = stream.take(1 + dictionary_size + content_size)
+    if 1 << (10 + (rest[0] >> 3)) > _WINDOW_MAX:
         raise FormatError("a zstd frame claims a window beyond 128 MiB", None, start + 5)
-    if single and int.from_bytes(rest[dictionary:], "little") > _WINDOW_MAX:
-        raise FormatError("a zstd frame claims one segment beyond 128 MiB", None, start + 5)
-    return magic + descriptor + rest, 4 if flags & 4 else 0
+    return magic + descriptor + rest, trailer
 
 
 class _Source:
-    """What Arrow reads from: the frames, as a file."""
+    """The frames as a file that Arrow reads from."""
 
     closed = False
 
@@ -120,10 +125,9 @@ class _Source:
             if piece is None:
                 return b""
             self._held = piece
-        if size < 0 or size >= len(self._held):
-            piece, self._held = self._held, b""
-        else:
-            piece, self._held = self._held[:size], self._held[size:]
+        if size < 0:
+            size = len(self._held)
+        piece, self._held = self._held[:size], self._held[size:]
         return piece
 
     def readable(self) -> bool:

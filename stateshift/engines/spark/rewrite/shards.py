@@ -1,4 +1,4 @@
-"""One shard's state written anew: blocks of entries in, the files of one version out. Pure.
+"""One shard's state written again: blocks of entries in, the files of one version out. Pure.
 
     HDFS-backed  N.snapshot                  every entry
     RocksDB      SSTs/000002-<uuid>.sst ...  tables of every entry, ascending
@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -39,10 +38,20 @@ from stateshift.formats.rocksdb.manifest import (
     encode_manifest,
 )
 from stateshift.formats.rocksdb.sst_encoding import encode_sst
-from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, encode_zip
-from stateshift.formats.spark.text import decode_object, encode_object
+from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, encode_zip, listed_table
+from stateshift.formats.spark.text import (
+    JsonObject,
+    decode_object,
+    encode_object,
+    number_of,
+    object_of,
+)
 
 NAMELESS = RocksDBSnapshot((), 0)
+
+_SNAPSHOT = "a RocksDB snapshot"
+_FAMILIES, _INTERNAL = "columnFamilyMapping", "columnFamilyTypeMap"
+_LARGEST_ID = "maxColumnFamilyId"
 
 
 @dataclass(slots=True)
@@ -69,66 +78,80 @@ def version_zip(
     internal: int,
     format: int,
 ) -> bytes:
-    """`N.zip` of these tables, which have these names in SSTs/; column families are those of
+    """Return `N.zip` of these tables, which have these names in SSTs/; column families are those of
     `base`. `internal` of the entries are Spark's own.
     """
-    facts = {
-        FIRST_TABLE + n: known for n, table in enumerate(tables) if (known := table.known()).records
-    }
-    listed = [
-        Table(f"{number:06}.sst", names[number - FIRST_TABLE], one.size)
-        for number, one in facts.items()
-    ]
-    plain: dict[str, Any] = decode_object(base.text, "a RocksDB snapshot") if base.text else {}
-    plain["sstFiles"] = [
-        {"localFileName": t.local, "dfsSstFileName": t.stored, "sizeBytes": t.size} for t in listed
-    ]
-    plain["numKeys"] = sum(one.records for one in facts.values()) - internal
+    facts: dict[int, TableFacts] = {}
+    listed: list[Table] = []
+    for number, table in enumerate(tables, start=FIRST_TABLE):
+        known = table.known()
+        if known.records:
+            facts[number] = known
+            listed.append(Table(f"{number:06}.sst", names[number - FIRST_TABLE], known.size))
+    keys = sum(known.records for known in facts.values()) - internal
+    plain: JsonObject = _metadata_of(base) if base.text else {}
+    plain["sstFiles"] = [listed_table(table) for table in listed]
+    plain["numKeys"] = keys
     if "numInternalKeys" in plain:
         plain["numInternalKeys"] = internal
-    snapshot = RocksDBSnapshot(
-        tuple(listed), plain["numKeys"], text=encode_object(plain), format=format
-    )
+    snapshot = RocksDBSnapshot(tuple(listed), keys, text=encode_object(plain), format=format)
     return encode_zip(snapshot, {"CURRENT": CURRENT, MANIFEST: encode_manifest(facts)})
 
 
 def united(bases: Iterable[RocksDBSnapshot]) -> RocksDBSnapshot:
-    """One version's column families for the entries of several shards: those of the first, and what
-    only others have under ids of their own.
+    """Return one version's column families for the entries of several shards: those of the first,
+    and what only others have under ids of their own.
     """
-    first: RocksDBSnapshot | None = None
-    plain: dict[str, Any] = {}
-    for base in bases:
-        if first is None:
-            first, plain = base, decode_object(base.text, "a RocksDB snapshot")
-            continue
-        other = decode_object(base.text, "a RocksDB snapshot")
-        ids = plain.setdefault("columnFamilyMapping", {})
-        for name in sorted(base.families.keys() - ids.keys()):
+    snapshots = list(bases)
+    if not snapshots:
+        return NAMELESS
+    first, *others = snapshots
+    plain = _metadata_of(first)
+    if others:
+        plain |= _merged_families(first, others)
+    families = object_of(plain, _FAMILIES, _SNAPSHOT, 0)
+    ids = {name: number_of(families, name, _SNAPSHOT, 0) for name in families}
+    return RocksDBSnapshot((), 0, ids, encode_object(plain), first.format)
+
+
+def _merged_families(first: RocksDBSnapshot, others: Sequence[RocksDBSnapshot]) -> JsonObject:
+    """Return the fields of a snapshot's metadata that name the column families of all of these."""
+    ids = dict(first.families)
+    internal = _internal_of(_metadata_of(first))
+    for other in others:
+        internal_there = _internal_of(_metadata_of(other))
+        for name in sorted(other.families.keys() - ids.keys()):
             ids[name] = max(ids.values(), default=0) + 1
-            plain.setdefault("columnFamilyTypeMap", {})[name] = other.get(
-                "columnFamilyTypeMap", {}
-            ).get(name, False)
-        if ids:
-            plain["maxColumnFamilyId"] = max(ids.values())
-    families = plain.get("columnFamilyMapping", {})
-    return (
-        NAMELESS
-        if first is None
-        else RocksDBSnapshot((), 0, families, encode_object(plain), first.format)
-    )
+            internal[name] = internal_there.get(name, False)
+    merged: JsonObject = {_FAMILIES: ids}
+    if internal:
+        merged[_INTERNAL] = internal
+    if ids:
+        merged[_LARGEST_ID] = max(ids.values())
+    return merged
+
+
+def _metadata_of(snapshot: RocksDBSnapshot) -> JsonObject:
+    return decode_object(snapshot.text, _SNAPSHOT)
+
+
+def _internal_of(plain: JsonObject) -> JsonObject:
+    """Return which column families are Spark's own, by name."""
+    return dict(object_of(plain, _INTERNAL, _SNAPSHOT, 0))
 
 
 def internal_families(base: RocksDBSnapshot) -> frozenset[str]:
-    """Spark's own column families: it counts their entries apart."""
-    plain = decode_object(base.text, "a RocksDB snapshot") if base.text else {}
-    return frozenset(
-        name for name, internal in (plain.get("columnFamilyTypeMap") or {}).items() if internal
-    )
+    """Return Spark's own column families: it counts their entries apart."""
+    if not base.text:
+        return frozenset()
+    internal = _internal_of(_metadata_of(base))
+    return frozenset(name for name in internal if internal[name])
 
 
 def with_family(store: str, block: Block, families: Mapping[str, int]) -> Block:
-    """Keys as RocksDB holds them: behind the id of their column family, where there are any."""
+    """Return keys as RocksDB holds them: behind the id of their column family, where there are
+    any.
+    """
     if not families:
         return block
     name = store.rpartition("/")[2]
@@ -138,16 +161,17 @@ def with_family(store: str, block: Block, families: Mapping[str, int]) -> Block:
 
 
 def framed(store: str, block: Block, key: Bytes | None = None) -> Block:
-    """Rows of an HDFS-backed store as RocksDB holds them; `key` makes one of its keys where a
-    byte is not all.
+    """Return rows of an HDFS-backed store as RocksDB holds them; `key` makes one of its keys where
+    a byte is not all.
     """
     keys = joined(FRAME, block.keys) if key is None else mapped(block, key, None).keys
     return Block(keys, joined(FRAME, block.values))
 
 
 def unframed(store: str, block: Block, key: Bytes | None = None) -> Block:
-    """The inverse, for stores whose keys and values are single rows."""
-    if not ((key is not None or _begin_framed(block.keys)) and _begin_framed(block.values)):
+    """Return the inverse of `framed`, for stores whose keys and values are single rows."""
+    keys_fit = key is not None or _begin_framed(block.keys)
+    if not keys_fit or not _begin_framed(block.values):
         raise FormatError(f"an entry of {store} does not begin with RocksDB's encoding byte 00")
     keys = without_first(block.keys, len(FRAME)) if key is None else mapped(block, key, None).keys
     return Block(keys, without_first(block.values, len(FRAME)))
