@@ -434,6 +434,33 @@ def test_a_standby_whose_job_goes_back_shows_nothing_until_it_can_be_started_fro
     assert any("has gone back behind" in line for line in stage.ground.said)
 
 
+@pytest.mark.parametrize("retained", [0, 100])
+@pytest.mark.parametrize("batches_since", [0, 1, 2, 3])
+def test_a_snapshot_of_batches_that_the_job_has_gone_back_behind_is_not_started_from(
+    tmp_path: Path, retained: int, batches_since: int
+) -> None:
+    """The standby has the snapshot and not the changes below it, so that no round writes over a
+    file of that time; the job has no such snapshot the second time.
+    """
+
+    def come_to_a_snapshot() -> None:
+        stage.job.batch()
+        stage.job.batch()
+        stage.job.tidy()
+
+    def go_back_behind_it() -> None:
+        assert stage.kept[-1] == 13
+        stage.job.back_to(12)
+        for _ in range(batches_since):
+            stage.job.batch()
+
+    stage = Standby(tmp_path, 1, 200, at_150=come_to_a_snapshot, at_80=go_back_behind_it)
+    stage.job.moods, stage.job.retained = {}, retained
+    with pytest.raises(Ended):
+        stage.apply(cutover="never")
+    assert stage.kept[-1] == stage.job.epoch == 12 + batches_since
+
+
 def test_a_standby_of_a_job_that_does_not_run_does_not_move_it(tmp_path: Path) -> None:
     stage = Standby(tmp_path, 1, looks=60)
     stage.job.running, stage.ground.cluster.jobs = False, []

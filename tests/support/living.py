@@ -135,17 +135,16 @@ class LivingJob:
 
     @_one_at_a_time
     def back(self) -> None:
-        """Its owner takes the job back by up to three batches, and it goes on from there with
-        other input.
-        """
+        """Its owner takes the job back by up to three batches."""
         lowest = max(min(self.snapshots, default=1), self.epoch - 3, 1) - 1
-        epoch = (
-            self.dice.randint(min(lowest + 1, self.epoch), self.epoch)
-            if self.epoch > 0
-            else self.epoch
-        )
-        if epoch < 0:
-            return
+        if self.epoch > 0:
+            self.back_to(self.dice.randint(min(lowest + 1, self.epoch), self.epoch))
+        elif self.epoch == 0:
+            self.back_to(0)
+
+    @_one_at_a_time
+    def back_to(self, epoch: int) -> None:
+        """Its owner takes the job back to this batch, and it goes on from there with other input."""
         self.epoch, self.times_back = epoch, self.times_back + 1
         storage = self.storage
         for file in list(storage.list()):

@@ -76,8 +76,18 @@ def commit_path(batch: int) -> str:
 
 
 def is_commit(path: str) -> bool:
-    """Of a query, or of one of a workflow's."""
-    return path.rpartition("/")[0].rpartition("/")[2] == "commits"
+    """Whether this is a commit of a query, or of one of a workflow's."""
+    return _is_log(path, "commits")
+
+
+def is_offset(path: str) -> bool:
+    """Whether these are the offsets of a batch of a query, or of one of a workflow's."""
+    return _is_log(path, "offsets")
+
+
+def _is_log(path: str, folder: str) -> bool:
+    directory, _, name = path.rpartition("/")
+    return directory.rpartition("/")[2] == folder and name.isdecimal()
 
 
 def fence_paths(epoch: int, planned: int | None) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from stateshift.engines.spark.findings import moves
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.places import Rewriting, rewriting_of, with_changes
 from stateshift.engines.spark.plan.bridge import bridge_of
+from stateshift.engines.spark.plan.hiding import hiding, without_stale_bases
 from stateshift.engines.spark.plan.publication import (
     identities,
     index_step,
@@ -55,7 +56,6 @@ from stateshift.step import (
     CompareImages,
     CopyFiles,
     FenceSource,
-    KeepBrought,
     MoveFiles,
     ReadyFence,
     Rename,
@@ -134,7 +134,7 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     phases = phases_of(
         Phase("copy", bridge.copies),
         Phase("transform", tuple(_transforms(rewriting))),
-        Phase("publish", (*bridge.published, *others), ordered=True),
+        Phase("publish", (*without_stale_bases(facts), *bridge.published, *others), ordered=True),
         Phase(
             "retire",
             (
@@ -160,25 +160,19 @@ def _refuse_what_is_not_whole(job: JobSpec, source: Survey) -> None:
 
 
 def hidden_plan(job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
-    """Before a round writes over files of the image that is there, since its job has gone back
-    behind it and does its batches anew: its commits go, so that nobody starts from a mixture of
-    both times.
+    """Return the plan that hides the image at the target, where the coming round would write over
+    files of it. Its job has gone back behind it and does its batches again: nobody may start from
+    a mixture of both times.
     """
     target = facts.target.location
-    all_commits = []
-    for place, path in facts.left:
-        if place == target and layout.is_commit(path):
-            all_commits.append(path)
-    commits = sorted(all_commits)
-    steps = (step for step in coming if isinstance(step, BringFiles) and step.target == target)
-    written = set()
-    for step in steps:
-        for _, name in step.named:
-            written.add(name)
-    if not commits or not any(place == target and path in written for place, path in facts.past):
+    written = set[str]()
+    for step in coming:
+        if isinstance(step, BringFiles) and step.target == target:
+            written.update(name for _, name in step.named)
+    steps = hiding(facts)
+    if not steps or not any(place == target and path in written for place, path in facts.past):
         return None
-    hide = KeepBrought("retire/hidden", target, (), tuple(commits))
-    made = _plan(job, facts, phases_of(Phase("retire", (hide,))), ())
+    made = _plan(job, facts, phases_of(Phase("retire", steps, ordered=True)), ())
     return replace(made, purpose="standby", provisional=True, facts=identity_of(facts))
 
 

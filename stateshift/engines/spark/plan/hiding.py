@@ -1,0 +1,73 @@
+"""How a standby's image is hidden before its files are changed under it, and what has to go with it.
+
+A job can go back to an earlier batch and do the later ones again. What rounds copied of the first
+time is then stale. Spark reads a stale file only through the image's logs, so they go first: all
+commits, then all offsets. Offsets without a commit would not do: Spark takes them for a batch that
+it has to finish (MicroBatchExecution.populateStartOffsets), on whatever state is there by then.
+
+A snapshot needs a step of its own. Spark loads a version from the newest snapshot that is not newer
+(HDFSBackedStateStoreProvider.loadMap, RocksDB.loadWithChangelog), so one that no round writes over
+would still be read after the next image is published. Pure.
+"""
+
+from __future__ import annotations
+
+from stateshift.engines.spark import layout
+from stateshift.formats.spark.names import classify
+from stateshift.step import KeepBrought
+from stateshift.survey import Facts, ShardFiles
+
+BASES = ("snapshot", "zip")
+
+
+def hiding(facts: Facts) -> tuple[KeepBrought, ...]:
+    """Return the steps, to be done in their order, after which Spark finds no image at the target;
+    none where it finds none now.
+    """
+    target = facts.target.location
+    at_target = {path for place, path in facts.left if place == target}
+    commits = sorted(path for path in at_target if layout.is_commit(path))
+    offsets = sorted(path for path in at_target if layout.is_offset(path))
+    if not commits:
+        return ()
+    hidden = (
+        KeepBrought("publish/no-commits", target, (), tuple(commits)),
+        KeepBrought("publish/no-offsets", target, (), tuple(offsets)),
+    )
+    return tuple(step for step in hidden if step.dropped)
+
+
+def without_stale_bases(facts: Facts) -> tuple[KeepBrought, ...]:
+    """Return the steps that hide the image and remove stale snapshots which Spark would read in
+    place of the coming image's own files; none where there are no such snapshots.
+    """
+    target = facts.target.location
+    stale = [path for place, path in facts.past if place == target]
+    read = set[str]()
+    for image in facts.source.images:
+        for shard in image.shards:
+            read.update(path for path in stale if is_read(path, shard, image.path))
+    if not read:
+        return ()
+    return (*hiding(facts), KeepBrought("publish/stale", target, (), tuple(sorted(read))))
+
+
+def is_read(path: str, shard: ShardFiles, image: str) -> bool:
+    """Whether Spark would read this stale file as a snapshot of the shard's state: it is newer than
+    the one that the shard's files begin with.
+    """
+    version = _base_version(path, image)
+    folders = {name.rpartition("/")[0] for name in shard.files}
+    if version is None or path.rpartition("/")[0] not in folders or path in shard.files:
+        return False
+    versions = [_base_version(name, image) or 0 for name in shard.files]
+    return version > max(versions, default=0)
+
+
+def _base_version(path: str, image: str) -> int | None:
+    """Return the version of a snapshot, or None of any other file. One that has a unique name is
+    read only where a commit names it.
+    """
+    place = classify(path.removeprefix(layout.under(image, "")))
+    is_base = place.area == "state" and place.kind in BASES and not place.uuid
+    return place.version if is_base else None
