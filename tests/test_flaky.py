@@ -145,12 +145,17 @@ def test_a_full_run_goes_on_where_it_ended_and_begins_anew_with_other_code(tmp_p
     second, said = run(tmp_path, "--full")
     assert (first, second) == (1, 1)
     assert (tmp_path / "test_two.count").read_text() == "x", said
-    assert "| test_two.py | 1 | 0 |" in (tmp_path / "tests" / "full.md").read_text()
-    assert "| test_one.py | 0 | 1 |" in (tmp_path / "tests" / "full.md").read_text()
+    page = tmp_path / "tests" / "full.md"
+    assert "| test_two.py | 1 | 0 |" in page.read_text()
+    assert "| test_one.py | 0 | 1 |" in page.read_text()
     (tmp_path / "test_one.py").write_text(PASSES)
-    third, said = run(tmp_path, "--full")
+    third, said = run(tmp_path, "--full", "test_one.py")
     assert third == 0, said
-    assert (tmp_path / "test_two.count").read_text() == "xx"
+    assert "| test_one.py | 1 | 0 |" in page.read_text()
+    assert "| test_two.py | 1 | 0 |" in page.read_text(), "the row of a file that has not run stays"
+    fourth, said = run(tmp_path, "--full")
+    assert fourth == 0, said
+    assert (tmp_path / "test_two.count").read_text() == "xx", "other code: it is run again"
 
 
 def test_the_quick_run_leaves_out_what_needs_an_engine(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ Both outputs are kept, in build/flaky. No other test is repeated, and nothing is
 than hiccups explain.
 
 With --full the run goes on where it was interrupted: what has passed with this very code is not run
-again, and tests/full.md tells what came of it, file by file.
+again, and tests/full.md tells what came of it, file by file, and with which commit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 REPEATED_MAX = 30  # more than that is no hiccup, and would take too long
@@ -217,27 +217,78 @@ def file_of(test: str) -> str:
     return test.split("::")[0]
 
 
+@dataclass(frozen=True)
+class Row:
+    """What came of one file of tests, and when, and with which commit."""
+
+    file: str
+    passed: int
+    failed: int
+    day: str
+    commit: str
+
+    def __str__(self) -> str:
+        return f"| {self.file} | {self.passed} | {self.failed} | {self.day} | {self.commit} |"
+
+
 def write_table(root: Path, ledger: Path, last: Result) -> None:
-    """Write tests/full.md: of each file how many of its tests have passed and which have failed."""
-    tests_passed = ledger.read_text("utf-8").splitlines() if ledger.exists() else []
-    passed = Counter(file_of(test) for test in tests_passed)
-    failed = Counter(file_of(failure.test) for failure in last.failures)
+    """Write tests/full.md: of each file how many of its tests have passed and which have failed. The
+    row of a file that this run has not come to stays: a full run may take several days.
+    """
+    page = root / "tests" / "full.md"
+    earlier = read_rows(page.read_text("utf-8")) if page.exists() else {}
+    rows = {**earlier, **rows_of(root, ledger, last)}
+    passed = sum(row.passed for row in rows.values())
+    failed = sum(row.failed for row in rows.values())
     lines = [
         "# What came of the full run",
         "",
-        (
-            "`./scripts/test --full` writes this page: every test, the slow ones among them, "
-            "on real engines and servers."
-        ),
-        f"Last run: {time.strftime('%Y-%m-%d', time.gmtime())}, "
-        f"{sum(passed.values())} passed, {sum(failed.values())} failed.",
+        "`./scripts/test --full` writes this page: every test, the slow ones among them, on real",
+        "engines and servers. A row tells the day and the commit of the last run that came to the",
+        "file, and counts what that run was asked for.",
         "",
-        "| file | passed | failed |",
-        "|---|---|---|",
+        f"In all: {passed} passed, {failed} failed.",
+        "",
+        "| file | passed | failed | day | commit |",
+        "|---|---|---|---|---|",
+        *(str(rows[name]) for name in sorted(rows) if (root / name).exists()),
     ]
-    for name in sorted({*passed, *failed}):
-        lines.append(f"| {name} | {passed[name]} | {failed[name]} |")
-    (root / "tests" / "full.md").write_text("\n".join(lines) + "\n", "utf-8")
+    page.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def rows_of(root: Path, ledger: Path, last: Result) -> dict[str, Row]:
+    """Return the rows of the files that have run with the code as it is."""
+    tests_passed = ledger.read_text("utf-8").splitlines() if ledger.exists() else []
+    passed = Counter(file_of(test) for test in tests_passed)
+    failed = Counter(file_of(failure.test) for failure in last.failures)
+    day, commit = time.strftime("%Y-%m-%d", time.gmtime()), commit_of(root)
+    names = {*passed, *failed}
+    return {name: Row(name, passed[name], failed[name], day, commit) for name in names}
+
+
+def read_rows(page: str) -> dict[str, Row]:
+    """Return the rows of the page as an earlier run wrote it."""
+    rows = {}
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == len(fields(Row)) and cells[1].isdecimal():
+            file, passed, failed, day, commit = cells
+            rows[file] = Row(file, int(passed), int(failed), day, commit)
+    return rows
+
+
+def commit_of(root: Path) -> str:
+    """Return the commit that is checked out, with a + where more than pages differs from it."""
+    commit = git(root, "rev-parse", "--short=8", "HEAD") or "none"
+    changed = git(root, "status", "--porcelain", "--", ":(exclude)*.md")
+    return f"{commit}+" if changed else commit
+
+
+def git(root: Path, *arguments: str) -> str:
+    """Return what git says, or nothing where it refuses."""
+    command = ["git", *arguments]
+    said = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    return said.stdout.strip()
 
 
 if __name__ == "__main__":
