@@ -30,7 +30,9 @@ BLOCK_BYTES = 32 * 1024 * 1024
 # Numpy and Arrow have no types that mypy --strict could tell apart here.
 Ints = Any  # a numpy array of int64
 Flags = Any  # a numpy array of bool
+Numbers = Any  # a numpy array of numbers of another type
 Binary = Any  # a pyarrow.LargeBinaryArray
+Column = Any  # a pyarrow.Array of any type
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +71,7 @@ def block_of(records: Iterable[tuple[bytes, bytes | None]]) -> Block:
     return Block(binary([key for key, _ in pairs]), binary([value for _, value in pairs]))
 
 
-def cut(content: Any, starts: Ints, ends: Ints, missing: Flags | None = None) -> Binary:
+def cut(content: bytes | Numbers, starts: Ints, ends: Ints, missing: Flags | None = None) -> Binary:
     """The pieces of `content` (bytes, or an array of them) from each start to its end; null where
     `missing`.
 

@@ -139,7 +139,7 @@ DAMAGES: dict[str, Damage] = {
     "half a snapshot": Damage(HDFS, SNAPSHOT, half, "ends early"),
     "half an SST": Damage(ROCKS, SST, half, "bytes is .* long|cut off"),
     "half a zip": Damage(ROCKS, ZIP, half, "ends inside of"),
-    "the last byte of a zip": Damage(ROCKS, ZIP, lambda c: c[:-1], "ends early"),
+    "the last byte of a zip": Damage(ROCKS, ZIP, lambda c: c[:-1], "is truncated"),
     "a bit of a zip's local header": Damage(
         ROCKS, ZIP, lambda c: c[:6] + bytes((c[6] ^ 1,)) + c[7:], "encrypted", 0
     ),

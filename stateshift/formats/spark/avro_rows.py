@@ -10,11 +10,12 @@ by its columns.
             string binary: varint size | bytes       struct: its columns
             array: (varint count | items)* | 00       map: (varint count | (varint size | key |
                                                       value)*)* | 00
-              a count below zero is followed by the block's size in bytes; items and values that are structs, arrays
-              or maps are like columns, 00 or 02 and the value, others the bare value
+              a count below zero is followed by the block's size in bytes; items and values that
+              are structs, arrays or maps are like columns, 00 or 02 and the value, others the bare
+              value
 
-    row_reader(columns)          content, offset -> the row that stands there, up to the end; as
-                                 `unsafe_row` has it
+    row_reader(columns)          content, offset -> the row from there to the end; as `unsafe_row`
+                                 has it
     row_reader(columns, wanted)  the same as a row of other columns: what Spark makes of a row that
                                  was written before the schema became another: columns by name, new
                                  ones null, numbers widened
@@ -31,7 +32,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
+from decimal import Decimal
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.types import (
@@ -40,13 +41,14 @@ from stateshift.formats.spark.types import (
     DataType,
     DecimalType,
     MapType,
+    Row,
     StructType,
+    Value,
 )
 from stateshift.formats.spark.unsafe_row import scaled
 
 # The value that begins at an offset, and where it ends.
-Reader = Callable[[bytes, int], tuple[Any, int]]
-Row = tuple[Any, ...]
+Reader = Callable[[bytes, int], tuple[Value, int]]
 
 _BITS = {
     "byte": 8,
@@ -71,8 +73,8 @@ _WIDER = {
 def row_reader(
     written: StructType, wanted: StructType | None = None
 ) -> Callable[[bytes, int], Row]:
-    """FormatError where a type of the columns cannot be, or cannot become that of the wanted
-    ones.
+    """Return what reads a row; FormatError where a type of the columns cannot be, or cannot become
+    that of the wanted ones.
     """
     try:
         read = _record(written, wanted or written)
@@ -80,20 +82,20 @@ def row_reader(
         raise FormatError("a schema is nested too deeply", None, 0) from error
 
     def row(content: bytes, offset: int) -> Row:
+        values: Row
         try:
-            found, end = read(content, offset)
+            values, end = read(content, offset)
         except IndexError as error:
             raise FormatError("a row ends inside of its columns", None, len(content)) from error
         if end != len(content):
             raise FormatError("a row goes on behind its last column", None, end)
-        values: Row = found
         return values
 
     return row
 
 
 def bytes_of(decimal: DecimalType) -> int:
-    """How many bytes hold every number of so many digits (Decimal.minBytesForPrecision)."""
+    """Return how many bytes hold every number of so many digits (Decimal.minBytesForPrecision)."""
     most: int = 10**decimal.precision
     return (most.bit_length() + 8) // 8
 
@@ -129,19 +131,18 @@ def _columns(readers: list[Reader]) -> Reader:
 
 
 def _column(written: DataType, wanted: DataType) -> Reader:
-    """A value, or null: of a union there are two branches."""
+    """Return what reads a value, or null: of a union there are two branches."""
     if written == Atomic("void"):
         return lambda content, at: (None, at)
     read = _value(written, wanted)
 
-    def column(content: bytes, at: int) -> tuple[Any, int]:
+    def column(content: bytes, at: int) -> tuple[Value, int]:
         branch = content[at]
         if branch == 2:
             return read(content, at + 1)
         if branch:
-            raise FormatError(
-                f"a column begins with {branch:#04x}, which is neither null nor a value", None, at
-            )
+            fact = f"a column begins with {branch:#04x}, which is neither null nor a value"
+            raise FormatError(fact, None, at)
         return None, at + 1
 
     return column
@@ -155,39 +156,42 @@ def _value(written: DataType, wanted: DataType) -> Reader:
             raise FormatError(
                 "an array of void in Avro rows: nothing bounds how many items it claims"
             )
-        case ArrayType(one), ArrayType(other):
-            return _blocks(_item(one, other))
-        case MapType(Atomic("string"), one), MapType(Atomic("string"), other):
-            return _blocks(_pair(_item(one, other)))
+        case ArrayType(element), ArrayType(wanted_element):
+            return _blocks(_item(element, wanted_element))
+        case MapType(Atomic("string"), value), MapType(Atomic("string"), wanted_value):
+            return _blocks(_pair(_item(value, wanted_value)))
         case DecimalType(), _ if written == wanted:
             return _decimal(written)
-        case Atomic(name), _ if written == wanted:
-            return _atomic(name)
-        case Atomic(name), Atomic(other) if other in _WIDER.get(name, ()):
-            return _widened(_atomic(name), other)
-        case Atomic("string" | "binary"), Atomic("string" | "binary"):
-            return _text if wanted == Atomic("string") else _binary
+        case Atomic(name), Atomic(wanted_name):
+            return _atomic(name, wanted_name)
+    raise _unreadable(written, wanted)
+
+
+def _unreadable(written: DataType, wanted: DataType) -> FormatError:
     if written == wanted:
-        raise FormatError(
-            f"Avro rows with a column of type {_named(written)}, which Spark does not write"
-        )
-    raise FormatError(f"a column was of type {_named(written)} and is of type {_named(wanted)} now")
+        fact = f"Avro rows with a column of type {_named(written)}, which Spark does not write"
+        return FormatError(fact)
+    return FormatError(
+        f"a column was of type {_named(written)} and is of type {_named(wanted)} now"
+    )
 
 
 def _item(written: DataType, wanted: DataType) -> Reader:
-    nullable = isinstance(written, StructType | ArrayType | MapType) or written == Atomic("void")
-    return _column(written, wanted) if nullable else _value(written, wanted)
+    if written == Atomic("void") or isinstance(written, StructType | ArrayType | MapType):
+        return _column(written, wanted)  # the others are never null
+    return _value(written, wanted)
 
 
-def _atomic(name: str) -> Reader:
-    if name in _BITS:
-        return _long if name == "long" else _whole(_BITS[name])
-    if name in _FLOATS:
-        return _floating(_FLOATS[name])
-    found = {"boolean": _boolean, "string": _text, "binary": _binary}.get(name)
-    if found is None:
-        raise FormatError(f"Avro rows with a column of type {name}, which Spark does not write")
-    return found
+def _atomic(name: str, wanted: str) -> Reader:
+    if {name, wanted} == {"string", "binary"}:
+        return _ATOMIC[wanted]
+    if name not in _ATOMIC:
+        raise _unreadable(Atomic(name), Atomic(wanted))
+    if name == wanted:
+        return _ATOMIC[name]
+    if wanted not in _WIDER.get(name, ()):
+        raise _unreadable(Atomic(name), Atomic(wanted))
+    return _widened(_ATOMIC[name], wanted)
 
 
 def _boolean(content: bytes, at: int) -> tuple[bool, int]:
@@ -197,8 +201,8 @@ def _boolean(content: bytes, at: int) -> tuple[bool, int]:
 
 
 def _long(content: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint: seven bits to the byte, the lowest first; of the number the lowest bit is
-    its sign.
+    """Return a zigzag varint: seven bits to the byte, the lowest first; of the number the lowest
+    bit is its sign.
     """
     start, byte = at, content[at]
     number, shift = byte & 0x7F, 7
@@ -208,7 +212,7 @@ def _long(content: bytes, at: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << shift
         shift += 7
         if shift > 70 or number >> 64:
-            raise FormatError("a number has more than 64 bits", None, start)
+            raise FormatError("a varint has more than 64 bits", None, start)
     return (number >> 1) ^ -(number & 1), at + 1
 
 
@@ -248,7 +252,7 @@ def _widened(read: Reader, into: str) -> Reader:
 def _decimal(kind: DecimalType) -> Reader:
     size, scale, most = bytes_of(kind), kind.scale, 10**kind.precision
 
-    def decimal(content: bytes, at: int) -> tuple[Any, int]:
+    def decimal(content: bytes, at: int) -> tuple[Decimal, int]:
         number = int.from_bytes(_taken(content, at, size), "big", signed=True)
         if abs(number) >= most:
             raise FormatError(f"a decimal has more than {kind.precision} digits", None, at)
@@ -265,12 +269,23 @@ def _binary(content: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _text(content: bytes, at: int) -> tuple[str, int]:
-    found, end = _binary(content, at)
-    return found.decode("utf-8", "surrogateescape"), end
+    encoded, end = _binary(content, at)
+    return encoded.decode("utf-8", "surrogateescape"), end
+
+
+# What reads each atomic type, as Spark writes it.
+_ATOMIC: dict[str, Reader] = {
+    **{name: _whole(bits) for name, bits in _BITS.items()},
+    **{name: _floating(form) for name, form in _FLOATS.items()},
+    "long": _long,
+    "boolean": _boolean,
+    "string": _text,
+    "binary": _binary,
+}
 
 
 def _pair(read: Reader) -> Reader:
-    def pair(content: bytes, at: int) -> tuple[tuple[str, Any], int]:
+    def pair(content: bytes, at: int) -> tuple[tuple[str, Value], int]:
         key, at = _text(content, at)
         value, at = read(content, at)
         return (key, value), at
@@ -279,12 +294,15 @@ def _pair(read: Reader) -> Reader:
 
 
 def _blocks(read: Reader) -> Reader:
-    """Items take a byte at least, so none can claim more of them than there are bytes."""
+    """Return what reads items in blocks: an item takes a byte at least, so none can claim more of
+    them than there are bytes.
+    """
 
-    def blocks(content: bytes, at: int) -> tuple[tuple[Any, ...], int]:
-        items: list[Any] = []
+    def blocks(content: bytes, at: int) -> tuple[Row, int]:
+        items: list[Value] = []
         while True:
-            start, (count, at) = at, _long(content, at)
+            start = at
+            count, at = _long(content, at)
             if count == 0:
                 return tuple(items), at
             end = None

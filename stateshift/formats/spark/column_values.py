@@ -1,8 +1,9 @@
 """Single columns of a row written: a value as the slot of its type, a default as the spec gives it,
 and which types a value may move to without becoming another. Pure.
 
-    Slot    slot   its eight bytes; None where the value is null, empty where `part` holds it
-            part   of variable size, behind all slots; `room` is what is kept free for it
+    Slot    slot      its eight bytes; None where the value is null, empty where `part` holds it
+            part      of variable size, behind all slots
+            reserved  how many bytes the part takes, padding included
 
 Times are read as ISO 8601 (without a zone: UTC) or as Spark counts them: days, microseconds.
 """
@@ -14,11 +15,12 @@ import math
 import struct
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.types import ArrayType, Atomic, DataType, DecimalType
-from stateshift.formats.spark.unsafe_row import unscaled
+from stateshift.formats.spark.text import is_integer
+from stateshift.formats.spark.types import ArrayType, Atomic, DataType, DecimalType, Value
+from stateshift.formats.spark.unsafe_row import twos_complement, unscaled
 
 _CODES = {
     "boolean": "<?",
@@ -36,124 +38,172 @@ _CODES = {
 }
 _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 _INTEGERS = ("byte", "short", "integer", "long")
-_COUNTED = (*_INTEGERS, "date", "timestamp", "timestamp_ntz", "year-month", "day-time")
 _EXACT = {"double": ("byte", "short", "integer", "float"), "float": ("byte", "short")}
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_DAY, _MICROSECOND = datetime.timedelta(days=1), datetime.timedelta(microseconds=1)
 
 
 class Slot(NamedTuple):
     slot: bytes | None
     part: bytes | None
-    room: int = 0
+    reserved: int = 0
 
 
-def encode_value(value: Any, kind: DataType) -> Slot:
-    """A value of an atomic type, an empty list, or null, as Spark writes it."""
-    if isinstance(kind, DecimalType) and kind.precision > 18:
-        return Slot(None, b"", 16) if value is None else _wide(unscaled(value, kind.scale))
-    if value is None:
-        return Slot(None, None)
+NULL = Slot(None, None)
+NULL_WIDE_DECIMAL = Slot(None, b"", 16)  # its sixteen bytes are kept free all the same
+
+
+def encode_value(value: Value, kind: DataType) -> Slot:
+    """Return a value of an atomic type, an empty list, or null, as Spark writes it."""
     match kind:
+        case DecimalType(precision, scale) if precision > 18:
+            return NULL_WIDE_DECIMAL if value is None else _wide(unscaled(value, scale))
+        case _ if value is None:
+            return NULL
         case DecimalType(_, scale):
             return Slot(struct.pack("<q", unscaled(value, scale)), None)
         case Atomic(name) if name in _CODES:
             return Slot(struct.pack(_CODES[name], value).ljust(8, b"\0"), None)
         case Atomic("string"):
-            return _part(value.encode("utf-8"))
+            return padded(value.encode("utf-8"))
         case Atomic("binary"):
-            return _part(value)
+            return padded(value)
         case ArrayType():
-            return _part(bytes(8))
+            return padded(bytes(8))
     raise FormatError("only null is a default of this type")
 
 
-def read_default(value: Any, kind: DataType) -> Any:
-    """What a spec's JSON says, as a value of the type; ValueError where it is none."""
+def read_default(value: object, kind: DataType) -> Value:
+    """Return what a spec's JSON says, as a value of the type; ValueError where it is none."""
     if value is None:
         return None
     match kind:
-        case Atomic("boolean") if isinstance(value, bool):
-            return value
-        case Atomic(name) if name in _COUNTED and _is_int(value):
-            half = 1 << 8 * struct.calcsize(_CODES[name]) - 1
-            return value if -half <= value < half else _refuse(value, name)
-        case Atomic("float" | "double") if isinstance(value, int | float) and not isinstance(
-            value, bool
-        ):
-            return float(value)
-        case Atomic("float" | "double") if value in ("NaN", "Infinity", "-Infinity"):
-            return (
-                math.nan
-                if value == "NaN"
-                else math.copysign(math.inf, -1 if value[0] == "-" else 1)
-            )
-        case Atomic("string") if isinstance(value, str):
-            return value
-        case Atomic("binary") if isinstance(value, str):
-            return bytes.fromhex(value)
-        case Atomic("date" | "timestamp" | "timestamp_ntz" as name) if isinstance(value, str):
-            return _time(value, name)
-        case DecimalType(precision, scale) if isinstance(
-            value, str | int | float
-        ) and not isinstance(value, bool):
-            return _decimal(str(value), precision, scale)
+        case Atomic(name) if name in _DEFAULTS:
+            return _DEFAULTS[name](value, name)
+        case Atomic(name):
+            raise _no_default(value, name)
+        case DecimalType() if is_integer(value) or isinstance(value, str | float):
+            return _decimal(str(value), kind)
         case ArrayType() if value == []:
             return []
-    return _refuse(value, kind.name if isinstance(kind, Atomic) else "this type")
+    raise _no_default(value, "this type")
 
 
-def widening(kind: DataType, into: DataType) -> Callable[[Any], Any] | None:
-    """What makes a value of one type the same value of a wider one; None where none is."""
+def _read_boolean(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise _no_default(value, name)
+    return value
+
+
+def _read_integer(value: object, name: str) -> int:
+    half = 1 << 8 * struct.calcsize(_CODES[name]) - 1
+    if not is_integer(value) or not -half <= value < half:
+        raise _no_default(value, name)
+    return value
+
+
+def _read_float(value: object, name: str) -> float:
+    if isinstance(value, str) and value in _NOT_FINITE:
+        return _NOT_FINITE[value]
+    if not is_integer(value) and not isinstance(value, float):
+        raise _no_default(value, name)
+    return float(value)
+
+
+def _read_text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise _no_default(value, name)
+    return value
+
+
+def _read_bytes(value: object, name: str) -> bytes:
+    return bytes.fromhex(_read_text(value, name))
+
+
+def _read_time(value: object, name: str) -> int:
+    """Return a time in ISO 8601, or as Spark counts it."""
+    if not isinstance(value, str):
+        return _read_integer(value, name)
+    time = datetime.datetime.fromisoformat(value)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=datetime.UTC)
+    unit = _DAY if name == "date" else _MICROSECOND
+    return (time - _EPOCH) // unit
+
+
+_DEFAULTS: dict[str, Callable[[object, str], Value]] = {
+    "boolean": _read_boolean,
+    "float": _read_float,
+    "double": _read_float,
+    "string": _read_text,
+    "binary": _read_bytes,
+    "year-month": _read_integer,
+    "day-time": _read_integer,
+    **dict.fromkeys(_INTEGERS, _read_integer),
+    **dict.fromkeys(("date", "timestamp", "timestamp_ntz"), _read_time),
+}
+
+
+def widening(kind: DataType, into: DataType) -> Callable[[Value], Value] | None:
+    """Return what makes a value of one type the same value of a wider one; None where none is."""
     match kind, into:
-        case Atomic(a), Atomic(b) if (
-            a in _INTEGERS and b in _INTEGERS and _INTEGERS.index(a) < _INTEGERS.index(b)
-        ):
-            return int
-        case Atomic(a), Atomic(b) if a in _EXACT.get(b, ()):
-            return float
-        case Atomic("date"), Atomic("timestamp_ntz"):
-            return lambda days: days * 86_400_000_000
-        case Atomic(a), DecimalType(precision, scale) if (
-            a in _DIGITS and precision - scale >= _DIGITS[a]
-        ):
-            return Decimal
-        case DecimalType(p, s), DecimalType(precision, scale) if (
-            s <= scale and p - s <= precision - scale
-        ):
-            return None if (p, s) == (precision, scale) else lambda value: value
+        case Atomic(name), Atomic(wider):
+            return _widening_of_atoms(name, wider)
+        case Atomic(name), DecimalType(precision, scale):
+            fits = name in _DIGITS and _DIGITS[name] <= precision - scale
+            return Decimal if fits else None
+        case DecimalType(), DecimalType():
+            return _same_value if _is_wider(into, kind) else None
     return None
 
 
-def _part(content: bytes) -> Slot:
+def _widening_of_atoms(name: str, wider: str) -> Callable[[Value], Value] | None:
+    if name in _INTEGERS and wider in _INTEGERS:
+        return int if _INTEGERS.index(name) < _INTEGERS.index(wider) else None
+    if name in _EXACT.get(wider, ()):
+        return float
+    if (name, wider) == ("date", "timestamp_ntz"):
+        return _midnight
+    return None
+
+
+def _is_wider(wider: DecimalType, kind: DecimalType) -> bool:
+    """Whether a decimal has as many digits before the point and behind it, and more in all."""
+    before = kind.precision - kind.scale
+    if wider == kind or wider.scale < kind.scale:
+        return False
+    return before <= wider.precision - wider.scale
+
+
+def _same_value(value: Decimal) -> Decimal:
+    return value
+
+
+def _midnight(days: int) -> int:
+    return days * (_DAY // _MICROSECOND)
+
+
+def padded(content: bytes) -> Slot:
+    """Return a part of variable size, which takes whole words."""
     return Slot(b"", content, -(-len(content) // 8) * 8)
 
 
 def _wide(number: int) -> Slot:
-    return Slot(
-        b"", number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True), 16
-    )
+    return Slot(b"", twos_complement(number), 16)
 
 
-def _time(text: str, name: str) -> int:
-    found = datetime.datetime.fromisoformat(text)
-    found = found.replace(tzinfo=datetime.UTC) if found.tzinfo is None else found
-    return (found - _EPOCH) // (
-        datetime.timedelta(days=1) if name == "date" else datetime.timedelta(microseconds=1)
-    )
-
-
-def _decimal(text: str, precision: int, scale: int) -> Decimal:
+def _decimal(text: str, kind: DecimalType) -> Decimal:
+    refusal = _no_default(text, f"decimal({kind.precision},{kind.scale})")
     try:
         value = Decimal(text)
-        fits = value.is_finite() and abs(unscaled(value, scale)) < 10**precision
+        number = unscaled(value, kind.scale)
     except (InvalidOperation, FormatError):
-        fits = False
-    return value if fits else _refuse(text, f"decimal({precision},{scale})")
+        raise refusal from None
+    if abs(number) >= 10**kind.precision:
+        raise refusal
+    return value
 
 
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _refuse(value: Any, name: str) -> Any:
-    raise ValueError(f"{value!r} is no default of {name}")
+def _no_default(value: object, name: str) -> ValueError:
+    return ValueError(f"{value!r} is no default of {name}")

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from decimal import Decimal
 
 import mmh3
 
@@ -26,42 +26,35 @@ from stateshift.formats.spark.types import (
     DecimalType,
     MapType,
     StructType,
+    Value,
 )
-from stateshift.formats.spark.unsafe_row import unscaled
+from stateshift.formats.spark.unsafe_row import twos_complement, unscaled
 
 SEED = 42
 
 _INT, _LONG = struct.Struct("<i"), struct.Struct("<q")
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
-_INTS = frozenset(("byte", "short", "integer", "date", "year-month"))
-_LONGS = frozenset(("long", "timestamp", "timestamp_ntz", "day-time"))
 _MASK = 0xFFFFFFFF
 _INVERSE_1 = pow(0x85EBCA6B, -1, 1 << 32)
 _INVERSE_2 = pow(0xC2B2AE35, -1, 1 << 32)
 
 
-def signed_hash(values: Sequence[Any], types: Sequence[DataType], seed: int = SEED) -> int:
-    """What SQL's `hash(...)` gives."""
+def signed_hash(values: Sequence[Value], types: Sequence[DataType], seed: int = SEED) -> int:
+    """Return what SQL's `hash(...)` gives."""
     value = seed & _MASK
     for item, wanted in zip(values, types, strict=True):
         value = _hash(item, wanted, value)
     return value - (1 << 32) if value >> 31 else value
 
 
-def _hash(value: Any, wanted: DataType, seed: int) -> int:
+def _hash(value: Value, wanted: DataType, seed: int) -> int:
     if value is None:
         return seed
     match wanted:
         case Atomic(name):
             return _hash_atomic(value, name, seed)
-        case DecimalType(precision, scale):
-            number = unscaled(value, scale)
-            if precision <= 18:
-                return _words(_LONG.pack(number), seed)
-            return _bytes(
-                number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True),
-                seed,
-            )
+        case DecimalType():
+            return _hash_decimal(value, wanted, seed)
         case StructType(_, types):
             for item, inner in zip(value, types, strict=True):
                 seed = _hash(item, inner, seed)
@@ -70,37 +63,59 @@ def _hash(value: Any, wanted: DataType, seed: int) -> int:
                 seed = _hash(item, element, seed)
         case MapType(key, item_type):
             for name, item in value:
-                seed = _hash(item, item_type, _hash(name, key, seed))
+                seed = _hash(name, key, seed)
+                seed = _hash(item, item_type, seed)
     return seed
 
 
-def _hash_atomic(value: Any, name: str, seed: int) -> int:
-    if name in _INTS or name == "boolean":
-        return _words(_INT.pack(int(value)), seed)
-    if name in _LONGS:
-        return _words(_LONG.pack(value), seed)
+def _hash_decimal(value: Decimal, wanted: DecimalType, seed: int) -> int:
+    number = unscaled(value, wanted.scale)
+    if wanted.precision <= 18:
+        return _words(_LONG.pack(number), seed)
+    return _bytes(twos_complement(number), seed)
+
+
+def _hash_atomic(value: Value, name: str, seed: int) -> int:
+    pack = _WORDS_OF.get(name)
+    if pack is not None:
+        return _words(pack(value), seed)
     match name:
-        case "float":
-            return _words(_FLOAT.pack(_plain(value)), seed)
-        case "double":
-            return _words(_DOUBLE.pack(_plain(value)), seed)
         case "string":
             return _bytes(value.encode("utf-8", "surrogateescape"), seed)
         case "binary":
             return _bytes(value, seed)
         case "calendar":
             months, days, microseconds = value
-            return _words(
-                _INT.pack(months), _words(_INT.pack(days), _words(_LONG.pack(microseconds), seed))
-            )
+            seed = _words(_LONG.pack(microseconds), seed)
+            seed = _words(_INT.pack(days), seed)
+            return _words(_INT.pack(months), seed)
     raise FormatError(f"keys of type {name} have no placement")
 
 
-def _plain(value: float) -> float:
-    """-0.0 is hashed as 0.0, and what is not a number as the one that Java's doubleToLongBits
-    makes of them all.
+def _float_words(value: float) -> bytes:
+    return _FLOAT.pack(_canonical(value))
+
+
+def _double_words(value: float) -> bytes:
+    return _DOUBLE.pack(_canonical(value))
+
+
+# What is hashed of the types that are whole words.
+_WORDS_OF: dict[str, Callable[[Value], bytes]] = {
+    **dict.fromkeys(("boolean", "byte", "short", "integer", "date", "year-month"), _INT.pack),
+    **dict.fromkeys(("long", "timestamp", "timestamp_ntz", "day-time"), _LONG.pack),
+    "float": _float_words,
+    "double": _double_words,
+}
+
+
+def _canonical(value: float) -> float:
+    """Return 0.0 for -0.0, and for what is not a number the one that Java's doubleToLongBits makes
+    of them all.
     """
-    return math.nan if value != value else value or 0.0
+    if math.isnan(value):
+        return math.nan
+    return value or 0.0
 
 
 def _words(data: bytes, seed: int) -> int:
@@ -112,12 +127,14 @@ def _bytes(data: bytes, seed: int) -> int:
     if not tail:
         return mmh3.hash(data, seed, signed=False)
     whole = len(data) - tail
-    widened = data[:whole] + struct.pack(f"<{tail}i", *struct.unpack(f"{tail}b", data[whole:]))
-    return _finish(_unfinish(mmh3.hash(widened, seed, signed=False)) ^ len(widened) ^ len(data))
+    signed_bytes = struct.unpack(f"{tail}b", data[whole:])
+    widened = data[:whole] + struct.pack(f"<{tail}i", *signed_bytes)
+    unfinished = _unfinish(mmh3.hash(widened, seed, signed=False))
+    return _finish(unfinished ^ len(widened) ^ len(data))
 
 
 def _finish(value: int) -> int:
-    """Murmur3's last mixing, without the length."""
+    """Mix for the last time, as Murmur3 does, without the length."""
     value = (value ^ value >> 16) * 0x85EBCA6B & _MASK
     value = (value ^ value >> 13) * 0xC2B2AE35 & _MASK
     return value ^ value >> 16

@@ -11,12 +11,11 @@ intervals) are left to `placement`: `fits` says which.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from stateshift.formats.blocks import Flags, Ints
+from stateshift.formats.blocks import Column, Flags, Ints, Numbers
 from stateshift.formats.spans import spans, words
 from stateshift.formats.spark.placement import SEED, signed_hash
 from stateshift.formats.spark.types import Atomic, DataType, DecimalType, StructType
@@ -24,10 +23,11 @@ from stateshift.formats.spark.types import Atomic, DataType, DecimalType, Struct
 # Strings of more bytes are hashed one by one.
 LONG = 256
 
-Hashes = Any  # a numpy array of uint32
+Hashes = Numbers  # uint32
 
-_INTS = frozenset(("byte", "short", "integer", "date", "year-month", "boolean"))
+_OF_FOUR_BYTES = frozenset(("byte", "short", "integer", "date", "year-month", "boolean", "float"))
 _LONGS = frozenset(("long", "timestamp", "timestamp_ntz", "day-time"))
+_HASHED = _OF_FOUR_BYTES | _LONGS | {"double", "string", "binary", "void"}
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 
 
@@ -35,11 +35,7 @@ def fits(kind: DataType) -> bool:
     """Whether all of a type can be hashed this way."""
     match kind:
         case Atomic(name):
-            return (
-                name in _INTS
-                or name in _LONGS
-                or name in ("float", "double", "string", "binary", "void")
-            )
+            return name in _HASHED
         case DecimalType(precision, _):
             return precision <= 18
         case StructType(_, types):
@@ -47,97 +43,110 @@ def fits(kind: DataType) -> bool:
     return False
 
 
-def hashes(columns: Sequence[Any], types: Sequence[DataType], count: int) -> Ints:
-    """The hash of each of `count` rows."""
-    found = np.full(count, SEED, np.uint32)
+def hashes(columns: Sequence[Column], types: Sequence[DataType], count: int) -> Ints:
+    """Return the hash of each of `count` rows."""
+    mixed = np.full(count, SEED, np.uint32)
     for column, kind in zip(columns, types, strict=True):
-        found = _mixed(found, column, kind)
-    return found.view(np.int32)
+        mixed = _mixed(mixed, column, kind)
+    return mixed.view(np.int32)
 
 
-def _mixed(found: Hashes, column: Any, kind: DataType) -> Hashes:
+def _mixed(seeds: Hashes, column: Column, kind: DataType) -> Hashes:
     match kind:
         case Atomic("void"):
-            return found
+            return seeds
         case StructType(_, types):
-            for inner, one in zip(column.flatten(), types, strict=True):  # null where the struct is
-                found = _mixed(found, inner, one)
-            return found
+            parts = column.flatten()  # null where the struct is
+            for part, part_kind in zip(parts, types, strict=True):
+                seeds = _mixed(seeds, part, part_kind)
+            return seeds
+    hashed = _hashed(seeds, column, kind)
+    return np.where(_are_valid(column), hashed, seeds) if column.null_count else hashed
+
+
+def _hashed(seeds: Hashes, column: Column, kind: DataType) -> Hashes:
+    """Return the hashes of each row's value, whatever they are where it is null."""
+    match kind:
         case Atomic("string" | "binary"):
-            hashed = _bytes(found, column)
-        case Atomic(name) if name in _INTS or name == "float":
-            hashed = _finished(_word(found, _numbers(column, kind).view(np.uint32)), 4)
-        case _:
-            hashed = _eight(found, _numbers(column, kind).view(np.uint64))
-    return np.where(_here(column), hashed, found) if column.null_count else hashed
+            return _bytes(seeds, column)
+        case Atomic(name) if name in _OF_FOUR_BYTES:
+            return _finished(_word(seeds, _numbers(column, kind).view(np.uint32)), 4)
+    return _eight(seeds, _numbers(column, kind).view(np.uint64))
 
 
-def _here(column: Any) -> Flags:
+def _are_valid(column: Column) -> Flags:
     return column.is_valid().to_numpy(zero_copy_only=False)
 
 
-def _numbers(column: Any, kind: DataType) -> Any:
-    """The column's numbers as Spark hashes them: of four bytes, or of eight; any number where it
-    is null.
+def _numbers(column: Column, kind: DataType) -> Numbers:
+    """Return the column's numbers as Spark hashes them: of four bytes, or of eight; any number
+    where it is null.
     """
     if isinstance(kind, DecimalType):  # 16 bytes, of which the lower 8 are the unscaled long
         _, content = column.buffers()
-        return np.frombuffer(content, "<i8")[
-            2 * column.offset : 2 * (column.offset + len(column)) : 2
-        ].copy()
+        halves = np.frombuffer(content, "<i8")
+        end = column.offset + len(column)
+        return halves[2 * column.offset : 2 * end : 2].copy()
     assert isinstance(kind, Atomic), "asked of numbers only"
     if kind.name in ("float", "double"):
-        numbers = column.fill_null(0.0).to_numpy(zero_copy_only=False)
-        numbers = np.where(
-            np.isnan(numbers), numbers.dtype.type(np.nan), numbers
-        )  # all that are none are hashed alike
-        return numbers + numbers.dtype.type(0)  # -0.0 is hashed as 0.0
+        return _floats(column)
     if kind.name == "boolean":
         return column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int32)
-    wide = np.int64 if kind.name in _LONGS else np.int32
-    plain = {"date": pa.int32()}.get(kind.name, pa.int64() if kind.name in _LONGS else column.type)
+    is_long = kind.name in _LONGS
+    wide = np.int64 if is_long else np.int32
+    plain = pa.int64() if is_long else column.type
+    if kind.name == "date":
+        plain = pa.int32()
     return column.view(plain).fill_null(0).to_numpy(zero_copy_only=False).astype(wide)
 
 
-def _bytes(found: Hashes, column: Any) -> Hashes:
-    """Spark's hash of bytes: whole words, then each byte of the rest as a word of its own, with
-    its sign.
+def _floats(column: Column) -> Numbers:
+    numbers = column.fill_null(0.0).to_numpy(zero_copy_only=False)
+    # All that are not a number are hashed alike.
+    numbers = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers)
+    return numbers + numbers.dtype.type(0)  # -0.0 is hashed as 0.0
+
+
+def _bytes(seeds: Hashes, column: Column) -> Hashes:
+    """Return Spark's hash of bytes: whole words, then each byte of the rest as a word of its own,
+    with its sign.
     """
     items = column.cast(pa.large_binary()) if column.type != pa.large_binary() else column
     texts = spans(items)
     sizes = np.minimum(texts.sizes, LONG + 1)
-    hashed = found.copy()
+    hashed = seeds.copy()
     for position in range(0, min(int(sizes.max(initial=0)), LONG) // 4 * 4, 4):
-        here = np.flatnonzero(sizes - position >= 4)
-        word = words(texts.content, texts.starts[here] + position).astype(np.uint32)
-        hashed[here] = _word(hashed[here], word)
+        rows = np.flatnonzero(sizes - position >= 4)
+        word = words(texts.content, texts.starts[rows] + position).astype(np.uint32)
+        hashed[rows] = _word(hashed[rows], word)
     tails = sizes // 4 * 4
     for number in range(3):
-        here = np.flatnonzero(sizes % 4 > number)
-        byte = texts.content[texts.starts[here] + tails[here] + number].view(np.int8)
-        hashed[here] = _word(hashed[here], byte.astype(np.int32).view(np.uint32))
+        rows = np.flatnonzero(sizes % 4 > number)
+        byte = texts.content[texts.starts[rows] + tails[rows] + number].view(np.int8)
+        hashed[rows] = _word(hashed[rows], byte.astype(np.int32).view(np.uint32))
     hashed = _finished(hashed, sizes.astype(np.uint32))
-    for at in np.flatnonzero(sizes > LONG).tolist():
-        content = texts.content[texts.starts[at] : texts.ends[at]].tobytes()
-        hashed[at] = signed_hash((content,), (Atomic("binary"),), int(found[at])) & 0xFFFFFFFF
+    for row in np.flatnonzero(sizes > LONG).tolist():
+        content = texts.content[texts.starts[row] : texts.ends[row]].tobytes()
+        hashed[row] = signed_hash((content,), (Atomic("binary"),), int(seeds[row])) & 0xFFFFFFFF
     return hashed
 
 
-def _eight(found: Hashes, number: Any) -> Hashes:
-    low, high = number.astype(np.uint32), (number >> np.uint64(32)).astype(np.uint32)
-    return _finished(_word(_word(found, low), high), 8)
+def _eight(seeds: Hashes, numbers: Numbers) -> Hashes:
+    low = numbers.astype(np.uint32)
+    high = (numbers >> np.uint64(32)).astype(np.uint32)
+    return _finished(_word(_word(seeds, low), high), 8)
 
 
-def _word(found: Hashes, word: Hashes) -> Hashes:
-    found = found ^ _turned(word * _C1, 15) * _C2
-    return _turned(found, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+def _word(seeds: Hashes, word: Hashes) -> Hashes:
+    mixed = seeds ^ _turned(word * _C1, 15) * _C2
+    return _turned(mixed, 13) * np.uint32(5) + np.uint32(0xE6546B64)
 
 
-def _finished(found: Hashes, size: Any) -> Hashes:
-    found = found ^ np.asarray(size, np.uint32)
-    found = (found ^ found >> np.uint32(16)) * np.uint32(0x85EBCA6B)
-    found = (found ^ found >> np.uint32(13)) * np.uint32(0xC2B2AE35)
-    return found ^ found >> np.uint32(16)
+def _finished(mixed: Hashes, size: Ints | int) -> Hashes:
+    mixed = mixed ^ np.asarray(size, np.uint32)
+    mixed = (mixed ^ mixed >> np.uint32(16)) * np.uint32(0x85EBCA6B)
+    mixed = (mixed ^ mixed >> np.uint32(13)) * np.uint32(0xC2B2AE35)
+    return mixed ^ mixed >> np.uint32(16)
 
 
 def _turned(value: Hashes, bits: int) -> Hashes:

@@ -1,13 +1,15 @@
 """How far a source has been read: what its offset says, by the connector that wrote it. Pure.
 
-    {"logOffset":3}                                                            file
-    {"orders":{"0":80,"1":80}}                                                 Kafka, or old Event Hubs (see below)
-    {"endpoint":…,"consumerGroup":…,"partitionToSeqNos":{"hub":{"0":23}}}      Event Hubs, newer
-    {"sourceVersion":1,"reservoirId":"<table id>","reservoirVersion":4,"index":-1,"isStartingVersion":false}    Delta
-    {"version":1,"snapshot_id":599…,"position":1,"scan_all_files":false}       Iceberg
-    {"snapshotId":3,"index":1,"scanSnapshot":false}                            Paimon
-    {"offset":10,"timestamp":2000}                                             rate-micro-batch
-    5                                                                          rate, or memory or socket
+    {"logOffset":3}                                                          file
+    {"orders":{"0":80,"1":80}}                                               Kafka, or old Event
+                                                                             Hubs (see below)
+    {"endpoint":…,"consumerGroup":…,"partitionToSeqNos":{"hub":{"0":23}}}    Event Hubs, newer
+    {"sourceVersion":1,"reservoirId":"<table id>","reservoirVersion":4,      Delta
+     "index":-1,"isStartingVersion":false}
+    {"version":1,"snapshot_id":599…,"position":1,"scan_all_files":false}     Iceberg
+    {"snapshotId":3,"index":1,"scanSnapshot":false}                          Paimon
+    {"offset":10,"timestamp":2000}                                           rate-micro-batch
+    5                                                                        rate, memory, socket
 
 Source: Spark, KafkaSourceOffset; Delta, DeltaSourceOffset; Iceberg, StreamingOffset; Paimon,
 PaimonSourceOffset; azure-event-hubs-spark, EventHubsSourceOffset, JsonUtils. Old Event Hubs
@@ -26,9 +28,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from stateshift.formats.spark.text import is_integer
+
 KAFKA, EVENT_HUBS, EITHER = "kafka", "event-hubs", "kafka or event-hubs"
 NAMES_TOPICS = (KAFKA, EVENT_HUBS, EITHER)
 BEFORE_SCHEMA_CHANGE, BEHIND_SCHEMA_CHANGE = -20, -19
+
+# An offset that is a JSON object, of which each connector knows its own fields.
+Offset = Mapping[str, Any]
 
 # Event Hubs: letters, digits, periods, hyphens and underscores, with a letter or a digit at both
 # ends.
@@ -45,29 +52,32 @@ class Position:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def position_of(offset: Any, has_log: bool) -> Position:
+def position_of(offset: object, has_log: bool) -> Position:
     """Return what a source's offset says, as decoded JSON; `has_log`: there are files below
     `sources/` of it.
     """
-    if isinstance(offset, int) and not isinstance(offset, bool):
+    if is_integer(offset):
         return Position("rate" if has_log else "memory or socket", {"offset": offset})
-    if not isinstance(offset, dict):
-        return Position("unknown")
+    if isinstance(offset, dict):
+        return _position_of_object(offset)
+    return Position("unknown")
+
+
+def _position_of_object(offset: Offset) -> Position:
     for keys, read in _READERS:
         if keys <= offset.keys():
             return read(offset)
     if offset.keys() == {"offset", "timestamp"}:
-        return Position(
-            "rate-micro-batch", {"offset": offset["offset"], "timestamp": offset["timestamp"]}
-        )
+        details = {"offset": offset["offset"], "timestamp": offset["timestamp"]}
+        return Position("rate-micro-batch", details)
     if _is_topics(offset):
         return Position(_broker_of(offset), {"offsets": topics_of(offset)})
     return Position("unknown")
 
 
-def topics_of(offset: Mapping[str, Any]) -> dict[str, dict[int, int]]:
-    """Topic -> partition -> the next offset to read. -2 and -1 stand for the first and the last one
-    there is, where a job has not read any yet.
+def topics_of(offset: Offset) -> dict[str, dict[int, int]]:
+    """Return topic -> partition -> the next offset to read. -2 and -1 stand for the first and the
+    last one there is, where a job has not read any yet.
     """
     read: dict[str, dict[int, int]] = {}
     for topic, partitions in offset.items():
@@ -77,15 +87,15 @@ def topics_of(offset: Mapping[str, Any]) -> dict[str, dict[int, int]]:
     return read
 
 
-def _is_offset(at: Any) -> bool:
+def _is_offset(at: object) -> bool:
     return isinstance(at, int) and at >= 0
 
 
-def _file(offset: Mapping[str, Any]) -> Position:
+def _file(offset: Offset) -> Position:
     return Position("file", {"log_offset": offset["logOffset"]})
 
 
-def _delta(offset: Mapping[str, Any]) -> Position:
+def _delta(offset: Offset) -> Position:
     details = {
         "table_id": offset["reservoirId"],
         "version": offset.get("reservoirVersion"),
@@ -95,7 +105,7 @@ def _delta(offset: Mapping[str, Any]) -> Position:
     return Position("delta", details)
 
 
-def _iceberg(offset: Mapping[str, Any]) -> Position:
+def _iceberg(offset: Offset) -> Position:
     details = {
         "snapshot_id": offset["snapshot_id"],
         "position": offset["position"],
@@ -104,7 +114,7 @@ def _iceberg(offset: Mapping[str, Any]) -> Position:
     return Position("iceberg", details)
 
 
-def _paimon(offset: Mapping[str, Any]) -> Position:
+def _paimon(offset: Offset) -> Position:
     details = {
         "snapshot_id": offset["snapshotId"],
         "position": offset["index"],
@@ -113,7 +123,7 @@ def _paimon(offset: Mapping[str, Any]) -> Position:
     return Position("paimon", details)
 
 
-def _event_hubs(offset: Mapping[str, Any]) -> Position:
+def _event_hubs(offset: Offset) -> Position:
     hubs = offset["partitionToSeqNos"]
     details = {"consumer_group": offset.get("consumerGroup")}
     if isinstance(hubs, dict) and _is_topics(hubs):
@@ -130,16 +140,18 @@ _READERS = (
 )
 
 
-def _broker_of(offset: Mapping[str, Any]) -> str:
-    """An Event Hubs source reads one event hub."""
+def _broker_of(offset: Offset) -> str:
+    """Return which broker an offset is of: an Event Hubs source reads one event hub."""
     names = list(offset)
     return EITHER if len(names) == 1 and _HUB_NAME.fullmatch(names[0]) else KAFKA
 
 
-def _is_topics(offset: Mapping[str, Any]) -> bool:
-    return bool(offset) and all(
-        isinstance(v, dict) and all(map(_is_number, v)) for v in offset.values()
-    )
+def _is_topics(offset: Offset) -> bool:
+    return bool(offset) and all(map(_is_partitions, offset.values()))
+
+
+def _is_partitions(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_number, value))
 
 
 def _is_number(word: str) -> bool:

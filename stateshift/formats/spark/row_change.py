@@ -23,28 +23,50 @@ Source of what can be widened: Spark, TypeWideningMode and Cast.canUpCast.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import struct
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
-from itertools import chain
 from typing import Any
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.column_values import Slot, encode_value, read_default, widening
+from stateshift.formats.spark.column_values import (
+    NULL,
+    NULL_WIDE_DECIMAL,
+    Slot,
+    encode_value,
+    padded,
+    read_default,
+    widening,
+)
 from stateshift.formats.spark.types import (
     WIDTHS,
     Atomic,
     DataType,
     DecimalType,
     StructType,
+    Value,
     decode_struct,
 )
+from stateshift.formats.spark.unsafe_row import scaled
+
+# A type as StructType.json has it, its fields included, or as a change spells it: `decode_struct`
+# says what is none.
+TypeJson = Any
+Schema = Mapping[str, TypeJson]
 
 Row = Callable[[bytes], bytes]
+# What goes into a new row's slot, from an old row and its null bits.
+Fill = Callable[[bytes, int], Slot]
+Convert = Callable[[Value], Slot]
 
 _PLACE = struct.Struct("<II")
+
+# Where a type says that something may be null, and where it holds other types.
+_NULLABLE = ("nullable", "containsNull", "valueContainsNull")
+_TYPES_INSIDE = ("type", "elementType", "keyType", "valueType")
 
 
 class Unfit(ValueError):
@@ -55,7 +77,7 @@ class Unfit(ValueError):
 class Evolved:
     """The new schema, and what makes an old row a new one."""
 
-    schema: dict[str, Any]
+    schema: dict[str, TypeJson]
     apply: Row
 
 
@@ -63,288 +85,342 @@ class Evolved:
 class _Column:
     """One column of the new row: the JSON of its field, and where its slot comes from."""
 
-    field: dict[str, Any]
+    field: dict[str, TypeJson]
     name: str
-    fill: Callable[[bytes, int], Slot]
+    fill: Fill
 
 
-def evolve(schema: Mapping[str, Any], change: Mapping[str, Any]) -> Evolved:
-    """The schema with the change made; `Unfit` where it cannot be."""
-    left = {
-        "add": {one["name"]: dict(one) for one in change.get("add", ())},
-        "widen": dict(change.get("widen", {})),
-        "rename": dict(change.get("rename", {})),
-        "drop": dict.fromkeys(change.get("drop", ())),
-        "nullable": dict.fromkeys(change.get("nullable", ())),
-    }
-    if len(left["add"]) < len(change.get("add", ())):
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a column stands in the old row: its number, and where its slot begins."""
+
+    number: int
+    slot: int
+
+    def is_null(self, nulls: int) -> bool:
+        return bool(nulls >> self.number & 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """What of a change is still to be made, each part by column. Whatever makes it takes it out."""
+
+    add: dict[str, TypeJson] = dataclasses.field(default_factory=dict)
+    widen: dict[str, TypeJson] = dataclasses.field(default_factory=dict)
+    rename: dict[str, str] = dataclasses.field(default_factory=dict)
+    drop: dict[str, None] = dataclasses.field(default_factory=dict)
+    nullable: dict[str, None] = dataclasses.field(default_factory=dict)
+
+    def is_done(self) -> bool:
+        return not any(self._parts())
+
+    def take_inside(self, name: str) -> _Pending:
+        """Take out what concerns columns inside of this one, by their names there."""
+        start = f"{name}."
+        inside = _Pending()
+        for own, inner in zip(self._parts(), inside._parts(), strict=True):
+            for path in [path for path in own if path.startswith(start)]:
+                inner[path.removeprefix(start)] = own.pop(path)
+        for path, wish in inside.add.items():
+            inside.add[path] = {**wish, "name": path}
+        return inside
+
+    def put_back(self, name: str, inside: _Pending) -> None:
+        for own, inner in zip(self._parts(), inside._parts(), strict=True):
+            own |= {f"{name}.{path}": value for path, value in inner.items()}
+
+    def columns_missed(self) -> list[str]:
+        """Return the columns that the rest of the change names, which are not there."""
+        missed = [*self.widen, *self.rename, *self.drop, *self.nullable]
+        for name, wish in self.add.items():
+            missed.append(wish.get("after") or name)
+        return missed
+
+    def _parts(self) -> tuple[dict[str, Any], ...]:
+        return self.add, self.widen, self.rename, self.drop, self.nullable
+
+
+def evolve(schema: Schema, change: Mapping[str, Any]) -> Evolved:
+    """Return the schema with the change made; `Unfit` where it cannot be."""
+    pending = _Pending(
+        add={wish["name"]: dict(wish) for wish in change.get("add", ())},
+        widen=dict(change.get("widen", {})),
+        rename=dict(change.get("rename", {})),
+        drop=dict.fromkeys(change.get("drop", ())),
+        nullable=dict.fromkeys(change.get("nullable", ())),
+    )
+    if len(pending.add) < len(change.get("add", ())):
         raise Unfit("two of the columns to add have one name")
-    everything = "*" in left["nullable"]
-    left["nullable"].pop("*", None)
-    found = _evolved(schema, left)
+    everything = "*" in pending.nullable
+    pending.nullable.pop("*", None)
+    evolved = _evolved(schema, pending)
     if everything:
-        found = Evolved(_loose(found.schema), found.apply)
-    unused = list(chain(left["widen"], left["rename"], left["drop"], left["nullable"]))
-    unused += [one.get("after") or name for name, one in left["add"].items()]
-    if unused:
-        raise Unfit(
-            f"there is no column {unused[0]}; there are {', '.join(_paths(schema)) or 'none'}"
-        )
-    return found
+        evolved = Evolved(_nullable_everywhere(evolved.schema), evolved.apply)
+    missed = pending.columns_missed()
+    if missed:
+        known = ", ".join(_paths(schema)) or "none"
+        raise Unfit(f"there is no column {missed[0]}; there are {known}")
+    return evolved
 
 
-def _loose(plain: Any) -> Any:
-    """A type, or a part of one, in which everything may be null; the keys of maps never may."""
+def _nullable_everywhere(plain: TypeJson) -> TypeJson:
+    """Return a type, or a part of one, in which everything may be null; the keys of maps never
+    may.
+    """
     if not isinstance(plain, dict):
         return plain
-    changed: dict[str, Any] = {
-        key: True for key in plain if key in ("nullable", "containsNull", "valueContainsNull")
-    }
-    changed |= {
-        key: _loose(plain[key])
-        for key in ("type", "elementType", "keyType", "valueType")
-        if key in plain
-    }
-    if "fields" in plain:
-        changed["fields"] = [_loose(field) for field in plain["fields"]]
-    return {**plain, **changed}
+    changed = dict(plain)
+    for key in changed:
+        if key in _NULLABLE:
+            changed[key] = True
+        if key in _TYPES_INSIDE:
+            changed[key] = _nullable_everywhere(changed[key])
+    if "fields" in changed:
+        changed["fields"] = [_nullable_everywhere(inner) for inner in changed["fields"]]
+    return changed
 
 
-def type_of(plain: Any) -> DataType:
-    """A type by its name in Spark's JSON or in SQL, or as JSON."""
-    return decode_struct(
-        json.dumps({"type": "struct", "fields": [{"name": "x", "type": spelled(plain)}]})
-    ).types[0]
+def type_of(plain: TypeJson) -> DataType:
+    """Return a type by its name in Spark's JSON or in SQL, or by its JSON."""
+    column = {"name": "x", "type": spelled(plain)}
+    return decode_struct(json.dumps({"type": "struct", "fields": [column]})).types[0]
 
 
-def spelled(plain: Any) -> Any:
-    """SQL's names as Spark's JSON has them."""
-    name = plain.strip().lower() if isinstance(plain, str) else plain
-    return _SQL.get(name, name) if isinstance(name, str) else plain
+def spelled(plain: TypeJson) -> TypeJson:
+    """Return a type's name as Spark's JSON has it, where it has one."""
+    if not isinstance(plain, str):
+        return plain
+    name = plain.strip().lower()
+    return _SQL.get(name, name)
 
 
 _SQL = {"bigint": "long", "int": "integer", "smallint": "short", "tinyint": "byte", "real": "float"}
 
 
-def _evolved(schema: Mapping[str, Any], left: dict[str, dict[str, Any]]) -> Evolved:
-    """One struct; what of the change belongs to it is taken out of `left`."""
-    fields, types = schema["fields"], decode_struct(json.dumps(schema)).types
+def _evolved(schema: Schema, pending: _Pending) -> Evolved:
+    """Return one struct changed; what of the change belongs to it is taken out of `pending`."""
+    fields = schema["fields"]
     names = _unique([field["name"] for field in fields])
-    columns = []
-    for at, (name, field, kind) in enumerate(zip(names, fields, types, strict=True)):
-        if name in left["drop"]:
-            del left["drop"][name]
-            continue
-        columns.append(_kept(at, name, field, kind, left, len(fields)))
-    for name, one in list(left["add"].items()):
-        _add(columns, name, one, names, left)
-    if not columns:
-        raise Unfit("no column would be left")
-    taken = [column.name for column in columns if column.name]
-    twice = next((name for name in taken if taken.count(name) > 1), None)
-    if twice is not None:
-        raise Unfit(f"there is a column {twice} already")
+    columns = _kept_columns(schema, names, pending)
+    for name in list(pending.add):
+        _add(columns, name, names, pending)
+    _check_names(columns)
     plain = {**schema, "fields": [column.field for column in columns]}
     return Evolved(plain, _row(len(fields), [column.fill for column in columns]))
 
 
-def _kept(
-    at: int,
-    name: str,
-    field: dict[str, Any],
-    kind: DataType,
-    left: dict[str, dict[str, Any]],
-    count: int,
-) -> _Column:
-    """A column that stays: as it is, widened, or with changes inside of it."""
-    slots = _bits(count)
+def _kept_columns(schema: Schema, names: Sequence[str], pending: _Pending) -> list[_Column]:
+    fields, types = schema["fields"], decode_struct(json.dumps(schema)).types
+    first_slot = _bits(len(fields))
+    columns = []
+    for number, (name, field, kind) in enumerate(zip(names, fields, types, strict=True)):
+        if name in pending.drop:
+            del pending.drop[name]
+            continue
+        place = _Place(number, first_slot + 8 * number)
+        columns.append(_kept(name, field, kind, place, pending))
+    return columns
+
+
+def _check_names(columns: Sequence[_Column]) -> None:
+    if not columns:
+        raise Unfit("no column would be left")
+    names = [column.name for column in columns if column.name]
+    for name in names:
+        if names.count(name) > 1:
+            raise Unfit(f"there is a column {name} already")
+
+
+def _kept(name: str, field: Schema, kind: DataType, place: _Place, pending: _Pending) -> _Column:
+    """Return a column that stays: as it is, widened, or with changes inside of it."""
     new = dict(field)
-    if name in left["rename"]:
-        new["name"] = left["rename"].pop(name)
-    if name in left["nullable"]:
-        del left["nullable"][name]
+    shown = name
+    if name in pending.rename:
+        new["name"] = pending.rename.pop(name)
+        shown = new["name"] if new["name"] != field["name"] else name
+    if name in pending.nullable:
+        del pending.nullable[name]
         new["nullable"] = True
-    shown = new["name"] if new["name"] != field["name"] else name
-    if name in left["widen"]:
-        wanted = spelled(left["widen"].pop(name))
-        convert = _widening(name, kind, wanted)
-        new["type"] = wanted
-        return _Column(
-            new, shown, lambda row, nulls: _widened(row, nulls, at, slots, kind, convert)
-        )
-    inside = _inside(name, left)
-    if any(inside.values()):
-        if not isinstance(kind, StructType):
-            raise Unfit(f"{name} is no struct: it has no columns of its own")
-        part = _evolved(field["type"], inside)
-        _give_back(name, inside, left)
-        new["type"] = part.schema
-        return _Column(new, shown, lambda row, nulls: _changed(row, nulls, at, slots, part.apply))
-    if _is_inline(kind):
-        return _Column(new, shown, lambda row, nulls: _copied(row, nulls, at, slots))
-    wide = isinstance(kind, DecimalType)
-    return _Column(new, shown, lambda row, nulls: _copied_part(row, nulls, at, slots, wide))
+    if name in pending.widen:
+        new["type"] = spelled(pending.widen.pop(name))
+        return _Column(new, shown, _fill_widened(place, kind, _widening(name, kind, new["type"])))
+    inside = pending.take_inside(name)
+    if inside.is_done():
+        return _Column(new, shown, _fill_copied(place, kind))
+    if not isinstance(kind, StructType):
+        raise Unfit(f"{name} is no struct: it has no columns of its own")
+    part = _evolved(field["type"], inside)
+    pending.put_back(name, inside)
+    new["type"] = part.schema
+    return _Column(new, shown, _fill_changed(place, part.apply))
 
 
-def _add(
-    columns: list[_Column], name: str, one: dict[str, Any], names: list[str], left: dict[str, Any]
-) -> None:
+def _add(columns: list[_Column], name: str, names: Sequence[str], pending: _Pending) -> None:
     outer, dot, _ = name.partition(".")
     if dot and outer in names:
-        return  # of a struct that has been looked into: what is left of it is told as not there
+        return  # of a struct that has been looked into: what is left of it is reported as missing
     if dot:
-        raise Unfit(
-            f"{name}: there is no struct {outer}; there are {', '.join(names) or 'no columns'}"
-        )
-    wanted = spelled(one["type"])
+        known = ", ".join(names) or "no columns"
+        raise Unfit(f"{name}: there is no struct {outer}; there are {known}")
+    wish = pending.add[name]
+    column = _new_column(name, wish)
+    position = _position(columns, wish.get("after"))
+    if position is not None:
+        del pending.add[name]
+        columns.insert(position, column)
+
+
+def _position(columns: Sequence[_Column], after: str | None) -> int | None:
+    """Return where a column belongs that is to stand after another; None where that is not
+    there.
+    """
+    if after is None:
+        return len(columns)
+    places = ["", *(column.name for column in columns)]
+    return places.index(after) if after in places else None
+
+
+def _new_column(name: str, wish: Schema) -> _Column:
+    wanted = spelled(wish["type"])
     try:
         kind = type_of(wanted)
-        value = read_default(one.get("default"), kind)
-    except (FormatError, ValueError) as error:
-        raise Unfit(f"{name}: {error.fact if isinstance(error, FormatError) else error}") from error
-    places = ["", *(column.name for column in columns)]
-    after = one.get("after")
-    if after is not None and after not in places:
-        return
-    del left["add"][name]
+        value = read_default(wish.get("default"), kind)
+    except FormatError as error:
+        raise Unfit(f"{name}: {error.fact}") from error
+    except ValueError as error:
+        raise Unfit(f"{name}: {error}") from error
     # Nullable whatever the query says: Spark takes a stored column that may be null for one that
     # may not, and refuses the other way round (StateSchemaCompatibilityChecker,
     # equalsIgnoreNameAndCompatibleNullability).
     field = {"name": name, "type": wanted, "nullable": True, "metadata": {}}
     slot = encode_value(value, kind)
-    column = _Column(field, name, lambda row, nulls: slot)
-    columns.insert(len(columns) if after is None else places.index(after), column)
+    return _Column(field, name, lambda row, nulls: slot)
 
 
-def _inside(name: str, left: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What of the change concerns columns inside of this one, by their names there."""
-    start = f"{name}."
-    found: dict[str, dict[str, Any]] = {}
-    for kind, wanted in left.items():
-        own = [path for path in wanted if path.startswith(start)]
-        found[kind] = {path[len(start) :]: wanted.pop(path) for path in own}
-    for path, one in found["add"].items():
-        found["add"][path] = {**one, "name": path}
-    return found
-
-
-def _give_back(
-    name: str, inside: dict[str, dict[str, Any]], left: dict[str, dict[str, Any]]
-) -> None:
-    for kind, wanted in inside.items():
-        left[kind] |= {f"{name}.{path}": value for path, value in wanted.items()}
-
-
-def cut(schema: Mapping[str, Any], count: int) -> Callable[[bytes], tuple[bytes, bytes]]:
-    """A row in two, behind its first columns."""
-    every = _as_they_are(schema["fields"])
-    first, rest = (
-        _row(len(every), [column.fill for column in part])
-        for part in (every[:count], every[count:])
-    )
+def cut(schema: Schema, count: int) -> Callable[[bytes], tuple[bytes, bytes]]:
+    """Return what makes two of a row, the first of its first columns."""
+    fills = _fills(schema["fields"])
+    first, rest = _row(len(fills), fills[:count]), _row(len(fills), fills[count:])
     return lambda row: (first(row), rest(row))
 
 
-def glued(schema: Mapping[str, Any], count: int) -> Callable[[bytes, bytes], bytes]:
-    """Two rows as one."""
-    fields = schema["fields"]
-    first, rest = (
-        _slots(len(part), [column.fill for column in _as_they_are(part)])
-        for part in (fields[:count], fields[count:])
-    )
-    return lambda row, other: _written([*first(row), *rest(other)])
+def glued(schema: Schema, count: int) -> Callable[[bytes, bytes], bytes]:
+    """Return what makes one of two rows."""
+    first, rest = _fills(schema["fields"][:count]), _fills(schema["fields"][count:])
+    first_slots, rest_slots = _slots(len(first), first), _slots(len(rest), rest)
+    return lambda row, other: _written([*first_slots(row), *rest_slots(other)])
 
 
-def _as_they_are(fields: Sequence[dict[str, Any]]) -> list[_Column]:
-    types = decode_struct(json.dumps({"type": "struct", "fields": list(fields)})).types
-    nothing: dict[str, dict[str, Any]] = {
-        kind: {} for kind in ("add", "widen", "rename", "drop", "nullable")
-    }
-    return [
-        _kept(at, field["name"], field, kind, nothing, len(fields))
-        for at, (field, kind) in enumerate(zip(fields, types, strict=True))
-    ]
+def _fills(fields: Sequence[Schema]) -> list[Fill]:
+    """Return what copies each column as it is."""
+    schema = {"type": "struct", "fields": list(fields)}
+    names = [field["name"] for field in fields]
+    return [column.fill for column in _kept_columns(schema, names, _Pending())]
 
 
-def _row(count: int, fills: Sequence[Callable[[bytes, int], Slot]]) -> Row:
-    found = _slots(count, fills)
-    return lambda row: _written(found(row))
+def _row(count: int, fills: Sequence[Fill]) -> Row:
+    slots_of = _slots(count, fills)
+    return lambda row: _written(slots_of(row))
 
 
-def _slots(
-    count: int, fills: Sequence[Callable[[bytes, int], Slot]]
-) -> Callable[[bytes], list[Slot]]:
-    """What is in a row of `count` fields, as `fills` take it."""
+def _slots(count: int, fills: Sequence[Fill]) -> Callable[[bytes], list[Slot]]:
+    """Return what takes slots out of a row of `count` fields."""
     bits = _bits(count)
     least = bits + 8 * count
 
-    def found(row: bytes) -> list[Slot]:
+    def slots_of(row: bytes) -> list[Slot]:
         if len(row) < least:
             raise FormatError(f"a row of {count} fields needs {least} bytes", None, len(row))
         nulls = int.from_bytes(row[:bits], "little")
         return [fill(row, nulls) for fill in fills]
 
-    return found
+    return slots_of
 
 
-def _written(found: Sequence[Slot]) -> bytes:
-    """A new row: null bits, slots, and the parts of variable size behind them."""
-    bits = _bits(len(found))
-    nulls, slots, parts, offset = 0, [], [], bits + 8 * len(found)
-    for number, (slot, part, room) in enumerate(found):
+def _written(row: Sequence[Slot]) -> bytes:
+    """Return a new row: null bits, slots, and the parts of variable size behind them."""
+    bits = _bits(len(row))
+    nulls, slots, parts, offset = 0, [], [], bits + 8 * len(row)
+    for number, (slot, part, reserved) in enumerate(row):
         if slot is None:
             nulls |= 1 << number
-        if part is not None:
-            slots.append(_PLACE.pack(len(part), offset))
-            parts.append(part.ljust(room, b"\0"))
-            offset += room
-        else:
+        if part is None:
             slots.append(slot or bytes(8))
+            continue
+        slots.append(_PLACE.pack(len(part), offset))
+        parts.append(part.ljust(reserved, b"\0"))
+        offset += reserved
     return b"".join((nulls.to_bytes(bits, "little"), *slots, *parts))
 
 
-def _copied(row: bytes, nulls: int, at: int, slots: int) -> Slot:
-    place = slots + 8 * at
-    return Slot(None, None) if nulls >> at & 1 else Slot(row[place : place + 8], None)
+def _fill_copied(place: _Place, kind: DataType) -> Fill:
+    if _is_inline(kind):
+        return _fill_slot(place)
+    return _fill_wide_decimal(place) if isinstance(kind, DecimalType) else _fill_part(place)
 
 
-def _copied_part(row: bytes, nulls: int, at: int, slots: int, wide: bool) -> Slot:
-    """Sixteen bytes are kept free for a wide decimal, even for one that is null."""
-    if nulls >> at & 1:
-        return Slot(None, b"", 16) if wide else Slot(None, None)
-    part = _part(row, slots + 8 * at)
-    return Slot(b"", part, 16 if wide else -(-len(part) // 8) * 8)
+def _fill_slot(place: _Place) -> Fill:
+    number, start, end = place.number, place.slot, place.slot + 8
+
+    def fill(row: bytes, nulls: int) -> Slot:
+        if nulls >> number & 1:
+            return NULL
+        return Slot(row[start:end], None)
+
+    return fill
 
 
-def _changed(row: bytes, nulls: int, at: int, slots: int, apply: Row) -> Slot:
-    if nulls >> at & 1:
-        return Slot(None, None)
-    part = apply(_part(row, slots + 8 * at))
-    return Slot(b"", part, len(part))
+def _fill_part(place: _Place) -> Fill:
+    number, slot = place.number, place.slot
+
+    def fill(row: bytes, nulls: int) -> Slot:
+        if nulls >> number & 1:
+            return NULL
+        return padded(_part(row, slot))
+
+    return fill
 
 
-def _widened(
-    row: bytes, nulls: int, at: int, slots: int, kind: DataType, convert: Callable[[Any], Slot]
-) -> Slot:
-    if nulls >> at & 1:
-        return convert(None)
-    place = slots + 8 * at
-    if isinstance(kind, DecimalType) and kind.precision > 18:
-        number = int.from_bytes(_part(row, place), "big", signed=True)
-        return convert(_decimal(number, kind.scale))
-    return convert(_number(row, place, kind))
+def _fill_wide_decimal(place: _Place) -> Fill:
+    number, slot = place.number, place.slot
+
+    def fill(row: bytes, nulls: int) -> Slot:
+        if nulls >> number & 1:
+            return NULL_WIDE_DECIMAL
+        return Slot(b"", _part(row, slot), NULL_WIDE_DECIMAL.reserved)
+
+    return fill
 
 
-def _number(row: bytes, place: int, kind: DataType) -> Any:
+def _fill_changed(place: _Place, apply: Row) -> Fill:
+    def fill(row: bytes, nulls: int) -> Slot:
+        if place.is_null(nulls):
+            return NULL
+        part = apply(_part(row, place.slot))
+        return Slot(b"", part, len(part))
+
+    return fill
+
+
+def _fill_widened(place: _Place, kind: DataType, convert: Convert) -> Fill:
+    def fill(row: bytes, nulls: int) -> Slot:
+        if place.is_null(nulls):
+            return convert(None)
+        return convert(_number(row, place.slot, kind))
+
+    return fill
+
+
+def _number(row: bytes, slot: int, kind: DataType) -> Value:
+    """Return a number of a type that can be widened."""
     if isinstance(kind, DecimalType):
-        return _decimal(struct.unpack_from("<q", row, place)[0], kind.scale)
+        if kind.precision > 18:
+            number = int.from_bytes(_part(row, slot), "big", signed=True)
+        else:
+            (number,) = struct.unpack_from("<q", row, slot)
+        return scaled(number, kind.scale)
     assert isinstance(kind, Atomic), "only atomic types are widened"
-    return struct.unpack_from(_CODES[kind.name], row, place)[0]
-
-
-def _decimal(number: int, scale: int) -> Decimal:
-    """Exact, whatever the decimal context says."""
-    return Decimal((int(number < 0), tuple(int(digit) for digit in str(abs(number))), -scale))
+    return struct.unpack_from(_CODES[kind.name], row, slot)[0]
 
 
 _CODES = {
@@ -358,24 +434,24 @@ _CODES = {
 }
 
 
-def _widening(name: str, kind: DataType, wanted: Any) -> Callable[[Any], Slot]:
+def _widening(name: str, kind: DataType, wanted: TypeJson) -> Convert:
     try:
         into = type_of(wanted)
     except FormatError as error:
         raise Unfit(f"{name}: {error.fact}") from error
-    convert = widening(kind, into)
-    if convert is None:
+    widened = widening(kind, into)
+    if widened is None:
+        shown = wanted if isinstance(wanted, str) else "that type"
         raise Unfit(
-            f"{name} cannot be widened to {wanted if isinstance(wanted, str) else 'that type'}: "
-            "a value might not fit, or would be another"
+            f"{name} cannot be widened to {shown}: a value might not fit, or would be another"
         )
-    return lambda value: encode_value(None if value is None else convert(value), into)
+    return lambda value: encode_value(None if value is None else widened(value), into)
 
 
-def _part(row: bytes, place: int) -> bytes:
-    size, offset = _PLACE.unpack_from(row, place)
+def _part(row: bytes, slot: int) -> bytes:
+    size, offset = _PLACE.unpack_from(row, slot)
     if offset + size > len(row):
-        raise FormatError("a value lies outside its row", None, place)
+        raise FormatError("a value lies outside its row", None, slot)
     return row[offset : offset + size]
 
 
@@ -389,19 +465,23 @@ def _bits(count: int) -> int:
     return (count + 63) // 64 * 8
 
 
-def _paths(schema: Mapping[str, Any]) -> list[str]:
-    found = []
-    for name, field in zip(
-        _unique([f["name"] for f in schema["fields"]]), schema["fields"], strict=True
-    ):
+def _paths(schema: Schema) -> list[str]:
+    """Return the columns' names, and those of columns inside of them."""
+    fields = schema["fields"]
+    paths = []
+    for name, field in zip(_unique([field["name"] for field in fields]), fields, strict=True):
+        paths.append(name)
         kind = field["type"]
-        inner = _paths(kind) if isinstance(kind, dict) and kind.get("type") == "struct" else []
-        found += [name, *(f"{name}.{path}" for path in inner)]
-    return found
+        if isinstance(kind, dict) and kind.get("type") == "struct":
+            paths += [f"{name}.{path}" for path in _paths(kind)]
+    return paths
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    return [
-        name if names[:at].count(name) == 0 else f"{name}#{names[:at].count(name) + 1}"
-        for at, name in enumerate(names)
-    ]
+    """Return the names with a number behind each that has been there before."""
+    counts = Counter[str]()
+    unique = []
+    for name in names:
+        counts[name] += 1
+        unique.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
+    return unique

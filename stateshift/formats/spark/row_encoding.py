@@ -15,35 +15,37 @@ _END = (-1).to_bytes(4, "big", signed=True)
 
 
 def encode_snapshot(blocks: Iterable[Block], codec: str) -> Iterator[bytes]:
-    """An `N.snapshot` of exactly these puts."""
+    """Yield an `N.snapshot` of exactly these puts."""
     return compress(_records(blocks), codec)
 
 
 def checked_rows(block: Block) -> Block:
-    """With the checksums of HDFS-backed stores: i32LE crc32c(key, row) | row."""
-    sums = (crc32c(value or b"", crc32c(key)) for key, value in block.records())
-    return Block(
-        block.keys, joined(binary([one.to_bytes(4, "little") for one in sums]), block.values)
-    )
+    """Put on the checksums of HDFS-backed stores: i32LE crc32c(key, row) | row."""
+    return Block(block.keys, joined(_checksums(block), block.values))
 
 
 def checked_values(block: Block) -> Block:
-    """With those of RocksDB: i32LE crc32c(key, payload) | i32LE size | payload, the key with its
-    family's id.
+    """Put on the checksums of RocksDB: i32LE crc32c(key, payload) | i32LE size | payload, the key
+    with its family's id.
     """
     sizes = of_width(lengths(block.values).astype("<u4").view("u1").reshape(-1, 4))
-    sums = (crc32c(value or b"", crc32c(key)) for key, value in block.records())
-    return Block(
-        block.keys, joined(binary([one.to_bytes(4, "little") for one in sums]), sizes, block.values)
-    )
+    return Block(block.keys, joined(_checksums(block), sizes, block.values))
+
+
+def _checksums(block: Block) -> Binary:
+    """Return i32LE crc32c(key, value) of each record."""
+    checksums = []
+    for key, value in block.records():
+        checksum = crc32c(value or b"", crc32c(key))
+        checksums.append(checksum.to_bytes(4, "little"))
+    return binary(checksums)
 
 
 def _records(blocks: Iterable[Block]) -> Iterator[bytes]:
     for block in blocks:
         if len(block):
-            whole = joined(
-                _size(lengths(block.keys)), block.keys, _size(lengths(block.values)), block.values
-            )
+            key_sizes, value_sizes = _size(lengths(block.keys)), _size(lengths(block.values))
+            whole = joined(key_sizes, block.keys, value_sizes, block.values)
             starts, content = edges(whole)
             yield bytes(content[starts[0] : starts[-1]])
     yield _END

@@ -1,8 +1,8 @@
 """State schema files: which columns the keys and values of a store have. Not compressed.
 
     v1  UTF "v1" | UTF key | UTF value
-    v2  UTF "v2" | CHUNKS key | CHUNKS value                                     3.1 to 4.3
-    v3  UTF "v3" | i32BE count | per column family:                              4.0+: transformWithState, joins 3, 4
+    v2  UTF "v2" | CHUNKS key | CHUNKS value             3.1 to 4.3
+    v3  UTF "v3" | i32BE count | per column family:      4.0+: transformWithState, joins 3, 4
           UTF name | i16BE key id | CHUNKS key | i16BE value id | CHUNKS value | CHUNKS encoder |
           CHUNKS user key
 
@@ -83,21 +83,28 @@ def _decode_version(stream: Stream) -> int:
     if not b"\x00\x02v".startswith(beginning[:3]):
         raise FormatError(f"{_WHAT} does not begin with a version", None, 0)
     digit = stream.take(4)[3:]
-    if digit not in (b"1", b"2", b"3"):
-        if digit.isdigit():
-            raise UnknownVersion(
-                f"{_WHAT} has format version v{digit.decode()}; known are v1 to v3", None, 0
-            )
+    if not digit.isdigit():
         raise FormatError(f"{_WHAT} does not begin with a version", None, 0)
-    return int(digit)
+    version = int(digit)
+    if version not in VERSIONS:
+        fact = f"{_WHAT} has format version v{version}; known are v1 to v3"
+        raise UnknownVersion(fact, None, 0)
+    return version
 
 
 def _decode_store(stream: Stream) -> StoreSchema:
     name = _decode_utf(stream)
     key_id, key = _decode_id(stream), _decode_chunks(stream)
     value_id, value = _decode_id(stream), _decode_chunks(stream)
+    encoder, user_key = _decode_chunks(stream), _decode_chunks(stream)
     return StoreSchema(
-        key, value, name, key_id, value_id, _decode_chunks(stream), _decode_chunks(stream)
+        key=key,
+        value=value,
+        name=name,
+        key_id=key_id,
+        value_id=value_id,
+        encoder=encoder,
+        user_key=user_key,
     )
 
 
@@ -119,7 +126,9 @@ def _decode_id(stream: Stream) -> int:
 
 
 def _decode_count(stream: Stream) -> int:
-    """A count of things of at least two bytes each; what is not there is found when it is read."""
+    """Return a count of things of at least two bytes each; what is not there is found when it is
+    read.
+    """
     start = stream.offset
     count = int.from_bytes(stream.take(4), "big", signed=True)
     if count < 0:
@@ -152,15 +161,14 @@ def _decode_utf(stream: Stream) -> str:
 
 
 def _encode_utf(text: str) -> bytes:
-    """Modified UTF-8: NUL takes two bytes, and what is beyond the basic plane is two surrogates
-    of three.
+    """Return modified UTF-8: NUL takes two bytes, and what is beyond the basic plane is two
+    surrogates of three.
     """
     content = text.encode() if text.isascii() else b"".join(_modified(text))
     content = content.replace(b"\x00", b"\xc0\x80")
     if len(content) > _CHUNK:
-        raise FormatError(
-            f"a text of {len(content)} bytes does not fit where {_CHUNK} are the most"
-        )
+        fact = f"a text of {len(content)} bytes does not fit where {_CHUNK} are the most"
+        raise FormatError(fact)
     return len(content).to_bytes(2, "big") + content
 
 
@@ -168,8 +176,5 @@ def _modified(text: str) -> Iterable[bytes]:
     for character in text:
         units = character.encode("utf-16-be", "surrogatepass")
         for start in range(0, len(units), 2):
-            yield (
-                units[start : start + 2]
-                .decode("utf-16-be", "surrogatepass")
-                .encode("utf-8", "surrogatepass")
-            )
+            unit = units[start : start + 2].decode("utf-16-be", "surrogatepass")
+            yield unit.encode("utf-8", "surrogatepass")

@@ -54,52 +54,51 @@ _INT = struct.Struct(">i")
 
 
 def decode_delta_blocks(chunks: Iterable[bytes]) -> Iterator[Block]:
-    """The changes of a compressed `N.delta`, in order; later ones of a key override earlier
+    """Yield the changes of a compressed `N.delta`, in order; later ones of a key override earlier
     ones.
     """
     return _blocks(Stream(decompress(chunks), WHAT), DELTA)
 
 
 def decode_snapshot_blocks(chunks: Iterable[bytes]) -> Iterator[Block]:
-    """The entries of a compressed `N.snapshot`: nothing but puts."""
+    """Yield the entries of a compressed `N.snapshot`: nothing but puts."""
     return _blocks(Stream(decompress(chunks), WHAT), SNAPSHOT)
 
 
 def decode_changelog_blocks(chunks: Iterable[bytes]) -> tuple[Changelog, Iterator[Block]]:
-    """A compressed `N.changelog`: what it is, and its records."""
+    """Return what a compressed `N.changelog` is, and its records."""
     stream = Stream(decompress(chunks), WHAT)
     header = decode_header(stream)
     return header, _blocks(stream, header.layout)
 
 
 def _blocks(stream: Stream, layout: Layout) -> Iterator[Block]:
-    while True:
-        content = stream.peek(PIECE)
-        starts, end = _Chain(content, layout).walked() if len(content) > TINY else (_NONE, 0)
+    while len(content := stream.peek(PIECE)) > TINY:
+        starts, end = _Chain(content, layout).walked()
         if len(starts):
             yield _block(content, starts, layout)
             stream.take(end)
             continue
-        # The end, something wrong, or a record that is longer than a piece; or little is left, and
-        # that is all of it.
-        found = list(islice(records(stream, layout), 1 if len(content) > TINY else None))
-        if found:
-            yield _listed(found)
-        if not found or len(content) <= TINY:
+        # The end, something wrong, or a record that is longer than a piece.
+        first = list(islice(records(stream, layout), 1))
+        if not first:
             return
+        yield _listed(first)
+    # Little is left, and that is all of it.
+    rest = list(records(stream, layout))
+    if rest:
+        yield _listed(rest)
 
 
-def _listed(found: list[Record]) -> Block:
-    merges = np.array([record.merge for record in found], bool)
-    keys, values = (
-        binary([record.key for record in found]),
-        binary([record.value for record in found]),
-    )
+def _listed(records: list[Record]) -> Block:
+    keys = binary([record.key for record in records])
+    values = binary([record.value for record in records])
+    merges = np.array([record.merge for record in records], bool)
     return Block(keys, values, merges if merges.any() else None)
 
 
 def _block(content: bytes, starts: Ints, layout: Layout) -> Block:
-    """The records that start there; all of them are whole."""
+    """Return the records that start there; all of them are whole."""
     ints = _ints(content)
     keys = starts + layout.typed + 4
     middles = keys + ints[keys - 4]
@@ -107,21 +106,26 @@ def _block(content: bytes, starts: Ints, layout: Layout) -> Block:
     values = middles + 4
     deleted = sizes < 0
     missing = deleted if deleted.any() else None
-    merges = np.frombuffer(content, np.uint8)[starts] == MERGE if layout.typed else None
     return Block(
         cut(content, keys, middles),
         cut(content, values, values + np.maximum(sizes, 0), missing),
-        merges if merges is not None and merges.any() else None,
+        _merges(content, starts) if layout.typed else None,
     )
 
 
+def _merges(content: bytes, starts: Ints) -> Flags | None:
+    """Return which of the records are merged; None where none is."""
+    merges = np.frombuffer(content, np.uint8)[starts] == MERGE
+    return merges if merges.any() else None
+
+
 def _ints(content: bytes) -> Ints:
-    """The number that begins at each byte."""
+    """Return the number that begins at each byte."""
     return np.ndarray((len(content) - 3,), ">i4", content, strides=(1,))
 
 
 def _at(numbers: Ints, places: Ints) -> Ints:
-    """The numbers at these places, whatever they are at others."""
+    """Return the numbers at these places, whatever they are at others."""
     return numbers[np.clip(places, 0, len(numbers) - 1)].astype(np.int64)
 
 
@@ -133,47 +137,59 @@ class _Chain:
     layout: Layout
 
     def walked(self) -> tuple[Ints, int]:
-        """Where the whole and plain records start, and where the last one ends."""
-        small = len(self.content) <= SMALL
-        alone, position = self._alone(len(self.content) if small else _SAMPLE)
-        if small or len(alone) < _SAMPLE:
+        """Return where the whole and plain records start, and where the last one ends."""
+        if len(self.content) <= SMALL:
+            return self._alone(len(self.content))
+        alone, position = self._alone(_SAMPLE)
+        if len(alone) < _SAMPLE:
             return alone, position
         begins = self._begins(alone, position)
         lanes, places, stops = self._followed(begins)
         good, more, position = self._joined(begins, stops)
-        found = np.concatenate((alone, places[good[lanes]], np.array(more, np.int64)))
-        return np.sort(found), position
+        starts = np.concatenate((alone, places[good[lanes]], np.array(more, np.int64)))
+        return np.sort(starts), position
 
     def _alone(self, most: int) -> tuple[Ints, int]:
-        """At most so many of the first records, one by one, and where the last of them ends."""
-        found: list[int] = []
+        """Return where the first records begin, `most` of them, one by one, and where the last of
+        them ends.
+        """
+        begins: list[int] = []
         position, end = 0, self._end(0)
-        while end is not None and len(found) < most:
-            found.append(position)
+        while end is not None and len(begins) < most:
+            begins.append(position)
             position, end = end, self._end(end)
-        return np.array(found, np.int64), position
+        return np.array(begins, np.int64), position
 
     def _end(self, position: int) -> int | None:
-        """Where the record ends that starts here; None where none does that is whole and plain."""
-        content, typed = self.content, self.layout.typed
-        key = position + typed + 4
-        if key + 4 > len(content):
+        """Return where the record ends that starts here; None where none does that is whole and
+        plain.
+        """
+        content = self.content
+        key = position + self.layout.typed + 4
+        last = len(content) - 4
+        if key > last:
             return None
         middle = key + _INT.unpack_from(content, key - 4)[0]
-        if middle < key or middle + 4 > len(content):
+        if not key <= middle <= last:
             return None
         size = _INT.unpack_from(content, middle)[0]
-        kind = content[position] if typed else DELETE if size == -1 else PUT
-        if size < -1 or (size == -1) != (kind == DELETE) or kind not in (PUT, DELETE, MERGE):
-            return None
-        if size == -1 and not self.layout.deletes:
+        if not self._is_plain(position, size):
             return None
         end = middle + 4 + max(size, 0)
         return end if end <= len(content) else None
 
+    def _is_plain(self, position: int, size: int) -> bool:
+        """Whether the record's type, where it has one, fits the size of its value."""
+        if size == -1 and not self.layout.deletes:
+            return False
+        if not self.layout.typed:
+            return size >= -1
+        kinds = (DELETE,) if size == -1 else (PUT, MERGE)
+        return size >= -1 and self.content[position] in kinds
+
     def _begins(self, sample: Ints, position: int) -> Ints:
-        """Where stretches begin: here, and wherever else something looks as the records of the
-        sample do.
+        """Return where stretches begin: here, and wherever else something looks as the records of
+        the sample do.
         """
         steps = np.diff(sample)
         window = 2 * int(steps.max())
@@ -190,24 +206,24 @@ class _Chain:
         return np.concatenate(([position], places[likely[first]]))
 
     def _like(self, sample: Ints, places: Ints) -> Flags:
-        """Where the sizes of key and value, and a type, are such as the sample has."""
+        """Return where the sizes of key and value, and a type, are such as the sample has."""
         keys, values = self._sizes(sample)
-        some = np.isin(_at(_ints(self.content), places + self.layout.typed), keys)
-        found = np.flatnonzero(some)
-        some[found] = np.isin(self._sizes(places[found])[1], values)
+        alike = np.isin(_at(_ints(self.content), places + self.layout.typed), keys)
+        candidates = np.flatnonzero(alike)
+        alike[candidates] = np.isin(self._sizes(places[candidates])[1], values)
         if self.layout.typed:
             kinds = np.frombuffer(self.content, np.uint8)
-            some &= np.isin(_at(kinds, places), kinds[sample])
-        return some
+            alike &= np.isin(_at(kinds, places), kinds[sample])
+        return alike
 
     def _sizes(self, places: Ints) -> tuple[Ints, Ints]:
-        """The size of key and value, as they are said there."""
+        """Return the sizes of key and value that stand there."""
         ints = _ints(self.content)
         keys = _at(ints, places + self.layout.typed)
         return keys, _at(ints, places + self.layout.typed + 4 + keys)
 
     def _next(self, places: Ints) -> tuple[Ints, Flags]:
-        """`_end` of all places: where they end, and whether they do."""
+        """Return `_end` of all places: where they end, and whether they do."""
         ints, last = _ints(self.content), len(self.content) - 4
         keys = places + self.layout.typed + 4
         right = keys <= last
@@ -222,8 +238,8 @@ class _Chain:
         return ends, right & (ends <= len(self.content))
 
     def _followed(self, begins: Ints) -> tuple[Ints, Ints, Ints]:
-        """Every stretch followed up to the next one's beginning: (stretch, place) of the records,
-        and where it stopped.
+        """Follow every stretch up to the next one's beginning: return (stretch, place) of the
+        records, and where it stopped.
         """
         limits = np.append(begins[1:], len(self.content))
         stops, here, at = begins.copy(), np.arange(len(begins)), begins
@@ -240,7 +256,9 @@ class _Chain:
         return np.concatenate(lanes), np.concatenate(places), stops
 
     def _joined(self, begins: Ints, stops: Ints) -> tuple[Flags, list[int], int]:
-        """Which stretches count, the records between them, and where the last of all ends."""
+        """Return which stretches count, the records between them, and where the last of all
+        ends.
+        """
         good = np.zeros(len(begins), bool)
         more: list[int] = []
         position = int(begins[0])

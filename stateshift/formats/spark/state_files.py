@@ -1,12 +1,15 @@
 """State of one version: changes and whole maps, as records.
 
     HDFS-backed N.delta and N.snapshot, RocksDB N.changelog v1
-        (i32BE key length | key | i32BE value length | value)*  i32BE -1        value length -1: the key is deleted
+        (i32BE key length | key | i32BE value length | value)*  i32BE -1
+                                                      value length -1: the key is deleted
     RocksDB N.changelog v2 (column families)
         UTF "v2" | (type u8 | i32BE key length | key | i32BE value length | value)* | 00
                                                       type: 01 put, 10 delete (value length -1), 11
                                                       merge
-    v3, v4 (checkpoint format 2)  UTF "v3" | UTF lineage JSON | records as v1;   UTF "v4" | UTF lineage | as v2
+    v3, v4 (checkpoint format 2)
+        UTF "v3" | UTF lineage JSON | records as v1
+        UTF "v4" | UTF lineage JSON | records as v2
 
 All of it compressed (see `compression`). A UTF is u16BE length and bytes. v1 has no header: only an
 exact v2, v3 or v4 is one, since a key's length could look like it. Source: Spark,
@@ -78,47 +81,53 @@ class Changelog:
 
 
 def decode_delta(chunks: Iterable[bytes]) -> Iterator[Record]:
-    """The changes of a compressed `N.delta`, in order; later ones of a key override earlier
+    """Yield the changes of a compressed `N.delta`, in order; later ones of a key override earlier
     ones.
     """
     return records(Stream(decompress(chunks), WHAT), DELTA)
 
 
 def decode_snapshot(chunks: Iterable[bytes]) -> Iterator[Record]:
-    """The entries of a compressed `N.snapshot`: nothing but puts."""
+    """Yield the entries of a compressed `N.snapshot`: nothing but puts."""
     return records(Stream(decompress(chunks), WHAT), SNAPSHOT)
 
 
 def encode_delta(records: Iterable[Record], codec: str = "lz4") -> Iterator[bytes]:
-    """An `N.delta` or `N.snapshot` that holds exactly these records."""
+    """Yield an `N.delta` or `N.snapshot` that holds exactly these records."""
     return compress(_gathered(_encode_plain(records)), codec)
 
 
 def decode_changelog(chunks: Iterable[bytes]) -> tuple[Changelog, Iterator[Record]]:
-    """A compressed `N.changelog`: what it is, and its records as they come."""
+    """Return what a compressed `N.changelog` is, and its records as they come."""
     stream = Stream(decompress(chunks), WHAT)
     header = decode_header(stream)
     return header, records(stream, header.layout)
 
 
 def without_row_checksum(record: Record, verify: bool = True) -> Record:
-    """An HDFS-backed (or changelog v1 delete) record freed of `rowChecksum.enabled`'s four bytes.
+    """Return an HDFS-backed (or changelog v1 delete) record freed of `rowChecksum.enabled`'s four
+    bytes.
 
     put: value = i32LE crc32c(key, row) | row.   delete: key = i32LE crc32c(key) | key.
     """
     key, value, _ = record
-    checked = key if value is None else value
+    if value is None:
+        return Record(_without_checksum(key, b"", verify), None)
+    return Record(key, _without_checksum(value, key, verify))
+
+
+def _without_checksum(checked: bytes, before: bytes, verify: bool) -> bytes:
+    """Return what follows a checksum, which covers the bytes `before` it too."""
     if len(checked) < 4:
         raise FormatError("a row is too short for its checksum")
     expected, bare = int.from_bytes(checked[:4], "little"), checked[4:]
-    found = crc32c(bare) if value is None else crc32c(bare, crc32c(key))
-    if verify and found != expected:
+    if verify and crc32c(bare, crc32c(before)) != expected:
         raise FormatError("a row's checksum does not fit its content")
-    return Record(bare, None) if value is None else Record(key, bare)
+    return bare
 
 
 def with_row_checksum(record: Record) -> Record:
-    """The inverse of `without_row_checksum`."""
+    """Return the inverse of `without_row_checksum`."""
     key, value, _ = record
     if value is None:
         return Record(crc32c(key).to_bytes(4, "little") + key, None)
@@ -126,7 +135,7 @@ def with_row_checksum(record: Record) -> Record:
 
 
 def records(stream: Stream, layout: Layout) -> Iterator[Record]:
-    """The records from where the stream stands to its end."""
+    """Yield the records from where the stream stands to its end."""
     return _typed_records(stream) if layout.typed else _plain_records(stream, layout.deletes)
 
 
@@ -136,14 +145,19 @@ def _plain_records(stream: Stream, deletes: bool) -> Iterator[Record]:
         start = stream.offset
         (length,) = unpack(take(4))
         if length < 0:
-            _check_end(stream, length == -1, start)
-            return
+            break
         key = take(length)
-        start = stream.offset
-        (length,) = unpack(take(4))
-        if length < -1 or (length == -1 and not deletes):
-            raise FormatError(f"{WHAT} claims a value of {length} bytes", None, start)
-        yield Record(key, None if length == -1 else take(length))
+        value_start = stream.offset
+        (value_length,) = unpack(take(4))
+        if value_length >= 0:
+            yield Record(key, take(value_length))
+        elif value_length == -1 and deletes:
+            yield Record(key, None)
+        else:
+            raise FormatError(f"{WHAT} claims a value of {value_length} bytes", None, value_start)
+    if length != -1:
+        raise FormatError(f"{WHAT} has a wrong end mark", None, start)
+    _check_end(stream)
 
 
 def _typed_records(stream: Stream) -> Iterator[Record]:
@@ -152,16 +166,18 @@ def _typed_records(stream: Stream) -> Iterator[Record]:
         start = stream.offset
         kind = take(1)[0]
         if kind == _END:
-            _check_end(stream, True, start)
-            return
+            break
         if kind not in (PUT, DELETE, MERGE):
             raise FormatError(f"{WHAT} holds a record of unknown type {kind:#04x}", None, start)
         key = take(_length(unpack(take(4))[0], stream.offset - 4))
         start = stream.offset
         (length,) = unpack(take(4))
-        if (length == -1) != (kind == DELETE) or length < -1:
+        is_delete = kind == DELETE
+        if length < -1 or (length == -1) != is_delete:
             raise FormatError(f"{WHAT} claims a value of {length} bytes", None, start)
-        yield Record(key, None if length == -1 else take(length), kind == MERGE)
+        value = None if is_delete else take(length)
+        yield Record(key, value, kind == MERGE)
+    _check_end(stream)
 
 
 def _length(length: int, offset: int) -> int:
@@ -170,15 +186,13 @@ def _length(length: int, offset: int) -> int:
     return length
 
 
-def _check_end(stream: Stream, right: bool, start: int) -> None:
-    if not right:
-        raise FormatError(f"{WHAT} has a wrong end mark", None, start)
+def _check_end(stream: Stream) -> None:
     if not stream.at_end():
         raise FormatError(f"{WHAT} goes on after its end mark", None, stream.offset)
 
 
 def decode_header(stream: Stream) -> Changelog:
-    """What stands before a changelog's records."""
+    """Return what stands before a changelog's records."""
     beginning = stream.peek(4)
     # 00 02 'v' digit: a v1 key of 0x000276xx bytes, some 160 KB, would look the same only with
     # these digits.
@@ -198,8 +212,9 @@ def _decode_lineage(stream: Stream) -> tuple[tuple[int, str], ...]:
         items = [(item["version"], item["checkpointUniqueId"]) for item in json.loads(text)]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise FormatError("a changelog's lineage is not what it should be", None, start) from error
-    if not all(isinstance(version, int) and isinstance(uuid, str) for version, uuid in items):
-        raise FormatError("a changelog's lineage is not versions and ids", None, start)
+    for version, uuid in items:
+        if not isinstance(version, int) or not isinstance(uuid, str):
+            raise FormatError("a changelog's lineage is not versions and ids", None, start)
     return tuple(items)
 
 
@@ -216,7 +231,7 @@ def _encode_plain(records: Iterable[Record]) -> Iterator[bytes]:
 
 
 def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Small pieces joined, so that compressors are not called for every record."""
+    """Join small pieces, so that compressors are not called for every record."""
     held, size = [], 0
     for piece in pieces:
         held.append(piece)

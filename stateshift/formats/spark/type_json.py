@@ -1,12 +1,13 @@
 """Whether Spark can parse the types of a state schema: the grammar of StructType.fromString, rule
 by rule.
 
-    "long"   "decimal(10,2)"   "varchar(5)"   "interval day to second"   "time(6)"   "geometry(OGC:CRS84)"
+    "long"   "decimal(10,2)"   "varchar(5)"   "interval day to second"   "time(6)"
+    "geometry(OGC:CRS84)"
     {"type":"struct","fields":[FIELD...]}
     {"type":"array","elementType":TYPE,"containsNull":BOOL}
     {"type":"map","keyType":TYPE,"valueType":TYPE,"valueContainsNull":BOOL}
-    {"type":"udt","class":TEXT,"pyClass":ANY,"sqlType":ANY}                       a class of the JVM's
-    {"type":"udt","pyClass":TEXT,"serializedClass":TEXT,"sqlType":TYPE}           a class of Python's
+    {"type":"udt","class":TEXT,"pyClass":ANY,"sqlType":ANY}                a class of the JVM's
+    {"type":"udt","pyClass":TEXT,"serializedClass":TEXT,"sqlType":TYPE}    a class of Python's
     FIELD   {"name":TEXT,"type":TYPE[,"nullable":BOOL[,"metadata":OBJECT]]}
 
 Exactly these fields, each once, whatever their order; what follows the JSON is not read. A
@@ -23,12 +24,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import combinations
-from typing import Any
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.schema import SchemaFile
+from stateshift.formats.spark.text import JsonObject
 
 _NAMES = frozenset(
     (
@@ -66,21 +67,29 @@ _PARAMETRIC = re.compile(
     r"|geometry\(\s*\w+:\w+\s*\)|geography\(\s*\w+:\w+\s*(?:,\s*\w+\s*)?\)"
 )
 _COLLATION = re.compile(
-    r"(?:UTF8_BINARY|UTF8_LCASE|UNICODE|[A-Z]{2,3}(?:_[A-Z]{4})?(?:_[A-Z]{3})?)(?:_(?:CI|CS|AI|AS|RTRIM))*",
+    r"(?:UTF8_BINARY|UTF8_LCASE|UNICODE|[A-Z]{2,3}(?:_[A-Z]{4})?(?:_[A-Z]{3})?)"
+    r"(?:_(?:CI|CS|AI|AS|RTRIM))*",
     re.IGNORECASE,
 )
 _PROVIDERS = ("spark", "icu")
 _COLLATIONS = "__COLLATIONS"
 _INT_MAX = (1 << 31) - 1
 
-# Key encoders of schema version 3, and what each must say.
-_ENCODERS = {
+# Key encoders of schema version 3, and the field that each must have, if any, with its type.
+_ENCODERS: dict[str, tuple[str, type] | None] = {
     "NoPrefixKeyStateEncoderSpec": None,
-    "PrefixKeyScanStateEncoderSpec": "numColsPrefixKey",
-    "RangeKeyScanStateEncoderSpec": "orderingOrdinals",
+    "PrefixKeyScanStateEncoderSpec": ("numColsPrefixKey", int),
+    "RangeKeyScanStateEncoderSpec": ("orderingOrdinals", list),
     "TimestampAsPrefixKeyStateEncoderSpec": None,
     "TimestampAsPostfixKeyStateEncoderSpec": None,
 }
+
+# The fields that a struct's field may consist of.
+_FIELD_FORMS = (
+    ("name", "type"),
+    ("name", "type", "nullable"),
+    ("name", "type", "nullable", "metadata"),
+)
 
 _WHAT = "a state schema"
 
@@ -88,16 +97,17 @@ _WHAT = "a state schema"
 class _Object:
     """A JSON object with all of its fields, those of one name too."""
 
-    def __init__(self, fields: list[tuple[str, Any]]) -> None:
+    def __init__(self, fields: list[tuple[str, object]]) -> None:
         self.fields = fields
 
-    def exactly(self, *names: str) -> dict[str, Any] | None:
-        """The fields by name, where these are all, and each is there once."""
+    def exactly(self, *names: str) -> JsonObject | None:
+        """Return the fields by name, where these are all, and each is there once."""
         if sorted(name for name, _ in self.fields) != sorted(names):
             return None
         return dict(self.fields)
 
-    def get(self, name: str) -> Any:
+    def get(self, name: str) -> object:
+        """Return the first field of that name; None where there is none."""
         return next((value for key, value in self.fields if key == name), None)
 
 
@@ -121,7 +131,7 @@ def check_struct(text: str) -> None:
         raise FormatError(f"{_WHAT} is nested too deeply", None, 0) from error
 
 
-def _decoded(text: str) -> Any:
+def _decoded(text: str) -> object:
     start = len(text) - len(text.lstrip(" \t\r\n"))
     try:
         return _DECODER.raw_decode(text, start)[0]
@@ -131,46 +141,55 @@ def _decoded(text: str) -> Any:
         raise FormatError(f"{_WHAT} is not JSON: {error}", None, 0) from error
 
 
-def _refuse_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is no number")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_Object, parse_constant=_refuse_constant)
 
 
-def _check_struct(plain: Any) -> None:
+def _check_struct(plain: object) -> None:
     parts = plain.exactly("fields", "type") if isinstance(plain, _Object) else None
-    if parts is None or parts["type"] != "struct" or not isinstance(parts["fields"], list):
+    if parts is None or parts["type"] != "struct":
         raise _unparsable(plain)
-    for field in parts["fields"]:
+    fields = parts["fields"]
+    if not isinstance(fields, list):
+        raise _unparsable(plain)
+    for field in fields:
         _check_field(field)
 
 
-def _check_field(plain: Any) -> None:
-    parts = None
-    if isinstance(plain, _Object):
-        parts = (
-            plain.exactly("name", "type")
-            or plain.exactly("name", "type", "nullable")
-            or plain.exactly("name", "type", "nullable", "metadata")
-        )
-    if parts is None or not isinstance(parts["name"], str):
+def _check_field(plain: object) -> None:
+    parts = _field_parts(plain)
+    if parts is None:
         raise _unparsable(plain)
-    if not isinstance(parts.get("nullable", True), bool):
-        raise _unparsable(plain)
+    name, nullable = parts["name"], parts.get("nullable", True)
     metadata = parts.get("metadata", _Object([]))
+    if not isinstance(name, str) or not isinstance(nullable, bool):
+        raise _unparsable(plain)
     if not isinstance(metadata, _Object):
         raise _unparsable(plain)
     _check_metadata(metadata)
-    _check_type(parts["type"], parts["name"], _collations(metadata))
+    _check_type(parts["type"], name, _collations(metadata))
 
 
-def _check_type(plain: Any, path: str, collations: Mapping[str, Any]) -> None:
-    if plain == "string" and path in collations:
+def _field_parts(plain: object) -> JsonObject | None:
+    if not isinstance(plain, _Object):
+        return None
+    for names in _FIELD_FORMS:
+        parts = plain.exactly(*names)
+        if parts is not None:
+            return parts
+    return None
+
+
+def _check_type(plain: object, path: str, collations: Mapping[str, object]) -> None:
+    if path in collations:
+        if plain != "string":
+            fact = f"{_WHAT} gives {path[:80]!r} a collation, which is no string"
+            raise FormatError(fact, None, 0)
         _check_collation(collations[path])
         return
-    if path in collations:
-        raise FormatError(f"{_WHAT} gives {path[:80]!r} a collation, which is no string", None, 0)
     if isinstance(plain, str):
         _check_name(plain)
         return
@@ -180,109 +199,133 @@ def _check_type(plain: Any, path: str, collations: Mapping[str, Any]) -> None:
         case "struct":
             _check_struct(plain)
         case "array":
-            parts = plain.exactly("containsNull", "elementType", "type")
-            if parts is None or not isinstance(parts["containsNull"], bool):
-                raise _unparsable(plain)
-            _check_type(parts["elementType"], f"{path}.element", collations)
+            _check_array(plain, path, collations)
         case "map":
-            parts = plain.exactly("keyType", "type", "valueContainsNull", "valueType")
-            if parts is None or not isinstance(parts["valueContainsNull"], bool):
-                raise _unparsable(plain)
-            _check_type(parts["keyType"], f"{path}.key", collations)
-            _check_type(parts["valueType"], f"{path}.value", collations)
+            _check_map(plain, path, collations)
         case "udt":
             _check_udt(plain)
         case _:
             raise _unparsable(plain)
 
 
+def _check_array(plain: _Object, path: str, collations: Mapping[str, object]) -> None:
+    parts = plain.exactly("containsNull", "elementType", "type")
+    if parts is None or not isinstance(parts["containsNull"], bool):
+        raise _unparsable(plain)
+    _check_type(parts["elementType"], f"{path}.element", collations)
+
+
+def _check_map(plain: _Object, path: str, collations: Mapping[str, object]) -> None:
+    parts = plain.exactly("keyType", "type", "valueContainsNull", "valueType")
+    if parts is None or not isinstance(parts["valueContainsNull"], bool):
+        raise _unparsable(plain)
+    _check_type(parts["keyType"], f"{path}.key", collations)
+    _check_type(parts["valueType"], f"{path}.value", collations)
+
+
 def _check_udt(plain: _Object) -> None:
-    """A class of the JVM's is looked up by its name, on a class path that we cannot see."""
+    """Check a class of Python's; one of the JVM's is looked up by its name, on a class path that we
+    cannot see.
+    """
     of_jvm = plain.exactly("class", "pyClass", "sqlType", "type")
     if of_jvm is not None and isinstance(of_jvm["class"], str):
         return
     of_python = plain.exactly("pyClass", "serializedClass", "sqlType", "type")
     if of_python is None:
         raise _unparsable(plain)
-    if not isinstance(of_python["pyClass"], str) or not isinstance(
-        of_python["serializedClass"], str
-    ):
+    names = (of_python["pyClass"], of_python["serializedClass"])
+    if not all(isinstance(name, str) for name in names):
         raise _unparsable(plain)
     _check_type(of_python["sqlType"], "", {})
 
 
 def _check_name(name: str) -> None:
-    decimal, text, collated = (
-        _DECIMAL.fullmatch(name),
-        _TEXT.fullmatch(name),
-        _COLLATED.fullmatch(name),
-    )
-    if decimal is not None:
-        known = _is_decimal(decimal[1], decimal[2])
-    elif text is not None:
-        known = len(text[1]) < 20 and int(text[1]) <= _INT_MAX
-    elif collated is not None:
-        known = _COLLATION.fullmatch(collated[1]) is not None
-    else:
-        known = name in _NAMES or name in _INTERVALS or _PARAMETRIC.fullmatch(name) is not None
-    if not known:
-        raise FormatError(
-            f"{_WHAT} holds the type {name[:80]!r}, which no Spark up to 4.3 can parse", None, 0
-        )
+    if not _is_known(name):
+        fact = f"{_WHAT} holds the type {name[:80]!r}, which no Spark up to 4.3 can parse"
+        raise FormatError(fact, None, 0)
+
+
+def _is_known(name: str) -> bool:
+    for pattern, is_valid in _PARAMETERS:
+        parameters = pattern.fullmatch(name)
+        if parameters is not None:
+            return is_valid(*parameters.groups())
+    return name in _NAMES or name in _INTERVALS or _PARAMETRIC.fullmatch(name) is not None
 
 
 def _is_decimal(precision: str, scale: str) -> bool:
-    """The scale may have been negative, where a session asked for it."""
+    """Whether a decimal may have these; the scale may have been negative, where a session asked
+    for it.
+    """
     if len(precision) > 19 or len(scale) > 20:
         return False
     return int(precision) <= 38 and -38 <= int(scale) <= int(precision)
 
 
-def _collations(metadata: _Object) -> Mapping[str, Any]:
-    found = metadata.get(_COLLATIONS)
-    return dict(found.fields) if isinstance(found, _Object) else {}
+def _is_length(length: str) -> bool:
+    return len(length) < 20 and int(length) <= _INT_MAX
 
 
-def _check_collation(text: Any) -> None:
-    provider, dot, name = text.partition(".") if isinstance(text, str) else ("", "", "")
-    if not dot or provider not in _PROVIDERS or _COLLATION.fullmatch(name) is None:
-        raise FormatError(
-            f"{_WHAT} names the collation {str(text)[:80]!r}, which no Spark up to 4.3 has", None, 0
-        )
+def _is_collation(name: str) -> bool:
+    return _COLLATION.fullmatch(name) is not None
+
+
+# Types with parameters that have limits of their own.
+_PARAMETERS: tuple[tuple[re.Pattern[str], Callable[..., bool]], ...] = (
+    (_DECIMAL, _is_decimal),
+    (_TEXT, _is_length),
+    (_COLLATED, _is_collation),
+)
+
+
+def _collations(metadata: _Object) -> Mapping[str, object]:
+    by_path = metadata.get(_COLLATIONS)
+    return dict(by_path.fields) if isinstance(by_path, _Object) else {}
+
+
+def _check_collation(text: object) -> None:
+    provider, _, name = text.partition(".") if isinstance(text, str) else ("", "", "")
+    if provider not in _PROVIDERS or not _is_collation(name):
+        fact = f"{_WHAT} names the collation {str(text)[:80]!r}, which no Spark up to 4.3 has"
+        raise FormatError(fact, None, 0)
 
 
 def _check_metadata(plain: _Object) -> None:
-    """Lists hold values of one kind, and no lists; a value may be null, an item may not."""
+    """Check that lists hold values of one kind, and no lists; a value may be null, an item may
+    not.
+    """
     for name, value in plain.fields:
         if isinstance(value, _Object):
             _check_metadata(value)
-        elif isinstance(value, list) and value:
-            kinds = {type(item) for item in value}
-            if len(kinds) > 1 or kinds & {list, type(None)}:
-                raise FormatError(
-                    f"{_WHAT} has metadata {name[:80]!r} that no Spark can parse", None, 0
-                )
-            for item in value:
-                if isinstance(item, _Object):
-                    _check_metadata(item)
+        if isinstance(value, list):
+            _check_items(name, value)
+
+
+def _check_items(name: str, items: list[object]) -> None:
+    kinds = {type(item) for item in items}
+    if len(kinds) > 1 or kinds & {list, type(None)}:
+        raise FormatError(f"{_WHAT} has metadata {name[:80]!r} that no Spark can parse", None, 0)
+    for item in items:
+        if isinstance(item, _Object):
+            _check_metadata(item)
 
 
 def _check_encoder(text: str) -> None:
-    plain = _decoded(text)
-    kind = plain.get("keyStateEncoderType") if isinstance(plain, _Object) else None
+    decoded = _decoded(text)
+    plain = decoded if isinstance(decoded, _Object) else _Object([])
+    kind = plain.get("keyStateEncoderType")
     if not isinstance(kind, str) or kind not in _ENCODERS:
-        raise FormatError(
-            f"{_WHAT} names no key encoder that a Spark up to 4.3 has: {text[:80]!r}", None, 0
-        )
+        fact = f"{_WHAT} names no key encoder that a Spark up to 4.3 has: {text[:80]!r}"
+        raise FormatError(fact, None, 0)
     wanted = _ENCODERS[kind]
-    value = plain.get(wanted) if wanted else None
-    whole = isinstance(value, int) if wanted == "numColsPrefixKey" else isinstance(value, list)
-    if wanted is not None and not whole:
-        raise FormatError(f"{_WHAT} has a key encoder without {wanted}: {text[:80]!r}", None, 0)
+    if wanted is None:
+        return
+    name, value_type = wanted
+    if not isinstance(plain.get(name), value_type):
+        raise FormatError(f"{_WHAT} has a key encoder without {name}: {text[:80]!r}", None, 0)
 
 
-def _unparsable(plain: Any) -> FormatError:
+def _unparsable(plain: object) -> FormatError:
     shown = json.dumps(plain, default=lambda value: dict(value.fields))[:80]
-    return FormatError(
-        f"{_WHAT} holds {shown}, which no Spark up to 4.3 can parse as a type", None, 0
-    )
+    fact = f"{_WHAT} holds {shown}, which no Spark up to 4.3 can parse as a type"
+    return FormatError(fact, None, 0)

@@ -1,7 +1,8 @@
 """The SQL types of state, from the JSON that schema files hold (StructType.json).
 
     "long"   "decimal(10,2)"   "interval day to second"   {"type":"struct","fields":[...]}
-    {"type":"array","elementType":...}   {"type":"map","keyType":...,"valueType":...}   {"type":"udt","sqlType":...}
+    {"type":"array","elementType":...}   {"type":"map","keyType":...,"valueType":...}
+    {"type":"udt","sqlType":...}
 
 Source: Spark, DataType.fromJson. Field names may repeat: a struct's fields are told apart by
 position.
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.text import decode_object
+from stateshift.formats.spark.text import JsonObject, decode_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,9 @@ class StructType:
 
 DataType = Atomic | DecimalType | ArrayType | MapType | StructType
 
+# A decoded value, of the Python type that `unsafe_row` names for its SQL type; a row of them.
+Value = Any
+Row = tuple[Value, ...]
 # Bytes that a value of the type takes in an array; in a row each has a slot of eight.
 WIDTHS = {
     "boolean": 1,
@@ -73,58 +77,71 @@ _WHAT = "a schema"
 
 
 def decode_struct(text: str) -> StructType:
-    """A StructType from its JSON."""
+    """Return a StructType from its JSON."""
     try:
-        found = _type(decode_object(text, _WHAT))
+        kind = _type(decode_object(text, _WHAT))
     except RecursionError as error:
         raise FormatError(f"{_WHAT} is nested too deeply", None, 0) from error
-    if not isinstance(found, StructType):
+    if not isinstance(kind, StructType):
         raise FormatError(f"{_WHAT} is not a struct", None, 0)
-    return found
+    return kind
 
 
-def _type(plain: Any) -> DataType:
+def _type(plain: object) -> DataType:
     if isinstance(plain, str):
         return _atomic(plain)
-    kind = plain.get("type") if isinstance(plain, dict) else None
+    if not isinstance(plain, dict):
+        raise _unknown(plain)
+    kind = plain.get("type")
     read = _NESTED.get(kind) if isinstance(kind, str) else None
     if read is None:
-        raise FormatError(f"{_WHAT} holds the unknown type {str(plain)[:80]}", None, 0)
+        raise _unknown(plain)
     try:
         return read(plain)
     except KeyError as error:
         raise FormatError(f"{_WHAT}: a {kind} without {error}", None, 0) from error
 
 
+def _unknown(plain: object) -> FormatError:
+    return FormatError(f"{_WHAT} holds the unknown type {str(plain)[:80]}", None, 0)
+
+
+_NAMED: dict[str, DataType] = {
+    **{name: Atomic(name) for name in (*WIDTHS, "binary", "variant", "void")},
+    "null": Atomic("void"),
+    "interval": Atomic("calendar"),
+    "calendarinterval": Atomic("calendar"),
+    "interval year": Atomic("year-month"),
+    "interval month": Atomic("year-month"),
+    "interval year to month": Atomic("year-month"),
+    "decimal": DecimalType(10, 0),
+}
+
+
 def _atomic(name: str) -> DataType:
-    if name in WIDTHS or name in ("binary", "variant", "void"):
-        return Atomic(name)
-    if name in ("null", "calendarinterval", "interval"):
-        return Atomic("void" if name == "null" else "calendar")
+    known = _NAMED.get(name)
+    if known is not None:
+        return known
     if _STRING.fullmatch(name):
         return Atomic("string")
     if name.startswith("interval "):
-        years = name in ("interval year", "interval month", "interval year to month")
-        return Atomic("year-month" if years else "day-time")
+        return Atomic("day-time")
     decimal = _DECIMAL.fullmatch(name)
-    if name == "decimal":
-        return DecimalType(10, 0)
     if decimal is None or not 0 < int(decimal[1]) <= 38:
         raise FormatError(f"{_WHAT} holds the unknown type {name[:80]!r}", None, 0)
     return DecimalType(int(decimal[1]), int(decimal[2]))
 
 
-def _struct(plain: dict[str, Any]) -> StructType:
+def _struct(plain: JsonObject) -> StructType:
     fields = plain["fields"]
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
         raise FormatError(f"{_WHAT} holds a struct whose fields are no list", None, 0)
-    return StructType(
-        tuple(str(field["name"]) for field in fields),
-        tuple(_type(field["type"]) for field in fields),
-    )
+    names = tuple(str(field["name"]) for field in fields)
+    types = tuple(_type(field["type"]) for field in fields)
+    return StructType(names, types)
 
 
-_NESTED: dict[str, Callable[[dict[str, Any]], DataType]] = {
+_NESTED: dict[str, Callable[[JsonObject], DataType]] = {
     "struct": _struct,
     "array": lambda plain: ArrayType(_type(plain["elementType"])),
     "map": lambda plain: MapType(_type(plain["keyType"]), _type(plain["valueType"])),

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import struct
 from decimal import Decimal
-from typing import Any
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.types import (
@@ -36,7 +35,9 @@ from stateshift.formats.spark.types import (
     DataType,
     DecimalType,
     MapType,
+    Row,
     StructType,
+    Value,
 )
 
 _CODES = {
@@ -59,14 +60,14 @@ _PLACE = struct.Struct("<II")
 _CALENDAR = struct.Struct("<iiq")
 
 
-def decode_row(content: bytes, schema: StructType) -> tuple[Any, ...]:
-    """The values of one row."""
+def decode_row(content: bytes, schema: StructType) -> Row:
+    """Return the values of one row."""
     return _struct(content, 0, len(content), schema)
 
 
 def unscaled(value: Decimal, scale: int) -> int:
-    """The integer that a decimal of this scale is stored as; exact, whatever the decimal context
-    says.
+    """Return the integer that a decimal of this scale is stored as; exact, whatever the decimal
+    context says.
     """
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int) or exponent + scale < 0:
@@ -76,13 +77,20 @@ def unscaled(value: Decimal, scale: int) -> int:
 
 
 def scaled(number: int, scale: int) -> Decimal:
-    """The inverse of `unscaled`."""
-    return Decimal((int(number < 0), tuple(int(digit) for digit in str(abs(number))), -scale))
+    """Return the inverse of `unscaled`."""
+    digits = tuple(map(int, str(abs(number))))
+    return Decimal((int(number < 0), digits, -scale))
+
+
+def twos_complement(number: int) -> bytes:
+    """Return a number in as few bytes as hold it, big-endian (BigInteger.toByteArray)."""
+    bits = (number + (number < 0)).bit_length()
+    return number.to_bytes(bits // 8 + 1, "big", signed=True)
 
 
 class _Container:
-    """A row or an array in `content[base:end]`: hands out variable parts, and no more of them
-    than there is room.
+    """A row or an array in `content[base:end]`, and how many of its bytes no variable part has
+    taken yet.
     """
 
     __slots__ = ("_left", "base", "content", "end")
@@ -92,7 +100,7 @@ class _Container:
         self._left = end - base
 
     def part(self, slot: int) -> tuple[int, int]:
-        """Start and end of the variable part that the slot points at."""
+        """Return start and end of the variable part that the slot points at."""
         size, offset = _PLACE.unpack_from(self.content, slot)
         start = self.base + offset
         self._left -= size
@@ -101,11 +109,12 @@ class _Container:
         return start, start + size
 
 
-def _struct(content: bytes, base: int, end: int, schema: StructType) -> tuple[Any, ...]:
+def _struct(content: bytes, base: int, end: int, schema: StructType) -> Row:
     count = len(schema.types)
     bits = (count + 63) // 64 * 8
-    if end - base < bits + 8 * count:
-        raise FormatError(f"a row of {count} fields needs {bits + 8 * count} bytes", None, end)
+    least = bits + 8 * count
+    if end - base < least:
+        raise FormatError(f"a row of {count} fields needs {least} bytes", None, end)
     nulls = int.from_bytes(content[base : base + bits], "little")
     row = _Container(content, base, end)
     slots = base + bits
@@ -115,25 +124,25 @@ def _struct(content: bytes, base: int, end: int, schema: StructType) -> tuple[An
     )
 
 
-def _array(content: bytes, base: int, end: int, element: DataType) -> tuple[Any, ...]:
+def _array(content: bytes, base: int, end: int, element: DataType) -> Row:
     if end - base < 8:
         raise FormatError("an array needs eight bytes for its length", None, end)
     (count,) = _LONG.unpack_from(content, base)
     width = _width(element)
-    if count < 0 or count > 8 * (end - base):
+    if not 0 <= count <= 8 * (end - base):
         raise FormatError(f"an array claims {count} elements", None, base)
     bits = (count + 63) // 64 * 8
-    if end - base < 8 + bits + width * count:
-        raise FormatError(f"an array of {count} elements does not fit", None, end)
-    nulls = int.from_bytes(content[base + 8 : base + 8 + bits], "little")
-    array = _Container(content, base, end)
     first = base + 8 + bits
+    if end < first + width * count:
+        raise FormatError(f"an array of {count} elements does not fit", None, end)
+    nulls = int.from_bytes(content[base + 8 : first], "little")
+    array = _Container(content, base, end)
     return tuple(
         None if nulls >> i & 1 else _value(array, first + width * i, element) for i in range(count)
     )
 
 
-def _map(content: bytes, base: int, end: int, wanted: MapType) -> tuple[tuple[Any, Any], ...]:
+def _map(content: bytes, base: int, end: int, wanted: MapType) -> tuple[tuple[Value, Value], ...]:
     if end - base < 8:
         raise FormatError("a map needs eight bytes for the size of its keys", None, end)
     (size,) = _LONG.unpack_from(content, base)
@@ -147,8 +156,8 @@ def _map(content: bytes, base: int, end: int, wanted: MapType) -> tuple[tuple[An
     return tuple(zip(keys, values, strict=True))
 
 
-def _value(place: _Container, slot: int, wanted: DataType) -> Any:
-    """The value whose slot (or element) is at `slot`, which lies within the content."""
+def _value(place: _Container, slot: int, wanted: DataType) -> Value:
+    """Return the value whose slot (or element) is at `slot`, which lies within the content."""
     content = place.content
     match wanted:
         case Atomic(name) if name in WIDTHS:
@@ -159,8 +168,8 @@ def _value(place: _Container, slot: int, wanted: DataType) -> Any:
             return scaled(_LONG.unpack_from(content, slot)[0], scale)
     start, end = place.part(slot)
     match wanted:
-        case DecimalType(precision, scale):
-            return _wide_decimal(content, start, end, precision, scale)
+        case DecimalType():
+            return _wide_decimal(content, start, end, wanted)
         case StructType():
             return _struct(content, start, end, wanted)
         case ArrayType(element):
@@ -171,29 +180,35 @@ def _value(place: _Container, slot: int, wanted: DataType) -> Any:
             return content[start:end].decode("utf-8", "surrogateescape")
         case Atomic("binary"):
             return bytes(content[start:end])
-    return _compound(content, start, end, wanted.name)
+        case Atomic("calendar"):
+            return _calendar(content, start, end)
+    return _variant(content, start, end)
 
 
-def _compound(content: bytes, start: int, end: int, name: str) -> tuple[Any, ...]:
-    """A calendar interval as (months, days, microseconds), or a variant as (value, metadata)."""
-    if name == "calendar":
-        if end - start != _CALENDAR.size:
-            raise FormatError("a calendar interval is not of 16 bytes", None, start)
-        return _CALENDAR.unpack_from(content, start)
-    size = int.from_bytes(content[start : start + 4], "little")
-    if end - start < 4 or start + 4 + size > end:
+def _calendar(content: bytes, start: int, end: int) -> tuple[int, int, int]:
+    """Return a calendar interval as (months, days, microseconds)."""
+    if end - start != _CALENDAR.size:
+        raise FormatError("a calendar interval is not of 16 bytes", None, start)
+    return _CALENDAR.unpack_from(content, start)
+
+
+def _variant(content: bytes, start: int, end: int) -> tuple[bytes, bytes]:
+    """Return a variant as (value, metadata)."""
+    value = start + 4
+    metadata = value + int.from_bytes(content[start:value], "little")
+    if end < value or end < metadata:
         raise FormatError("a variant is longer than its place", None, start)
-    return bytes(content[start + 4 : start + 4 + size]), bytes(content[start + 4 + size : end])
+    return bytes(content[value:metadata]), bytes(content[metadata:end])
 
 
-def _wide_decimal(content: bytes, start: int, end: int, precision: int, scale: int) -> Decimal:
-    """One that does not fit a long. Spark does not read what has more digits than its type
-    (Decimal.set); a shorter one it takes as it is.
+def _wide_decimal(content: bytes, start: int, end: int, wanted: DecimalType) -> Decimal:
+    """Return a decimal that does not fit a long. Spark does not read what has more digits than its
+    type (Decimal.set); a shorter one it takes as it is.
     """
     number = int.from_bytes(content[start:end], "big", signed=True) if end - start <= 16 else 10**38
-    if abs(number) >= 10**precision:
-        raise FormatError(f"a decimal has more than {precision} digits", None, start)
-    return scaled(number, scale)
+    if abs(number) >= 10**wanted.precision:
+        raise FormatError(f"a decimal has more than {wanted.precision} digits", None, start)
+    return scaled(number, wanted.scale)
 
 
 def _width(wanted: DataType) -> int:

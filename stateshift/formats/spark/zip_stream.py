@@ -4,11 +4,13 @@ the files.
     file        "PK" 03 04 | version u16 | flags u16 | method u16 | time u32 | crc u32 | stored size
                 u32 | size u32
                 | name length u16 | extra length u16 | name | extra | data [| descriptor]
-    descriptor  ["PK" 07 08 |] crc u32 | stored size u32 | size u32      flag 8; the sizes are u64 beyond 4 GiB
+    descriptor  ["PK" 07 08 |] crc u32 | stored size u32 | size u32      flag 8; the sizes are u64
+                                                                         beyond 4 GiB
     directory   "PK" 01 02 | made by u16 | version u16 | flags u16 | method u16 | time u32 | crc u32
                 | stored size u32 | size u32 | name length u16 | extra length u16 | comment length
                 u16 | disk u16 | attributes u16, u32
-                | where the file stands u32 | name | extra | comment     one a file, behind all files
+                | where the file stands u32 | name | extra | comment     one a file, behind them
+                                                                         all
     end         "PK" 05 06 | disk u16 | disk u16 | files here u16 | files u16 | directory's size u32
                 | place u32
                 | comment length u16 | comment
@@ -110,6 +112,16 @@ class _Data:
 
 
 @dataclass(frozen=True, slots=True)
+class _Claims:
+    """What a file's header or descriptor says of it; `end` is where all of the file ends."""
+
+    crc: int
+    stored: int
+    size: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Listed:
     """What the directory says of a file."""
 
@@ -120,14 +132,22 @@ class _Listed:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Tail:
+    """What the end of a zip says: how many files there are, and where its directory begins."""
+
+    files: int
+    directory: int
+
+
 # How many bytes of a file are kept, by its name; and how often its stored size a file may hold.
 Kept = Callable[[str], int]
 Ratio = Callable[[str], int]
 
 
 def read_zip(content: bytes, kept: Kept, ratio_max: Ratio) -> ZipFiles:
-    """The files that Java finds in a zip, each read to its end; refused where Java refuses it,
-    or finds fewer.
+    """Return the files that Java finds in a zip, each read to its end; refused where Java refuses
+    it, or finds fewer.
     """
     members: list[Member] = []
     position = 0
@@ -145,11 +165,11 @@ def read_zip(content: bytes, kept: Kept, ratio_max: Ratio) -> ZipFiles:
 
 
 def _header(content: bytes, start: int) -> _Header | None:
-    """The header that stands here, None where there is none."""
+    """Return the header that stands here, None where there is none."""
     if len(content) - start < _HEADER.size or content[start : start + 4] != _FILE:
         return None
     fields = _HEADER.unpack_from(content, start)
-    flags, method = fields[2], fields[3]
+    flags, method, crc, stored, size = fields[2], fields[3], fields[6], fields[7], fields[8]
     name_end = start + _HEADER.size + fields[9]
     data = name_end + fields[10]
     if data > len(content):
@@ -158,21 +178,36 @@ def _header(content: bytes, start: int) -> _Header | None:
         name = content[start + _HEADER.size : name_end].decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(f"{_WHAT} holds a file whose name is not UTF-8", None, start) from error
-    if flags & _ENCRYPTED:
-        raise FormatError(f"{_WHAT} holds {name[:80]!r} encrypted", None, start)
-    if method not in (STORED, DEFLATED):
-        fact = f"{_WHAT} holds {name[:80]!r} in the unknown compression method {method}"
-        raise FormatError(fact, None, start)
-    if flags & _DESCRIBED and method != DEFLATED:
-        raise FormatError(f"{_WHAT} holds {name[:80]!r} stored with a descriptor", None, start)
-    stored, size = fields[7], fields[8]
+    _check_method(name, flags, method, start)
     if not flags & _DESCRIBED and _FOUR_GIB in (stored, size):
         size, stored = _sizes_64(content[name_end:data], size, stored)
-    return _Header(name, start, flags, method, fields[6], stored, size, data)
+    return _Header(
+        name=name,
+        offset=start,
+        flags=flags,
+        method=method,
+        crc=crc,
+        stored=stored,
+        size=size,
+        data=data,
+    )
+
+
+def _check_method(name: str, flags: int, method: int, start: int) -> None:
+    shown = repr(name[:80])
+    if flags & _ENCRYPTED:
+        raise FormatError(f"{_WHAT} holds {shown} encrypted", None, start)
+    if method not in (STORED, DEFLATED):
+        fact = f"{_WHAT} holds {shown} in the unknown compression method {method}"
+        raise FormatError(fact, None, start)
+    if flags & _DESCRIBED and method != DEFLATED:
+        raise FormatError(f"{_WHAT} holds {shown} stored with a descriptor", None, start)
 
 
 def _sizes_64(extra: bytes, size: int, stored: int) -> tuple[int, int]:
-    """Size and stored size as zip64's extra field has them; what is not whole in it is skipped."""
+    """Return size and stored size as zip64's extra field has them; what is not whole in it is
+    skipped.
+    """
     position = 0
     while position + 4 < len(extra):
         tag, length = struct.unpack_from("<HH", extra, position)
@@ -186,38 +221,38 @@ def _sizes_64(extra: bytes, size: int, stored: int) -> tuple[int, int]:
 
 
 def _member(content: bytes, header: _Header, kept: int, ratio_max: int) -> tuple[Member, int]:
-    """The file behind a header, and where it ends."""
+    """Return the file behind a header, and where it ends."""
     if header.method == STORED:
         data = _stored(content, header, kept)
-        crc, stored, size, end = header.crc, header.size, header.size, data.end
-        unchecked = size == 0
+        crc = header.crc if header.size else data.crc  # of an empty file it is not checked
+        claims = _Claims(crc, stored=header.size, size=header.size, end=data.end)
     else:
         data = _inflated(content, header, kept, ratio_max)
-        crc, stored, size, end = _said(content, header, data)
-        unchecked = False
-    if size != data.size:
-        fact = f"{_WHAT}: {header.shown} in it has {data.size} bytes, not the {size} it claims"
-        raise FormatError(fact, None, header.offset)
-    if header.method == DEFLATED and stored != data.end - header.data:
-        fact = (
-            f"{_WHAT}: {header.shown} in it takes {data.end - header.data} bytes, not the "
-            f"{stored} it claims"
-        )
-        raise FormatError(fact, None, header.offset)
-    if crc != data.crc and not unchecked:
-        raise FormatError(
-            f"{_WHAT}: {header.shown} in it does not have its checksum", None, header.offset
-        )
-    found = Member(
-        header.name,
-        header.offset,
-        header.method,
-        data.crc,
-        data.end - header.data,
-        data.size,
-        data.content,
+        claims = _claims(content, header, data)
+    stored = data.end - header.data
+    _check_claims(header, claims, data, stored)
+    member = Member(
+        name=header.name,
+        offset=header.offset,
+        method=header.method,
+        crc=data.crc,
+        stored=stored,
+        size=data.size,
+        content=data.content,
     )
-    return found, end
+    return member, claims.end
+
+
+def _check_claims(header: _Header, claims: _Claims, data: _Data, stored: int) -> None:
+    file = f"{_WHAT}: {header.shown} in it"
+    if claims.size != data.size:
+        fact = f"{file} has {data.size} bytes, not the {claims.size} it claims"
+        raise FormatError(fact, None, header.offset)
+    if claims.stored != stored:
+        fact = f"{file} takes {stored} bytes, not the {claims.stored} it claims"
+        raise FormatError(fact, None, header.offset)
+    if claims.crc != data.crc:
+        raise FormatError(f"{file} does not have its checksum", None, header.offset)
 
 
 def _stored(content: bytes, header: _Header, kept: int) -> _Data:
@@ -229,7 +264,7 @@ def _stored(content: bytes, header: _Header, kept: int) -> _Data:
 
 
 def _inflated(content: bytes, header: _Header, kept: int, ratio_max: int) -> _Data:
-    """What deflate makes of the bytes, piece by piece: a file may be longer than memory."""
+    """Return what deflate makes of the bytes, piece by piece: a file may be longer than memory."""
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     position, crc, size = header.data, 0, 0
     held: list[bytes] = []
@@ -238,13 +273,13 @@ def _inflated(content: bytes, header: _Header, kept: int, ratio_max: int) -> _Da
         if not waiting:
             waiting = content[position : position + _PIECE]
             position += len(waiting)
+        at_end = not waiting
         try:
             piece = inflater.decompress(waiting, _PIECE)
         except zlib.error as error:
-            raise FormatError(
-                f"{_WHAT}: {header.shown} in it is damaged", None, header.offset
-            ) from error
-        if not piece and not waiting and not inflater.eof:
+            fact = f"{_WHAT}: {header.shown} in it is damaged"
+            raise FormatError(fact, None, header.offset) from error
+        if at_end and not piece and not inflater.eof:
             raise FormatError(f"{_WHAT} ends inside of {header.shown}", None, len(content))
         waiting = inflater.unconsumed_tail
         crc = zlib.crc32(piece, crc)
@@ -255,67 +290,71 @@ def _inflated(content: bytes, header: _Header, kept: int, ratio_max: int) -> _Da
         if size > ratio_max * consumed + 4096:
             fact = f"{_WHAT}: {header.shown} in it expands to {size} bytes from {consumed}"
             raise FormatError(fact, None, header.offset)
-    return _Data(crc, size, position - len(inflater.unused_data), b"".join(held))
+    end = position - len(inflater.unused_data)
+    return _Data(crc=crc, size=size, end=end, content=b"".join(held))
 
 
-def _said(content: bytes, header: _Header, data: _Data) -> tuple[int, int, int, int]:
-    """Checksum, stored size and size as they are claimed, and where the file ends."""
+def _claims(content: bytes, header: _Header, data: _Data) -> _Claims:
+    """Return what the header says of a deflated file, or the descriptor behind it."""
     if not header.flags & _DESCRIBED:
-        return header.crc, header.stored, header.size, data.end
+        return _Claims(header.crc, header.stored, header.size, data.end)
     large = max(data.size, data.end - header.data) > _FOUR_GIB
     fields = struct.Struct("<LQQ" if large else "<LLL")
-    if data.end + 4 + fields.size > len(
-        content
-    ):  # Java reads the longer form, and puts back what is too much
-        raise FormatError(
-            f"{_WHAT} ends inside of the descriptor of {header.shown}", None, len(content)
-        )
+    # Java reads the longer form, and puts back what is too much.
+    if data.end + 4 + fields.size > len(content):
+        fact = f"{_WHAT} ends inside of the descriptor of {header.shown}"
+        raise FormatError(fact, None, len(content))
     start = data.end
     if content[start : start + 4] == _DESCRIPTOR:
         start += 4
     crc, stored, size = fields.unpack_from(content, start)
-    return crc, stored, size, start + fields.size
+    return _Claims(crc, stored, size, start + fields.size)
 
 
 # ---- the directory behind them, which Java does not read
 
 
 def _doubts(content: bytes, members: list[Member], end: int) -> tuple[str, ...]:
-    """What the directory says wrongly of the files before it; refused where it leaves open which
-    files there are.
+    """Return what the directory says wrongly of the files before it; refused where it leaves open
+    which files there are.
     """
     listed = list(_directory(content, end))
     names = [member.name.encode("utf-8") for member in members]
     listed_names = [entry.name for entry in listed]
-    counted = _counted(content, end)
-    if counted is None:
-        raise FormatError(
-            f"{_WHAT} ends early: the end of its directory is cut off", None, len(content)
-        )
+    tail = _tail(content, end)
+    if tail is None:
+        fact = f"{_WHAT} is truncated: the end of its directory is missing"
+        raise FormatError(fact, None, len(content))
+    tail_fits = tail == _Tail(len(members), end)
     if listed_names == names:
-        doubts = list(chain.from_iterable(map(_differs, members, listed)))
-        if counted != (len(members), end):
+        doubts = list(chain.from_iterable(map(_differences, members, listed)))
+        if not tail_fits:
             doubts.append("the end of its directory is damaged")
         return tuple(doubts)
-    begun = listed_names == names[: len(listed_names)]
-    if begun and counted == (len(members), end):
+    if tail_fits and listed_names == names[: len(listed_names)]:
         return (f"its directory is damaged behind {len(listed)} of {len(members)} files",)
-    for member, name, entry in zip(members, names, listed, strict=False):
-        if entry.name != name:
+    raise _other_files(members, listed, tail, end)
+
+
+def _other_files(
+    members: list[Member], listed: list[_Listed], tail: _Tail, end: int
+) -> FormatError:
+    """Return what says how the directory lists other files than there are."""
+    for member, entry in zip(members, listed, strict=False):
+        if entry.name != member.name.encode("utf-8"):
             shown = entry.name.decode("utf-8", "replace")[:80]
             fact = f"{_WHAT} calls a file {member.name[:80]!r}, and {shown!r} in its directory"
-            raise FormatError(fact, None, member.offset)
-    if counted[0] != len(members):
-        fact = (
-            f"{_WHAT} lists {counted[0]} files, and {len(members)} can be read one behind the other"
-        )
-        raise FormatError(fact, None, end)
-    raise FormatError(f"{_WHAT} has a damaged directory", None, end)
+            return FormatError(fact, None, member.offset)
+    count = len(members)
+    if tail.files != count:
+        fact = f"{_WHAT} lists {tail.files} files, and {count} can be read one behind the other"
+        return FormatError(fact, None, end)
+    return FormatError(f"{_WHAT} has a damaged directory", None, end)
 
 
-def _differs(member: Member, listed: _Listed) -> Iterator[str]:
-    """What of a file the directory has otherwise. Beyond 4 GiB the values stand elsewhere, and
-    are not compared.
+def _differences(member: Member, listed: _Listed) -> Iterator[str]:
+    """Yield what of a file the directory has otherwise. Beyond 4 GiB the values stand elsewhere,
+    and are not compared.
     """
     pairs = {
         "checksum": (member.crc, listed.crc),
@@ -323,27 +362,31 @@ def _differs(member: Member, listed: _Listed) -> Iterator[str]:
         "stored size": (member.stored, listed.stored),
         "place": (member.offset, listed.offset),
     }
-    for what, (found, told) in pairs.items():
-        if told not in (found, _FOUR_GIB):
+    for what, (actual, claimed) in pairs.items():
+        if claimed not in (actual, _FOUR_GIB):
             yield f"its directory has another {what} of {member.name[:80]!r}"
 
 
 def _directory(content: bytes, start: int) -> Iterator[_Listed]:
-    """The entries that stand here one behind the other."""
+    """Yield the entries that stand here one behind the other."""
     while len(content) - start >= _ENTRY.size and content[start : start + 4] == _DIRECTORY:
         fields = _ENTRY.unpack_from(content, start)
-        name = start + _ENTRY.size
-        name_end = name + fields[10]
-        yield _Listed(content[name:name_end], fields[7], fields[8], fields[9], fields[16])
+        name_start = start + _ENTRY.size
+        name_end = name_start + fields[10]
+        yield _Listed(
+            name=content[name_start:name_end],
+            crc=fields[7],
+            stored=fields[8],
+            size=fields[9],
+            offset=fields[16],
+        )
         start = name_end + fields[11] + fields[12]
 
 
-def _counted(content: bytes, directory: int) -> tuple[int, int] | None:
-    """How many files there are and where the directory begins, as the end of the zip says; None
-    without one.
-    """
+def _tail(content: bytes, directory: int) -> _Tail | None:
+    """Return what the end of the zip says; None without one."""
     start = content.rfind(_END, directory)
     if start < 0 or len(content) - start < _TAIL.size:
         return None
     fields = _TAIL.unpack_from(content, start)
-    return fields[4], fields[6]
+    return _Tail(files=fields[4], directory=fields[6])

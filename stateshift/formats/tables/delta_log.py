@@ -1,12 +1,13 @@
 """The log of a Delta table, as far as it tells which batches of a streaming job are in the table.
 
-    _delta_log/<version, 20 digits>.json                                  a commit: one action a line
-      {"txn":{"appId":"<query id>","version":<batch>,"lastUpdated":...}}    a query's last batch
-      {"commitInfo":{"operation":"RESTORE",...}}                            the table has gone back to another version
-    _delta_log/_staged_commits/<version>.<uuid>.json                      a commit that only the table's catalog knows
-    _delta_log/<version>.checkpoint.parquet                               all actions up to that version
-    _delta_log/<version>.checkpoint.<part, 10 digits>.<parts>.parquet     the same in parts
-    _delta_log/<version>.checkpoint.<uuid>.json|parquet                   the same, without the files (V2)
+    _delta_log/<version, 20 digits>.json                     a commit: one action a line
+      {"txn":{"appId":"<query id>","version":<batch>,...}}     a query's last batch
+      {"commitInfo":{"operation":"RESTORE",...}}               the table is back at another version
+    _delta_log/_staged_commits/<version>.<uuid>.json         a commit that only the table's catalog
+                                                             knows
+    _delta_log/<version>.checkpoint.parquet                  all actions up to that version
+    _delta_log/<version>.checkpoint.<part>.<parts>.parquet   the same in parts, 10 digits each
+    _delta_log/<version>.checkpoint.<uuid>.json|parquet      the same, without the files (V2)
 
 Source: Delta, PROTOCOL.md; DeltaSink.addBatch writes the query's id and the batch as `txn`, and
 skips a batch that is not newer than the last one. RESTORE keeps these actions. A function of
@@ -17,10 +18,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.text import decode_object, decode_text
+from stateshift.formats.spark.text import JsonObject, decode_object, decode_text, is_integer
 from stateshift.formats.stream import lines
 
 FOLDER = "_delta_log"
@@ -31,7 +32,8 @@ _WHAT = "a commit of a Delta table"
 _STAGED = re.compile(r"_delta_log/_(?:staged_)?commits/([0-9]{20})\.[0-9a-fA-F-]{36}\.json")
 _COMMIT = re.compile(r"([0-9]{20})\.json")
 _CHECKPOINT = re.compile(
-    r"([0-9]{20})\.checkpoint(?:\.(?P<part>[0-9]{10})\.(?P<parts>[0-9]{10})|\.(?P<uuid>[0-9a-fA-F-]{36}))?"
+    r"([0-9]{20})\.checkpoint"
+    r"(?:\.(?P<part>[0-9]{10})\.(?P<parts>[0-9]{10})|\.(?P<uuid>[0-9a-fA-F-]{36}))?"
     r"\.(?P<ending>parquet|json)"
 )
 
@@ -86,25 +88,30 @@ def checkpoint_name(name: str) -> CheckpointName | None:
     is_json = match["ending"] == "json"
     if is_json and match["uuid"] is None:
         return None
-    part, parts = int(match["part"] or 1), int(match["parts"] or 1)
-    return CheckpointName(int(match[1]), part, parts, is_json, name)
+    return CheckpointName(
+        version=int(match[1]),
+        part=int(match["part"] or 1),
+        parts=int(match["parts"] or 1),
+        is_json=is_json,
+        name=name,
+    )
 
 
 def newest_checkpoint(names: Iterable[str]) -> tuple[CheckpointName, ...]:
     """Return the files of the newest checkpoint that is whole; empty where there is none."""
-    by_form: dict[tuple[int, int, bool, str], list[CheckpointName]] = {}
-    for name in names:
-        found = checkpoint_name(name)
-        if found is not None:
-            alone = found.name if found.parts == 1 else ""
-            by_form.setdefault((found.version, found.parts, found.is_json, alone), []).append(found)
-    whole = [
-        files
-        for (_, parts, _, _), files in by_form.items()
-        if len({file.part for file in files}) == parts
-    ]
-    newest = max(whole, key=lambda files: files[0].version, default=[])
+    checkpoints: dict[tuple[object, ...], list[CheckpointName]] = {}
+    for file in filter(None, map(checkpoint_name, names)):
+        alone = file.name if file.parts == 1 else ""
+        checkpoint = (file.version, file.parts, file.is_json, alone)
+        checkpoints.setdefault(checkpoint, []).append(file)
+    complete = filter(_is_complete, checkpoints.values())
+    newest = max(complete, key=lambda files: files[0].version, default=[])
     return tuple(sorted(newest))
+
+
+def _is_complete(files: list[CheckpointName]) -> bool:
+    """Whether all parts of a checkpoint are there."""
+    return len({file.part for file in files}) == files[0].parts
 
 
 def decode_transactions(chunks: Iterable[bytes]) -> Iterator[Transaction]:
@@ -112,8 +119,9 @@ def decode_transactions(chunks: Iterable[bytes]) -> Iterator[Transaction]:
     decoded.
     """
     for offset, action in _actions(chunks, "txn"):
-        if action.get("txn") is not None:
-            yield transaction_of(action["txn"], offset)
+        txn = action.get("txn")
+        if txn is not None:
+            yield transaction_of(txn, offset)
 
 
 def decode_commit(chunks: Iterable[bytes]) -> Commit:
@@ -121,15 +129,18 @@ def decode_commit(chunks: Iterable[bytes]) -> Commit:
     transactions: list[Transaction] = []
     restores = False
     for offset, action in _actions(chunks, "txn", "commitInfo"):
-        if action.get("txn") is not None:
-            transactions.append(transaction_of(action["txn"], offset))
-        info = action.get("commitInfo")
-        if isinstance(info, dict) and info.get("operation") == RESTORE:
-            restores = True
+        txn = action.get("txn")
+        if txn is not None:
+            transactions.append(transaction_of(txn, offset))
+        restores = restores or _is_restore(action.get("commitInfo"))
     return Commit(tuple(transactions), restores)
 
 
-def _actions(chunks: Iterable[bytes], *names: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _is_restore(info: object) -> bool:
+    return isinstance(info, dict) and info.get("operation") == RESTORE
+
+
+def _actions(chunks: Iterable[bytes], *names: str) -> Iterator[tuple[int, JsonObject]]:
     """Yield the lines that may hold an action of these names, each with its offset; no others
     are decoded.
     """
@@ -139,24 +150,23 @@ def _actions(chunks: Iterable[bytes], *names: str) -> Iterator[tuple[int, dict[s
             yield offset, decode_object(decode_text(line, _WHAT, offset), _WHAT, offset)
 
 
-def transaction_of(txn: Any, offset: int | None = None) -> Transaction:
+def transaction_of(txn: object, offset: int | None = None) -> Transaction:
     """Return what one `txn` action says."""
-    app_id = txn.get("appId") if isinstance(txn, dict) else None
-    batch = txn.get("version") if isinstance(txn, dict) else None
-    if not isinstance(app_id, str) or not isinstance(batch, int) or isinstance(batch, bool):
+    fields = txn if isinstance(txn, dict) else {}
+    app_id, batch = fields.get("appId"), fields.get("version")
+    if not isinstance(app_id, str) or not is_integer(batch):
         raise FormatError(f"{_WHAT}: a txn action without appId and version", None, offset)
     return Transaction(app_id, batch)
 
 
 def _bounded(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same chunks; refused where a line is longer than any action is."""
+    """Yield the same chunks; refuse a line that is longer than any action is."""
     length = total = 0
     for chunk in chunks:
         last_newline = chunk.rfind(b"\n")
         length = length + len(chunk) if last_newline < 0 else len(chunk) - last_newline - 1
         if length > LINE_BYTES_MAX:
-            raise FormatError(
-                f"{_WHAT}: a line is longer than {LINE_BYTES_MAX:,} bytes", None, total
-            )
+            fact = f"{_WHAT}: a line is longer than {LINE_BYTES_MAX:,} bytes"
+            raise FormatError(fact, None, total)
         total += len(chunk)
         yield chunk

@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.text import decode_object, decode_text
+from stateshift.formats.spark.text import JsonObject, decode_object, decode_text, is_integer
 
 FOLDER = "metadata"
 VERSION_HINT = "version-hint.text"
@@ -61,42 +60,51 @@ def metadata_number(name: str) -> int | None:
 
 def newest_metadata(names: Iterable[str]) -> str | None:
     """Return the metadata file of the highest number."""
-    numbered = [(number, name) for name in names if (number := metadata_number(name)) is not None]
-    return max(numbered)[1] if numbered else None
+    newest: tuple[int, str] | None = None
+    for name in names:
+        number = metadata_number(name)
+        if number is not None and (newest is None or (number, name) > newest):
+            newest = number, name
+    return newest[1] if newest else None
 
 
 def decode_table(content: bytes) -> IcebergTable:
     """Return the table that a metadata file describes."""
     text = decode_text(_plain(content), _WHAT)
     metadata = decode_object(text, _WHAT)
-    snapshots = metadata.get("snapshots") or []
-    if not isinstance(snapshots, list) or not all(isinstance(one, dict) for one in snapshots):
-        raise FormatError(f"{_WHAT}: 'snapshots' is not a list of objects", None, 0)
-    by_id = {one.get("snapshot-id"): one for one in snapshots}
-    current = metadata.get("current-snapshot-id")
-    table_id = metadata.get("table-uuid")
+    current, table_id = metadata.get("current-snapshot-id"), metadata.get("table-uuid")
     return IcebergTable(
-        table_id if isinstance(table_id, str) else None,
-        current if isinstance(current, int) and current >= 0 else None,
-        tuple(_streamed(by_id, current)),
+        table_id=table_id if isinstance(table_id, str) else None,
+        current=current if isinstance(current, int) and current >= 0 else None,
+        streamed=tuple(_streamed(_snapshots(metadata), current)),
     )
 
 
-def _streamed(by_id: dict[Any, dict[str, Any]], current: Any) -> list[StreamedSnapshot]:
-    found = []
-    seen: set[Any] = set()
-    while current in by_id and current not in seen:
-        seen.add(current)
-        snapshot = by_id[current]
+def _snapshots(metadata: JsonObject) -> dict[int, JsonObject]:
+    """Return the snapshots by their ids."""
+    snapshots = metadata.get("snapshots") or []
+    if not isinstance(snapshots, list) or not all(isinstance(each, dict) for each in snapshots):
+        raise FormatError(f"{_WHAT}: 'snapshots' is not a list of objects", None, 0)
+    by_id = {}
+    for snapshot in snapshots:
+        snapshot_id = snapshot.get("snapshot-id")
+        if is_integer(snapshot_id):
+            by_id[snapshot_id] = snapshot
+    return by_id
+
+
+def _streamed(by_id: dict[int, JsonObject], current: object) -> Iterator[StreamedSnapshot]:
+    """Yield the snapshots of batches, from the current one back along its parents."""
+    while is_integer(current) and current in by_id:
+        snapshot = by_id.pop(current)  # taken out, so that a cycle of parents ends
         summary = snapshot.get("summary")
-        batch = _batch_of(summary if isinstance(summary, dict) else {})
+        batch = _batch_of(summary) if isinstance(summary, dict) else None
         if batch is not None:
-            found.append(StreamedSnapshot(int(current), *batch))
+            yield StreamedSnapshot(current, *batch)
         current = snapshot.get("parent-snapshot-id")
-    return found
 
 
-def _batch_of(summary: dict[str, Any]) -> tuple[str, int] | None:
+def _batch_of(summary: JsonObject) -> tuple[str, int] | None:
     query, epoch = summary.get(QUERY), summary.get(EPOCH)
     if not isinstance(query, str):
         return None
@@ -106,7 +114,7 @@ def _batch_of(summary: dict[str, Any]) -> tuple[str, int] | None:
 
 
 def _plain(content: bytes) -> bytes:
-    """The JSON, whether it is compressed or not."""
+    """Return the JSON, whether it is compressed or not."""
     if content[:2] != b"\x1f\x8b":
         return content
     inflating = zlib.decompressobj(wbits=31)
@@ -115,7 +123,6 @@ def _plain(content: bytes) -> bytes:
     except zlib.error as error:
         raise FormatError(f"{_WHAT} is not gzip: {error}", None, 0) from error
     if not inflating.eof:
-        raise FormatError(
-            f"{_WHAT} is truncated, or larger than {METADATA_BYTES_MAX:,} bytes", None, len(content)
-        )
+        fact = f"{_WHAT} is truncated, or larger than {METADATA_BYTES_MAX:,} bytes"
+        raise FormatError(fact, None, len(content))
     return plain
