@@ -39,7 +39,7 @@ BYTES_MAX = 16 * 1024 * 1024
 
 # What a text with a secret in it holds. Most have none, and are not looked at any closer.
 _SUSPICIOUS = re.compile(
-    r"pass|secret|token|credential|key|sig|delegation|bearer|basic|@", re.IGNORECASE
+    r"pass|secret|token|credential|key|sig|delegation|bearer|basic|curl|pwd|@", re.IGNORECASE
 )
 
 

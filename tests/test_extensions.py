@@ -15,7 +15,7 @@ from stateshift.clusters.opening import check_submit, kind_names, open_cluster
 from stateshift.clusters.protocol import JobState
 from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import METHODS, Entries, Transforms, engine, engine_names
-from stateshift.errors import PlanError, SpecError
+from stateshift.errors import PlanError, SpecError, StateshiftError
 from stateshift.specification import ClusterSpec, parse_spec
 from stateshift.testing.memory_storage import MemoryDisk
 from tests.support.checkpoints import put
@@ -164,6 +164,29 @@ def test_a_broken_engine_of_another_package_is_an_error_with_a_way_out(
     assert says in raised.value.fact
     assert "python -m pip show toy-engine" in (raised.value.hint or "")
     assert "python -m pip uninstall toy-engine" in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize("place", ["file:///a", "file:///a/notes.txt", "file:///nothing"])
+def test_an_engine_that_fails_when_asked_whose_an_image_is_is_left_out(
+    install: Install, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    failing = TOY_ENGINE.replace(
+        "    def transforms(",
+        "    def recognises(self, storage):\n        1 / 0\n\n    def transforms(",
+    )
+    disk = MemoryDisk(lambda: 0.0)
+    put(disk.open("file:///a"), "notes.txt", b"nobody's")
+
+    def looked_at() -> object:
+        try:
+            return look.inspect(place, disk.open)
+        except StateshiftError as error:
+            return (error.fact, error.hint)
+
+    without = looked_at()
+    install("toy-engine", extensions.ENGINES, "toy = toy_engine:ENGINE", failing)
+    assert repr(looked_at()) == repr(without)
+    assert "engine toy cannot tell whether" in caplog.text
 
 
 def test_a_broken_package_does_not_keep_anybody_from_looking_at_an_image(

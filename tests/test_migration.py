@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 
 from stateshift import migration
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
-from stateshift.errors import ClusterError, Interrupted, PlanError, SpecError
+from stateshift.errors import ClusterError, Interrupted, JournalError, PlanError, SpecError
 from stateshift.formats.marks import INDEX, decode_index, fence_owner
 from stateshift.specification import parse_spec
 from stateshift.step import CompareImages
@@ -237,6 +238,26 @@ def test_a_rollback_of_a_job_that_has_committed_since_asks_first(ground: Ground)
     assert ground.rollback(discard_progress=True).state == "rolled-back"
     assert ground.cluster.submissions[-1].location == SOURCE, "the old job runs again"
     assert ground.held(SOURCE) == Checkpoint().files()
+
+
+def test_evidence_of_another_version_is_not_taken_for_a_job_that_has_committed_nothing(
+    ground: Ground,
+) -> None:
+    ground.write()
+    ground.cluster.run("orders", SOURCE)
+    going_on(ground)
+    ground.apply(running_spec())
+    journal = ground.workdir().path / "journal"
+    lines = []
+    for line in journal.read_bytes().splitlines(keepends=True):
+        text = line[9:-1].replace(b'"committed":', b'"committed_as_of_9.0":')
+        lines.append(b"%08x %s\n" % (zlib.crc32(text), text))
+    journal.write_bytes(b"".join(lines))
+    before = ground.disk.snapshot()
+    with pytest.raises(JournalError, match=r"does not know: at, committed_as_of_9\.0") as caught:
+        ground.rollback()
+    assert "another version of stateshift: use that one" in (caught.value.hint or "")
+    assert ground.disk.snapshot() == before
 
 
 @pytest.mark.parametrize("killed", [False, True])

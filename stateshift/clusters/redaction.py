@@ -21,7 +21,7 @@ _LISTED = re.compile(
 )
 _BEARER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=\-]{8,}", re.IGNORECASE)
 _IN_URL = re.compile(r"(\w://[^/\s:@]*):[^/\s@]+@")
-_VALUE = re.compile(r"(?<==).*", re.DOTALL)
+_BEFORE_VALUE = re.compile(r"[\w.\-]+=")
 _LENGTH_MIN = 4  # shorter values are words like `no` and `1`, and would be found everywhere
 
 
@@ -52,7 +52,8 @@ def redact_words(words: Sequence[str]) -> list[str]:
     """Return a command's words without those that are a secret, and without what is one in them."""
     clean = list(words)
     for number in secret_words(clean):
-        clean[number] = _VALUE.sub("***", clean[number], count=1) if "=" in clean[number] else "***"
+        assigned = _BEFORE_VALUE.match(clean[number])
+        clean[number] = f"{assigned[0]}***" if assigned else "***"
     return clean
 
 

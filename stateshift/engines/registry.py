@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from stateshift import extensions
 from stateshift.engines.protocol import Engine
 from stateshift.engines.views import DecodedFile, Opening
-from stateshift.errors import PlanError
+from stateshift.errors import PlanError, StateshiftError
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Survey
 
@@ -101,10 +101,30 @@ def recognised(storage: Storage) -> str | None:
         if storage.stat(known.begins_with) is not None:
             return name
     for known_engine in engines():
-        if known_engine.recognises(storage):
+        if _recognises(known_engine, storage):
             return known_engine.name
     is_empty = next(storage.list(), None) is None
     return None if is_empty else FIRST
+
+
+def _recognises(known: Engine, storage: Storage) -> bool:
+    """Whether an engine says that this is an image of its own. A package that nobody has asked for
+    and that fails says no; what the storage says is everybody's to hear.
+    """
+    if known.name in BUILT_IN:
+        return known.recognises(storage)
+    try:
+        return known.recognises(storage)
+    except StateshiftError:
+        raise
+    except Exception as error:
+        log.warning(
+            "engine %s cannot tell whether %s is its own, and is left out: %r",
+            known.name,
+            storage.location,
+            error,
+        )
+        return False
 
 
 def found_at(
@@ -119,6 +139,8 @@ def found_at(
     location = folder_meant(location, opening)
     last = None
     for known_engine in _likeliest_first(opening(location)):
+        if known_engine.name not in BUILT_IN and not _recognises(known_engine, opening(location)):
+            continue
         storage, survey = known_engine.survey(location, opening, thorough)
         found = known_engine, storage, survey
         if survey.images:
@@ -163,7 +185,7 @@ def decoded_file(storage: Storage, name: str, location: str, opening: Opening) -
     stateshift's own engines whose files say something alone.
     """
     for added in _engines_added():
-        if added.decodes_files and added.recognises(storage):
+        if added.decodes_files and _recognises(added, storage):
             return added.decode_file(storage, name, location, opening)
     decoding = next(known for known in BUILT_IN if BUILT_IN[known].decodes_files)
     return engine(decoding).decode_file(storage, name, location, opening)

@@ -24,7 +24,7 @@ from stateshift.migration.context import RunContext
 from stateshift.plan import PHASES, Plan
 from stateshift.specification import JobSpec
 from stateshift.step import AwaitProgress, LiftFence, SubmitJob
-from stateshift.step.evidence import JobConfirmed
+from stateshift.step.evidence import JobConfirmed, known
 from stateshift.storage import locations
 from stateshift.terms import Terms, terms_of
 
@@ -138,7 +138,7 @@ def _has_committed(context: RunContext, adopted: PlanProgress) -> bool:
 def _was_seen_to_commit(adopted: PlanProgress) -> bool:
     confirmed = [step for step in adopted.steps.values() if step.phase == "confirm"]
     finished = [step for step in confirmed if step.state == "finished"]
-    evidence = [step.evidence for step in finished]
+    evidence = [known(step.evidence) for step in finished]
     return any(isinstance(one, JobConfirmed) and bool(one.committed) for one in evidence)
 
 

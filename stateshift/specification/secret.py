@@ -6,6 +6,7 @@ holds none.
                                                            with it
     ["DB_PASSWORD=x"], "run.sh --conf fs.s3a.secret.key=x"   an assignment to a telling name, in a
                                                              list or a command
+    "curl -u name:x", ["curl", "--user=name:x"]            what curl sends as name and password
 
 `password_file` and `fs.s3a.aws.credentials.provider` are not refused: they name where the
 credential is. Nor is a value that is none itself: `{placeholder}`, `$NAME`, `${NAME}` and
@@ -25,9 +26,11 @@ from stateshift.specification.text import WHERE_CREDENTIALS_BELONG
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SECRET = {
+    "pass",
     "password",
     "passwd",
     "passphrase",
+    "pwd",
     "secret",
     "secrets",
     "token",
@@ -89,20 +92,37 @@ def is_secret_key(key: str) -> bool:
 _FILLED_IN = re.compile(r"\{[^{}]*\}|\$\w+|\$\{[^}]*\}|\$\(.*\)|%\w+%")
 _FLAG = re.compile(r"--?([A-Za-z][\w.\-]*)")
 _ASSIGNMENT = re.compile(r"(?:--?|-D)?([A-Za-z][\w.\-]*)=(.*)", re.DOTALL)
+_NAME_AND_PASSWORD = re.compile(
+    r"(?:(?:-u|--user=|--proxy-user=)=?)?([^:/=\s]+):([^/\s].*)", re.DOTALL
+)
+_USER_FLAGS = ("-u", "-U", "--user", "--proxy-user")
 
 
 def secret_words(words: Sequence[str]) -> Iterator[int]:
     """Yield the numbers of those of a command's words that are, or hold, a credential."""
     before = ""
+    of_curl = False
     for number, word in enumerate(words):
         assignment = _ASSIGNMENT.fullmatch(word)
-        if assignment is not None:
+        if of_curl and _is_user_and_password(before, word):
+            secret = True
+        elif assignment is not None:
             secret = is_secret_key(assignment[1]) and _is_secret_text(assignment[2])
         else:
             secret = _is_telling_flag(before) and _is_secret_argument(word)
         if secret:
             yield number
+        of_curl = of_curl or word.rpartition("/")[2] == "curl"
         before = word
+
+
+def _is_user_and_password(before: str, word: str) -> bool:
+    """Whether these are two words, or one, of curl's that name a user with a password."""
+    is_user = before in _USER_FLAGS or word.startswith(("-u", "--user=", "--proxy-user="))
+    if not is_user:
+        return False
+    user = _NAME_AND_PASSWORD.fullmatch(word)
+    return user is not None and _is_secret_text(user[2])
 
 
 def _is_telling_flag(word: str) -> bool:

@@ -296,3 +296,18 @@ def of_kind(evidence: Evidence, kind: type[E]) -> E:
         f"the evidence of a step is {type(evidence).__name__}, not {kind.__name__}",
         hint="the journal was written by another version of stateshift: use that one",
     )
+
+
+def known(evidence: Evidence | None) -> Evidence | None:
+    """Return the evidence, for whoever decides by its kind.
+
+    Raises:
+        JournalError: this version does not know the kind, and cannot tell what it says.
+    """
+    if isinstance(evidence, OtherEvidence) and evidence.values:
+        raise JournalError(
+            "a step's evidence is of a kind that this version does not know: "
+            f"{', '.join(sorted(evidence.values))}",
+            hint="the journal was written by another version of stateshift: use that one",
+        )
+    return evidence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stateshift.clusters.redaction import last_lines, redact
+from stateshift.clusters.redaction import last_lines, redact, redact_words
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,17 @@ def test_a_list_of_arguments_as_json_or_python_writes_it_is_redacted(text: str) 
     shown = redact(text)
     assert "hunter2" not in shown
     assert "--input" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("curl -s -u etl:a=hunter2 http://h:8083/", "curl -s -u *** http://h:8083/"),
+        ("/bin/curl --user=etl:hunter2 http://h/", "/bin/curl --user=*** http://h/"),
+        ("curl -uetl:hunter2 http://h/", "curl *** http://h/"),
+        ("run.sh --pass hunter2 -v", "run.sh --pass *** -v"),
+        ("docker run -u 1000:1000 spark", "docker run -u 1000:1000 spark"),
+    ],
+)
+def test_the_words_of_a_command_are_shown_without_its_credentials(text: str, clean: str) -> None:
+    assert " ".join(redact_words(text.split())) == clean

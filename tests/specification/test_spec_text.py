@@ -167,6 +167,10 @@ def test_a_key_that_only_names_where_a_credential_is_passes(key: str) -> None:
     "arguments",
     [
         ["--password", "hunter2"],
+        ["--pass", "hunter2"],
+        ["curl", "-s", "-u", "etl:hunter2", "http://h:8083/"],
+        ["/usr/bin/curl", "--user=etl:hunter2", "http://h:8083/"],
+        ["curl", "-uetl:hunter2", "http://h:8083/"],
         ["--input", "x", "--db-password", "hunter2", "--output", "y"],
         ["--dbPassword=hunter2"],
         ["-Dfs.s3a.secret.key=hunter2"],
@@ -194,6 +198,9 @@ def test_a_credential_among_arguments_is_refused_and_never_repeated(arguments: l
     "arguments",
     [
         ["--password-file", "/run/secrets/db"],
+        ["docker", "run", "-u", "1000:1000", "spark"],
+        ["curl", "-u", "etl:$PASSWORD", "http://h:8083/"],
+        ["curl", "-u", "etl", "http://h:8083/"],
         ["--password", "{secret}"],
         ["--password", "$DB_PASSWORD"],
         ["--password", "$(cat /run/secrets/db)"],

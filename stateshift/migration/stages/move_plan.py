@@ -13,7 +13,7 @@ from stateshift.migration.proposing import refuse
 from stateshift.migration.stages.wave_state import WaveState
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
-from stateshift.step.evidence import ImageTaken
+from stateshift.step.evidence import ImageTaken, known
 from stateshift.survey import Facts
 
 
@@ -70,6 +70,7 @@ def with_halt_images(context: RunContext, job: JobSpec) -> JobSpec:
         return job
     images = []
     for step in halts[-1].steps.values():
-        if isinstance(step.evidence, ImageTaken):
-            images.append(step.evidence.image)
+        evidence = known(step.evidence)
+        if isinstance(evidence, ImageTaken):
+            images.append(evidence.image)
     return job.started_from(tuple(images)) if images else job
