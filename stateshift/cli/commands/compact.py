@@ -6,27 +6,8 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import (
-    WORKDIRS,
-    FleetOf,
-    Json,
-    Parallel,
-    Throttle,
-    Verbose,
-    Workdirs,
-    Yes,
-)
-from stateshift.cli.shell.shortcut import (
-    Asked,
-    Fork,
-    Source,
-    Waive,
-    WorkdirHere,
-    carry,
-    ending,
-    in_place_job,
-    one_job,
-)
+from stateshift.cli.shell.options import Fork, RunOptions, Source, Waive
+from stateshift.cli.shell.shortcut import carry, ending, in_place_job, one_job
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending(
@@ -46,20 +27,13 @@ InPlace = Annotated[
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
+    options: RunOptions,
     source: Source,
     to: ToOrInPlace = None,
     in_place: InPlace = False,
     waive: Waive = None,
     fork: Fork = False,
-    yes: Yes = False,
-    workdir: WorkdirHere = None,
-    parallel: Parallel = None,
-    throttle: Throttle = None,
-    fleet: FleetOf = None,
-    workdirs: Workdirs = WORKDIRS,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int:
     """Copy a checkpoint with as few files as possible.
 
@@ -70,11 +44,10 @@ def command(
     """
     if bool(to) == in_place:
         raise typer.BadParameter("compact takes --to LOCATION or --in-place")
-    asked = Asked(
-        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
-    )
     if to:
-        return carry(asked, [one_job(source, to, [{"kind": "compact"}], waive, fork)])
+        return carry(terminal, options, [one_job(source, to, [{"kind": "compact"}], waive, fork)])
     if fork:
         raise typer.BadParameter("--fork needs --to LOCATION")
-    return carry(asked, [in_place_job(source, [{"kind": "compact", "in_place": True}], waive)])
+    return carry(
+        terminal, options, [in_place_job(source, [{"kind": "compact", "in_place": True}], waive)]
+    )

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Json, Verbose, epilog
+from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = epilog(
@@ -20,10 +20,8 @@ EPILOG = epilog(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """A script that completes commands and options.
 
@@ -35,7 +33,6 @@ def command(
     from stateshift.errors import Complaint, SpecError
     from stateshift.suggestion import did_you_mean
 
-    terminal = Terminal.of(context, json, verbose)
     if shell not in SHELLS:
         fact = f"there is no script for {shell!r}{did_you_mean(shell, SHELLS)}"
         raise SpecError(
@@ -43,7 +40,7 @@ def command(
             hint="stateshift completion bash",
         )
     made = script(shell, *program_and_commands())
-    if json:
+    if terminal.json:
         terminal.document("completion", {"shell": shell, "script": made})
     else:
         terminal.write(made.encode("utf-8"))

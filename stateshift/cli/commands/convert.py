@@ -8,27 +8,8 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import (
-    WORKDIRS,
-    FleetOf,
-    Json,
-    Parallel,
-    Throttle,
-    Verbose,
-    Workdirs,
-    Yes,
-)
-from stateshift.cli.shell.shortcut import (
-    Asked,
-    Fork,
-    Source,
-    To,
-    Waive,
-    WorkdirHere,
-    carry,
-    ending,
-    one_job,
-)
+from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
+from stateshift.cli.shell.shortcut import carry, ending, one_job
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending(
@@ -38,7 +19,8 @@ EPILOG = ending(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
+    options: RunOptions,
     source: Source,
     to: To,
     provider: Annotated[
@@ -63,23 +45,12 @@ def command(
     ] = None,
     waive: Waive = None,
     fork: Fork = False,
-    yes: Yes = False,
-    workdir: WorkdirHere = None,
-    parallel: Parallel = None,
-    throttle: Throttle = None,
-    fleet: FleetOf = None,
-    workdirs: Workdirs = WORKDIRS,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int:
     """Write state for another provider, codec or format.
 
     The checkpoint itself says how its state is kept, so the job needs no other configuration.
     --flink writes a savepoint's metadata for another version of Flink.
     """
-    asked = Asked(
-        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
-    )
     wanted = {
         "provider": provider,
         "codec": codec,
@@ -88,4 +59,4 @@ def command(
     }
     given = {key: value for key, value in wanted.items() if value is not None}
     job = one_job(source, to, [{"kind": "convert", **given}], waive, fork)
-    return carry(asked, [job])
+    return carry(terminal, options, [job])

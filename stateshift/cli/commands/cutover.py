@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Json, Verbose, WorkdirOf, epilog
+from stateshift.cli.shell.options import WorkdirOf, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = epilog(
@@ -20,7 +20,7 @@ EPILOG = epilog(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     workdir: WorkdirOf,
     now: Annotated[
         bool,
@@ -29,8 +29,6 @@ def command(
             help="At once, however much is left: the job is down for as long as that copy takes.",
         ),
     ] = False,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """Let a warm move stop its job.
 
@@ -46,7 +44,7 @@ def command(
     from stateshift.specification.warm import seconds_of
     from stateshift.workdir import Workdir
 
-    terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
+    place = Workdir(workdir)
     progress = steer.refuse_over(place, "cut over")
     warm = [
         job

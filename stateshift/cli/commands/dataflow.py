@@ -9,7 +9,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from stateshift.cli.shell.options import Json, Verbose, epilog
+from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = """\b
@@ -82,7 +82,7 @@ HINT = "name a file (- is standard input): a dataflow of JSON, or the plan of a 
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     dataflow: Annotated[
         str,
         typer.Argument(metavar="DATAFLOW", help="A file (or -): JSON, or a running job's plan."),
@@ -108,8 +108,6 @@ def command(
     mermaid: Annotated[
         bool, typer.Option("--mermaid", help="Print a drawing for Mermaid, and nothing else.")
     ] = False,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """Which operators must change together.
 
@@ -130,8 +128,7 @@ def command(
     from stateshift.dataflow.schedulers import SCHEDULERS, schedule
     from stateshift.errors import SpecError
 
-    terminal = Terminal.of(context, json, verbose)
-    _refuse_both(json, dot, mermaid)
+    _refuse_both(terminal.json, dot, mermaid)
     chosen, by = _one_of("--scheduler", scheduler, SCHEDULERS), _one_of("--rule", rule, RULES)
     text = _input() if dataflow == "-" else text_of(dataflow, HINT, dataflow)
     try:
@@ -146,7 +143,7 @@ def command(
         sys.stdout.write(drawing.dot(found) if dot else drawing.mermaid(found))
         return None
     delays = expected(flow, wanted, by, lambda: Random(_SEED))
-    if json:
+    if terminal.json:
         terminal.document("dataflow-change", dataflow_json.document(found, delays, explain))
     else:
         terminal.show(view.blocks(found, delays, explain=explain, verbose=terminal.verbose))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import FleetOf, Json, Verbose, epilog
+from stateshift.cli.shell.options import FleetOf, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = epilog(
@@ -26,7 +26,7 @@ EPILOG = epilog(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     a: Annotated[str, typer.Argument(metavar="A", help="An image: a URL or a local path.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Another image.")],
     show: Annotated[
@@ -34,8 +34,6 @@ def command(
         typer.Option("--show", metavar="N", min=0, help="Show up to N differences of each store."),
     ] = 0,
     fleet: FleetOf = None,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """Compare two images, entry by entry.
 
@@ -48,10 +46,9 @@ def command(
     from stateshift.cli.views import diff_text as render_diff
     from stateshift.errors import PlanError, VerifyError
 
-    terminal = Terminal.of(context, json, verbose)
     with manned(terminal, fleet, [a, b]) as crew:
         found = look.diff(a, b, terminal.opening(), show, crew)
-    if json:
+    if terminal.json:
         terminal.document("diff", diff_json.differences(found))
     else:
         terminal.show(render_diff.differences(found, a, b, terminal.verbose))

@@ -7,28 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from stateshift.cli.shell.options import (
-    WORKDIRS,
-    FleetOf,
-    Json,
-    Parallel,
-    Throttle,
-    Verbose,
-    Workdirs,
-    Yes,
-)
-from stateshift.cli.shell.shortcut import (
-    Asked,
-    Fork,
-    Source,
-    To,
-    Waive,
-    WorkdirHere,
-    carry,
-    ending,
-    one_job,
-    pairs,
-)
+from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
+from stateshift.cli.shell.shortcut import carry, ending, one_job, pairs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending(
@@ -39,7 +19,8 @@ EPILOG = ending(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
+    options: RunOptions,
     source: Source,
     to: To,
     operator: Annotated[
@@ -94,14 +75,6 @@ def command(
     ] = None,
     waive: Waive = None,
     fork: Fork = False,
-    yes: Yes = False,
-    workdir: WorkdirHere = None,
-    parallel: Parallel = None,
-    throttle: Throttle = None,
-    fleet: FleetOf = None,
-    workdirs: Workdirs = WORKDIRS,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int:
     """Change the columns of state that Spark refuses.
 
@@ -109,9 +82,6 @@ def command(
     Spark sees a column as nullable that the last one did not. A new column holds its default
     for every key that exists. Write columns inside a struct with dots.
     """
-    asked = Asked(
-        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
-    )
     wanted: dict[str, Any] = {
         "add": [column_of(text) for text in add or ()],
         "widen": pairs("--widen", "NAME=…", widen),
@@ -124,7 +94,7 @@ def command(
     }
     change = {"kind": "evolve", "operator": operator, **{k: v for k, v in wanted.items() if v}}
     changes = [{**change, "store": name} for name in store or ["default"]]
-    return carry(asked, [one_job(source, to, changes, waive, fork)])
+    return carry(terminal, options, [one_job(source, to, changes, waive, fork)])
 
 
 def column_of(text: str) -> dict[str, Any]:

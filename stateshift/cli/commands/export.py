@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Json, Location, Verbose, epilog
+from stateshift.cli.shell.options import Location, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _changes(text: str | None) -> str | None:
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     location: Location,
     to: Annotated[
         str,
@@ -65,8 +65,6 @@ def command(
             help="What batches A to B did to the state, instead of the state.",
         ),
     ] = None,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """Write state as Parquet, Arrow or JSON lines.
 
@@ -77,8 +75,7 @@ def command(
     from stateshift import look
     from stateshift.errors import Complaint, SpecError
 
-    terminal = Terminal.of(context, json, verbose)
-    if to == "-" and json:
+    if to == "-" and terminal.json:
         raise SpecError(
             (Complaint("--to -", "the state goes to stdout, and so would the document of --json"),)
         )

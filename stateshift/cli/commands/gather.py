@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import typer
-
-from stateshift.cli.shell.options import WORKDIRS, Json, Parallel, Throttle, Verbose, Workdirs, Yes
-from stateshift.cli.shell.shortcut import (
-    Asked,
-    Source,
-    To,
-    Waive,
-    WorkdirHere,
-    carry,
-    ending,
-    one_job,
-)
+from stateshift.cli.shell.options import LocalRunOptions, Source, To, Waive
+from stateshift.cli.shell.shortcut import carry, ending, one_job
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending("stateshift gather hdfs://nn/checkpoints/5f2c.../chk-42 --to s3://bucket/orders")
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
+    options: LocalRunOptions,
     source: Source,
     to: To,
     waive: Waive = None,
-    yes: Yes = False,
-    workdir: WorkdirHere = None,
-    parallel: Parallel = None,
-    throttle: Throttle = None,
-    workdirs: Workdirs = WORKDIRS,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int:
     """Collect the files of a Flink image in one folder.
 
@@ -39,5 +22,4 @@ def command(
     by full paths, and share them with other checkpoints of the job. The new image names only
     files beside it, so it can lie anywhere.
     """
-    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
-    return carry(asked, [one_job(source, to, [], waive, fork=False)], "flink")
+    return carry(terminal, options, [one_job(source, to, [], waive, fork=False)], "flink")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Json, Location, Verbose, epilog, names_in
+from stateshift.cli.shell.options import Location, epilog, names_in
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = epilog(
@@ -21,7 +21,7 @@ EPILOG = epilog(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     location: Location,
     files: Annotated[
         bool, typer.Option("--files", help="List all files, and which of them a restart needs.")
@@ -40,8 +40,6 @@ def command(
             help="Look for operators with these names, and show their names.",
         ),
     ] = None,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """Show what is in an image, a workflow or a file.
 
@@ -54,7 +52,6 @@ def command(
     from stateshift.cli.views import survey_text as render_survey
     from stateshift.cli.views.survey_facts import first_entries, survey_facts
 
-    terminal = Terminal.of(context, json, verbose)
     opening = terminal.opening()
     seen = look.inspect(location, opening)
     decoded = seen.file

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Json, Verbose, epilog
+from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ EPILOG = epilog(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     folder: Annotated[
         str | None,
         typer.Argument(metavar="DIR", help="Where the pages are written; it is made if needed."),
@@ -30,24 +30,21 @@ def command(
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print one page of all commands in Markdown.")
     ] = False,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """Man pages of all commands.
 
     A man page for each command is written to a folder; `man` finds those in a folder man1 of its
     path. The pages are made from the parser, as --help is.
     """
-    terminal = Terminal.of(context, json, verbose)
     if (folder is None) != markdown:
         raise typer.BadParameter("name a folder, or ask for --markdown")
     if folder is None:
-        if json:
+        if terminal.json:
             raise typer.BadParameter("--markdown is no JSON document: leave out --json")
         terminal.write(markdown_page().encode("utf-8"))
         return None
     written = write_pages(folder)
-    if json:
+    if terminal.json:
         terminal.document("man", written)
         return None
     from stateshift.cli.views.text import Line

@@ -8,34 +8,16 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import (
-    WORKDIRS,
-    FleetOf,
-    Json,
-    Parallel,
-    Throttle,
-    Verbose,
-    Workdirs,
-    Yes,
-    names_in,
-)
-from stateshift.cli.shell.shortcut import (
-    Asked,
-    Fork,
-    To,
-    Waive,
-    WorkdirHere,
-    carry,
-    ending,
-    one_job,
-)
+from stateshift.cli.shell.options import Fork, RunOptions, To, Waive, names_in
+from stateshift.cli.shell.shortcut import carry, ending, one_job
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending("stateshift merge /data/eu /data/us --to /data/orders")
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
+    options: RunOptions,
     sources: Annotated[
         list[str],
         typer.Argument(
@@ -59,14 +41,6 @@ def command(
     ] = None,
     waive: Waive = None,
     fork: Fork = False,
-    yes: Yes = False,
-    workdir: WorkdirHere = None,
-    parallel: Parallel = None,
-    throttle: Throttle = None,
-    fleet: FleetOf = None,
-    workdirs: Workdirs = WORKDIRS,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int:
     """Merge the state of several images.
 
@@ -75,14 +49,14 @@ def command(
     inputs. The new job reads the sources of the first checkpoint, then those of the others, in
     this order.
     """
-    asked = Asked(
-        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
-    )
     first, *others = sources
     if not others:
         raise typer.BadParameter("merge takes two checkpoints, or more")
     change = {"kind": "merge", "locations": others, **({"sum": sum} if sum else {})}
     united = [{"kind": "union", "operators": names_in(union)}] if union else []
     return carry(
-        asked, [one_job(first, to, [change, *united], waive, fork)], "flink" if united else None
+        terminal,
+        options,
+        [one_job(first, to, [change, *united], waive, fork)],
+        "flink" if united else None,
     )

@@ -7,26 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from stateshift.cli.shell.options import (
-    WORKDIRS,
-    FleetOf,
-    Json,
-    Parallel,
-    Throttle,
-    Verbose,
-    Workdirs,
-    Yes,
-)
-from stateshift.cli.shell.shortcut import (
-    Asked,
-    Source,
-    To,
-    Waive,
-    WorkdirHere,
-    carry,
-    ending,
-    one_job,
-)
+from stateshift.cli.shell.options import RunOptions, Source, To, Waive
+from stateshift.cli.shell.shortcut import carry, ending, one_job
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending(
@@ -42,7 +24,8 @@ COMMANDS, PERSON = "commands", "person"
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
+    options: RunOptions,
     source: Source,
     to: To,
     start: Annotated[
@@ -72,14 +55,6 @@ def command(
         ),
     ] = False,
     waive: Waive = None,
-    yes: Yes = False,
-    workdir: WorkdirHere = None,
-    parallel: Parallel = None,
-    throttle: Throttle = None,
-    fleet: FleetOf = None,
-    workdirs: Workdirs = WORKDIRS,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int:
     """Move a job's image; with --start, start the job there.
 
@@ -89,12 +64,9 @@ def command(
     """
     if stop is not None and start is None:
         raise typer.BadParameter("--stop needs --start: a job that is stopped is started again")
-    asked = Asked(
-        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
-    )
     job = one_job(source, to, [], waive, fork=False)
     job |= _ends(start, stop, warm)
-    return carry(asked, [job], clusters=_clusters(start, stop, warm))
+    return carry(terminal, options, [job], clusters=_clusters(start, stop, warm))
 
 
 def _ends(start: str | None, stop: str | None, warm: bool) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Json, Verbose, WorkdirOf, epilog
+from stateshift.cli.shell.options import WorkdirOf, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = epilog(
@@ -21,13 +21,11 @@ EPILOG = epilog(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     workdir: WorkdirOf,
     off: Annotated[
         bool, typer.Option("--off", help="Continue; `stateshift resume WORKDIR` does the same.")
     ] = False,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """Pause the copying of a warm move; its job runs on."""
     from shlex import quote
@@ -36,7 +34,7 @@ def command(
     from stateshift.errors import PlanError
     from stateshift.workdir import Workdir
 
-    terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
+    place = Workdir(workdir)
     progress = steer.refuse_over(place, "pause")
     if off:
         place.steering.pause(False)

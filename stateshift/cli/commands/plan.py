@@ -11,10 +11,8 @@ import typer
 from stateshift.cli.shell.options import (
     WORKDIRS,
     Jobs,
-    Json,
     Parallel,
     Throttle,
-    Verbose,
     Workdirs,
     epilog,
 )
@@ -36,7 +34,7 @@ EPILOG = epilog(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     spec: Annotated[
         str, typer.Argument(metavar="SPEC", help="The spec, or a saved plan to look at again.")
     ],
@@ -57,8 +55,6 @@ def command(
             help="Read every byte that a restart needs, as `verify --deep` and `apply` do.",
         ),
     ] = False,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """Show what would be done, how long it takes, the risks.
 
@@ -75,7 +71,6 @@ def command(
     from stateshift.migration import Proposal, propose
     from stateshift.workdir import Workdir
 
-    terminal = Terminal.of(context, json, verbose)
     if output is not None:
         _refuse_output(spec, output)  # before the reading, which may take a while
     asked, only = read(spec), job or []
@@ -86,7 +81,7 @@ def command(
         )
     else:
         asked = asked.of_jobs(only)
-    if json:
+    if terminal.json:
         terminal.document("plan", plan_json.document(plan_facts(asked), terminal.verbose))
     else:
         terminal.show(render_plan.proposal(asked, terminal.verbose))

@@ -6,35 +6,16 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import (
-    WORKDIRS,
-    FleetOf,
-    Json,
-    Parallel,
-    Throttle,
-    Verbose,
-    Workdirs,
-    Yes,
-)
-from stateshift.cli.shell.shortcut import (
-    Asked,
-    Fork,
-    Source,
-    To,
-    Waive,
-    WorkdirHere,
-    carry,
-    ending,
-    one_job,
-    pairs,
-)
+from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
+from stateshift.cli.shell.shortcut import carry, ending, one_job, pairs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending("stateshift rename /data/orders --to /data/orders-2 --operator 0=1 --operator 1=0")
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
+    options: RunOptions,
     source: Source,
     to: To,
     operator: Annotated[
@@ -55,23 +36,12 @@ def command(
     ] = None,
     waive: Waive = None,
     fork: Fork = False,
-    yes: Yes = False,
-    workdir: WorkdirHere = None,
-    parallel: Parallel = None,
-    throttle: Throttle = None,
-    fleet: FleetOf = None,
-    workdirs: Workdirs = WORKDIRS,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int:
     """Rename or drop operators and sources.
 
     A changed job then finds its state: where Spark numbers operators and sources differently,
     or where a Flink operator has another uid.
     """
-    asked = Asked(
-        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
-    )
     named = {
         "operators": pairs("--operator", "OLD=NEW", operator),
         "sources": pairs("--source", "OLD=NEW", input),
@@ -83,4 +53,4 @@ def command(
         if any(keys.values())
     ]
     job = one_job(source, to, changes or [{"kind": "rename"}], waive, fork)
-    return carry(asked, [job])
+    return carry(terminal, options, [job])

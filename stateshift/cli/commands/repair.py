@@ -6,17 +6,8 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import WORKDIRS, Json, Parallel, Throttle, Verbose, Workdirs, Yes
-from stateshift.cli.shell.shortcut import (
-    Asked,
-    Source,
-    To,
-    Waive,
-    WorkdirHere,
-    carry,
-    ending,
-    one_job,
-)
+from stateshift.cli.shell.options import LocalRunOptions, Source, To, Waive
+from stateshift.cli.shell.shortcut import carry, ending, one_job
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending(
@@ -25,7 +16,8 @@ EPILOG = ending(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
+    options: LocalRunOptions,
     source: Source,
     files: Annotated[
         list[str],
@@ -35,13 +27,6 @@ def command(
     ],
     to: To,
     waive: Waive = None,
-    yes: Yes = False,
-    workdir: WorkdirHere = None,
-    parallel: Parallel = None,
-    throttle: Throttle = None,
-    workdirs: Workdirs = WORKDIRS,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int:
     """Collect a Flink image whose files lie elsewhere.
 
@@ -49,9 +34,9 @@ def command(
     that the savepoint's files lie beside it. They do not, and it cannot be restored
     (FLINK-39964). The new image has these files.
     """
-    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
     return carry(
-        asked,
+        terminal,
+        options,
         [one_job(source, to, [{"kind": "repair", "files": files}], waive, fork=False)],
         "flink",
     )

@@ -6,27 +6,8 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import (
-    WORKDIRS,
-    FleetOf,
-    Json,
-    Parallel,
-    Throttle,
-    Verbose,
-    Workdirs,
-    Yes,
-)
-from stateshift.cli.shell.shortcut import (
-    Asked,
-    Fork,
-    Source,
-    To,
-    Waive,
-    WorkdirHere,
-    carry,
-    ending,
-    one_job,
-)
+from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
+from stateshift.cli.shell.shortcut import carry, ending, one_job
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending(
@@ -36,7 +17,8 @@ EPILOG = ending(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
+    options: RunOptions,
     source: Source,
     to: To,
     partitions: Annotated[
@@ -57,14 +39,6 @@ def command(
     ] = None,
     waive: Waive = None,
     fork: Fork = False,
-    yes: Yes = False,
-    workdir: WorkdirHere = None,
-    parallel: Parallel = None,
-    throttle: Throttle = None,
-    fleet: FleetOf = None,
-    workdirs: Workdirs = WORKDIRS,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int:
     """Distribute state over another number of partitions.
 
@@ -72,9 +46,6 @@ def command(
     number, and the job uses it. A Flink savepoint gets another parallelism, or another max
     parallelism; for the latter its keys must be strings or numbers.
     """
-    asked = Asked(
-        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
-    )
     groups = {"parallelism": parallelism, "max_parallelism": max_parallelism}
     rescale = {key: value for key, value in groups.items() if value is not None}
     if (partitions is None) == (not rescale):
@@ -83,7 +54,10 @@ def command(
         )
     if rescale:
         return carry(
-            asked, [one_job(source, to, [{"kind": "rescale", **rescale}], waive, fork)], "flink"
+            terminal,
+            options,
+            [one_job(source, to, [{"kind": "rescale", **rescale}], waive, fork)],
+            "flink",
         )
     job = one_job(source, to, [{"kind": "repartition", "partitions": partitions}], waive, fork)
-    return carry(asked, [job])
+    return carry(terminal, options, [job])

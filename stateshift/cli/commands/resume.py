@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.shell.options import FleetOf, Json, Verbose, WorkdirOf, epilog
+from stateshift.cli.shell.options import FleetOf, WorkdirOf, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ EPILOG = epilog(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     workdir: WorkdirOf,
     spec: Annotated[
         str | None,
@@ -43,8 +43,6 @@ def command(
         ),
     ] = None,
     fleet: FleetOf = None,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """Continue a run where it stopped.
 
@@ -52,15 +50,15 @@ def command(
     """
     from stateshift import migration
     from stateshift.api.requests import spec_of
-    from stateshift.cli.commands.apply import refuse_no_master
     from stateshift.cli.shell import steer
+    from stateshift.cli.shell.launch import refuse_unknown_master
     from stateshift.cli.shell.work import carry_out
     from stateshift.workdir import Workdir
 
     place = Workdir(workdir)
     place.require()
-    refuse_no_master(fleet)
-    terminal, state = Terminal.of(context, json, verbose), migration.progress_of(place).state
+    refuse_unknown_master(fleet)
+    state = migration.progress_of(place).state
     if state in ("finished", "rolled-back", "rolling-back"):
         fleet = None  # nothing that a fleet would do
     if state in ("finished", "rolled-back"):

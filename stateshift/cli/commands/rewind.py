@@ -6,27 +6,8 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import (
-    WORKDIRS,
-    FleetOf,
-    Json,
-    Parallel,
-    Throttle,
-    Verbose,
-    Workdirs,
-    Yes,
-)
-from stateshift.cli.shell.shortcut import (
-    Asked,
-    Fork,
-    Source,
-    To,
-    Waive,
-    WorkdirHere,
-    carry,
-    ending,
-    one_job,
-)
+from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
+from stateshift.cli.shell.shortcut import carry, ending, one_job
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending("stateshift rewind /data/orders --to /data/orders-41 --batch 41")
@@ -42,7 +23,8 @@ Renumber = Annotated[
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
+    options: RunOptions,
     source: Source,
     to: To,
     batch: Annotated[
@@ -51,23 +33,12 @@ def command(
     waive: Waive = None,
     fork: Fork = False,
     renumber: Renumber = False,
-    yes: Yes = False,
-    workdir: WorkdirHere = None,
-    parallel: Parallel = None,
-    throttle: Throttle = None,
-    fleet: FleetOf = None,
-    workdirs: Workdirs = WORKDIRS,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int:
     """Copy a checkpoint as of an earlier batch.
 
     `stateshift verify LOCATION` lists the batches that can be restored. The job reads the input
     after that batch again.
     """
-    asked = Asked(
-        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
-    )
     change = {"kind": "rewind", "batch": batch, **({"renumber": True} if renumber else {})}
     job = one_job(source, to, [change], waive, fork)
-    return carry(asked, [job])
+    return carry(terminal, options, [job])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Json, Verbose, WorkdirOf, Yes, epilog
+from stateshift.cli.shell.options import WorkdirOf, Yes, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ EPILOG = epilog(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     workdir: WorkdirOf,
     yes: Yes = False,
     discard_progress: Annotated[
@@ -43,8 +43,6 @@ def command(
             "--discard-progress", help="Discard what the job has committed at the target since."
         ),
     ] = False,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """Take a run back, and nothing else.
 
@@ -58,7 +56,7 @@ def command(
     from stateshift.errors import PlanError
     from stateshift.workdir import Workdir
 
-    terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
+    place = Workdir(workdir)
     told = migration.status(place)
     if told.state != "rolled-back":
         if terminal.someone_there and not yes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.shell.options import WORKDIRS, Json, Verbose, epilog
+from stateshift.cli.shell.options import WORKDIRS, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -20,22 +20,19 @@ EPILOG = epilog("stateshift runs --json", 2, 6, e0="listed")
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     workdirs: Annotated[
         str,
         typer.Argument(
             metavar="[DIR]", envvar="STATESHIFT_WORKDIRS", help="Where to look for workdirs."
         ),
     ] = WORKDIRS,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """List all runs, and where each of them stands."""
     from stateshift.cli.views import run_text as render_run
 
-    terminal = Terminal.of(context, json, verbose)
     found = [_listed(path) for path in below(workdirs)]
-    if json:
+    if terminal.json:
         terminal.document("runs", [_document(one) for one in found])
     else:
         terminal.show(render_run.runs(found, workdirs))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Json, Verbose, epilog
+from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ SPEC = "spec"
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     which: Annotated[
         str | None, typer.Argument(metavar="WHICH", help="The same as --of.", show_default=False)
     ] = None,
@@ -37,8 +37,6 @@ def command(
             "(or the command that prints it). [spec]",
         ),
     ] = None,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """The JSON Schema of a spec, or of what --json prints.
 
@@ -47,7 +45,6 @@ def command(
     """
     if which is not None and of not in (None, which):
         raise typer.BadParameter(f"WHICH is {which!r}, and --of is {of!r}: name one of them")
-    terminal = Terminal.of(context, json, verbose)
     terminal.document("schema", schema_named(of or which or SPEC), indent=2)
     return None
 

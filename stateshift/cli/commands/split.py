@@ -8,18 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from stateshift.cli.shell.options import (
-    WORKDIRS,
-    FleetOf,
-    Json,
-    Parallel,
-    Throttle,
-    Verbose,
-    Workdirs,
-    Yes,
-    names_in,
-)
-from stateshift.cli.shell.shortcut import Asked, Source, Waive, WorkdirHere, carry, ending, one_job
+from stateshift.cli.shell.options import RunOptions, Source, Waive, names_in
+from stateshift.cli.shell.shortcut import carry, ending, one_job
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending(
@@ -31,7 +21,8 @@ EPILOG = ending(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
+    options: RunOptions,
     source: Source,
     to: Annotated[
         list[str],
@@ -60,14 +51,6 @@ def command(
         ),
     ] = None,
     waive: Waive = None,
-    yes: Yes = False,
-    workdir: WorkdirHere = None,
-    parallel: Parallel = None,
-    throttle: Throttle = None,
-    fleet: FleetOf = None,
-    workdirs: Workdirs = WORKDIRS,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int:
     """Divide a job's state into several images.
 
@@ -75,9 +58,6 @@ def command(
     part is a query of its own; give its job only the input of its own keys. A Flink savepoint
     is divided by operators.
     """
-    asked = Asked(
-        Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet
-    )
     if (column is None) != (not values) or (values and len(values) != len(to)):
         raise typer.BadParameter(
             "--column and --values go together, with one --values for each --to"
@@ -89,7 +69,7 @@ def command(
     _refuse_twice("--values", values or [])
     _refuse_twice("--operators", operators or [])
     if operators:
-        return carry(asked, _by_operators(source, to, operators, waive), "flink")
+        return carry(terminal, options, _by_operators(source, to, operators, waive), "flink")
     jobs = []
     for number, target in enumerate(to):
         part: dict[str, Any] = {"by": len(to), "part": number}
@@ -97,7 +77,7 @@ def command(
             part = {"column": column, "values": values[number]}
         job = one_job(source, target, [{"kind": "split", **part}], waive, fork=True)
         jobs.append({**job, "name": f"{job['name']}-{number}"})
-    return carry(asked, jobs)
+    return carry(terminal, options, jobs)
 
 
 def _by_operators(

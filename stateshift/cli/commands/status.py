@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Json, Verbose, WorkdirOf, epilog
+from stateshift.cli.shell.options import WorkdirOf, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -34,14 +34,12 @@ EPILOG = epilog(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     workdir: WorkdirOf,
     watch: Annotated[
         bool,
         typer.Option("--watch", "-w", help="Repeat until no process works on the run."),
     ] = False,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """Show where a run stands, and what can be done now.
 
@@ -54,7 +52,7 @@ def command(
     from stateshift.steering import ticking
     from stateshift.workdir import Workdir
 
-    terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
+    place = Workdir(workdir)
     told, held = migration.status(place), place.held
     if watch and held:
         _watch(terminal, place)
@@ -62,7 +60,7 @@ def command(
     now = time.time()
     live = ticking(place.steering.live(), now) if held else None
     page = None if held else place.page_told
-    if json:
+    if terminal.json:
         terminal.document("status", run_json.status(told, workdir, held, live, page))
     else:
         terminal.show(render_run.status(told, workdir, held, live, page, now))

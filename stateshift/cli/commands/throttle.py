@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import Json, Verbose, WorkdirOf, epilog
+from stateshift.cli.shell.options import WorkdirOf, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = epilog(
@@ -22,7 +22,7 @@ EPILOG = epilog(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     workdir: WorkdirOf,
     rate: Annotated[
         str,
@@ -34,8 +34,6 @@ def command(
         float | None,
         typer.Option("--operations", metavar="N", min=0.1, help="Requests a second at most."),
     ] = None,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """Change how fast a run may go. Overrides the spec."""
     from stateshift.cli.shell import steer
@@ -45,7 +43,7 @@ def command(
     from stateshift.steering import Throttle
     from stateshift.workdir import Workdir
 
-    terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
+    place = Workdir(workdir)
     try:
         limit = None if rate.strip().lower() == "none" else in_bytes(rate)
     except ValueError as error:

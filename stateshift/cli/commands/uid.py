@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stateshift.cli.shell.options import Json, Verbose, epilog
+from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = epilog(
@@ -21,7 +21,7 @@ EPILOG = epilog(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     names: Annotated[
         list[str], typer.Argument(metavar="NAME…", help="Names of operators, which are their UIDs.")
     ],
@@ -33,14 +33,11 @@ def command(
             help="default, java-signed, or p,m,offset with or without `,signed`.",
         ),
     ] = "default",
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """Show the directory and Flink id of operators' names."""
-    terminal = Terminal.of(context, json, verbose)
     rows = described(names, constants(profile))
     refuse_collisions(rows)
-    if json:
+    if terminal.json:
         terminal.document("uid", rows)
         return None
     from stateshift.cli.views.text import Table

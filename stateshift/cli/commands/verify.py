@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.shell.options import FleetOf, Json, Verbose, epilog
+from stateshift.cli.shell.options import FleetOf, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = epilog(
@@ -27,7 +27,7 @@ EPILOG = epilog(
 
 
 def command(
-    context: typer.Context,
+    terminal: Terminal,
     location: Annotated[
         str, typer.Argument(metavar="LOCATION|WORKDIR", help="An image, or the workdir of a run.")
     ],
@@ -35,8 +35,6 @@ def command(
         bool, typer.Option("--deep", help="Also decode every file of the state.")
     ] = False,
     fleet: FleetOf = None,
-    json: Json = False,
-    verbose: Verbose = 0,
 ) -> int | None:
     """Check that a job can restart, or that a run still holds.
 
@@ -46,7 +44,6 @@ def command(
     """
     from stateshift.workdir import Workdir
 
-    terminal = Terminal.of(context, json, verbose)
     if "://" not in location and Workdir(location).exists:
         return _run(terminal, location, fleet)
     return _image(terminal, location, deep, fleet)

@@ -50,6 +50,7 @@ from stateshift.cli.commands import (
     verify,
 )
 from stateshift.cli.shell import settings
+from stateshift.cli.shell.signature import with_shared_options
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -178,7 +179,9 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _add_command(app: typer.Typer, name: str, module: ModuleType, hidden: bool = False) -> None:
-    app.command(name, epilog=module.EPILOG, hidden=hidden)(_told(module.command))
+    app.command(name, epilog=module.EPILOG, hidden=hidden)(
+        _told(with_shared_options(module.command))
+    )
 
 
 def _top(

@@ -5,6 +5,7 @@ here.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import typer
@@ -51,6 +52,34 @@ WorkdirOf = Annotated[
     str, typer.Argument(metavar="WORKDIR", help="The workdir of a run (see: stateshift runs).")
 ]
 Location = Annotated[str, typer.Argument(metavar="LOCATION", help="A URL or a local path.")]
+Source = Annotated[
+    str, typer.Argument(metavar="LOCATION", help="The checkpoint: a URL or a local path.")
+]
+To = Annotated[
+    str,
+    typer.Option("--to", metavar="LOCATION", help="Where the new image goes. Must be empty."),
+]
+Waive = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--waive",
+        metavar="NAME",
+        help="A refusal that you take responsibility for. Repeatable.",
+    ),
+]
+Fork = Annotated[
+    bool,
+    typer.Option(
+        "--fork",
+        help="Do not fence the source: its job may run on. The copy gets an id of its own.",
+    ),
+]
+WorkdirHere = Annotated[
+    str | None,
+    typer.Option(
+        "--workdir", metavar="D", help="Keep journal and report here, not in WORKDIRS/<run>."
+    ),
+]
 Workdirs = Annotated[
     str,
     typer.Option(
@@ -92,6 +121,26 @@ FleetOf = Annotated[
 ]
 
 WORKDIRS = ".stateshift"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is carried out. Each field is an option of every command that starts one."""
+
+    yes: Yes = False
+    workdir: WorkdirHere = None
+    parallel: Parallel = None
+    throttle: Throttle = None
+    fleet: FleetOf = None
+    workdirs: Workdirs = WORKDIRS
+
+
+@dataclass(frozen=True)
+class LocalRunOptions(RunOptions):
+    """The same without --fleet, for runs of which no fleet can share the work."""
+
+    fleet: None = field(default=None, init=False)
+
 
 EXITS = {
     0: "done, or nothing to do",

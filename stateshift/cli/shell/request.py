@@ -1,31 +1,77 @@
-"""What the user hands in: a spec, or a plan that was saved. Read from a local file."""
+"""What a new run is asked to do: a spec, a plan that was saved, or jobs that were typed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
+from stateshift.api.requests import read
+from stateshift.cli.shell.options import RunOptions
 from stateshift.cli.views.units import rate
 from stateshift.errors import PlanError
-from stateshift.specification import Spec
+from stateshift.migration import Proposal, jobs_of
+from stateshift.specification import JobSpec, Spec
 from stateshift.specification.warm import NEVER
 
 
+@dataclass(frozen=True)
+class Request:
+    """A spec, of which `only` some jobs may be meant; `saved` is its plan, if it was made before.
+
+    The jobs of a shortcut are `typed` on the command line: there is no file to correct.
+    """
+
+    spec: Spec
+    only: tuple[str, ...] = ()
+    saved: Proposal | None = None
+    typed: bool = False
+
+    @property
+    def jobs(self) -> Sequence[JobSpec]:
+        """The jobs that the run carries out."""
+        if self.saved is not None:
+            return self.saved.jobs()
+        return jobs_of(self.spec, self.only)
+
+
+def request_in(path: str, only: Sequence[str], options: RunOptions, continuous: bool) -> Request:
+    """Return what a file asks for: a spec's, or a saved plan's.
+
+    A `continuous` run is planned again, since a saved plan stops its jobs.
+    """
+    given = read(path)
+    saved = given if isinstance(given, Proposal) else None
+    spec = given.spec if isinstance(given, Proposal) else given
+    spec = overridden(spec, options.parallel, options.throttle)
+    if continuous:
+        return Request(kept_fresh(spec, only), tuple(only))
+    if saved is not None:
+        saved = replace(saved.of_jobs(only), spec=spec)
+    return Request(spec, tuple(only), saved)
+
+
 def overridden(spec: Spec, parallel: int | None, throttle: str | None) -> Spec:
-    """The spec under the flags and settings that say how hard to work; never what to do."""
+    """Return the spec under the flags and settings that say how hard to work; never what to do."""
     if parallel is not None:
         spec = replace(spec, parallel=parallel)
-    return spec if throttle is None else replace(spec, bytes_per_second=rate(throttle))
+    if throttle is not None:
+        spec = replace(spec, bytes_per_second=rate(throttle))
+    return spec
 
 
 def kept_fresh(spec: Spec, only: Collection[str]) -> Spec:
-    """The spec of a run that never stops its jobs: what it has brought of them can be started
-    from at any time.
+    """Return the spec of a run that never stops its jobs.
+
+    What it has copied of them can be started from at any time.
     """
     for job in spec.jobs:
-        if (not only or job.name in only) and job.mode != "warm":
+        is_meant = not only or job.name in only
+        if is_meant and job.mode != "warm":
             raise PlanError(
                 f"{job.name} is not brought over while it runs", hint='"mode": "warm" in the spec'
             )
-    jobs = tuple(replace(job, cutover=NEVER) if job.mode == "warm" else job for job in spec.jobs)
-    return replace(spec, jobs=jobs)
+    return replace(spec, jobs=tuple(_never_stopped(job) for job in spec.jobs))
+
+
+def _never_stopped(job: JobSpec) -> JobSpec:
+    return replace(job, cutover=NEVER) if job.mode == "warm" else job

@@ -16,63 +16,17 @@ The spec is kept in the run's workdir; what a shortcut cannot say, a spec can.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from stateshift.cli.shell.options import epilog
+from stateshift.cli.shell.options import RunOptions, epilog
 
 if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
-    from stateshift.migration import Doors
-    from stateshift.report import Report
     from stateshift.specification import Spec
-
-To = Annotated[
-    str,
-    typer.Option("--to", metavar="LOCATION", help="Where the new image goes. Must be empty."),
-]
-Source = Annotated[
-    str, typer.Argument(metavar="LOCATION", help="The checkpoint: a URL or a local path.")
-]
-Waive = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--waive",
-        metavar="NAME",
-        help="A refusal that you take responsibility for. Repeatable.",
-    ),
-]
-Fork = Annotated[
-    bool,
-    typer.Option(
-        "--fork",
-        help="Do not fence the source: its job may run on. The copy gets an id of its own.",
-    ),
-]
-WorkdirHere = Annotated[
-    str | None,
-    typer.Option(
-        "--workdir", metavar="D", help="Keep journal and report here, not in WORKDIRS/<run>."
-    ),
-]
-
-
-@dataclass(frozen=True)
-class Asked:
-    """How the run is carried out: the flags that every shortcut takes."""
-
-    terminal: Terminal
-    yes: bool
-    workdir: str | None
-    workdirs: str
-    parallel: int | None
-    throttle: str | None
-    fleet: str | None = None
 
 
 def ending(
@@ -143,7 +97,8 @@ def pairs(flag: str, form: str, given: Sequence[str] | None) -> dict[str, str]:
 
 
 def carry(
-    asked: Asked,
+    terminal: Terminal,
+    options: RunOptions,
     jobs: Sequence[Mapping[str, Any]],
     only: str | None = None,
     clusters: Mapping[str, Any] | None = None,
@@ -153,35 +108,12 @@ def carry(
     `only` is the engine whose images the shortcut is for, if not for all; `clusters` are those
     that the jobs name.
     """
-    from stateshift import migration
-    from stateshift.api.runs import refuse_another, run_name
-    from stateshift.cli.commands.apply import refuse_no_master, refuse_refused
-    from stateshift.cli.shell import request
-    from stateshift.cli.shell.work import carry_out, confirm
-    from stateshift.cli.views import plan_text as render_plan
-    from stateshift.workdir import Workdir
+    from stateshift.cli.shell.launch import launch
+    from stateshift.cli.shell.request import Request, overridden
 
-    terminal = asked.terminal
     engine = _engine(jobs[0]["checkpoint_location"], terminal, only)
-    spec = request.overridden(_spec(jobs, engine, clusters), asked.parallel, asked.throttle)
-    refuse_no_master(asked.fleet)
-    if not asked.yes and not terminal.someone_there:
-        confirm(terminal, "", False)
-    run = run_name([job.name for job in spec.jobs], time.time(), os.urandom(2))
-    place = Workdir(asked.workdir or os.path.join(asked.workdirs, run))
-    refuse_another(place)
-    proposed = migration.propose(spec, terminal.doors(), place)
-    brief = asked.yes and not terminal.verbose
-    terminal.talk(
-        render_plan.brief(proposed) if brief else render_plan.proposal(proposed, terminal.verbose)
-    )
-    refuse_refused(proposed, typed=True)
-    confirm(terminal, "carry this out?", asked.yes)
-
-    def work(doors: Doors, begun: Callable[[], None]) -> Report:
-        return migration.apply(proposed, run, place, doors, begun)
-
-    return carry_out(terminal, place, work, spec, asked.fleet)
+    spec = overridden(_spec(jobs, engine, clusters), options.parallel, options.throttle)
+    return launch(terminal, options, Request(spec, typed=True))
 
 
 def _engine(location: str, terminal: Terminal, only: str | None) -> str:
