@@ -1,7 +1,7 @@
 """Creating a file that nobody else creates, by the means a file system has for it
 (`Way.exclusive`).
 
-Whoever was second is told by an error that `fsspec_failures.is_taken` knows.
+Whoever was second gets an error that `failures.is_taken` recognises.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from stateshift.storage.fsspec.failures import is_taken
+from stateshift.storage.fsspec.file_system import FileSystem
 from stateshift.storage.fsspec.ways import Way
 
 MARK: Final = "stateshift-created"  # in the metadata of an object
@@ -21,7 +22,7 @@ among_threads = threading.Lock()
 
 
 def create(
-    file_system: Any, way: Way, full: str, content: bytes, is_file: Callable[[str], bool]
+    file_system: FileSystem, way: Way, full: str, content: bytes, is_file: Callable[[str], bool]
 ) -> None:
     match way.exclusive:
         case "mode":
@@ -40,21 +41,22 @@ def create(
                 file_system.pipe_file(full, content)
 
 
-def _create_marked(file_system: Any, full: str, content: bytes) -> None:
-    """aiohttp sends a request again by itself where a connection that it had kept is cut: it then
-    finds what it has just created. So each creation puts its own mark on the object.
+def _create_marked(file_system: FileSystem, full: str, content: bytes) -> None:
+    """Create an object with a mark of its own. If a kept connection is cut, aiohttp repeats the
+    request by itself, and then meets the object that it has just created.
     """
     mark = uuid.uuid4().hex
     try:
         file_system.pipe_file(full, content, mode="create", Metadata={MARK: mark})
     except Exception as error:
-        if not is_taken(error) or _mark_of(file_system, full) != mark:
+        ours = is_taken(error) and _mark_of(file_system, full) == mark
+        if not ours:
             raise
 
 
-def _mark_of(file_system: Any, full: str) -> str | None:
+def _mark_of(file_system: FileSystem, full: str) -> str | None:
     try:
-        found = file_system.metadata(full).get(MARK)
+        mark = file_system.metadata(full).get(MARK)
     except FileNotFoundError:
         return None  # removed since
-    return None if found is None else str(found)
+    return None if mark is None else str(mark)

@@ -1,4 +1,4 @@
-"""What the packages behind fsspec raise, in our words.
+"""Errors of the packages behind fsspec, as StorageErrors.
 
 They raise what they like: OSErrors, errors of botocore, aiohttp, requests, azure, google, and plain
 RuntimeErrors. None of those packages is imported here: an error is recognised by the names of its
@@ -9,7 +9,7 @@ is known to pass is transient; the rest is not.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from stateshift.errors import StorageError, TransientStorageError
 from stateshift.storage import failures
@@ -97,8 +97,8 @@ MISTAKES: Final = (AssertionError, AttributeError, NameError, TypeError)
 
 
 def from_fsspec(error: Exception, location: str, path: str = "", host: str = "") -> StorageError:
-    """The StorageError that an exception of a file system stands for; `host` is whom it asked,
-    where that is known.
+    """Return the StorageError for an exception of a file system; `host` is whom it asked, where
+    that is known.
     """
     place = redact(location.rstrip("/") + "/" + path if path else location)
     asked = f"{place} (at {host})" if host else place
@@ -107,20 +107,21 @@ def from_fsspec(error: Exception, location: str, path: str = "", host: str = "")
             f"{asked}: the bucket is not there",
             location=place,
             hint="make the bucket, or check its name and which service is asked "
-            "(AWS_ENDPOINT_URL_S3, endpoint_url in "
-            "~/.config/fsspec)",
+            "(AWS_ENDPOINT_URL_S3, endpoint_url in ~/.config/fsspec)",
         )
-    if isinstance(error, FileNotFoundError) and not any(_is_passing(one) for one in _chain(error)):
+    passing = any(map(_is_passing, _chain(error)))
+    if isinstance(error, FileNotFoundError) and not passing:
         return failures.missing(location, path)
     if is_taken(error):
         return failures.taken(location, path)
-    told = f"{asked}: {_text(error)}"
-    if any(_is_passing(one) for one in _chain(error)):
-        again = "try again in a moment; a run goes on with: stateshift resume WORKDIR"
-        return TransientStorageError(told, location=place, hint=again)
-    if isinstance(error, PermissionError) or any(_is_refused(one) for one in _chain(error)):
+    fact = f"{asked}: {_text(error)}"
+    if passing:
+        hint = "try again in a moment; a run goes on with: stateshift resume WORKDIR"
+        return TransientStorageError(fact, location=place, hint=hint)
+    refused = isinstance(error, PermissionError) or any(map(_is_refused, _chain(error)))
+    if refused:
         return StorageError(
-            told,
+            fact,
             location=place,
             hint=(
                 "check the credentials fsspec finds (its configuration, the environment) and "
@@ -130,19 +131,18 @@ def from_fsspec(error: Exception, location: str, path: str = "", host: str = "")
     if isinstance(error, OSError) and error.errno:
         known = failures.from_os(error, location, path)
         return type(known)(f"{known.fact} ({_text(error)})", location=place, hint=known.hint)
-    return StorageError(told, location=place)
+    return StorageError(fact, location=place)
 
 
 def is_taken(error: BaseException) -> bool:
     """Whether an exclusive create was refused because somebody was first."""
-    return isinstance(error, FileExistsError) or any(
-        _status(one) == 412 or _code(one) in ("PreconditionFailed", "BlobAlreadyExists")
-        for one in _chain(error)
-    )
+    if isinstance(error, FileExistsError):
+        return True
+    return any(map(_is_precondition_failed, _chain(error)))
 
 
 def is_bucket_missing(error: BaseException) -> bool:
-    return any(_code(one) in _CODES_NO_BUCKET for one in _chain(error))
+    return any(_code(cause) in _CODES_NO_BUCKET for cause in _chain(error))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -159,51 +159,65 @@ def _is_passing(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError) and error.errno in failures.PASSING:
         return True
-    if _status(error) in STATUS_PASSING or _code(error) in _CODES_PASSING:
+    if _code(error) in _CODES_PASSING:
         return True
-    return (
-        any(kind.__name__ in _CLASSES_PASSING for kind in type(error).__mro__)
-        and _status(error) is None
-    )
+    status = _status(error)
+    if status is not None:
+        return status in STATUS_PASSING
+    return any(kind.__name__ in _CLASSES_PASSING for kind in type(error).__mro__)
 
 
 def _is_refused(error: BaseException) -> bool:
     return _status(error) in (401, 403) or type(error).__name__ in _CLASSES_CREDENTIALS
 
 
+def _is_precondition_failed(error: BaseException) -> bool:
+    return _status(error) == 412 or _code(error) in ("PreconditionFailed", "BlobAlreadyExists")
+
+
 def _status(error: BaseException) -> int | None:
     """The HTTP status: aiohttp `status`, azure `status_code`, gcsfs `code`, botocore and requests
     in `response`.
     """
-    response: Any = getattr(error, "response", None)
+    response = getattr(error, "response", None)
     if isinstance(response, dict):
-        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        answered = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     else:
-        status = getattr(response, "status_code", None)
-    for value in (
-        status,
-        *(getattr(error, name, None) for name in ("status", "status_code", "code")),
-    ):
-        if isinstance(value, int) and not isinstance(value, bool):
+        answered = getattr(response, "status_code", None)
+    own = (getattr(error, name, None) for name in ("status", "status_code", "code"))
+    numbers = (_number(value) for value in (answered, *own))
+    return next((number for number in numbers if number is not None), None)
+
+
+def _number(value: object) -> int | None:
+    match value:
+        case bool():
+            return None
+        case int():
             return value
-        if isinstance(value, str) and value.isdecimal():
+        case str() if value.isdecimal():
             return int(value)
-    return None
+        case _:
+            return None
 
 
 def _code(error: BaseException) -> str | None:
     """The service's own code: botocore in `response`, azure `error_code`."""
-    response: Any = getattr(error, "response", None)
+    response = getattr(error, "response", None)
     answered = response if isinstance(response, dict) else {}
     code = answered.get("Error", {}).get("Code") or getattr(error, "error_code", None)
     return None if code is None else str(getattr(code, "value", code))
 
 
 def _text(error: BaseException) -> str:
-    """One line, without credentials, and without the number of an OSError: the service's words
-    say more.
+    """Return one line, without credentials, and without the number of an OSError: the service's
+    words say more.
     """
-    words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    kind = "" if type(error) is OSError and words else type(error).__name__
+    words = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        words = error.strerror
     line = next(iter(words.strip().splitlines()), "")
-    return redact(": ".join(part for part in (kind, line) if part))
+    if type(error) is OSError and words:
+        return redact(line)
+    kind = type(error).__name__
+    return redact(f"{kind}: {line}" if line else kind)

@@ -1,8 +1,8 @@
-"""What a file system of fsspec's is opened with: what its packages need to be told, then what the
+"""Options that a file system of fsspec's is opened with: what its packages need, then what the
 user has configured, then what the caller gives. Each wins over the one before it.
 
-    {"s3": {"endpoint_url": "http://minio:9000"}}                         fsspec's own: all of a scheme
-    {"s3://archive": {"endpoint_url": "https://s3.west", "profile": "west"}}    ours: one bucket, by its location
+    fsspec's own, all of a scheme      {"s3": {"endpoint_url": "http://minio:9000"}}
+    ours, one bucket by its location   {"s3://archive": {"endpoint_url": "https://s3.west"}}
 
 Both stand in fsspec's configuration (~/.config/fsspec/*.json, or the folder FSSPEC_CONFIG_DIR
 names). Two S3 services are reached in one run by the second: the location stays the one that the
@@ -10,8 +10,8 @@ job knows. (Two buckets of one name at two services are one location, and cannot
 `config_kwargs` and `client_kwargs` are merged, everything else is replaced.
 
 Only our own wrappers try again. What a package repeats by itself takes many minutes to give up
-(s3fs five times what botocore does five times), and a creation whose answer was lost would be told
-as somebody else's.
+(s3fs five times what botocore does five times), and a creation whose answer was lost would look
+like somebody else's.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final, TypeAlias
+
+# Names and values as the packages document them.
+Options: TypeAlias = Mapping[str, object]
 
 _MERGED: Final = ("client_kwargs", "config_kwargs")
 
-_NEEDED: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+_NEEDED: Final[Mapping[str, Options]] = MappingProxyType(
     {
         "s3": {
             # One request at a time for a file: several are read at once by several threads, and
@@ -36,25 +39,37 @@ _NEEDED: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 
 
 def options_for(
-    scheme: str, authority: str, configured: Mapping[str, Any], given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """`configured` is fsspec's configuration. Who gets the options may write in them (botocore
-    does in `retries`).
+    scheme: str, authority: str, configured: Mapping[str, Options], given: Options
+) -> dict[str, object]:
+    """Return the options of one file system; `configured` is fsspec's configuration. They are
+    copies: who gets them may write in them, as botocore does in `retries`.
     """
-    options: dict[str, Any] = {"use_listings_cache": False}
     shared = (
         _NEEDED.get(scheme, {}),
         configured.get(scheme, {}),
         configured.get(f"{scheme}://{authority}", {}),
     )
-    own: tuple[Mapping[str, Any], ...] = (*deepcopy([dict(more) for more in shared]), given)
-    for more in own:
-        merged = {key: {**options.get(key, {}), **more[key]} for key in _MERGED if key in more}
-        options = {**options, **more, **merged}
+    options: dict[str, object] = {"use_listings_cache": False}
+    for layer in shared:
+        _overlay(options, deepcopy(dict(layer)))
+    _overlay(options, given)
     return options
 
 
-def try_once(file_system: Any) -> None:
+def _overlay(options: dict[str, object], layer: Options) -> None:
+    """Put `layer` over the options: two mappings of one name become one, all else is replaced."""
+    for name, value in layer.items():
+        if name in _MERGED and isinstance(value, Mapping):
+            options[name] = {**_mapping(options.get(name)), **value}
+        else:
+            options[name] = value
+
+
+def _mapping(value: object) -> Options:
+    return value if isinstance(value, Mapping) else {}
+
+
+def try_once(file_system: object) -> None:
     """s3fs has a second loop around botocore's, which is no option but an attribute."""
     if isinstance(getattr(file_system, "retries", None), int):
-        file_system.retries = 1
+        setattr(file_system, "retries", 1)  # noqa: B010  (no type has it)

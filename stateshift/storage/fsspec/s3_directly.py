@@ -6,7 +6,7 @@ of a kind goes that way, and is looked at as it is sent: to which URL, with whic
 and how it is signed. Those after it are made from that one, with botocore's own signature, and sent
 from the thread that asks.
 
-What may pass is told as it is, and asked again by who always does. Any other answer than the
+What may pass is raised as it is, and retried by whoever always does. Any other answer than the
 expected one is left to the package, which is asked as if nothing had been: its errors, regions and
 credentials are the usual ones. After some in a row it is left at that for a while; and always where
 something is set up that is not known here: a proxy, a client's certificate, another signature,
@@ -26,10 +26,14 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from stateshift.storage.fsspec.failures import STATUS_PASSING
+from stateshift.storage.fsspec.file_system import Botocore, FileSystem, Info
+
+if TYPE_CHECKING:
+    from urllib3 import BaseHTTPResponse, HTTPConnectionPool
 
 _log = logging.getLogger(__name__)
 
@@ -42,19 +46,26 @@ _NONE: Final[Mapping[str, str]] = {}
 
 _SIGNED: Final = re.compile(r"AWS4-HMAC-SHA256 Credential=[^,]*/\d{8}/([^/,]+)/s3/aws4_request,")
 
-# Made anew for each request, by us, the signature or who sends it; whatever else there is belongs
-# to the object.
-_ANEW: Final = re.compile(
-    r"host|content-length|authorization|expect|range|transfer-encoding|accept-encoding|connection|x-amz-date|amz-sdk-.*"
-    r"|x-amz-content-sha256|x-amz-security-token|x-amz-checksum-(?!mode).*|x-amz-trailer|x-amz-decoded-content-length"
-    r"|content-md5"
+# Made for each request, by us, the signature or who sends it; every other header belongs to the
+# object.
+_PER_REQUEST: Final = re.compile(
+    r"host|content-length|authorization|expect|range|transfer-encoding|accept-encoding|connection"
+    r"|x-amz-date|amz-sdk-.*|x-amz-content-sha256|x-amz-security-token|x-amz-checksum-(?!mode).*"
+    r"|x-amz-trailer|x-amz-decoded-content-length|content-md5"
 )
 
-# How each is asked for, and what is answered where all is well.
-_ASKED: Final[Mapping[str, tuple[str, tuple[int, ...]]]] = {
-    "PutObject": ("PUT", (200,)),
-    "GetObject": ("GET", (206,)),
-    "HeadObject": ("HEAD", (200, 404)),
+
+class _Operation(NamedTuple):
+    """How an operation is asked for, and which statuses are its usual answers."""
+
+    method: str
+    statuses: tuple[int, ...]
+
+
+_OPERATIONS: Final[Mapping[str, _Operation]] = {
+    "PutObject": _Operation("PUT", (200,)),
+    "GetObject": _Operation("GET", (206,)),
+    "HeadObject": _Operation("HEAD", (200, 404)),
 }
 
 _SUMS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
@@ -65,9 +76,9 @@ _SUMS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
 
 
 class Usual:
-    """By the file system's own calls."""
+    """Objects, through the file system's own calls."""
 
-    def __init__(self, file_system: Any) -> None:
+    def __init__(self, file_system: FileSystem) -> None:
         self.file_system = file_system
 
     def put(self, full: str, content: bytes) -> None:
@@ -76,78 +87,72 @@ class Usual:
     def get(self, full: str, start: int, end: int) -> bytes:
         return bytes(self.file_system.cat_file(full, start=start, end=end))
 
-    def info(self, full: str) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.file_system.info(full)
-        return found
+    def info(self, full: str) -> Info:
+        return self.file_system.info(full)
 
 
 class Directly(Usual):
-    """For the objects of one bucket."""
+    """The objects of one bucket, asked for by requests of our own."""
 
-    def __init__(self, file_system: Any) -> None:
+    def __init__(self, file_system: Botocore) -> None:
         super().__init__(file_system)
+        self._s3fs = file_system
         self._lock = threading.Lock()
         self._ways: dict[str, _Way | None] = {}  # by operation; None where it is not known how
         self._failures = 0
         self._not_before = 0.0
 
     def put(self, full: str, content: bytes) -> None:
-        answer = self._asked("PutObject", full, content)
-        if (
-            answer is None or "ETag" not in answer.headers
-        ):  # a page of whoever stands between has none
-            with self._looking("PutObject", full):
-                super().put(full, content)
+        answer = self._answer("PutObject", full, content)
+        if answer is not None and "ETag" in answer.headers:  # a proxy's error page has none
+            return
+        with self._looking("PutObject", full):
+            super().put(full, content)
 
     def get(self, full: str, start: int, end: int) -> bytes:
-        answer = self._asked("GetObject", full, headers={"Range": f"bytes={start}-{end - 1}"})
+        answer = self._answer("GetObject", full, headers={"Range": f"bytes={start}-{end - 1}"})
         if answer is not None:
             return bytes(answer.data)
         with self._looking("GetObject", full):
             return super().get(full, start, end)
 
-    def info(self, full: str) -> Mapping[str, Any]:
-        """That nothing is there is left to the package to tell: it looks for a directory of that
-        name, too.
+    def info(self, full: str) -> Info:
+        """Return what S3 says of an object. If there is none the package is asked: it looks for a
+        directory of that name, too.
         """
-        answer = self._asked("HeadObject", full)
-        told = {} if answer is None or answer.status == 404 else answer.headers
-        if {"Content-Length", "ETag", "Last-Modified"} <= told.keys():
-            return {
-                "name": full,
-                "type": "file",
-                "size": int(told["Content-Length"]),
-                "ETag": told["ETag"],
-                "LastModified": parsedate_to_datetime(told["Last-Modified"]),
-            }
+        answer = self._answer("HeadObject", full)
+        if answer is not None and answer.status != 404:
+            headers = answer.headers
+            if {"Content-Length", "ETag", "Last-Modified"} <= headers.keys():
+                return {
+                    "name": full,
+                    "type": "file",
+                    "size": int(headers["Content-Length"]),
+                    "ETag": headers["ETag"],
+                    "LastModified": parsedate_to_datetime(headers["Last-Modified"]),
+                }
         with self._looking("HeadObject", full):
             return super().info(full)
 
-    def _asked(
+    def _answer(
         self, operation: str, full: str, content: bytes = b"", headers: Mapping[str, str] = _NONE
-    ) -> Any:
-        """The answer, where its status is an expected one; else None. Raises what may pass."""
+    ) -> BaseHTTPResponse | None:
+        """Return the answer if its status is an expected one, else None. Raise what may pass."""
         way, key = self._ways.get(operation), self._key(full)
         if way is None or not key or time.monotonic() < self._not_before:
             return None
-        from urllib3.exceptions import HTTPError, SSLError
-
-        found, (method, expected) = None, _ASKED[operation]
-        try:
-            answer = way.ask(method, key, content, headers)
-            found = answer if answer.status in expected else None
-        except SSLError:
-            answer = None
-        except HTTPError:
-            raise
-        except Exception:  # whatever it is, the usual way meets it too, and tells it
-            answer = None
+        method, statuses = _OPERATIONS[operation]
+        answer = _asked(way, method, key, content, headers)
         if answer is not None and answer.status in STATUS_PASSING:
             raise _error_of(answer, method)
-        self._failures = 0 if found is not None else self._failures + 1
+        if answer is not None and answer.status in statuses:
+            self._failures = 0
+            return answer
+        self._failures += 1
         if self._failures >= _FAILURES_MAX:
-            self._failures, self._not_before = 0, time.monotonic() + _PAUSE_SECONDS
-        return found
+            self._failures = 0
+            self._not_before = time.monotonic() + _PAUSE_SECONDS
+        return None
 
     @contextlib.contextmanager
     def _looking(self, operation: str, full: str) -> Iterator[None]:
@@ -161,12 +166,12 @@ class Directly(Usual):
             return
         name, key, seen = f"before-send.s3.{operation}", self._key(full), threading.Event()
 
-        def look(request: Any, **_: Any) -> None:
-            """In the package's own thread. What it does not find there, it does without."""
+        def look(request: Botocore, **_: object) -> None:
+            """Learn from a request, in the package's own thread; without it if that fails."""
             with contextlib.suppress(Exception):
                 if request.url.endswith(f"/{_quoted(key)}"):  # and not another thread's
                     seen.set()
-                    self._ways[operation] = _way_of(request, key, client, self.file_system.loop)
+                    self._ways[operation] = _way_of(request, key, client, self._s3fs.loop)
 
         client.meta.events.register(name, look)
         try:
@@ -177,27 +182,24 @@ class Directly(Usual):
                 with self._lock:
                     self._ways.pop(operation, None)  # so that the next one is looked at
 
-    def _client(self, full: str) -> Any:
-        """Of aiobotocore's. None where there is none: why, is told by what asks next."""
+    def _client(self, full: str) -> Botocore:
+        """Return aiobotocore's client, None if there is none: whoever asks next gets the reason."""
         try:
             from fsspec.asyn import sync
 
-            files = self.file_system
+            files = self._s3fs
             sync(files.loop, files.set_session)
             return sync(files.loop, files.get_s3, files.split_path(full)[0])
         except Exception:
             return None
 
     def _key(self, full: str) -> str:
-        return str(self.file_system.split_path(full)[1])
+        return str(self._s3fs.split_path(full)[1])
 
 
-def objects_of(file_system: Any) -> Usual:
-    return (
-        Directly(file_system)
-        if type(file_system).__module__.partition(".")[0] == "s3fs"
-        else Usual(file_system)
-    )
+def objects_of(file_system: FileSystem) -> Usual:
+    package = type(file_system).__module__.partition(".")[0]
+    return Directly(file_system) if package == "s3fs" else Usual(file_system)
 
 
 @dataclass(frozen=True)
@@ -205,20 +207,20 @@ class _Way:
     """How objects of a bucket are asked for: `top` and a key are an object's URL."""
 
     top: str
-    pool: Any
+    pool: HTTPConnectionPool
     headers: Mapping[str, str]
     sums: tuple[str, ...]
     region: str
-    credentials: Callable[[], Any]
+    credentials: Callable[[], Botocore]
 
-    def ask(self, method: str, key: str, content: bytes, headers: Mapping[str, str]) -> Any:
+    def ask(
+        self, method: str, key: str, content: bytes, headers: Mapping[str, str]
+    ) -> BaseHTTPResponse:
         from botocore.auth import S3SigV4Auth
         from botocore.awsrequest import AWSRequest
 
-        name, sums = (
-            _quoted(key),
-            {one: base64.b64encode(_SUMS[one](content)).decode() for one in self.sums},
-        )
+        name = _quoted(key)
+        sums = {sum: base64.b64encode(_SUMS[sum](content)).decode() for sum in self.sums}
         request = AWSRequest(method, self.top + name, {**self.headers, **headers, **sums}, content)
         S3SigV4Auth(self.credentials(), "s3", self.region).add_auth(request)
         path = urlsplit(self.top).path + name
@@ -242,51 +244,79 @@ class _Way:
         return answer
 
 
-def _way_of(request: Any, key: str, client: Any, loop: Any) -> _Way | None:
-    """None where something of it is not known to us."""
+def _asked(
+    way: _Way, method: str, key: str, content: bytes, headers: Mapping[str, str]
+) -> BaseHTTPResponse | None:
+    """Return the answer, None if asking failed in a way that the package meets and reports, too.
+    Raise what may pass.
+    """
+    from urllib3.exceptions import HTTPError, SSLError
+
+    try:
+        return way.ask(method, key, content, headers)
+    except SSLError:
+        return None
+    except HTTPError:
+        raise
+    except Exception:
+        return None
+
+
+def _way_of(request: Botocore, key: str, client: Botocore, loop: object) -> _Way | None:
+    """Return how to ask as this request does, None if something of it is not known to us."""
     headers = {name.lower(): _text(value) for name, value in request.headers.items()}
     signed = _SIGNED.match(headers.get("authorization", ""))
-    pool = _pool(client, request.url) if signed is not None else None
-    if signed is None or pool is None:
+    if signed is None:
         return None
-    trailer = [name.strip() for name in headers.get("x-amz-trailer", "").split(",") if name.strip()]
-    sums = {
-        name
-        for name in (*headers, *trailer)
-        if name.startswith("x-amz-checksum-") or name == "content-md5"
-    }
-    sums -= {"x-amz-checksum-mode"}
-    encoded = headers.pop("content-encoding", "aws-chunked")
-    if sums - _SUMS.keys() or encoded != "aws-chunked":
+    pool = _pool(client, request.url)
+    sums = _sums_of(headers)
+    encoding = headers.pop("content-encoding", "aws-chunked")
+    if pool is None or encoding != "aws-chunked" or not sums <= _SUMS.keys():
         return None
-    kept = {name: value for name, value in headers.items() if not _ANEW.fullmatch(name)}
-    top = request.url[: -len(_quoted(key))]
-    return _Way(top, pool, kept, tuple(sorted(sums)), signed[1], _credentials(client, loop))
+    return _Way(
+        top=request.url[: -len(_quoted(key))],
+        pool=pool,
+        headers={name: text for name, text in headers.items() if not _PER_REQUEST.fullmatch(name)},
+        sums=tuple(sorted(sums)),
+        region=signed[1],
+        credentials=_credentials(client, loop),
+    )
 
 
-def _pool(client: Any, url: str) -> Any:
+def _sums_of(headers: Mapping[str, str]) -> set[str]:
+    """Return the names of the checksums that a request sends, in its headers or behind its body."""
+    names = [*headers, *headers.get("x-amz-trailer", "").replace(" ", "").split(",")]
+    sums = {name for name in names if name.startswith("x-amz-checksum-")}
+    if "content-md5" in names:
+        sums.add("content-md5")
+    return sums - {"x-amz-checksum-mode"}
+
+
+def _pool(client: Botocore, url: str) -> HTTPConnectionPool | None:
+    """Return connections to the service, None if they are set up in a way not known to us."""
     import urllib3
     from botocore.httpsession import get_cert_path
 
     session, config = client._endpoint.http_session, client.meta.config
     if session._proxy_config.proxy_url_for(url) or session._cert_file:
         return None
-    tls: dict[str, Any] = {}
-    if url.startswith("https:"):
-        known = {"cert_reqs": "CERT_REQUIRED", "ca_certs": get_cert_path(session._verify)}
-        tls = known if session._verify else {"cert_reqs": "CERT_NONE"}
+    tls = {}
+    if url.startswith("https:") and session._verify:
+        tls = {"cert_reqs": "CERT_REQUIRED", "ca_certs": get_cert_path(session._verify)}
+    elif url.startswith("https:"):
+        tls = {"cert_reqs": "CERT_NONE"}
     timeout = urllib3.Timeout(connect=config.connect_timeout, read=config.read_timeout)
     return urllib3.connection_from_url(url, maxsize=_KEPT, timeout=timeout, retries=False, **tls)
 
 
-def _credentials(client: Any, loop: Any) -> Callable[[], Any]:
-    """As the client has them, renewed by it."""
+def _credentials(client: Botocore, loop: object) -> Callable[[], Botocore]:
+    """Return what gives the client's credentials, renewed by the client."""
     from fsspec.asyn import sync
 
     own, lock = client._request_signer._credentials, threading.Lock()
-    taken: list[tuple[float, Any]] = []
+    taken: list[tuple[float, Botocore]] = []
 
-    def current() -> Any:
+    def current() -> Botocore:
         with lock:
             if not taken or time.monotonic() - taken[0][0] > _CREDENTIALS_SECONDS:
                 taken[:] = [(time.monotonic(), sync(loop, own.get_frozen_credentials))]
@@ -295,27 +325,30 @@ def _credentials(client: Any, loop: Any) -> Callable[[], Any]:
     return current
 
 
-def _error_of(answer: Any, method: str) -> Exception:
-    """As botocore has it. The answer to a HEAD has no words of its own."""
+def _error_of(answer: BaseHTTPResponse, method: str) -> Exception:
+    """Return the error that botocore raises for an answer. That to a HEAD has no body."""
     from botocore.exceptions import ClientError
 
-    code, message = (
-        re.search(rf"<{word}>(.*?)</{word}>", _text(answer.data)) for word in ("Code", "Message")
-    )
-    told = {
-        "Code": code[1] if code else str(answer.status),
-        "Message": message[1] if message else answer.reason,
+    page = _text(answer.data)
+    described = {
+        "Code": _element(page, "Code") or str(answer.status),
+        "Message": _element(page, "Message") or answer.reason,
     }
-    error: Exception = ClientError(
-        {"Error": told, "ResponseMetadata": {"HTTPStatusCode": answer.status}}, method
-    )
+    response = {"Error": described, "ResponseMetadata": {"HTTPStatusCode": answer.status}}
+    error: Exception = ClientError(response, method)
     return error
 
 
+def _element(page: str, name: str) -> str:
+    """Return the text of the first XML element of this name, empty if there is none."""
+    element = re.search(rf"<{name}>(.*?)</{name}>", page)
+    return element[1] if element else ""
+
+
 def _quoted(key: str) -> str:
-    """As botocore has it in a URL."""
+    """Return a key as botocore writes it in a URL."""
     return quote(key, safe="/~")
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

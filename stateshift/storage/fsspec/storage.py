@@ -15,18 +15,19 @@ again, and shares nothing between threads. Nothing is taken from fsspec's listin
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 from stateshift.errors import StorageError, TransientStorageError
 from stateshift.storage import failures, locations
 from stateshift.storage.fsspec.creating import among_threads, create
 from stateshift.storage.fsspec.failures import MISTAKES, from_fsspec, is_bucket_missing
+from stateshift.storage.fsspec.file_system import FileSystem, Info
 from stateshift.storage.fsspec.options import options_for, try_once
 from stateshift.storage.fsspec.s3_directly import objects_of
 from stateshift.storage.fsspec.upload import upload
@@ -43,7 +44,7 @@ _DIRECTORIES_MAX = 4096  # remembered as made
 class FsspecStorage:
     """A location on a file system of fsspec's. `way` says what that one can do."""
 
-    def __init__(self, file_system: Any, location: str, root: str, way: Way) -> None:
+    def __init__(self, file_system: FileSystem, location: str, root: str, way: Way) -> None:
         self._fs = file_system
         self._objects = objects_of(file_system)
         self._location = location
@@ -54,7 +55,7 @@ class FsspecStorage:
         self._writing = Writing()
 
     @classmethod
-    def open(cls, location: str, **options: Any) -> FsspecStorage:
+    def open(cls, location: str, **options: object) -> FsspecStorage:
         """The storage at a location; `options` go to fsspec, on top of its own configuration."""
         import fsspec
 
@@ -87,14 +88,12 @@ class FsspecStorage:
 
     @property
     def traits(self) -> Traits:
-        exclusive = self._way.exclusive is not None
-        way = self._way
         return Traits(
-            way.renames,
+            renames=self._way.renames,
             keeps_times=False,
-            exclusive=exclusive,
-            durable=way.durable,
-            at_once=way.at_once,
+            exclusive=self._way.exclusive is not None,
+            durable=self._way.durable,
+            at_once=self._way.at_once,
         )
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
@@ -102,10 +101,10 @@ class FsspecStorage:
         start = len(self._full("")) + 1
         with self._telling(under):
             self._fs.invalidate_cache()
-            found = self._find(top) if lists_whole_trees(self._fs) else self._walk(top)
-            for info in found:
+            listing = self._find(top) if lists_whole_trees(self._fs) else self._walk(top)
+            for info in listing:
                 name = str(info["name"])
-                if name.startswith(top + "/") and not name.endswith("/") and not is_temporary(name):
+                if _is_listed(name, top):
                     yield _file(name[start:], info)
 
     def stat(self, path: str) -> FileInfo | None:
@@ -114,39 +113,63 @@ class FsspecStorage:
         return None if info is None else _file(path, info)
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
-        info = self._there(path)
-        if size_max is not None and info.size > size_max:
-            raise failures.too_large(self._location, path, info.size, size_max)
+        size = self._existing(path).size
+        if size_max is not None and size > size_max:
+            raise failures.too_large(self._location, path, size, size_max)
+        if size == 0:
+            return b""
         with self._telling(path):
-            content = bytes(self._fs.cat_file(self._full(path))) if info.size else b""
-        if len(content) != info.size:
-            raise failures.cut_short(self._location, path, len(content), info.size)
+            content = bytes(self._fs.cat_file(self._full(path)))
+        if len(content) != size:
+            raise failures.cut_short(self._location, path, len(content), size)
         return content
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
-        known = bool(size) and self._way.past_end
-        size = size if known and size is not None else self._there(path).size
+        if size and self._way.past_end:
+            refuted_at = yield from self._chunks_as_listed(path, offset, size)
+            if refuted_at is None:
+                return
+            offset = refuted_at
+        size = self._existing(path).size
+        while offset < size:
+            chunk = self._range(path, offset, min(offset + CHUNK, size))
+            if not chunk:
+                return  # it was cut short meanwhile: whoever counts the bytes sees it
+            yield self._as_asked(path, chunk, min(CHUNK, size - offset))
+            offset += len(chunk)
+
+    def _chunks_as_listed(
+        self, path: str, offset: int, size: int
+    ) -> Generator[bytes, None, int | None]:
+        """Yield the chunks of a file without asking for its size again. Return None at its end, or
+        the offset at which the listed size turned out to be wrong.
+        """
         while offset < size:
             end = min(offset + CHUNK, size)
-            end += known and end == size  # it may have grown since
+            if end == size:
+                end += 1  # it may have grown since
             try:
-                with self._telling(path):
-                    chunk = self._objects.get(self._full(path), offset, end)
+                chunk = self._range(path, offset, end)
             except TransientStorageError:
                 raise
             except StorageError:
-                if not known:
-                    raise
-                # It has become shorter since, as S3 says by an error; or a service takes no such
-                # range.
-                known, size = False, self._there(path).size
-                continue
+                # It has become shorter, as S3 says by an error; or a service takes no such range.
+                return offset
             if not chunk:
-                return  # it was cut short meanwhile: whoever counts the bytes sees it
-            if len(chunk) > end - offset:
-                raise failures.too_much(self._location, path, len(chunk), end - offset)
-            yield chunk
+                return None  # it was cut short meanwhile: whoever counts the bytes sees it
+            yield self._as_asked(path, chunk, end - offset)
             offset += len(chunk)
+        return None
+
+    def _range(self, path: str, offset: int, end: int) -> bytes:
+        with self._telling(path):
+            return self._objects.get(self._full(path), offset, end)
+
+    def _as_asked(self, path: str, chunk: bytes, asked: int) -> bytes:
+        """Return the chunk, unless it is longer than was asked for."""
+        if len(chunk) > asked:
+            raise failures.too_much(self._location, path, len(chunk), asked)
+        return chunk
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
         full = self._full(path)
@@ -173,19 +196,23 @@ class FsspecStorage:
         the one half done.
         """
         full, target = self._full(path), self._full(target_path)
-        self._there(path)
+        self._existing(path)
         with self._telling(target_path), among_threads:
-            taken = self._is_file(target)
-            if taken and (
-                path == target_path or self._way.renames or not self._equal(path, target_path)
-            ):
-                raise FileExistsError(target)
-            if not taken:
+            if not self._is_file(target):
                 if self._way.directories != "none":
                     self._make_directory(self._parent(target))
                 self._place(full, target)
-            elif self._is_file(full):
+                return
+            if not self._is_half_moved(path, target_path):
+                raise FileExistsError(target)
+            if self._is_file(full):
                 self._fs.rm_file(full)
+
+    def _is_half_moved(self, path: str, target_path: str) -> bool:
+        """Whether the target is the copy that an earlier `move` made before it could delete."""
+        if path == target_path or self._way.renames:
+            return False
+        return self._equal(path, target_path)
 
     def remove(self, path: str) -> None:
         with self._telling(path), contextlib.suppress(FileNotFoundError):
@@ -201,8 +228,8 @@ class FsspecStorage:
             with self._lock:
                 self._made.clear()
             directories = [top]
-            leftovers = [str(info["name"]) for info in self._walk(top, directories)]
-            self._remove_leftovers(leftovers)
+            names = [str(info["name"]) for info in self._walk(top, directories)]
+            self._remove_leftovers(names)
             for directory in reversed(directories):
                 self._remove_if_empty(directory)
 
@@ -248,7 +275,7 @@ class FsspecStorage:
         except Exception as error:
             raise from_fsspec(error, self._location, path, host_of(self._fs)) from error
 
-    def _info(self, full: str) -> Any:
+    def _info(self, full: str) -> Info | None:
         try:
             self._fs.invalidate_cache(full)
             info = self._objects.info(full)
@@ -262,21 +289,21 @@ class FsspecStorage:
         """Not fsspec's own `exists`, which says no where it could not ask."""
         return self._info(full) is not None
 
-    def _there(self, path: str) -> FileInfo:
+    def _existing(self, path: str) -> FileInfo:
         info = self.stat(path)
         if info is None:
             raise failures.missing(self._location, path)
         return info
 
-    def _find(self, top: str) -> Iterator[Any]:
-        found = self._fs.find(top, detail=True)
-        # adlfs answers with a list where `top` is a file itself.
-        infos = found.values() if isinstance(found, dict) else ()
-        return (info for info in infos if info.get("type") == "file")
+    def _find(self, top: str) -> Iterator[Info]:
+        infos = self._fs.find(top, detail=True)
+        if not isinstance(infos, dict):
+            return iter(())  # `top` is a file itself
+        return (info for info in infos.values() if info.get("type") == "file")
 
-    def _walk(self, top: str, directories: Any = None) -> Iterator[Any]:
-        """Every file below `top`. A directory that vanished is left out; one that cannot be listed
-        is an error.
+    def _walk(self, top: str, directories: builtins.list[str] | None = None) -> Iterator[Info]:
+        """Every file below `top`; `directories` is given those that were seen. A directory that
+        vanished is left out; one that cannot be listed is an error.
         """
         waiting = [top]
         while waiting:
@@ -289,14 +316,18 @@ class FsspecStorage:
                 name = str(info["name"]).rstrip("/")
                 if name == directory:
                     continue
-                if info["type"] == "directory":
-                    waiting.append(name)
-                    if directories is not None:
-                        directories.append(name)
-                elif (
-                    info["type"] == "file" or (info := self._info(name)) is not None
-                ):  # or a link to one
-                    yield {**info, "name": name}
+                if info["type"] != "directory":
+                    yield from self._file_of(name, info)
+                    continue
+                waiting.append(name)
+                if directories is not None:
+                    directories.append(name)
+
+    def _file_of(self, name: str, info: Info) -> Iterator[Info]:
+        """Yield the file of this name, or the one that a link of this name leads to."""
+        file = info if info["type"] == "file" else self._info(name)
+        if file is not None:
+            yield {**file, "name": name}
 
     def _upload(self, full: str, content: Content, path: str) -> int:
         return upload(self._objects, full, content, lambda: self._writing_to(path))
@@ -319,10 +350,13 @@ class FsspecStorage:
         self._fs.mv(full, target)
 
     def _equal(self, path: str, other: str) -> bool:
-        one, two = self.stat(path), self.stat(other)
-        if one is None or two is None or one.size != two.size:
+        file, other_file = self.stat(path), self.stat(other)
+        if file is None or other_file is None:
             return False
-        return all(a == b for a, b in zip(self.chunks(path), self.chunks(other), strict=True))
+        if file.size != other_file.size:
+            return False
+        pairs = zip(self.chunks(path), self.chunks(other), strict=True)
+        return all(chunk == other_chunk for chunk, other_chunk in pairs)
 
     def _remove_quietly(self, full: str) -> None:
         with contextlib.suppress(Exception):
@@ -347,7 +381,7 @@ class FsspecStorage:
                 self._made.clear()
             self._made.add(directory)
 
-    def _remove_leftovers(self, names: Any) -> None:
+    def _remove_leftovers(self, names: Iterable[str]) -> None:
         leftovers = [name for name in names if is_temporary(name) and name not in self._writing]
         for name in leftovers:
             with contextlib.suppress(FileNotFoundError):
@@ -367,28 +401,48 @@ class FsspecStorage:
         return full.rpartition("/")[0]
 
 
-def _file(path: str, info: Any) -> FileInfo:
-    """Stamped with what an object store calls an object's version or content. S3's times are no use
-    for that: a listing tells milliseconds where a question for one object tells seconds.
-    """
-    named = next((str(info[key]).strip('"') for key in _STAMPS if info.get(key)), "")
-    return FileInfo(path, int(info["size"] or 0), _modified(info), named)
+def _is_listed(name: str, top: str) -> bool:
+    """Whether a listing of `top` tells this name: not itself, no directory, no temporary file."""
+    if not name.startswith(top + "/") or name.endswith("/"):
+        return False
+    return not is_temporary(name)
 
 
-def _modified(info: Any) -> float:
-    """Seconds since 1970, from whichever of its fields a file system fills; 0.0 where it says
-    nothing.
+def _file(path: str, info: Info) -> FileInfo:
+    """Return the file with its stamp: what an object store calls an object's version or content.
+    S3's times are no use for that: a listing gives milliseconds, a question for one object seconds.
     """
-    for key in _TIMES:
-        value = info.get(key)
-        if isinstance(value, datetime):
-            return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-        if isinstance(value, str) and value:
+    stamps = (str(info[key]).strip('"') for key in _STAMPS if info.get(key))
+    size = info["size"]
+    return FileInfo(
+        path,
+        int(size) if isinstance(size, int | float | str) else 0,
+        _modified(info),
+        next(stamps, ""),
+    )
+
+
+def _modified(info: Info) -> float:
+    """Return seconds since 1970, from whichever of its fields a file system fills; 0.0 if none."""
+    times = (_seconds(info.get(key)) for key in _TIMES)
+    return next((seconds for seconds in times if seconds is not None), 0.0)
+
+
+def _seconds(time: object) -> float | None:
+    """Return seconds since 1970 of a time as packages write it, None if it is none."""
+    match time:
+        case datetime(tzinfo=None):
+            return time.replace(tzinfo=UTC).timestamp()
+        case datetime():
+            return time.timestamp()
+        case bool():
+            return None
+        case int() | float():
+            return float(time)
+        case str():
             with contextlib.suppress(ValueError):
-                return datetime.fromisoformat(value).timestamp()
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
-    return 0.0
+                return datetime.fromisoformat(time).timestamp()
+    return None
 
 
 def _unknown(scheme: str, location: str, error: Exception) -> StorageError:
@@ -397,7 +451,7 @@ def _unknown(scheme: str, location: str, error: Exception) -> StorageError:
         fact = f"{place}: the package for {scheme}: is not installed ({error})"
         return StorageError(fact, location=place, hint=f"pip install {package or scheme}")
     return StorageError(
-        f"{place}: nothing is known that opens {scheme}:",
+        f"{place}: no installed package opens {scheme}:",
         location=place,
         hint="python -c 'import fsspec; print(sorted(fsspec.available_protocols()))'",
     )

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
 
+from stateshift.storage.fsspec.file_system import FileSystem, OpenFile
 from stateshift.storage.fsspec.s3_directly import Usual
 from stateshift.storage.protocol import CHUNK, Content
 
@@ -22,37 +22,35 @@ _BLOCK = 8 * 1024 * 1024
 _PARTS_ALIKE = 2_000
 
 # Makes a StorageError of what the file system raises: not of what the content does.
-Telling = Callable[[], AbstractContextManager[None]]
+Translated = Callable[[], AbstractContextManager[None]]
 
 
-def upload(objects: Usual, full: str, content: Content, telling: Telling) -> int:
-    """Send the content under a name; the number of bytes."""
+def upload(objects: Usual, full: str, content: Content, translated: Translated) -> int:
+    """Send the content under a name. Return the number of bytes."""
     chunks = iter(content())
     head = bytearray()
     for chunk in chunks:
         head += chunk
         if len(head) > CHUNK:
-            return _in_parts(objects.file_system, full, _after(bytes(head), chunks), telling)
-    with telling():
+            return _in_parts(objects.file_system, full, _after(bytes(head), chunks), translated)
+    with translated():
         objects.put(full, bytes(head))
     return len(head)
 
 
-def _in_parts(file_system: Any, full: str, chunks: Iterator[bytes], telling: Telling) -> int:
-    with telling():
+def _in_parts(
+    file_system: FileSystem, full: str, chunks: Iterator[bytes], translated: Translated
+) -> int:
+    with translated():
         file = file_system.open(full, "wb", block_size=_BLOCK)
     size = 0
     try:
         for chunk in chunks:
-            with telling():
+            with translated():
                 file.write(chunk)
             size += len(chunk)
-            block = getattr(file, "blocksize", None)
-            if (
-                block and size >= _PARTS_ALIKE * block
-            ):  # so that there are never too many, whatever the size
-                file.blocksize = 2 * block
-        with telling():
+            _grow_parts(file, size)
+        with translated():
             file.close()
     except BaseException:
         _abandon(file)
@@ -60,12 +58,19 @@ def _in_parts(file_system: Any, full: str, chunks: Iterator[bytes], telling: Tel
     return size
 
 
+def _grow_parts(file: OpenFile, size: int) -> None:
+    """Double the size of parts now and then, so that there are never too many of them."""
+    part_size = getattr(file, "blocksize", None)
+    if part_size and size >= _PARTS_ALIKE * part_size:
+        file.blocksize = 2 * part_size
+
+
 def _after(head: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
     yield head
     yield from chunks
 
 
-def _abandon(file: Any) -> None:
+def _abandon(file: OpenFile) -> None:
     with contextlib.suppress(Exception):
         file.discard()
     with contextlib.suppress(Exception):

@@ -7,8 +7,7 @@ fsspec gives every storage the same methods, not the same meaning. What differs,
     renames      `mv` renames; fsspec's own `mv` copies, deletes, and expands `*`, `?` and `[` in
                  names
     directories  must be made before a file is written, and removed by `rmdir`, which refuses one
-                 that is not empty;
-                 they are kept where it may not
+                 that is not empty; they are kept where it may not
     exclusive    how `create` can be exclusive, None where it cannot; "marked" is "mode" with a mark
                  of whose it is
     durable      what was written survives a crash of the machine
@@ -30,7 +29,9 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Final, Literal
+
+from stateshift.storage.fsspec.file_system import FileSystem
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,39 +85,40 @@ _PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def way_of(scheme: str, file_system: Any) -> Way:
-    """How this file system is to be treated: by its scheme, corrected by what its release takes."""
+def way_of(scheme: str, file_system: FileSystem) -> Way:
+    """Return how to treat this file system: by its scheme, corrected by what its release takes."""
     way = _WAYS.get(scheme, _CAREFUL)
-    if way.exclusive in ("mode", "marked") and not _takes(file_system, "mode"):
+    needs_mode = way.exclusive in ("mode", "marked")
+    if needs_mode and not _takes(file_system, "mode"):
         return replace(way, exclusive=None)
     return way
 
 
-def lists_whole_trees(file_system: Any) -> bool:
-    """Whether `find` is the file system's own. fsspec's own one leaves out what it could not list,
-    silently.
+def lists_whole_trees(file_system: FileSystem) -> bool:
+    """Whether `find` is the file system's own. fsspec's silently leaves out what it could not
+    list.
     """
     from fsspec.asyn import AsyncFileSystem
     from fsspec.spec import AbstractFileSystem
 
     kind = type(file_system)
-    if isinstance(file_system, AsyncFileSystem):
-        return kind._find is not AsyncFileSystem._find
+    if issubclass(kind, AsyncFileSystem):
+        return getattr(kind, "_find") is not AsyncFileSystem._find  # noqa: B009
     return kind.find is not AbstractFileSystem.find
 
 
-def host_of(file_system: Any) -> str:
-    """Whom a file system asks, where it says so: s3fs, once it has asked."""
+def host_of(file_system: object) -> str:
+    """Return whom a file system asks, if it says so (s3fs does, once it has asked)."""
     client = getattr(file_system, "_s3", None)
     url = str(getattr(getattr(client, "meta", None), "endpoint_url", ""))
     return url.partition("://")[2].rpartition("@")[2].partition("/")[0]
 
 
 def packages_for(scheme: str) -> str | None:
-    """What to install for a scheme, as pip takes it."""
+    """Return what to install for a scheme, as pip takes it."""
     return _PACKAGES.get(scheme)
 
 
-def _takes(file_system: Any, argument: str) -> bool:
+def _takes(file_system: FileSystem, argument: str) -> bool:
     method = getattr(type(file_system), "_pipe_file", type(file_system).pipe_file)
     return argument in inspect.signature(method).parameters
