@@ -1,4 +1,4 @@
-"""What an HDFS file system is asked, whichever way it is reached: over HTTP (`web`) or natively
+"""The calls of an HDFS file system, whichever way it is reached: over HTTP (`web`) or natively
 (`native`).
 
 Paths are whole, from the root of the file system. Every call raises the StorageErrors of this
@@ -74,7 +74,7 @@ class HdfsCalls(Protocol):
         ...
 
     def make_directory(self, path: str) -> None:
-        """And those above it."""
+        """Make a directory, and those above it."""
         ...
 
     def set_modified(self, path: str, modified: float) -> None: ...

@@ -1,12 +1,11 @@
-"""What Hadoop's own configuration says of HDFS file systems: which NameNodes a name stands for, and
-where they answer.
+"""Hadoop's own configuration of HDFS file systems: which NameNodes a name stands for, and where
+they answer.
 
     hdfs://shop/p       `shop` is in dfs.nameservices: the NameNodes of dfs.ha.namenodes.shop, each
                         with its dfs.namenode.http-address.shop.nn1 (https-address where
                         dfs.http.policy says so)
-    hdfs://host:8020/p  the NameNode with that rpc-address; where none is configured, `host` at the
-                        port that Hadoop
-                        gives NameNodes for HTTP unless it is told another
+    hdfs://host:8020/p  the NameNode with that rpc-address; where none is configured, `host` at
+                        Hadoop's default port for NameNodes over HTTP
     hdfs:///p           whatever fs.defaultFS names
 
 Names and defaults are those of Hadoop 3.4 (hdfs-default.xml; HdfsClientConfigKeys, DFSUtilClient).
@@ -19,7 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from xml.etree import ElementTree
 
 from stateshift.errors import StorageError
@@ -31,6 +30,26 @@ HTTPS_PORT: Final = 9871
 
 _VARIABLE: Final = re.compile(r"\$\{([^{}$]+)\}")
 _NESTED_MAX: Final = 20
+
+
+class _Scheme(NamedTuple):
+    name: str
+    port: int
+
+
+_HTTP: Final = _Scheme("http", HTTP_PORT)
+_HTTPS: Final = _Scheme("https", HTTPS_PORT)
+
+
+class _NameNode(NamedTuple):
+    """A NameNode by its nameservice and its id there. Both are empty for the only one."""
+
+    service: str = ""
+    id: str = ""
+
+    def key(self, name: str) -> str:
+        """Return the name of a property of this NameNode."""
+        return ".".join(word for word in (name, self.service, self.id) if word)
 
 
 @dataclass(frozen=True)
@@ -46,129 +65,133 @@ class HadoopConf:
         """The property, the variables in it replaced by the properties that they name."""
         value = self.properties.get(name, default)
         for _ in range(_NESTED_MAX):
-            told = _VARIABLE.sub(lambda found: self.properties.get(found[1], found[0]), value)
-            if told == value:
+            replaced = _VARIABLE.sub(lambda name: self.properties.get(name[1], name[0]), value)
+            if replaced == value:
                 break
-            value = told
+            value = replaced
         return value.strip()
 
     def names(self, name: str) -> tuple[str, ...]:
         """The property as a list, comma-separated."""
-        return tuple(word for word in (part.strip() for part in self.get(name).split(",")) if word)
+        words = [word.strip() for word in self.get(name).split(",")]
+        return tuple(word for word in words if word)
 
     @property
     def default_authority(self) -> str:
-        """What `hdfs:///` stands for; empty where nothing says."""
-        found = re.fullmatch(r"(?:s?web)?hdfs://([^/]*)/?.*", self.get("fs.defaultFS"))
-        return found[1] if found else ""
+        """The authority that `hdfs:///` stands for; empty if nothing says."""
+        default = re.fullmatch(r"(?:s?web)?hdfs://([^/]*)/?.*", self.get("fs.defaultFS"))
+        return default[1] if default else ""
 
     @property
     def secure(self) -> bool:
         return self.get("hadoop.security.authentication").lower() == "kerberos"
 
     def web_urls(self, authority: str) -> tuple[str, ...]:
-        """Where the NameNodes of a file system answer over HTTP; the authority is a nameservice
-        or host:port.
+        """Return where the NameNodes of a file system answer over HTTP; the authority is a
+        nameservice or host:port.
         """
-        over_tls = self.get("dfs.http.policy").upper() == "HTTPS_ONLY"
+        scheme = _HTTPS if self.get("dfs.http.policy").upper() == "HTTPS_ONLY" else _HTTP
         nodes = self._nodes(authority)
         if nodes or authority in self.names("dfs.nameservices"):
-            found = tuple(self._web_address(*node, over_tls) for node in nodes)
-            return tuple(_url(address, over_tls) for address in found if address)
+            addresses = [self._web_address(node, scheme) for node in nodes]
+            return tuple(f"{scheme.name}://{address}" for address in addresses if address)
         host = authority.rpartition(":")[0] or authority
-        return (_url(f"{host}:{HTTPS_PORT if over_tls else HTTP_PORT}", over_tls),)
+        return (f"{scheme.name}://{host}:{scheme.port}",)
 
     def rpc_addresses(self, authority: str) -> tuple[str, ...]:
-        """host:port of the NameNodes of a file system, for Hadoop's own RPC."""
+        """Return host:port of the NameNodes of a file system, for Hadoop's own RPC."""
         if authority in self.names("dfs.nameservices"):
-            return tuple(
-                address for node in self._nodes(authority) if (address := self._rpc_address(*node))
-            )
-        return (authority if re.search(r":\d+$", authority) else f"{authority}:{RPC_PORT}",)
+            addresses = [self._rpc_address(node) for node in self._nodes(authority)]
+            return tuple(address for address in addresses if address)
+        if re.search(r":\d+$", authority):
+            return (authority,)
+        return (f"{authority}:{RPC_PORT}",)
 
-    def _nodes(self, authority: str) -> Sequence[tuple[str, str]]:
-        """(nameservice, NameNode) of each; both may be empty."""
-        every = [
-            (service, node)
-            for service in ("", *self.names("dfs.nameservices"))
-            for node in (self.names(f"dfs.ha.namenodes.{service}") if service else ()) or ("",)
-        ]
-        if authority in self.names("dfs.nameservices"):
-            return [node for node in every if node[0] == authority]
-        return [node for node in every if self._rpc_address(*node) == authority]
+    def _nodes(self, authority: str) -> Sequence[_NameNode]:
+        """Return the NameNodes of a nameservice, or the one with this RPC address."""
+        services = self.names("dfs.nameservices")
+        if authority in services:
+            return self._nodes_of(authority)
+        configured = [_NameNode()]
+        for service in services:
+            configured += self._nodes_of(service)
+        return [node for node in configured if self._rpc_address(node) == authority]
 
-    def _rpc_address(self, service: str, node: str) -> str:
-        told = self.get(_key("dfs.namenode.rpc-address", service, node))
-        return told or ("" if service or node else self.default_authority)
+    def _nodes_of(self, service: str) -> Sequence[_NameNode]:
+        ids = self.names(f"dfs.ha.namenodes.{service}") or ("",)
+        return [_NameNode(service, id) for id in ids]
 
-    def _web_address(self, service: str, node: str, over_tls: bool) -> str:
-        kind, port = ("https", HTTPS_PORT) if over_tls else ("http", HTTP_PORT)
-        told = self.get(_key(f"dfs.namenode.{kind}-address", service, node))
-        host = self._rpc_address(service, node).rpartition(":")[0]
-        if not told:
-            return f"{host}:{port}" if host else ""
+    def _rpc_address(self, node: _NameNode) -> str:
+        address = self.get(node.key("dfs.namenode.rpc-address"))
+        if address or node != _NameNode():
+            return address
+        return self.default_authority
+
+    def _web_address(self, node: _NameNode, scheme: _Scheme) -> str:
+        address = self.get(node.key(f"dfs.namenode.{scheme.name}-address"))
+        host = self._rpc_address(node).rpartition(":")[0]
+        if not host:
+            return address
+        if not address:
+            return f"{host}:{scheme.port}"
         # The address to listen on may name every interface: then it is the host of the RPC address
         # that answers.
-        return (
-            told.replace("0.0.0.0:", f"{host}:", 1)
-            if told.startswith("0.0.0.0:") and host
-            else told
-        )
+        every_interface = "0.0.0.0:"
+        if address.startswith(every_interface):
+            return f"{host}:{address.removeprefix(every_interface)}"
+        return address
 
 
 def read_conf(environment: Mapping[str, str]) -> HadoopConf:
-    """The configuration that the environment names: HADOOP_CONF_DIR, else the one of HADOOP_HOME;
-    empty where neither is there.
+    """Return the configuration that the environment names: HADOOP_CONF_DIR, else the one of
+    HADOOP_HOME; an empty one if neither is there.
     """
-    place = environment.get("HADOOP_CONF_DIR") or environment.get("YARN_CONF_DIR")
-    if not place and environment.get("HADOOP_HOME"):
-        place = str(Path(environment["HADOOP_HOME"], "etc", "hadoop"))
-    if not place or not Path(place).is_dir():
-        return HadoopConf({}, place or None)
-    found: dict[str, str] = {}
+    place = _place_of(environment)
+    properties: dict[str, str] = {}
     for name in FILES:
         file = Path(place, name)
-        if file.is_file():
-            found |= decode_conf(
-                file.read_text(encoding="utf-8", errors="replace"), str(file), environment
-            )
-    return HadoopConf(found, place)
+        if place and file.is_file():
+            text = file.read_text(encoding="utf-8", errors="replace")
+            properties |= decode_conf(text, str(file), environment)
+    return HadoopConf(properties, place or None)
+
+
+def _place_of(environment: Mapping[str, str]) -> str:
+    place = environment.get("HADOOP_CONF_DIR") or environment.get("YARN_CONF_DIR")
+    if place:
+        return place
+    home = environment.get("HADOOP_HOME")
+    return str(Path(home, "etc", "hadoop")) if home else ""
 
 
 def decode_conf(
     text: str, path: str, environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The properties of one of Hadoop's XML files. `${env.NAME}` becomes what the environment
-    holds.
+    """Return the properties of one of Hadoop's XML files. `${env.NAME}` becomes what the
+    environment holds.
     """
     try:
         top = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        fact = f"{path} is not a configuration of Hadoop's: {error}"
+        fact = f"{path} is not a Hadoop configuration: {error}"
         raise StorageError(
             fact, location=path, hint="mend it, or set HADOOP_CONF_DIR to another directory"
         ) from error
-    found = {}
-    for each in top.iter("property"):
-        name, value = each.findtext("name", "").strip(), each.findtext("value", "")
+    properties = {}
+    for element in top.iter("property"):
+        name, value = element.findtext("name", "").strip(), element.findtext("value", "")
         if name:
-            found[name] = _with_environment(value, environment or {})
-    return found
+            properties[name] = _with_environment(value, environment or {})
+    return properties
 
 
 def _with_environment(value: str, environment: Mapping[str, str]) -> str:
-    """Hadoop's own syntax for what is not set: `${env.NAME:-this}`, and `${env.NAME-this}`."""
+    """Replace variables of the environment. Hadoop's own syntax for what is not set is
+    `${env.NAME:-this}`, and `${env.NAME-this}`.
+    """
 
-    def told(found: re.Match[str]) -> str:
-        name, _, default = found[1].partition("-")
+    def replaced(variable: re.Match[str]) -> str:
+        name, _, default = variable[1].partition("-")
         return environment.get(name.rstrip(":"), default)
 
-    return re.sub(r"\$\{env\.([^{}$]+)\}", told, value)
-
-
-def _key(name: str, service: str, node: str) -> str:
-    return ".".join(word for word in (name, service, node) if word)
-
-
-def _url(address: str, over_tls: bool) -> str:
-    return f"{'https' if over_tls else 'http'}://{address}"
+    return re.sub(r"\$\{env\.([^{}$]+)\}", replaced, value)

@@ -1,20 +1,22 @@
-"""What HDFS says went wrong, in our words: by the class of Hadoop's exception, which both ways of
-reaching it tell.
+"""Errors of HDFS as StorageErrors: by the class of Hadoop's exception, which both ways of reaching
+HDFS give.
 
-{"RemoteException": {"exception": "SafeModeException", "javaClassName": "...", "message": "..."}}
-over HTTP
-RPC error: org.apache.hadoop.hdfs.server.namenode.SafeModeException: ...                             natively
+    over HTTP  {"RemoteException": {"exception": "SafeModeException", "message": "...", ...}}
+    natively   RPC error: org.apache.hadoop.hdfs.server.namenode.SafeModeException: ...
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
 from stateshift.storage import failures
 from stateshift.storage.locations import redact
+
+if TYPE_CHECKING:
+    from requests import Response
 
 RESUME: Final = "stateshift resume WORKDIR"
 UNREACHED: Final = (
@@ -96,8 +98,10 @@ ON_ANOTHER: Final = frozenset({"StandbyException", "ObserverRetryOnActiveExcepti
 
 
 @contextlib.contextmanager
-def telling(location: str, path: str) -> Iterator[None]:
-    """What fails on the way there and back: connections, names of hosts, time-outs, TLS."""
+def translated(location: str, path: str) -> Iterator[None]:
+    """Raise what fails on the way there and back as StorageErrors: connections, names of hosts,
+    timeouts, TLS.
+    """
     import requests
 
     try:
@@ -122,28 +126,24 @@ def telling(location: str, path: str) -> Iterator[None]:
         ) from error
 
 
-def from_answer(answer: Any, location: str, path: str) -> StorageError:
-    """The StorageError that an HTTP answer stands for."""
+def from_answer(answer: Response, location: str, path: str) -> StorageError:
+    """Return the StorageError for an HTTP answer."""
     kind, message = exception_of(answer), _message(answer)
     if kind:
         return from_exception(kind, message, location, path)
-    if answer.status_code in (401, 403, 407):
-        return from_exception(
-            "SecurityException", message or f"HTTP {answer.status_code}", location, path
-        )
-    if answer.status_code in (408, 425, 429) or answer.status_code >= 500:
+    status = answer.status_code
+    if status in (401, 403, 407):
+        return from_exception("SecurityException", message or f"HTTP {status}", location, path)
+    if status in (408, 425, 429) or status >= 500:
         place = _place(location, path)
-        return TransientStorageError(
-            f"{place}: HTTP {answer.status_code} from {_host(answer)}", location=place, hint=RESUME
-        )
+        fact = f"{place}: HTTP {status} from {_host(answer)}"
+        return TransientStorageError(fact, location=place, hint=RESUME)
     return not_hdfs(answer, location, path)
 
 
 def from_exception(kind: str, message: str, location: str, path: str) -> StorageError:
-    """The StorageError that one of Hadoop's exceptions stands for, by the last name of its
-    class.
-    """
-    place, told = _place(location, path), f"{kind}: {_line(message)}"
+    """Return the StorageError for one of Hadoop's exceptions, by the last name of its class."""
+    place, text = _place(location, path), f"{kind}: {_line(message)}"
     pasted = failures.pasted(place)
     if kind == "FileNotFoundException":
         hint = f"stateshift inspect {failures.pasted(redact(location))}"
@@ -152,98 +152,100 @@ def from_exception(kind: str, message: str, location: str, path: str) -> Storage
         return AlreadyThere(
             f"{place} is there already", location=place, hint=f"stateshift inspect {pasted}"
         )
-    if (
-        "is not a directory)" in message
-    ):  # AccessControlException: what is below a file can't be asked for
+    # AccessControlException: what is below a file can't be asked for
+    if "is not a directory)" in message:
         fact = f"a file stands where a directory is needed, above {place}"
         return MissingFile(fact, location=place, hint=f"hdfs dfs -ls -d {pasted}")
     if "must both be" in message:  # a rename of a file over a directory
         fact = f"a directory stands where a file is needed, at {place}"
         return StorageError(fact, location=place, hint=f"hdfs dfs -ls {pasted}")
     if kind in _PASSING:
-        return TransientStorageError(
-            f"{place}: {told}", location=place, hint=_PASSING[kind].format(path=pasted)
-        )
+        hint = _PASSING[kind].format(path=pasted)
+        return TransientStorageError(f"{place}: {text}", location=place, hint=hint)
     if any(words in message for words in _NO_DATANODE):
         hint = f"{_REPORT}: no DataNode takes it: they are down, or full"
-        return TransientStorageError(f"{place}: {told}", location=place, hint=hint)
-    fact, hint = _LASTING.get(kind, ("", ""))
-    if fact:
-        return StorageError(
-            f"{fact} {place} ({told})", location=place, hint=hint.format(path=pasted)
-        )
-    return StorageError(f"{place}: {told}", location=place, hint=f"hdfs dfs -ls {pasted}")
+        return TransientStorageError(f"{place}: {text}", location=place, hint=hint)
+    if kind in _LASTING:
+        fact, hint = _LASTING[kind]
+        hint = hint.format(path=pasted)
+        return StorageError(f"{fact} {place} ({text})", location=place, hint=hint)
+    return StorageError(f"{place}: {text}", location=place, hint=f"hdfs dfs -ls {pasted}")
 
 
-def exception_of(answer: Any) -> str:
-    """The last name of the class of Hadoop's exception in an answer; empty where there is none."""
-    return str(_told(answer).get("exception", "")).rpartition("$")[2]
+def exception_of(answer: Response) -> str:
+    """Return the last name of the class of Hadoop's exception in an answer, empty if there is
+    none.
+    """
+    return str(_exception(answer).get("exception", "")).rpartition("$")[2]
 
 
-def not_hdfs(answer: Any, location: str, path: str) -> StorageError:
-    place, kind = _place(location, path), answer.headers.get("Content-Type", "no content type")
+def not_hdfs(answer: Response, location: str, path: str) -> StorageError:
+    place = _place(location, path)
+    answered = f"HTTP {answer.status_code}, {answer.headers.get('Content-Type', 'no content type')}"
     return StorageError(
-        (
-            f"{place}: {_host(answer)} does not answer as WebHDFS does (HTTP "
-            f"{answer.status_code}, {kind})"
-        ),
+        f"{place}: {_host(answer)} does not answer as WebHDFS does ({answered})",
         location=place,
         hint="give the NameNode's HTTP address: hdfs getconf -confKey dfs.namenode.http-address",
     )
 
 
-def none_active(wrong: Sequence[StorageError], location: str, path: str) -> StorageError:
-    """Where each NameNode was asked: what each said."""
-    if len(wrong) == 1:
-        return wrong[0]
+def none_active(refusals: Sequence[StorageError], location: str, path: str) -> StorageError:
+    """Return the error for NameNodes that were all asked, with what each said."""
+    if len(refusals) == 1:
+        return refusals[0]
     place = _place(location, path)
-    said = "; ".join(dict.fromkeys(error.fact.removeprefix(f"{place}: ") for error in wrong))
-    return TransientStorageError(
-        f"{place}: no NameNode is active ({said})", location=place, hint=wrong[0].hint
-    )
+    facts = dict.fromkeys(error.fact.removeprefix(f"{place}: ") for error in refusals)
+    fact = f"{place}: no NameNode is active ({'; '.join(facts)})"
+    return TransientStorageError(fact, location=place, hint=refusals[0].hint)
 
 
-def cut_short(location: str, path: str, came: int, told: int) -> StorageError:
+def cut_short(location: str, path: str, received: int, expected: int) -> StorageError:
     place = _place(location, path)
-    return TransientStorageError(f"{place}: {came} of {told} bytes came", location=place)
+    fact = f"{place}: {received} of {expected} bytes came"
+    return TransientStorageError(fact, location=place)
 
 
-def _told(answer: Any) -> dict[str, Any]:
+def _exception(answer: Response) -> dict[str, object]:
+    """Return Hadoop's exception as an answer describes it, empty if it describes none."""
     try:
-        told = answer.json()["RemoteException"]
+        described = answer.json()["RemoteException"]
     except (ValueError, KeyError, TypeError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return described if isinstance(described, dict) else {}
 
 
-def _message(answer: Any) -> str:
-    return str(_told(answer).get("message", ""))
+def _message(answer: Response) -> str:
+    return str(_exception(answer).get("message", ""))
 
 
 def _line(text: str) -> str:
-    """One line, without credentials."""
+    """Return the first line, without credentials."""
     lines = text.strip().splitlines()
     return redact(lines[0][:500]) if lines else ""
 
 
 def _short(error: Exception) -> str:
-    """Of urllib3's errors inside of each other, the innermost: the rest repeats the URL, which
-    may hold a token.
+    """Return the innermost of urllib3's nested errors in one line: the outer ones repeat the URL,
+    which may hold a token.
     """
-    inner: BaseException = error
-    while (
-        nested := getattr(inner, "reason", None) or (inner.args[0] if inner.args else None)
-    ) and isinstance(nested, BaseException):
-        inner = nested
-    text = str(inner).rpartition(": ")[2] if ">: " in str(inner) else str(inner)
+    text = str(_innermost(error))
+    if ">: " in text:
+        text = text.rpartition(": ")[2]
     return _line(f"{type(error).__name__}: {text}")
 
 
-def _host(answer: Any) -> str:
+def _innermost(error: BaseException) -> BaseException:
+    nested = getattr(error, "reason", None)
+    if not nested and error.args:
+        nested = error.args[0]
+    return _innermost(nested) if isinstance(nested, BaseException) else error
+
+
+def _host(answer: Response) -> str:
     return redact("/".join(str(answer.url).split("/")[:3]))
 
 
 def _place(location: str, path: str) -> str:
-    """`path` is whole, from the root of the location's file system."""
+    """Return the URL of a path, which is whole, from the root of the location's file system."""
     scheme, _, rest = location.partition("://")
     return redact(f"{scheme}://{rest.partition('/')[0]}{path}")

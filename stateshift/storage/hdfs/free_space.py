@@ -1,4 +1,4 @@
-"""What HDFS says of a place before anything is written there: permission, and room by its DataNodes
+"""Checks of a place before anything is written there: permission, and free space by the DataNodes
 and by quotas.
 
     may_write  the nearest directory that is there is asked (CHECKACCESS knows of groups, access
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from stateshift.errors import MissingFile
 from stateshift.storage import locations
-from stateshift.storage.hdfs.calls import HdfsCalls
+from stateshift.storage.hdfs.calls import HdfsCalls, Quota
 from stateshift.survey import Room
 
 
@@ -31,20 +31,21 @@ def may_write(calls: HdfsCalls, directory: str) -> bool | None:
 
 def narrowest(calls: HdfsCalls, directory: str, location: str) -> Room:
     remaining = calls.remaining()
-    found = [(remaining.bytes, "its DataNodes")] if remaining is not None else []
-    names: list[tuple[int, str]] = []
+    bytes_left: list[tuple[int, str]] = []
+    names_left: list[tuple[int, str]] = []
+    if remaining is not None:
+        bytes_left.append((remaining.bytes, "its DataNodes"))
     for place in _upwards(directory):
-        quota = calls.quota(place)
-        if quota is not None and quota.bytes_left is not None:
-            found.append((quota.bytes_left, f"the space quota of {place}"))
-        if quota is not None and quota.names_left is not None:
-            names.append((quota.names_left, f"the quota of names of {place}"))
-    bytes_free, limit = min(found, default=(None, ""))
-    files_free, files_limit = min(names, default=(None, ""))
+        quota = calls.quota(place) or Quota(bytes_left=None, names_left=None)
+        if quota.bytes_left is not None:
+            bytes_left.append((quota.bytes_left, f"the space quota of {place}"))
+        if quota.names_left is not None:
+            names_left.append((quota.names_left, f"the quota of names of {place}"))
+    bytes_free, limit = min(bytes_left, default=(None, ""))
+    files_free, files_limit = min(names_left, default=(None, ""))
     copies = remaining.copies if remaining is not None else 1
-    return Room(
-        bytes_free, files_free, copies, f"hdfs {locations.authority(location)}", limit, files_limit
-    )
+    pool = f"hdfs {locations.authority(location)}"
+    return Room(bytes_free, files_free, copies, pool, limit, files_limit)
 
 
 def _upwards(directory: str) -> Iterator[str]:

@@ -12,13 +12,16 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from stateshift.errors import MissingFile, StorageError, TransientStorageError
 from stateshift.storage import locations
 from stateshift.storage.hdfs import failures
 from stateshift.storage.hdfs.calls import HdfsCalls, Quota, Remaining, Status
 from stateshift.storage.hdfs.conf import HadoopConf
+
+if TYPE_CHECKING:
+    from hdfs_native import Client, FileReader, FileStatus
 
 T = TypeVar("T")
 
@@ -40,12 +43,12 @@ class NativeCalls:
     """`web` opens the way over HTTP, for the questions that the client does not have."""
 
     def __init__(
-        self, client: Any, location: str, web: Callable[[], HdfsCalls] | None = None
+        self, client: Client, location: str, web: Callable[[], HdfsCalls] | None = None
     ) -> None:
         self._client = client
         self._location = location
         self._web = web
-        self._told: HdfsCalls | None = None
+        self._web_calls: HdfsCalls | None = None
 
     @classmethod
     def connect(
@@ -54,42 +57,40 @@ class NativeCalls:
         import hdfs_native
 
         patience = {key: value for key, value in _PATIENCE.items() if not conf.get(key)}
-        with _telling(location, ""):
-            return cls(
-                hdfs_native.Client(f"hdfs://{authority}", patience, config_dir=conf.place),
-                location,
-                web,
-            )
+        with _translated(location, ""):
+            client = hdfs_native.Client(f"hdfs://{authority}", patience, config_dir=conf.place)
+        return cls(client, location, web)
 
     def status(self, path: str) -> Status | None:
         try:
-            with _telling(self._location, path):
+            with _translated(self._location, path):
                 return _status(self._client.get_file_info(path), path)
         except MissingFile:
             return None
 
     def children(self, path: str) -> Iterator[Status]:
-        with _telling(self._location, path):
-            for each in self._client.list_status(path, False):
-                if each.path != path:  # a file lists itself
-                    yield _status(each, each.path)
+        with _translated(self._location, path):
+            for entry in self._client.list_status(path, False):
+                if entry.path != path:  # a file lists itself
+                    yield _status(entry, entry.path)
 
     def open(self, path: str, offset: int, length: int | None) -> Iterator[bytes]:
-        with _telling(self._location, path):
+        with _translated(self._location, path):
             file = self._client.read(path)
-            left = max(0, len(file) - offset)
-            wanted = left if length is None else min(left, length)
+            wanted = max(0, len(file) - offset)
+            if length is not None:
+                wanted = min(wanted, length)
             pieces = _pieces(file, offset, wanted)
-        came = 0
+        received = 0
         while True:
-            with _telling(self._location, path):
+            with _translated(self._location, path):
                 piece = next(pieces, b"")
             if not piece:
                 break
-            came += len(piece)
+            received += len(piece)
             yield bytes(piece)
-        if came < wanted:
-            raise failures.cut_short(self._location, path, came, wanted)
+        if received < wanted:
+            raise failures.cut_short(self._location, path, received, wanted)
 
     def create(self, path: str, chunks: Iterator[bytes]) -> int:
         from hdfs_native import WriteOptions
@@ -97,34 +98,34 @@ class NativeCalls:
         size = 0
         # Not by the client's own file object: Python closes that when it is collected, which
         # completes the half of a file, and waits without end for an HDFS that is gone.
-        with _telling(self._location, path):
+        with _translated(self._location, path):
             file = self._client.inner.create(path, WriteOptions(overwrite=True, create_parent=True))
         for chunk in chunks:
-            with _telling(self._location, path):
+            with _translated(self._location, path):
                 file.write(chunk)
             size += len(chunk)
-        with _telling(self._location, path):
+        with _translated(self._location, path):
             file.close()
         return size
 
     def rename(self, path: str, target: str, replace: bool) -> None:
-        with _telling(self._location, target):
+        with _translated(self._location, target):
             self._client.rename(path, target, replace)
 
     def delete(self, path: str) -> None:
-        with contextlib.suppress(MissingFile), _telling(self._location, path):
+        with contextlib.suppress(MissingFile), _translated(self._location, path):
             self._client.delete(path, False)
 
     def make_directory(self, path: str) -> None:
-        with _telling(self._location, path):
+        with _translated(self._location, path):
             self._client.mkdirs(path, 0o777, True)
 
     def set_modified(self, path: str, modified: float) -> None:
-        with _telling(self._location, path):
+        with _translated(self._location, path):
             self._client.set_times(path, round(modified * 1000), 0)
 
     def own(self, path: str, owner: str | None, group: str | None, mode: int | None) -> None:
-        with _telling(self._location, path):
+        with _translated(self._location, path):
             if mode is not None:
                 self._client.set_permission(path, mode)
             if owner is not None or group is not None:
@@ -143,15 +144,15 @@ class NativeCalls:
         return self._over_http(lambda web: web.remaining())
 
     def _over_http(self, ask: Callable[[HdfsCalls], T | None]) -> T | None:
-        """The NameNode's answer where it also answers over HTTP; who has not answered once is
-        not asked again.
+        """Return the NameNode's answer if it also answers over HTTP. One that has not answered
+        once is not asked again.
         """
         if self._web is None:
             return None
         try:
-            if self._told is None:
-                self._told = self._web()
-            return ask(self._told)
+            if self._web_calls is None:
+                self._web_calls = self._web()
+            return ask(self._web_calls)
         except MissingFile:
             raise
         except StorageError:
@@ -159,32 +160,30 @@ class NativeCalls:
             return None
 
 
-def _pieces(file: Any, offset: int, wanted: int) -> Iterator[bytes]:
-    """A small file, as most of a checkpoint are, in one call; of a large one as it comes."""
+def _pieces(file: FileReader, offset: int, wanted: int) -> Iterator[bytes]:
+    """Yield a small file, as most of a checkpoint are, in one piece; a large one as it comes."""
     if not wanted:
         return iter(())
-    return iter(
-        (file.read_range(offset, wanted),)
-        if wanted <= SMALL
-        else file.read_range_stream(offset, wanted)
-    )
+    if wanted <= SMALL:
+        return iter([file.read_range(offset, wanted)])
+    return iter(file.read_range_stream(offset, wanted))
 
 
-def _status(told: Any, path: str) -> Status:
+def _status(status: FileStatus, path: str) -> Status:
     return Status(
         path.rstrip("/").rpartition("/")[2],
-        not told.isdir,
-        told.length,
-        told.modification_time / 1000,
-        told.owner,
-        told.group,
-        told.permission,
+        is_file=not status.isdir,
+        size=status.length,
+        modified=status.modification_time / 1000,
+        owner=status.owner,
+        group=status.group,
+        mode=status.permission,
     )
 
 
 @contextlib.contextmanager
-def _telling(location: str, path: str) -> Iterator[None]:
-    """What the client raises, in our words."""
+def _translated(location: str, path: str) -> Iterator[None]:
+    """Raise what the client raises as StorageErrors."""
     try:
         yield
     except StorageError:
@@ -201,10 +200,15 @@ def _failure(error: Exception, location: str, path: str) -> StorageError:
     answer = _ANSWER.search(str(error))
     if answer:
         return failures.from_exception(answer[1], answer[2], location, path)
-    place, text = locations.redact(location), locations.redact(str(error)) or type(error).__name__
-    # A block that no DataNode gives or takes: of a file that was removed while it was read, the
-    # NameNode then says so.
-    passing = "connection" in text.lower() or text.startswith("DataTransferError")
-    if isinstance(error, OSError) or passing:
+    place = locations.redact(location)
+    text = locations.redact(str(error)) or type(error).__name__
+    if isinstance(error, OSError) or _may_pass(text):
         return TransientStorageError(f"{place}: {text}", location=place, hint=failures.UNREACHED)
     return StorageError(f"{place}: {text}", location=place)
+
+
+def _may_pass(text: str) -> bool:
+    """Whether a connection failed, or a block that no DataNode gives or takes. If the file was
+    removed while it was read, the NameNode says so at the next attempt.
+    """
+    return "connection" in text.lower() or text.startswith("DataTransferError")

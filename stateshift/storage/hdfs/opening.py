@@ -1,4 +1,4 @@
-"""From a location on HDFS to its calls: whose client, which NameNodes, over HTTP or natively.
+"""The choice of calls for a location on HDFS: whose client, which NameNodes, over HTTP or natively.
 
     hdfs://AUTHORITY/path     natively where `hdfs-native` is installed (the extra `hdfs`), else
                               over HTTP
@@ -21,7 +21,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 from stateshift.errors import StorageError, TransientStorageError
 from stateshift.storage import locations
@@ -29,11 +29,14 @@ from stateshift.storage.hdfs.calls import HdfsCalls
 from stateshift.storage.hdfs.conf import HadoopConf, read_conf
 from stateshift.storage.hdfs.storage import HdfsStorage
 
+if TYPE_CHECKING:
+    from stateshift.storage.hdfs.web import Client
+
 TIMEOUT_SECONDS = (10.0, 120.0)  # to connect, to answer
 
 
 def open_hdfs(location: str, environment: Mapping[str, str] | None = None) -> HdfsStorage:
-    """The storage at a location on HDFS."""
+    """Return the storage at a location on HDFS."""
     location = locations.normal(location)
     return HdfsStorage(calls_for(location, environment or os.environ), location)
 
@@ -42,16 +45,16 @@ def calls_for(location: str, environment: Mapping[str, str]) -> HdfsCalls:
     parsed = locations.parse(location)
     user, _, authority = parsed.authority.rpartition("@")
     user = user or environment.get("HADOOP_USER_NAME", "")
-    client = _of_alias(authority, environment)
+    client = _alias_client(authority, environment)
     if client is not None:
         return _web(client, location)
     conf = read_conf(environment)
     if parsed.scheme != "hdfs":
-        url = f"{'https' if parsed.scheme == 'swebhdfs' else 'http'}://{authority}"
-        return _web(_web_client(url, user, conf.secure, environment), location)
+        http = "https" if parsed.scheme == "swebhdfs" else "http"
+        return _web(_web_client(f"{http}://{authority}", user, conf.secure, environment), location)
     authority = authority or conf.default_authority
     if _natively(environment) and "@" not in parsed.authority:
-        addresses = _found(conf.rpc_addresses(authority), authority, conf, location)
+        addresses = _configured(conf.rpc_addresses(authority), authority, conf, location)
         web = partial(_over_http, authority, user, conf, location, environment)
         return _native(addresses, authority, conf, location, web)
     return _over_http(authority, user, conf, location, environment)
@@ -60,14 +63,13 @@ def calls_for(location: str, environment: Mapping[str, str]) -> HdfsCalls:
 def _over_http(
     authority: str, user: str, conf: HadoopConf, location: str, environment: Mapping[str, str]
 ) -> HdfsCalls:
-    urls = ";".join(_found(conf.web_urls(authority), authority, conf, location))
-    return _web(_web_client(urls, user, conf.secure, environment), location)
+    urls = _configured(conf.web_urls(authority), authority, conf, location)
+    return _web(_web_client(";".join(urls), user, conf.secure, environment), location)
 
 
-def _web(client: Any, location: str) -> HdfsCalls:
-    from stateshift.storage.hdfs.web import (
-        WebCalls,
-    )  # and with it requests, which the native client does not need
+def _web(client: Client, location: str) -> HdfsCalls:
+    # This imports requests, which the native client does not need.
+    from stateshift.storage.hdfs.web import WebCalls
 
     return WebCalls(client, location)
 
@@ -79,8 +81,8 @@ def _native(
     location: str,
     web: Callable[[], HdfsCalls],
 ) -> HdfsCalls:
-    """One NameNode by its address, several by the name that the client, too, looks up in the
-    configuration.
+    """Connect to one NameNode by its address, to several by the name that the client, too, looks
+    up in the configuration.
     """
     from stateshift.storage.hdfs.native import NativeCalls
 
@@ -92,7 +94,7 @@ def _native(
 
 
 def _resolve(address: str, location: str) -> None:
-    """A host that nobody knows is waited for, for many minutes, by the native client."""
+    """Refuse a host that no name server knows: the native client waits for one many minutes."""
     host, _, port = address.rpartition(":")
     try:
         socket.getaddrinfo(host.strip("[]"), int(port))
@@ -104,12 +106,15 @@ def _resolve(address: str, location: str) -> None:
         ) from error
 
 
-def _found(nodes: Sequence[str], authority: str, conf: HadoopConf, location: str) -> Sequence[str]:
+def _configured(
+    nodes: Sequence[str], authority: str, conf: HadoopConf, location: str
+) -> Sequence[str]:
+    """Return the addresses of NameNodes, or say that none are configured."""
     if nodes and authority:
         return nodes
-    where = (
-        f"the configuration in {conf.place}" if conf.place else "HADOOP_CONF_DIR, which is not set,"
-    )
+    where = "HADOOP_CONF_DIR, which is not set,"
+    if conf.place:
+        where = f"the configuration in {conf.place}"
     place = locations.redact(location)
     raise StorageError(
         f"{place}: {where} does not say where its NameNodes are",
@@ -124,11 +129,9 @@ def _natively(environment: Mapping[str, str]) -> bool:
         raise StorageError(
             f"STATESHIFT_HDFS is {wanted!r}", hint="web, native, or nothing: whichever is there"
         )
-    if (
-        wanted == "web"
-        or environment.get("STATESHIFT_HDFS_TOKEN")
-        or environment.get("HADOOP_PROXY_USER")
-    ):
+    if wanted == "web":
+        return False
+    if environment.get("STATESHIFT_HDFS_TOKEN") or environment.get("HADOOP_PROXY_USER"):
         return False
     try:
         import hdfs_native  # noqa: F401
@@ -140,10 +143,8 @@ def _natively(environment: Mapping[str, str]) -> bool:
     return True
 
 
-def _of_alias(authority: str, environment: Mapping[str, str]) -> Any:
-    """The client that the `hdfs` package's own configuration has for this name; None where it
-    has none.
-    """
+def _alias_client(authority: str, environment: Mapping[str, str]) -> Client | None:
+    """Return the client that the `hdfs` package's own configuration has for this name, if any."""
     path = environment.get("HDFSCLI_CONFIG") or os.path.expanduser("~/.hdfscli.cfg")
     if not authority or not os.path.exists(path):
         return None
@@ -152,26 +153,32 @@ def _of_alias(authority: str, environment: Mapping[str, str]) -> Any:
 
     try:
         conf = Config(path)
-        if not any(conf.has_section(f"{authority}{suffix}") for suffix in (".alias", "_alias")):
+        sections = (f"{authority}.alias", f"{authority}_alias")
+        if not any(map(conf.has_section, sections)):
             return None
-        return conf.get_client(authority)
+        client: Client = conf.get_client(authority)
+        return client
     except (HdfsError, SystemExit, ValueError, TypeError) as error:
         fact = f"the alias {authority} of {path} names no client: {locations.redact(str(error))}"
         raise StorageError(fact, hint=f"see https://hdfscli.readthedocs.io, and {path}") from error
 
 
-def _web_client(urls: str, user: str, secure: bool, environment: Mapping[str, str]) -> Any:
+def _web_client(urls: str, user: str, secure: bool, environment: Mapping[str, str]) -> Client:
     from hdfs.client import InsecureClient, TokenClient
 
     options = {"proxy": environment.get("HADOOP_PROXY_USER") or None, "timeout": TIMEOUT_SECONDS}
     token = environment.get("STATESHIFT_HDFS_TOKEN")
+    client: Client
     if token:
-        return TokenClient(urls, token, **options)
+        client = TokenClient(urls, token, **options)
+        return client
     if not secure:
-        return InsecureClient(urls, user=user or None, **options)
+        client = InsecureClient(urls, user=user or None, **options)
+        return client
     try:
         from hdfs.ext.kerberos import KerberosClient
     except ImportError as error:
         fact = f"the configuration asks for Kerberos, and its package is not installed ({error})"
         raise StorageError(fact, hint="pip install 'stateshift[kerberos]', then kinit") from error
-    return KerberosClient(urls, **options)
+    client = KerberosClient(urls, **options)
+    return client

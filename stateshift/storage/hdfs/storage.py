@@ -59,18 +59,20 @@ class HdfsStorage:
 
     def stat(self, path: str) -> FileInfo | None:
         status = self._calls.status(self._full(path))
-        return _info(path, status) if status is not None and status.is_file else None
+        if status is None or not status.is_file:
+            return None
+        return _info(path, status)
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
-        content = b"".join(
-            self._calls.open(self._full(path), 0, None if size_max is None else size_max + 1)
-        )
-        if size_max is not None and len(content) > size_max:
-            found = self.stat(path)
-            raise failures.too_large(
-                self._location, path, found.size if found else len(content), size_max
-            )
-        return content
+        full = self._full(path)
+        if size_max is None:
+            return b"".join(self._calls.open(full, 0, None))
+        content = b"".join(self._calls.open(full, 0, size_max + 1))
+        if len(content) <= size_max:
+            return content
+        info = self.stat(path)
+        size = info.size if info else len(content)
+        raise failures.too_large(self._location, path, size, size_max)
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         for piece in self._calls.open(self._full(path), offset, None):
@@ -98,53 +100,47 @@ class HdfsStorage:
 
     def move(self, path: str, target_path: str) -> None:
         full, target = self._full(path), self._full(target_path)
-        found = self._calls.status(full)
-        if found is None or not found.is_file:
+        if self.stat(path) is None:
             raise failures.missing(self._location, path)
         if full == target or self._calls.status(target) is not None:
             raise failures.taken(self._location, target_path)
-        self._calls.make_directory(target.rpartition("/")[0] or "/")
+        parent = target.rpartition("/")[0]
+        self._calls.make_directory(parent or "/")
         self._calls.rename(full, target, replace=False)
 
     def remove(self, path: str) -> None:
         full = self._full(path)
-        found = self._calls.status(full)
-        if found is not None and not found.is_file:
+        status = self._calls.status(full)
+        if status is not None and not status.is_file:
+            place = locations.join(self._location, path)
             raise StorageError(
-                (
-                    "a directory stands where a file is needed, at "
-                    f"{locations.join(self._location, path)}"
-                ),
-                location=locations.join(self._location, path),
-                hint=f"stateshift inspect {failures.pasted(locations.join(self._location, path))}",
+                f"a directory stands where a file is needed, at {place}",
+                location=place,
+                hint=f"stateshift inspect {failures.pasted(place)}",
             )
         self._calls.delete(full)
 
     def prune(self, under: str = "") -> None:
-        """The deepest directories first, each only when it was seen to be empty; HDFS refuses to
-        remove one that has got a file since.
+        """Remove the deepest directories first, each only when it was seen to be empty. HDFS
+        refuses to remove one that has got a file since.
         """
         top = self._full(under)
-        found = dict(_below(self._calls, top))
-        leftovers = [
-            path
-            for path, one in found.items()
-            if is_temporary(one.name) and path not in self._writing
-        ]
+        statuses = dict(_below(self._calls, top))
+        leftovers = [path for path in statuses if self._is_leftover(path)]
         for path in leftovers:
             self._remove_quietly(path)
-        full = {
-            above
-            for path, one in found.items()
-            if one.is_file and path not in leftovers
-            for above in _above(path)
-        }
-        directories = [path for path, one in found.items() if not one.is_file and path not in full]
-        for path in sorted(directories, key=len, reverse=True):
+            del statuses[path]
+        in_use: set[str] = set()
+        directories = []
+        for path, status in statuses.items():
+            if status.is_file:
+                in_use.update(_above(path))
+            else:
+                directories.append(path)
+        for path in sorted(set(directories) - in_use, key=len, reverse=True):
             self._remove_quietly(path)
-        top_status = None if top in full else self._calls.status(top)
-        if top_status is not None and not top_status.is_file:
-            self._remove_quietly(top)
+        if top not in in_use:
+            self._remove_directory_quietly(top)
 
     def sync(self) -> None:
         """Nothing to do: what HDFS acknowledged is on as many machines as it was asked to keep
@@ -163,12 +159,12 @@ class HdfsStorage:
     def owners(self) -> Iterator[Owned]:
         top = self._full("")
         start = len(top.rstrip("/")) + 1
-        found = self._calls.status(top)
-        if found is not None:
-            yield Owned("", found.owner, found.group, found.mode)
-        for path, one in _below(self._calls, top):
-            if not is_temporary(one.name):
-                yield Owned(path[start:], one.owner, one.group, one.mode)
+        status = self._calls.status(top)
+        if status is not None:
+            yield Owned("", status.owner, status.group, status.mode)
+        for path, status in _below(self._calls, top):
+            if not is_temporary(status.name):
+                yield Owned(path[start:], status.owner, status.group, status.mode)
 
     def own(self, owned: Owned) -> None:
         self._calls.own(self._full(owned.path), owned.owner, owned.group, owned.mode)
@@ -178,21 +174,31 @@ class HdfsStorage:
 
     def _full(self, path: str) -> str:
         locations.check_path(path)
-        return f"{self._root.rstrip('/')}/{path}" if path else self._root or "/"
+        if not path:
+            return self._root or "/"
+        return f"{self._root.rstrip('/')}/{path}"
+
+    def _is_leftover(self, full: str) -> bool:
+        """Whether a path is a temporary file that nobody in this process writes."""
+        return is_temporary(full) and full not in self._writing
 
     def _remove_quietly(self, full: str) -> None:
         with contextlib.suppress(StorageError):
             self._calls.delete(full)
 
+    def _remove_directory_quietly(self, full: str) -> None:
+        status = self._calls.status(full)
+        if status is not None and not status.is_file:
+            self._remove_quietly(full)
+
 
 def _info(path: str, status: Status) -> FileInfo:
-    """Hadoop's own RPC client does not tell the inode: then the NameNode's time, in
-    milliseconds, is the stamp.
+    """Return the file, stamped with its inode and its time in milliseconds. Hadoop's own RPC
+    client does not give the inode: then the time alone is the stamp.
     """
     inode = "" if status.id is None else f"{status.id:x}"
-    return FileInfo(
-        path, status.size, status.modified, f"{inode}.{round(status.modified * 1000):x}"
-    )
+    stamp = f"{inode}.{round(status.modified * 1000):x}"
+    return FileInfo(path, status.size, status.modified, stamp)
 
 
 def _below(calls: HdfsCalls, top: str) -> Iterator[tuple[str, Status]]:
@@ -208,15 +214,15 @@ def _below(calls: HdfsCalls, top: str) -> Iterator[tuple[str, Status]]:
                     directory = waiting.popleft()
                     running[pool.submit(_children, calls, directory)] = directory
                 for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    directory = running.pop(done)
+                    directory = running.pop(done).rstrip("/")
                     for status in done.result():
-                        path = f"{directory.rstrip('/')}/{status.name}"
+                        path = f"{directory}/{status.name}"
                         if not status.is_file:
                             waiting.append(path)
                         yield path, status
         finally:
-            for left in running:
-                left.cancel()
+            for listing in running:
+                listing.cancel()
 
 
 def _children(calls: HdfsCalls, directory: str) -> list[Status]:

@@ -7,9 +7,9 @@ refuses to replace.
     read    GET  NameNode  op=OPEN    -> 307 to a DataNode -> the bytes; their number is in the
                                       header
     write   PUT  NameNode  op=CREATE  -> 307 to a DataNode -> PUT the bytes there, in chunks -> 201
-    rename  PUT  NameNode  op=RENAME&renameoptions=OVERWRITE | NONE   (rename2: one operation, errors told; without the
-            option it is the old rename, which answers false, and moves *into* a directory that is
-            there)
+    rename  PUT  NameNode  op=RENAME&renameoptions=OVERWRITE | NONE
+            (rename2: one operation, with errors; without the option it is the old rename, which
+            answers false, and moves *into* a directory that is there)
 
 A NameNode that does not answer, or is the spare one: the next is asked, and whoever answered is
 asked first from then on.
@@ -20,9 +20,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import quote
 
 import requests
@@ -40,13 +40,31 @@ ROOTS_OWN: Final = 2**63 - 1
 
 _log = logging.getLogger(__name__)
 
+# An answer's JSON. Its fields are those that Hadoop's documentation of WebHDFS promises.
+Json: TypeAlias = Any
+# A parameter of a query.
+Value: TypeAlias = str | int
+NO_QUERY: Final[Mapping[str, Value]] = {}
+
+
+class Client(Protocol):
+    """What we use of a client of the `hdfs` package, which has no types of its own."""
+
+    _session: requests.Session
+    _proxy: str | None
+
+    @property
+    def urls(self) -> Sequence[str]: ...
+
+    def _request(self, method: str, url: str, **options: object) -> requests.Response: ...
+
 
 class WebCalls:
     """The calls of one file system. `client` is one of the `hdfs` package; `location` is what
     errors name.
     """
 
-    def __init__(self, client: Any, location: str) -> None:
+    def __init__(self, client: Client, location: str) -> None:
         self._client = client
         self._location = location
         self._urls = tuple(url.rstrip("/") for url in client.urls)
@@ -63,173 +81,188 @@ class WebCalls:
         return _status(self._json(answer, path)["FileStatus"], path.rpartition("/")[2])
 
     def children(self, path: str) -> Iterator[Status]:
-        asked: dict[str, Any] = {}
+        query: dict[str, Value] = {}
         while True:
-            listing = self._json(self._call("GET", path, "LISTSTATUS_BATCH", **asked), path)[
-                "DirectoryListing"
-            ]
-            found = listing["partialListing"]["FileStatuses"]["FileStatus"]
-            # A file lists itself, without a name.
-            yield from (_status(each, each["pathSuffix"]) for each in found if each["pathSuffix"])
-            if not found or not listing["remainingEntries"]:
+            answer = self._call("GET", path, "LISTSTATUS_BATCH", query)
+            listing = self._json(answer, path)["DirectoryListing"]
+            entries = listing["partialListing"]["FileStatuses"]["FileStatus"]
+            for entry in entries:
+                if entry["pathSuffix"]:  # a file lists itself, without a name
+                    yield _status(entry, entry["pathSuffix"])
+            if not entries or not listing["remainingEntries"]:
                 return
-            asked = {"startAfter": found[-1]["pathSuffix"]}
+            query = {"startAfter": entries[-1]["pathSuffix"]}
 
     def open(self, path: str, offset: int, length: int | None) -> Iterator[bytes]:
-        if offset and (found := self.status(path)) is not None and offset >= found.size:
-            return  # which HDFS takes for an error
-        asked: dict[str, Any] = (
-            {"offset": offset} if length is None else {"offset": offset, "length": length}
-        )
-        answer = self._call("GET", path, "OPEN", **asked)
+        if offset and self._ends_by(path, offset):
+            return
+        query: dict[str, Value] = {"offset": offset}
+        if length is not None:
+            query["length"] = length
+        answer = self._call("GET", path, "OPEN", query)
         if answer.status_code == 307:
             answer = self._data("GET", answer, path, stream=True)
         with closing(answer):
-            told, came = answer.headers.get("Content-Length"), 0
-            with failures.telling(self._location, path):
+            received = 0
+            with failures.translated(self._location, path):
                 for piece in answer.iter_content(PIECE):
-                    came += len(piece)
+                    received += len(piece)
                     yield piece
-            if told is not None and came != int(told):
-                raise failures.cut_short(self._location, path, came, int(told))
+            announced = answer.headers.get("Content-Length")
+            if announced is not None and received != int(announced):
+                raise failures.cut_short(self._location, path, received, int(announced))
 
     def create(self, path: str, chunks: Iterator[bytes]) -> int:
-        sent = _Counted(chunks)
-        self._data(
-            "PUT", self._call("PUT", path, "CREATE", overwrite="true"), path, data=iter(sent)
-        )
-        return sent.size
+        counted = _Counted(chunks)
+        redirect = self._call("PUT", path, "CREATE", {"overwrite": "true"})
+        self._data("PUT", redirect, path, data=iter(counted))
+        return counted.size
 
     def rename(self, path: str, target: str, replace: bool) -> None:
         option = "OVERWRITE" if replace else "NONE"
-        self._call("PUT", path, "RENAME", told=target, destination=target, renameoptions=option)
+        query = {"destination": target, "renameoptions": option}
+        self._call("PUT", path, "RENAME", query, named=target)
 
     def delete(self, path: str) -> None:
-        self._call("DELETE", path, "DELETE", recursive="false")
+        self._call("DELETE", path, "DELETE", {"recursive": "false"})
 
     def make_directory(self, path: str) -> None:
         self._call("PUT", path, "MKDIRS")
 
     def set_modified(self, path: str, modified: float) -> None:
-        self._call("PUT", path, "SETTIMES", modificationtime=round(modified * 1000), accesstime=-1)
+        milliseconds = round(modified * 1000)
+        self._call("PUT", path, "SETTIMES", {"modificationtime": milliseconds, "accesstime": -1})
 
     def own(self, path: str, owner: str | None, group: str | None, mode: int | None) -> None:
         if mode is not None:
-            self._call("PUT", path, "SETPERMISSION", permission=f"{mode:o}")
-        named = {"owner": owner, "group": group}
-        if owner is not None or group is not None:
-            self._call(
-                "PUT",
-                path,
-                "SETOWNER",
-                **{key: name for key, name in named.items() if name is not None},
-            )
+            self._call("PUT", path, "SETPERMISSION", {"permission": f"{mode:o}"})
+        query: dict[str, Value] = {}
+        if owner is not None:
+            query["owner"] = owner
+        if group is not None:
+            query["group"] = group
+        if query:
+            self._call("PUT", path, "SETOWNER", query)
 
     def checksum(self, path: str) -> str | None:
-        """Of the checksums that the DataNodes keep of each block. The number of them in a block is
-        part of it, and zero in a file of one block, so that there the size of blocks does not
+        """Return the checksum over those that the DataNodes keep of each block. Their number in a
+        block is part of it. It is zero in a file of one block: there the size of blocks does not
         matter.
         """
         answer = self._call("GET", path, "GETFILECHECKSUM")
         if answer.status_code == 307:
             answer = self._data("GET", answer, path)
-        told = self._json(answer, path).get("FileChecksum")
-        return (
-            f"{told['algorithm']}:{told['bytes']}"
-            if isinstance(told, dict) and told.get("bytes")
-            else None
-        )
+        checksum = self._json(answer, path).get("FileChecksum")
+        if not isinstance(checksum, dict) or not checksum.get("bytes"):
+            return None
+        return f"{checksum['algorithm']}:{checksum['bytes']}"
 
     def may_write(self, directory: str) -> bool | None:
         try:
-            self._call("GET", directory, "CHECKACCESS", fsaction="-wx")
-        except MissingFile:
-            raise
-        except TransientStorageError:
+            self._call("GET", directory, "CHECKACCESS", {"fsaction": "-wx"})
+        except (MissingFile, TransientStorageError):
             raise
         except StorageError as error:
             return False if DENIED in error.fact else None  # HttpFS has not always had the question
         return True
 
     def quota(self, directory: str) -> Quota | None:
-        told = self._asked(directory, "GETQUOTAUSAGE", "QuotaUsage")
-        if told is None:
+        usage = self._asked(directory, "GETQUOTAUSAGE", "QuotaUsage")
+        if usage is None:
             return None
         return Quota(
-            _left(told.get("spaceQuota"), told.get("spaceConsumed")),
-            _left(told.get("quota"), told.get("fileAndDirectoryCount")),
+            bytes_left=_left(usage.get("spaceQuota"), usage.get("spaceConsumed")),
+            names_left=_left(usage.get("quota"), usage.get("fileAndDirectoryCount")),
         )
 
     def remaining(self) -> Remaining | None:
-        """GETSTATUS is of Hadoop 3.4 and later; before, only the NameNode's own pages tell."""
+        """Return what GETSTATUS says, of Hadoop 3.4 and later; before, only the NameNode's own
+        pages do.
+        """
         status = self._asked("/", "GETSTATUS", "FsStatus")
         defaults = self._asked("/", "GETSERVERDEFAULTS", "FsServerDefaults")
         if status is None or "remaining" not in status:
             return None
-        return Remaining(int(status["remaining"]), int((defaults or {}).get("replication", 1)))
+        replication = (defaults or {}).get("replication", 1)
+        return Remaining(int(status["remaining"]), int(replication))
 
-    def _asked(self, path: str, op: str, word: str) -> dict[str, Any] | None:
-        """What is told under this word; None where the question is not known there, or not
-        answered to us.
+    def _ends_by(self, path: str, offset: int) -> bool:
+        """Whether there is nothing to read from `offset` on, which HDFS takes for an error."""
+        status = self.status(path)
+        return status is not None and offset >= status.size
+
+    def _asked(self, path: str, op: str, word: str) -> Json | None:
+        """Return what is answered under this word, a mapping; None if the question is not known
+        there, or not answered to us.
         """
         try:
-            told = self._json(self._call("GET", path, op), path).get(word)
+            value = self._json(self._call("GET", path, op), path).get(word)
         except TransientStorageError:
             raise
         except StorageError:
             return None
-        return told if isinstance(told, dict) else None
+        return value if isinstance(value, dict) else None
 
     def _call(
-        self, method: str, path: str, op: str, *, told: str | None = None, **asked: Any
-    ) -> Any:
-        """The answer of the NameNode that is active. Errors tell the path, or the one that is to
-        be told.
-        """
-        told = told or path
-        wrong: list[StorageError] = []
+        self,
+        method: str,
+        path: str,
+        op: str,
+        query: Mapping[str, Value] = NO_QUERY,
+        named: str = "",
+    ) -> requests.Response:
+        """Return the answer of the NameNode that is active. Errors name the path, or `named`."""
+        named = named or path
+        refusals: list[StorageError] = []
         for _ in self._urls:
             number = self._first
             try:
-                answer = self._ask(method, self._urls[number], path, {"op": op, **asked})
+                answer = self._ask(method, self._urls[number], path, op, query)
             except TransientStorageError as error:
-                wrong.append(error)  # it does not answer
+                refusals.append(error)  # it does not answer
             else:
                 if answer.ok:
                     return answer
-                wrong.append(failures.from_answer(answer, self._location, told))
+                refusals.append(failures.from_answer(answer, self._location, named))
                 if failures.exception_of(answer) not in failures.ON_ANOTHER:
-                    raise wrong[-1]
+                    raise refusals[-1]
             self._go_on_from(number)
-        raise failures.none_active(wrong, self._location, told)
+        raise failures.none_active(refusals, self._location, named)
 
-    def _ask(self, method: str, url: str, path: str, asked: dict[str, Any]) -> Any:
+    def _ask(
+        self, method: str, url: str, path: str, op: str, query: Mapping[str, Value]
+    ) -> requests.Response:
+        params: dict[str, Value] = {"op": op, **query}
         if self._client._proxy is not None:
-            asked["doas"] = self._client._proxy
-        reads = asked["op"] == "OPEN"  # HttpFS sends the bytes itself
-        with failures.telling(self._location, path):
+            params["doas"] = self._client._proxy
+        streams = op == "OPEN"  # HttpFS sends the bytes itself
+        with failures.translated(self._location, path):
             place = url + PREFIX + quote(path)
             began = time.perf_counter()
             answer = self._client._request(
-                method, place, params=asked, stream=reads, allow_redirects=False
+                method, place, params=params, stream=streams, allow_redirects=False
             )
-            _log_answer(f"{method} {asked['op']}", place, answer, began)
+            _log_answer(f"{method} {op}", place, answer, began)
             return answer
 
-    def _data(self, method: str, sent_on: Any, path: str, **options: Any) -> Any:
-        """The answer of the DataNode that we were sent on to. Of the place only the path is not
-        taken over: it comes through Java's URI.toASCIIString, which takes an e with an accent
-        behind it for another letter (NFC).
+    def _data(
+        self, method: str, redirect: requests.Response, path: str, **options: object
+    ) -> requests.Response:
+        """Return the answer of the DataNode that we were redirected to. Everything of the URL is
+        taken over but the path: that comes through Java's URI.toASCIIString, which takes an e with
+        an accent behind it for another letter (NFC).
         """
-        place, found, query = sent_on.headers.get("Location", "").partition("?")
+        place, question_mark, query = redirect.headers.get("Location", "").partition("?")
         host, prefix, _ = place.partition(PREFIX)
-        if not (found and prefix):
-            raise failures.not_hdfs(sent_on, self._location, path)
-        with failures.telling(self._location, path):
-            where = f"{host}{PREFIX}{quote(path)}?{query}"
+        if not question_mark or not prefix:
+            raise failures.not_hdfs(redirect, self._location, path)
+        with failures.translated(self._location, path):
+            url = f"{host}{PREFIX}{quote(path)}"
             began = time.perf_counter()
-            answer = self._client._request(method, where, allow_redirects=False, **options)
-            _log_answer(method, f"{host}{PREFIX}{quote(path)}", answer, began)
+            answer = self._client._request(
+                method, f"{url}?{query}", allow_redirects=False, **options
+            )
+            _log_answer(method, url, answer, began)
         if not answer.ok:
             raise failures.from_answer(answer, self._location, path)
         return answer
@@ -240,7 +273,7 @@ class WebCalls:
             if self._first == number:
                 self._first = (number + 1) % len(self._urls)
 
-    def _json(self, answer: Any, path: str) -> Any:
+    def _json(self, answer: requests.Response, path: str) -> Json:
         try:
             return answer.json()
         except ValueError as error:
@@ -261,7 +294,7 @@ class _Counted:
                 yield chunk
 
 
-def _log_answer(method: str, url: str, answer: Any, began: float) -> None:
+def _log_answer(method: str, url: str, answer: requests.Response, began: float) -> None:
     """Log a request by its URL without the query, in which tokens are."""
     if _log.isEnabledFor(logging.DEBUG):
         milliseconds = (time.perf_counter() - began) * 1000
@@ -277,23 +310,25 @@ def _log_answer(method: str, url: str, answer: Any, began: float) -> None:
         )
 
 
-def _status(told: Any, name: str) -> Status:
+def _status(entry: Json, name: str) -> Status:
     return Status(
         name,
-        told["type"] == "FILE",
-        int(told["length"]),
-        told["modificationTime"] / 1000,
-        told["owner"],
-        told["group"],
-        int(told["permission"], 8),
-        told.get("fileId"),
+        is_file=entry["type"] == "FILE",
+        size=int(entry["length"]),
+        modified=entry["modificationTime"] / 1000,
+        owner=entry["owner"],
+        group=entry["group"],
+        mode=int(entry["permission"], 8),
+        id=entry.get("fileId"),
     )
 
 
-def _left(limit: Any, used: Any) -> int | None:
-    """Of a quota, which is below zero where there is none; the root has one of names that nobody
-    set.
+def _left(quota: object, used: object) -> int | None:
+    """Return what a quota leaves, None if there is no quota: it is negative, or the root's own one
+    of names, which nobody set.
     """
-    if not isinstance(limit, int) or not isinstance(used, int) or not 0 <= limit < ROOTS_OWN:
+    if not isinstance(quota, int) or not isinstance(used, int):
         return None
-    return max(0, limit - used)
+    if quota < 0 or quota >= ROOTS_OWN:
+        return None
+    return max(0, quota - used)
