@@ -22,7 +22,7 @@ from stateshift.clusters.logged import log_command
 from stateshift.clusters.shell import Shell
 from stateshift.errors import TransientStorageError
 from stateshift.storage.protocol import Storage
-from stateshift.storage.wrappers import LOCAL_MILLISECONDS, Retrying
+from stateshift.storage.wrappers import LOCAL_MILLISECONDS, Patience, Retrying
 from stateshift.survey import FileInfo
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.cli.support import SOURCE, TARGET, Outside
@@ -194,7 +194,7 @@ class Passing(MemoryStorage):
 
 def retried(disk: MemoryDisk) -> Storage:
     disk.open("memory://me:hunter2@m/ck").write("a", lambda: iter([b"xy"]))
-    return Retrying(Passing(disk), StillClock(), random.Random(1), 4, 1.0, 8.0)
+    return Retrying(Passing(disk), StillClock(), random.Random(1), Patience(4, 1.0, 8.0))
 
 
 def test_a_retry_is_logged_with_its_attempt_its_wait_and_its_reason() -> None:
@@ -216,7 +216,7 @@ def test_the_wait_that_is_logged_is_the_wait() -> None:
     slept: list[float] = []
     clock.sleep = slept.append  # type: ignore[method-assign]
     with embedding(logging.WARNING) as heard:
-        Retrying(Passing(disk), clock, random.Random(1), 4, 1.0, 8.0).read("a")
+        Retrying(Passing(disk), clock, random.Random(1), Patience(4, 1.0, 8.0)).read("a")
     assert [record.args[5] for record in heard.records if record.args] == slept
 
 

@@ -1,4 +1,4 @@
-"""What went wrong, in our words: an operating system's error becomes a StorageError with a way out.
+"""The operating system's errors as StorageErrors with a way out.
 
 Decided by errno alone, so that every storage that sits on a file system says the same thing. What
 is known to pass is a TransientStorageError, everything else is not: a retry must never hide a full
@@ -21,9 +21,12 @@ _RESUME: Final = "then `stateshift resume WORKDIR`"
 _KNOWN: Final[dict[int, tuple[str, str]]] = {
     errno.ENOSPC: (
         "no space left on the file system of",
-        f"df -h {{place}}; df -i {{place}}; make room, {_RESUME}",
+        f"df -h {{place}}; df -i {{place}}; free some space, {_RESUME}",
     ),
-    errno.EDQUOT: ("the disk quota is used up on", f"quota -s; make room in {{place}}, {_RESUME}"),
+    errno.EDQUOT: (
+        "the disk quota is used up on",
+        f"quota -s; free some space in {{place}}, {_RESUME}",
+    ),
     errno.EFBIG: (
         "the file would be larger than is allowed on",
         f"ulimit -f; raise the limit, {_RESUME}",
@@ -70,7 +73,7 @@ PASSING: Final = frozenset(
 
 
 def from_os(error: OSError, location: str, path: str = "") -> StorageError:
-    """The StorageError that an OSError on `path` below `location` stands for."""
+    """Return the StorageError for an OSError on `path` below `location`."""
     place = redact(location.rstrip("/") + "/" + path if path else location)
     number = error.errno or 0
     if isinstance(error, FileNotFoundError):
@@ -82,9 +85,8 @@ def from_os(error: OSError, location: str, path: str = "") -> StorageError:
     if number not in _KNOWN:
         return StorageError(f"{place}: {_text(error)}", location=place)
     fact, hint = _KNOWN[number]
-    return StorageError(
-        f"{fact} {place}", location=place, hint=hint.format(place=_pasted(location, path))
-    )
+    hint = hint.format(place=_pasted(location, path))
+    return StorageError(f"{fact} {place}", location=place, hint=hint)
 
 
 def missing(location: str, path: str) -> MissingFile:
@@ -134,8 +136,8 @@ def too_large(location: str, path: str, size: int, size_max: int) -> StorageErro
 
 
 def cut_short(location: str, path: str, size: int, expected: int) -> TransientStorageError:
-    """Also what a file looks like that is replaced while it is read: either way it is whole the
-    next time.
+    """Return the error for a file that ends early. One that is replaced while it is read looks so,
+    too: either way it is whole the next time.
     """
     place = redact(location.rstrip("/") + "/" + path)
     return TransientStorageError(f"{place}: {size} bytes came of {expected}", location=place)
@@ -160,15 +162,17 @@ def unnameable(location: str, path: str) -> StorageError:
 
 
 def pasted(text: str) -> str:
-    """As a shell takes it for one word."""
+    """Return text that a shell takes for one word."""
     return shlex.quote(text)
 
 
 def _text(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno else redact(str(error)) or type(error).__name__
+    if error.errno:
+        return os.strerror(error.errno)
+    return redact(str(error)) or type(error).__name__
 
 
 def _pasted(location: str, path: str) -> str:
-    """The place as a shell takes it: a path where it is local."""
+    """Return the place as a shell takes it: a path if it is local."""
     whole = location.rstrip("/") + "/" + path if path else location
     return pasted(redact(local_path(whole) or whole))

@@ -21,9 +21,8 @@ from typing import Final
 
 MORE: Final = 1.1  # a doubling has to bring this much to be followed by another
 LONGER: Final = 2.0  # than need be: clearly, and not a machine's mood
-FORGETTING: Final = (
-    1.25  # of how long one need take, with each time that it took longer: services change
-)
+# How long one need take grows so, each time that it took longer: services change.
+FORGETTING: Final = 1.25
 STEPS: Final = 16  # from nothing to the most, by additions
 
 ROUND_SECONDS: Final = 0.1
@@ -73,9 +72,8 @@ class Lane:
         self._now = now
         self._free = threading.Condition()
         self._inside = 0
-        self._too_many = (
-            0  # of those that were inside when the service pushed back, so many have not left
-        )
+        # Of those that were inside when the service pushed back, so many have not left.
+        self._too_many = 0
         self._round = _Round(now())
 
     @property
@@ -110,18 +108,22 @@ class Lane:
             self._free.notify_all()
 
     def pushed_back(self) -> None:
-        """Those that were at work together are told so one after the other: that counts once."""
+        """Narrow the lane. Those that were at work together call this one after the other: that
+        counts once.
+        """
         with self._free:
             if not self._too_many:
                 self._width.pushed_back()
                 self._too_many = max(1, self._inside)
 
     def _end_round(self) -> None:
-        done, seconds = self._round, self._now() - self._round.began
-        if done.files < max(ROUND_FILES, self._width.now) or seconds < ROUND_SECONDS:
+        ended = self._round
+        seconds = self._now() - ended.began
+        if ended.files < max(ROUND_FILES, self._width.now) or seconds < ROUND_SECONDS:
             return
-        if done.full * 2 > done.files:  # else it was not the width that bounded it
-            self._width.measured(done.work / seconds)
+        bounded_by_width = ended.full * 2 > ended.files
+        if bounded_by_width:
+            self._width.measured(ended.work / seconds)
         self._round = _Round(self._now())
 
 

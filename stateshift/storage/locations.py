@@ -25,12 +25,13 @@ from stateshift.specification.location import NoLocation
 from stateshift.specification.location import normal as spelled
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
+_NO_NAMES: Final = frozenset(("", ".", ".."))
 _ALIASES: Final = {"s3a": "s3", "s3n": "s3"}
 
 _USERINFO: Final = re.compile(r"(://[^/@\s:]*):[^/@\s]*@")
 _SECRETS: Final = re.compile(
-    r"(?i)\b((?:x-amz-)?(?:signature|credential|security-token)|sig|delegation|token|access_token|password|passwd"
-    r"|secret|secret_key|account_key|sas_token)=[^&\s'\")]+"
+    r"(?i)\b((?:x-amz-)?(?:signature|credential|security-token)|sig|delegation|token|access_token"
+    r"|password|passwd|secret|secret_key|account_key|sas_token)=[^&\s'\")]+"
 )
 
 
@@ -49,7 +50,7 @@ class Location:
 
 
 def parse(text: str, cwd: str | None = None) -> Location:
-    """A location from what the user typed; relative paths against `cwd`. The grammar is the
+    """Return the location that the user typed; relative paths against `cwd`. The grammar is the
     spec's.
     """
     if not text or "\0" in text:
@@ -71,14 +72,14 @@ def parse(text: str, cwd: str | None = None) -> Location:
 
 
 def normal(text: str, cwd: str | None = None) -> str:
-    """The one way to write this location: two texts are the same location when their normal forms
-    are equal.
+    """Return the one way to write this location: two texts are the same location if their normal
+    forms are equal.
     """
     return str(parse(text, cwd))
 
 
 def local_path(location: str) -> str | None:
-    """The path on this machine, None for a location that is elsewhere."""
+    """Return the path on this machine, None for a location that is elsewhere."""
     parsed = parse(location)
     return parsed.path if parsed.scheme == "file" else None
 
@@ -92,22 +93,21 @@ def authority(location: str) -> str:
 
 
 def join(location: str, path: str) -> str:
-    """The location of a path below this one."""
+    """Return the location of a path below this one."""
     check_path(path)
     return f"{normal(location).rstrip('/')}/{path}" if path else normal(location)
 
 
 def parent(location: str) -> str:
-    """The location one name up; the root's is the root."""
+    """Return the location one name up; the root's is the root."""
     parsed = parse(location)
+    root = "/" if parsed.scheme == "file" else ""
     above = parsed.path.rpartition("/")[0]
-    return str(
-        Location(parsed.scheme, parsed.authority, above or ("/" if parsed.scheme == "file" else ""))
-    )
+    return str(Location(parsed.scheme, parsed.authority, above or root))
 
 
 def name(location: str) -> str:
-    """The last name in a location; empty for a root."""
+    """Return the last name in a location; empty for a root."""
     return parse(location).path.rpartition("/")[2]
 
 
@@ -126,23 +126,25 @@ def is_within(inner: str, outer: str) -> bool:
 
 
 def relative(inner: str, outer: str) -> str:
-    """The path of `inner` below `outer`."""
+    """Return the path of `inner` below `outer`."""
     assert is_within(inner, outer), f"{inner} is not below {outer}"
     return parse(inner).path[len(parse(outer).path.rstrip("/")) + 1 :]
 
 
 def redact(text: str) -> str:
-    """A location, or a message that holds some, without the credentials in it: for messages and
+    """Return a location, or a message that holds some, without credentials: for messages and
     logs.
     """
     return _SECRETS.sub(r"\1=***", _USERINFO.sub(r"\1:***@", text))
 
 
 def check_path(path: str) -> str:
-    """A path relative to a location, refused where it would lead out of it. Empty means the
+    """Return a path relative to a location, refused if it would lead out of it. Empty means the
     location itself.
     """
-    if "\0" in path or (path and not {"", ".", ".."}.isdisjoint(path.split("/"))):
+    if not path:
+        return path
+    if "\0" in path or not _NO_NAMES.isdisjoint(path.split("/")):
         raise StorageError(
             f"{path!r} is not a path below a location", hint="names between slashes, no `..`"
         )

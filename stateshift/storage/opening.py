@@ -1,5 +1,5 @@
-"""From a location to its storage. The local disk costs no import of fsspec, nor does HDFS;
-everything else is opened by it.
+"""The storage of a location. The local disk costs no import of fsspec, nor does HDFS; fsspec opens
+everything else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HDFS = ("hdfs", "webhdfs", "swebhdfs")
 
 
 class SystemClock:
-    """The machine's own."""
+    """The machine's own clock."""
 
     def now(self) -> float:
         return time.time()
@@ -26,22 +26,24 @@ class SystemClock:
 
 
 def open_patiently(location: str) -> Storage:
-    """The same, and what may pass is tried again."""
+    """Return the storage at a location, with retries of what may pass."""
     return Retrying(open_storage(location), SystemClock())
 
 
 def real_location(location: str) -> str:
-    """Where the links in a local location lead, empty where there are none: two places with two
-    names may be one.
+    """Return where the links in a local location lead, empty if there are none: two places with
+    two names may be one.
     """
     path = locations.local_path(location)
-    real = None if path is None else os.path.realpath(path)
-    return "" if real is None or real == path else locations.normal(real)
+    if path is None:
+        return ""
+    real = os.path.realpath(path)
+    return "" if real == path else locations.normal(real)
 
 
 def open_storage(location: str) -> Storage:
-    """The storage at a location, which need not exist yet. A new one each time: what is written
-    through one is synced by the same one.
+    """Return the storage at a location, which need not exist yet. It is a new one each time: what
+    is written through one is synced by the same one.
     """
     location = locations.normal(location, os.getcwd())
     if locations.scheme(location) == "file":

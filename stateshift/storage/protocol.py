@@ -13,22 +13,19 @@ names. The promises every member keeps, and the contract suite checks:
 * `list` of a place that is not there is empty; `stat` of it is None; `read` of it raises
   MissingFile.
 * A path never leads out of its location: `..`, empty names and a leading slash are refused. The
-  empty path is the
-  location itself, so that one that is a single file can be read.
+  empty path is the location itself, so that one that is a single file can be read.
 * A name is a file's or a directory's: a `write` that would make it both is refused. Object stores
-  have no directories,
-  and there both are files, each whole.
-* `list` and `stat` tell the same stamp of a file for as long as nobody writes it; one that is
-  written anew, or put in
-  its place, also with the same size, has another. A storage that cannot tell gives none.
+  have no directories, and there both are files, each whole.
+* `list` and `stat` give the same stamp of a file for as long as nobody writes it; one that is
+  written again, or put in its place, also with the same size, has another. A storage that cannot
+  know gives none.
 * Names are bytes a user chose: blanks, `%`, `#`, `?`, `:` and any unicode are taken literally.
 * `owners`, `own` are for storages whose traits say so; elsewhere nothing has an owner.
 * `checksum` is the storage's own word on a file's content: two that are equal, wherever they come
   from, mean equal bytes, two that differ mean nothing. None where it keeps none, or where asking
   would read the file.
 * `room` and `writable` write nothing: they ask, and say None where that is not enough to know. For
-  a place that is not
-  there yet the nearest directory above it answers.
+  a place that is not there yet the nearest directory above it answers.
 * What may pass (a cut connection, a 503) raises TransientStorageError, everything else
   StorageError.
 """
@@ -49,7 +46,7 @@ Content = Callable[[], Iterator[bytes]]
 
 
 class Input(Protocol):
-    """The same, of something that can be read from an offset on as well."""
+    """Content that can be read from an offset on as well."""
 
     def __call__(self, offset: int = 0) -> Iterator[bytes]: ...
 
@@ -76,16 +73,14 @@ class Traits:
     keeps_times: bool  # `write(modified=...)` sets the file's time
     exclusive: bool = True  # `create` is really exclusive between processes
     durable: bool = True  # `sync` is really durable
-    renames_once: bool = (
-        False  # of several that `move` to one path at the same time, all but one are refused
-    )
+    # of several that `move` to one path at the same time, all but one are refused
+    renames_once: bool = False
     owners: bool = False  # files and directories have an owner, a group and permissions
     # how many files are worth reading or writing at once at most: many where each waits for a
     # network
     at_once: int = 1
-    lane: Lane | None = field(
-        default=None, compare=False
-    )  # how many are worth it now; None where nobody measures
+    # how many are worth it now; None where nobody measures
+    lane: Lane | None = field(default=None, compare=False)
 
 
 class Storage(Protocol):
@@ -104,18 +99,18 @@ class Storage(Protocol):
     def stat(self, path: str) -> FileInfo | None: ...
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
-        """The whole file; StorageError where it is larger than `size_max`."""
+        """Return the whole file; StorageError if it is larger than `size_max`."""
         ...
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
-        """The file from `offset` on, in pieces of at most CHUNK bytes. Where its `size` is known
-        from a listing it need not be asked for again; a file that has another one by now is told as
-        it is, as far as one byte beyond.
+        """Yield the file from `offset` on, in pieces of at most CHUNK bytes. If its `size` is known
+        from a listing it need not be asked for again; a file that has another one by now is read
+        as it is, as far as one byte beyond.
         """
         ...
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
-        """Write `content` to `path`, whole or not at all, making directories as needed; the
+        """Write `content` to `path`, whole or not at all, making directories as needed. Return the
         number of bytes.
         """
         ...
@@ -147,7 +142,7 @@ class Storage(Protocol):
         ...
 
     def room(self) -> Room:
-        """How much may still be written at the location."""
+        """Return how much may still be written at the location."""
         ...
 
     def writable(self, under: str = "") -> bool | None:
@@ -157,7 +152,7 @@ class Storage(Protocol):
         ...
 
     def owners(self) -> Iterator[Owned]:
-        """Whose every file and directory is, the location itself with an empty path; in any
+        """Yield whose every file and directory is, the location itself with an empty path; in any
         order.
         """
         ...

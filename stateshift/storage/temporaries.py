@@ -23,7 +23,7 @@ _apart: ContextVar[str] = ContextVar("apart", default="")
 
 
 def temporary(path: str) -> str:
-    """Where the content of `path` is collected until it is whole."""
+    """Return where the content of `path` is collected until it is whole."""
     directory, slash, name = path.rpartition("/")
     own = _apart.get().encode()
     digest = hashlib.blake2b(
@@ -34,7 +34,7 @@ def temporary(path: str) -> str:
 
 @contextmanager
 def apart(token: str) -> Iterator[None]:
-    """While this lasts, this thread's temporary files have names that no other token has: two
+    """Give this thread's temporary files names that no other token has, while this lasts: two
     processes that write one path at once do not meet before each renames what it has made whole.
     """
     before = _apart.set(hashlib.blake2b(token.encode(), digest_size=32).hexdigest())
@@ -45,7 +45,7 @@ def apart(token: str) -> Iterator[None]:
 
 
 def unique_temporary(path: str) -> str:
-    """A temporary name that nobody else uses."""
+    """Return a temporary name that nobody else uses."""
     directory, slash, _ = path.rpartition("/")
     return f"{directory}{slash}{TEMPORARY}{secrets.token_hex(16)}{_END}"
 
@@ -71,8 +71,8 @@ class Writing:
 
     @contextmanager
     def to(self, path: str, remove_quietly: Callable[[str], None]) -> Iterator[str]:
-        """A temporary name for `path` that no other thread uses meanwhile; nothing is left under
-        it if this fails.
+        """Give a temporary name for `path` that no other thread uses meanwhile. Nothing is left
+        under it if this fails.
         """
         with self._lock:
             temp = temporary(path)

@@ -14,7 +14,7 @@ import random as randoms
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
@@ -33,25 +33,44 @@ LOCAL_MILLISECONDS = 10.0
 
 
 class Clock(Protocol):
-    """As a World's: so that tests need not wait."""
+    """The clock of a World, so that tests need not wait."""
 
     def now(self) -> float: ...
 
     def sleep(self, seconds: float) -> None: ...
 
 
-class Retrying:
-    """Every operation again, up to `attempts_max` times, while it fails with what may pass.
+@dataclass(frozen=True)
+class Patience:
+    """How often to try, and how long to wait in between.
 
     Waits are exponential with full jitter: at random between nothing and a bound that starts at
     `seconds_first`, doubles each time and never exceeds `seconds_max`: thirteen seconds in all
-    on average and 25 at most, beside what the attempts take. A stream goes on where it had got to.
+    on average and 25 at most, beside what the attempts take.
+    """
+
+    attempts_max: int = 8
+    seconds_first: float = 0.2
+    seconds_max: float = 20.0
+
+    def bound(self, attempt: int) -> float:
+        """Return the most seconds to wait after this attempt, of which the first is 1."""
+        return min(self.seconds_max, self.seconds_first * 2.0 ** (attempt - 1))
+
+
+PATIENCE = Patience()
+
+
+class Retrying:
+    """Every operation, repeated while it fails with what may pass.
+
+    A stream goes on where it had got to.
 
     An answer can be lost after its effect has happened. So a repeated `create` that finds the path
     taken by exactly our content takes it for its own: what is created exclusively has to say whose
     it is. A repeated `move` whose source is gone and whose target is there has happened.
 
-    What fails so is also a sign that fewer at once would be better: the storage's lane is told.
+    What fails so is also a sign that fewer at once would be better: the storage's lane narrows.
     """
 
     def __init__(
@@ -59,17 +78,12 @@ class Retrying:
         storage: Storage,
         clock: Clock,
         random: randoms.Random | None = None,
-        attempts_max: int = 8,
-        seconds_first: float = 0.2,
-        seconds_max: float = 20.0,
+        patience: Patience = PATIENCE,
     ) -> None:
-        assert attempts_max >= 1
         self._storage = storage
         self._clock = clock
         self._random = random or randoms.Random()
-        self._attempts_max = attempts_max
-        self._seconds_first = seconds_first
-        self._seconds_max = seconds_max
+        self._patience = patience
         traits = storage.traits
         self._lane = Lane(traits.at_once, clock.now) if traits.at_once > 1 else None
         self._traits = replace(traits, lane=self._lane)
@@ -183,7 +197,8 @@ class Retrying:
                 _log.debug("%s %s/%s: %.1f ms%s", verb, self._shown, path, milliseconds, amount)
 
     def _wait(self, verb: str, path: str, attempt: int, error: TransientStorageError) -> None:
-        if attempt >= self._attempts_max:
+        attempts_max = self._patience.attempts_max
+        if attempt >= attempts_max:
             # Not transient any more: whoever reads from here while writing there must not begin
             # again.
             raise StorageError(
@@ -193,15 +208,14 @@ class Retrying:
             ) from error
         if self._lane is not None:
             self._lane.pushed_back()
-        bound = min(self._seconds_max, self._seconds_first * 2.0 ** (attempt - 1))
-        seconds = self._random.uniform(0, bound)
+        seconds = self._random.uniform(0, self._patience.bound(attempt))
         _log.warning(
             "%s %s/%s: attempt %d of %d failed, again in %.1f s: %s",
             verb,
             self._shown,
             path,
             attempt,
-            self._attempts_max,
+            attempts_max,
             seconds,
             locations.redact(error.fact),
         )
@@ -209,7 +223,7 @@ class Retrying:
 
 
 def _amount(result: object) -> str:
-    """Return how much an operation has brought, as far as its result tells."""
+    """Return how much an operation has transferred, as far as its result tells."""
     match result:
         case bool() | None:
             return ""
@@ -237,7 +251,7 @@ class _Count:
 
 
 class Pace:
-    """How fast: a token bucket for bytes and one for operations, shared by all threads of all
+    """A limit of speed: a token bucket for bytes and one for operations, shared by all threads of all
     storages it is given to.
 
     Rates may be changed at any time; None means as fast as it goes. A bucket holds what
@@ -278,7 +292,7 @@ class _Bucket:
         self._seen = clock.now()
 
     def take(self, count: float, rate: float | None) -> float:
-        """Take tokens; the seconds to wait before using them."""
+        """Take tokens. Return the seconds to wait before using them."""
         with self._lock:
             now = self._clock.now()
             # A clock that is set back must not make anybody wait for it.

@@ -13,7 +13,7 @@ import pytest
 from stateshift.errors import TransientStorageError
 from stateshift.step.at_once import each
 from stateshift.storage.lanes import ROUND_FILES, Lane, Width
-from stateshift.storage.wrappers import Retrying
+from stateshift.storage.wrappers import Patience, Retrying
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.contracts.members import StillClock
 from tests.support.steps import Stage
@@ -233,7 +233,9 @@ class Busy(MemoryStorage):
 
 
 def test_what_may_pass_narrows_the_lane_of_the_storage_that_said_so() -> None:
-    storage = Retrying(Busy(MemoryDisk(at_once=64), "memory://m/p"), StillClock(), attempts_max=3)
+    storage = Retrying(
+        Busy(MemoryDisk(at_once=64), "memory://m/p"), StillClock(), patience=Patience(3)
+    )
     lane = storage.traits.lane
     assert isinstance(lane, Lane)
     with pytest.raises(Exception, match="given up"):

@@ -10,7 +10,7 @@ import pytest
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
 from stateshift.storage.protocol import Storage
-from stateshift.storage.wrappers import Pace, Retrying, Throttled
+from stateshift.storage.wrappers import Pace, Patience, Retrying, Throttled
 from stateshift.survey import FileInfo
 from stateshift.testing.memory_storage import MemoryDisk, MemoryStorage
 from tests.contracts.faulty import Effects, Faulty, once
@@ -22,7 +22,9 @@ def passing() -> TransientStorageError:
 
 
 def retrying(storage: Storage, clock: StillClock | None = None, attempts_max: int = 4) -> Retrying:
-    return Retrying(storage, clock or StillClock(), random.Random(1), attempts_max, 1.0, 8.0)
+    return Retrying(
+        storage, clock or StillClock(), random.Random(1), Patience(attempts_max, 1.0, 8.0)
+    )
 
 
 class Flaky(MemoryStorage):
@@ -90,7 +92,9 @@ def test_waits_double_up_to_a_bound_and_are_spread() -> None:
     seen: list[list[float]] = []
     for seed in range(200):
         clock = StillClock()
-        storage = Retrying(Flaky(MemoryDisk(), 99), clock, random.Random(seed), 6, 1.0, 8.0)
+        storage = Retrying(
+            Flaky(MemoryDisk(), 99), clock, random.Random(seed), Patience(6, 1.0, 8.0)
+        )
         with pytest.raises(StorageError):
             storage.stat("a")
         seen.append(clock.waits)

@@ -24,7 +24,7 @@ UNREACHED: Final = (
 )
 _REPORT: Final = "hdfs dfsadmin -report"
 _ACTIVE: Final = "no NameNode is active: hdfs haadmin -getAllServiceState"
-_QUOTA: Final = "hdfs dfs -count -q {path}; make room, then stateshift resume WORKDIR"
+_QUOTA: Final = "hdfs dfs -count -q {path}; free some space, then stateshift resume WORKDIR"
 _KNOWN_BY: Final = "kinit, or name a client with credentials for this authority in ~/.hdfscli.cfg"
 _LIMITS: Final = "hdfs getconf -confKey dfs.namenode.fs-limits."
 

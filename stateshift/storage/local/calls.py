@@ -14,6 +14,14 @@ from typing import BinaryIO, Final
 
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
+_NOT_EMPTY_OR_GONE: Final = (
+    errno.ENOTEMPTY,
+    errno.EEXIST,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EBUSY,
+)
+
 _NAMELESS = getattr(os, "O_TMPFILE", None)  # Linux
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -91,7 +99,7 @@ def linked_directory(directory: str, root: str) -> str | None:
 
 
 def sync_file_system(directory: str) -> None:
-    """Everything on the file system of this directory is durable."""
+    """Make everything on the file system of this directory durable."""
     if _syncfs is None:
         os.sync()
         return
@@ -104,7 +112,7 @@ def sync_file_system(directory: str) -> None:
 
 
 def write(descriptor: int, content: bytes | memoryview) -> None:
-    """All of it: one call writes no more than 2 GiB, and less where it is interrupted."""
+    """Write all of it: one call writes no more than 2 GiB, and less if it is interrupted."""
     written = os.write(descriptor, content)
     while written < len(content):
         written += os.write(descriptor, memoryview(content)[written:])
@@ -119,13 +127,13 @@ def begin_to_flush(descriptor: int, offset: int, size: int) -> None:
 
 
 def flush(file: BinaryIO) -> None:
-    """What was written to the file is durable; its name is not."""
+    """Make durable what was written to the file; its name is not yet."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def fsync(path: str) -> None:
-    """A file's content, or the names in a directory, are durable."""
+    """Make a file's content, or the names in a directory, durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -200,8 +208,8 @@ def rename_exclusively(full: str, target: str) -> None:
 
 
 def _is_unfinished_move(full: str, target: str) -> bool:
-    """Two names of one file, left by a crash. The same name twice, reached through a linked
-    directory, is not that.
+    """Whether these are two names of one file, left by a crash. The same name twice, reached
+    through a linked directory, is not that.
     """
     same_name = os.path.basename(full) == os.path.basename(target)
     if same_name and os.path.samefile(os.path.dirname(full), os.path.dirname(target)):
@@ -214,17 +222,11 @@ def remove_if_empty(directory: str) -> None:
     try:
         os.rmdir(directory)
     except OSError as error:
-        if error.errno not in (
-            errno.ENOTEMPTY,
-            errno.EEXIST,
-            errno.ENOENT,
-            errno.ENOTDIR,
-            errno.EBUSY,
-        ):
+        if error.errno not in _NOT_EMPTY_OR_GONE:
             raise
 
 
 def unless_gone(error: OSError) -> None:
-    """For os.walk, which passes errors over in silence if it is not told otherwise."""
+    """Raise errors of os.walk, which ignores all errors by default, but for what is gone."""
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         raise error

@@ -1,5 +1,5 @@
-"""What a local disk says of a place before anything is written there: asked of its nearest
-directory, nothing is tried.
+"""Checks of a place on a local disk before anything is written there: its nearest directory is
+asked, nothing is tried.
 
 Permission is asked with access(2) for who we are in effect, which also knows of file systems that
 are mounted read-only and of access control lists. On some network file systems the server has the
@@ -16,19 +16,12 @@ _WHO = {"effective_ids": True} if os.access in os.supports_effective_ids else {}
 
 
 def room(directory: str) -> Room:
-    """What is free for us, not for root; the number of files where the file system has a limit
-    on it.
-    """
-    told = os.statvfs(directory)
-    files = told.f_favail if told.f_files else None
-    return Room(
-        told.f_bavail * told.f_frsize,
-        files,
-        1,
-        f"device {os.stat(directory).st_dev}",
-        "its disk",
-        "its disk",
-    )
+    """Return what is free for us, not for root; the number of files if the file system limits it."""
+    status = os.statvfs(directory)
+    bytes_free = status.f_bavail * status.f_frsize
+    files_free = status.f_favail if status.f_files else None
+    pool = f"device {os.stat(directory).st_dev}"
+    return Room(bytes_free, files_free, 1, pool, "its disk", "its disk")
 
 
 def writable(directory: str) -> bool:

@@ -27,25 +27,25 @@ def walk(top: str, under: str, location: str) -> Iterator[FileInfo]:
         start = f"{path}/" if path else ""
         try:
             with os.scandir(directory) as entries:
-                found = [_look(entry, directory, start, location) for entry in entries]
+                looked_at = [_look(entry, directory, start, location) for entry in entries]
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
             raise failures.from_os(error, location, path) from error
-        for one in found:
-            if isinstance(one, FileInfo):
-                yield one
-            elif one is not None:
-                if one.is_symlink():
-                    _refuse_loop(one, top, location)
-                directories.append((one.path, start + one.name))
+        for entry in looked_at:
+            if isinstance(entry, FileInfo):
+                yield entry
+            elif entry is not None:
+                if entry.is_symlink():
+                    _refuse_loop(entry, top, location)
+                directories.append((entry.path, start + entry.name))
 
 
 def _look(
     entry: os.DirEntry[str], directory: str, start: str, location: str
 ) -> FileInfo | os.DirEntry[str] | None:
-    """A file, a directory to go into, or None for what has gone. Its path is `start` and its
-    name.
+    """Return a file, a directory to go into, or None for what has gone. Its path is `start` and
+    its name.
     """
     name = entry.name
     if not name.isascii():
@@ -55,24 +55,25 @@ def _look(
             return entry
         if name[0] == "." and is_temporary(name):
             return None
-        found = entry.stat()
+        status = entry.stat()
     except FileNotFoundError:
         if entry.is_symlink() and os.path.islink(entry.path):
             raise failures.not_a_file(location, start + name, dangling(entry.path)) from None
         return None
     except OSError as error:
         raise failures.from_os(error, location, start + name) from error
-    kind = kind_of(found.st_mode)
+    kind = kind_of(status.st_mode)
     if kind is not None:
         raise failures.not_a_file(location, start + name, kind)
-    return info_of(start + name, found)
+    return info_of(start + name, status)
 
 
-def info_of(path: str, found: os.stat_result) -> FileInfo:
-    """A file that is written anew under its name is another inode, or has another time to the
-    nanosecond.
+def info_of(path: str, status: os.stat_result) -> FileInfo:
+    """Return the file with its stamp: one that is written again under its name is another inode, or
+    has another time to the nanosecond.
     """
-    return FileInfo(path, found.st_size, found.st_mtime, f"{found.st_ino:x}.{found.st_mtime_ns:x}")
+    stamp = f"{status.st_ino:x}.{status.st_mtime_ns:x}"
+    return FileInfo(path, status.st_size, status.st_mtime, stamp)
 
 
 def _refuse_undecodable(name: str, directory: str, location: str) -> None:
@@ -88,18 +89,14 @@ def _refuse_undecodable(name: str, directory: str, location: str) -> None:
 
 
 def _refuse_loop(link: os.DirEntry[str], top: str, location: str) -> None:
-    """A link is a loop when what it leads to holds one of the directories it was reached
-    through.
-    """
+    """Refuse a link that is a loop: what it leads to holds a directory it was reached through."""
     target = os.path.realpath(link.path)
     holder = os.path.dirname(link.path)
     while len(holder) >= len(top):
         if (os.path.realpath(holder) + "/").startswith(target.rstrip("/") + "/"):
             raise StorageError(
-                (
-                    f"{link.path} is a symbolic link to {target}, which holds it: following it "
-                    "would never end"
-                ),
+                f"{link.path} is a symbolic link to {target}, which holds it: following it "
+                "would never end",
                 location=location,
                 hint=f"rm {failures.pasted(link.path)}",
             )

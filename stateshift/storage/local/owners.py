@@ -10,44 +10,59 @@ import pwd
 import shutil
 import stat as modes
 from collections.abc import Iterator
+from itertools import filterfalse
 
 from stateshift.storage.temporaries import is_temporary
 from stateshift.survey import Owned
 
 
 def owners(root: str) -> Iterator[Owned]:
-    """Everything below, and the place itself. A link is what it leads to, as everywhere else."""
+    """Yield the place itself, and all below. A link is what it leads to, as everywhere else."""
     if not os.path.exists(root):
         return
     yield _owned(root, "")
-    if not os.path.isdir(root):
-        return
-    for folder, folders, files in os.walk(root, followlinks=True):
-        for name in [*folders, *(file for file in files if not is_temporary(file))]:
-            full = os.path.join(folder, name)
+    # What is no directory is walked, too: it has nothing below.
+    for directory, directories, files in os.walk(root, followlinks=True):
+        for name in [*directories, *filterfalse(is_temporary, files)]:
+            full = os.path.join(directory, name)
             yield _owned(full, os.path.relpath(full, root))
 
 
 def own(full: str, owned: Owned) -> None:
-    """The permissions first: who has given a file away may not change them any more."""
+    """Set the permissions first: who has given a file away may not change them any more."""
     if owned.mode is not None:
         os.chmod(full, owned.mode)
-    for key, name in (("user", owned.owner), ("group", owned.group)):
-        if name is not None:
-            try:
-                shutil.chown(full, **{key: int(name) if name.isdecimal() else name})
-            except LookupError as error:
-                raise PermissionError(0, f"this machine has no {key} {name}", full) from error
+    if owned.owner is not None:
+        try:
+            shutil.chown(full, user=_id_or_name(owned.owner))
+        except LookupError as error:
+            raise PermissionError(0, f"this machine has no user {owned.owner}", full) from error
+    if owned.group is not None:
+        try:
+            shutil.chown(full, group=_id_or_name(owned.group))
+        except LookupError as error:
+            raise PermissionError(0, f"this machine has no group {owned.group}", full) from error
+
+
+def _id_or_name(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
 
 
 def _owned(full: str, path: str) -> Owned:
-    found = os.stat(full)
-    owner, group = _name(pwd.getpwuid, found.st_uid), _name(grp.getgrgid, found.st_gid)
-    return Owned(path, owner, group, modes.S_IMODE(found.st_mode))
+    status = os.stat(full)
+    owner, group = _user_name(status.st_uid), _group_name(status.st_gid)
+    return Owned(path, owner, group, modes.S_IMODE(status.st_mode))
 
 
-def _name(ask: object, number: int) -> str:
+def _user_name(number: int) -> str:
     try:
-        return str(ask(number)[0])  # type: ignore[operator]
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _group_name(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
     except KeyError:
         return str(number)

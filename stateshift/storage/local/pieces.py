@@ -14,6 +14,7 @@ hinders the system (two file systems, an old kernel), the bytes are written inst
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from typing import Final
@@ -43,8 +44,8 @@ class Reading:
         return piece
 
     def close(self) -> None:
-        """From here on its number may be another file's: whoever still has a piece has its
-        bytes.
+        """Close the file. Its number may be another file's then: whoever still has a piece has
+        its bytes.
         """
         descriptor, self._descriptor = self._descriptor, None
         if _last.file is self:
@@ -53,16 +54,17 @@ class Reading:
             os.close(descriptor)
 
     def copy(self, offset: int, size: int, descriptor: int) -> int:
-        """How much of it the system has copied to where another descriptor stands."""
+        """Have the system copy to where another descriptor stands. Return how much it has copied."""
+        if self._descriptor is None or _copy_range is None:
+            return 0
         copied = 0
-        try:
-            while self._descriptor is not None and _copy_range is not None and copied < size:
+        # A full disk is among the errors: whoever then writes the bytes meets it, too.
+        with contextlib.suppress(OSError):
+            while copied < size:
                 more = _copy_range(self._descriptor, descriptor, size - copied, offset + copied)
                 if not more:
                     break
                 copied += more
-        except OSError:  # a full disk among others: who then writes the bytes is told
-            pass
         return copied
 
 
@@ -78,7 +80,7 @@ _last = _Last()
 
 
 def write(descriptor: int, piece: bytes) -> None:
-    """All of it."""
+    """Write all of a piece."""
     copied = 0
     if piece is _last.piece and _last.file is not None:
         copied = _last.file.copy(_last.offset, len(piece), descriptor)

@@ -82,75 +82,76 @@ class LocalStorage:
     def stat(self, path: str) -> FileInfo | None:
         full = self._full(path)
         try:
-            found = os.stat(full)
+            status = os.stat(full)
         except (FileNotFoundError, NotADirectoryError):
             if os.path.islink(full):
                 raise failures.not_a_file(self._location, path, calls.dangling(full)) from None
             return None
         except OSError as error:
             raise failures.from_os(error, self._location, path) from error
-        kind = calls.kind_of(found.st_mode)
+        kind = calls.kind_of(status.st_mode)
         if kind is not None:
             raise failures.not_a_file(self._location, path, kind)
-        return info_of(path, found) if modes.S_ISREG(found.st_mode) else None
+        return info_of(path, status) if modes.S_ISREG(status.st_mode) else None
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
-        with self._open(path) as file, self._telling(path):
+        with self._open(path) as file, self._translated(path):
             size = os.fstat(file.fileno()).st_size
             if size_max is not None and size > size_max:
                 raise failures.too_large(self._location, path, size, size_max)
             return file.read()
 
     def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
-        """By calls that read no further than the file was long when it was opened, but for one
-        byte: most files are small, and one call shows that they have ended.
+        """Yield what calls read that go no further than the file was long when it was opened, but
+        for one byte: most files are small, and one call shows that they have ended.
         """
-        telling = self._telling(path)
-        with telling:
+        translated = self._translated(path)
+        with translated:
             descriptor = self._open_to_read(path)
         reading = Reading(descriptor, offset)
         try:
-            with telling:
-                found = os.fstat(descriptor)
+            with translated:
+                size = os.fstat(descriptor).st_size
                 if offset:
                     os.lseek(descriptor, offset, os.SEEK_SET)
-            left = found.st_size - offset + 1
+            left = size - offset + 1
             while True:
                 asked = min(PIECE, left) if left > 0 else PIECE
-                with telling:
+                with translated:
                     chunk = reading.read(asked)
-                if chunk:
-                    yield chunk
+                if not chunk:
+                    return
+                yield chunk
                 left -= len(chunk)
-                if not chunk or (len(chunk) < asked and left == 1):
+                if len(chunk) < asked and left == 1:
                     return
         finally:
             reading.close()
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
-        full, telling = self._full(path), self._telling(path)
+        full, translated = self._full(path), self._translated(path)
         directory = os.path.dirname(full)
         self._refuse_links_to(directory, path)
         with self._writing.to(full, _unlink_quietly) as temp:
-            with telling:
+            with translated:
                 descriptor = self._opened(temp, os.O_TRUNC)
             try:
                 size = begun = 0
                 for chunk in content():
-                    with telling:
+                    with translated:
                         write(descriptor, chunk)
                     size += len(chunk)
                     if size - begun >= _FLUSHED:
                         calls.begin_to_flush(descriptor, begun, size - begun)
                         begun = size
-                with telling:
+                with translated:
                     if modified is not None:
                         os.utime(descriptor, (modified, modified))
                     device = os.fstat(descriptor).st_dev
             finally:
-                with telling:
+                with translated:
                     os.close(descriptor)
-            with telling:
+            with translated:
                 os.replace(temp, full)
             # Not before: a sync in between would take the mark and miss the rename.
             self._remember(device, directory)
@@ -158,7 +159,7 @@ class LocalStorage:
 
     def create(self, path: str, content: bytes) -> None:
         full = self._full(path)
-        with self._telling(path):
+        with self._translated(path):
             self._make_directories(os.path.dirname(full))
             if not calls.create_nameless(full, content):
                 self._create_named(full, content)
@@ -169,9 +170,9 @@ class LocalStorage:
         if self.stat(path) is None:
             raise failures.missing(self._location, path)
         self._refuse_links_to(os.path.dirname(target), target_path)
-        with self._telling(path):
+        with self._translated(path):
             calls.fsync(full)
-        with self._telling(target_path):
+        with self._translated(target_path):
             self._make_directories(os.path.dirname(target))
             try:
                 calls.rename_exclusively(full, target)
@@ -182,7 +183,7 @@ class LocalStorage:
 
     def remove(self, path: str) -> None:
         full = self._full(path)
-        with self._telling(path):
+        with self._translated(path):
             try:
                 os.unlink(full)
             except (FileNotFoundError, NotADirectoryError):
@@ -191,7 +192,7 @@ class LocalStorage:
 
     def prune(self, under: str = "") -> None:
         top = self._full(under)
-        with self._telling(under):
+        with self._translated(under):
             for directory, _, names in os.walk(top, topdown=False, onerror=calls.unless_gone):
                 for name in self._leftovers(directory, names):
                     with contextlib.suppress(FileNotFoundError):
@@ -204,24 +205,24 @@ class LocalStorage:
         # One at a time: who finds nothing left to sync has waited for the one who took it.
         with self._syncing:
             with self._lock:
-                taken, self._unsynced = self._unsynced, {}
+                unsynced, self._unsynced = self._unsynced, {}
                 made, self._made = self._made, set()
                 inherited, self._inherited = self._inherited, False
             try:
                 if inherited:
-                    there = _nearest(self._root)
-                    taken = {os.stat(there).st_dev: there} | taken
-                for directory in taken.values():
+                    nearest = _nearest(self._root)
+                    unsynced = {os.stat(nearest).st_dev: nearest} | unsynced
+                for directory in unsynced.values():
                     self._sync_device(directory)
             except BaseException:
                 with self._lock:
-                    self._unsynced = taken | self._unsynced
+                    self._unsynced = unsynced | self._unsynced
                     self._made |= made
                     self._inherited |= inherited
                 raise
 
     def room(self) -> Room:
-        with self._telling(""):
+        with self._translated(""):
             return local_room.room(_nearest(self._root))
 
     def writable(self, under: str = "") -> bool | None:
@@ -231,27 +232,26 @@ class LocalStorage:
         return local_owners.owners(self._root)
 
     def own(self, owned: Owned) -> None:
-        with self._telling(owned.path):
+        with self._translated(owned.path):
             local_owners.own(self._full(owned.path), owned)
 
     def checksum(self, path: str) -> str | None:
-        """A disk keeps none that could be asked for."""
+        """Return None: a disk keeps no checksum that could be asked for."""
         return None
 
     def _leftovers(self, directory: str, names: builtins.list[str]) -> builtins.list[str]:
-        return [
-            n for n in names if is_temporary(n) and os.path.join(directory, n) not in self._writing
-        ]
+        temporaries = [name for name in names if is_temporary(name)]
+        return [n for n in temporaries if os.path.join(directory, n) not in self._writing]
 
     def _full(self, path: str) -> str:
         locations.check_path(path)
         return os.path.join(self._root, path) if path else self._root
 
-    def _telling(self, path: str) -> _Telling:
-        return _Telling(self._location, path)
+    def _translated(self, path: str) -> _Translated:
+        return _Translated(self._location, path)
 
     def _open(self, path: str) -> BinaryIO:
-        with self._telling(path):
+        with self._translated(path):
             return os.fdopen(self._open_to_read(path), "rb")
 
     def _open_to_read(self, path: str) -> int:
@@ -298,24 +298,26 @@ class LocalStorage:
             self._unsynced[device] = directory
 
     def _make_directories(self, directory: str) -> None:
-        made = []
-        while not os.path.isdir(directory):
-            made.append(directory)
-            directory = os.path.dirname(directory)
-        for new in reversed(made):
+        missing = []
+        above = directory
+        while not os.path.isdir(above):
+            missing.append(above)
+            above = os.path.dirname(above)
+        if not missing:
+            return
+        for new in reversed(missing):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(new)
-        if made:
-            # mkdir's FileExistsError is fine for a directory that a thread was quicker to make, not
-            # for a file.
-            if not os.path.isdir(made[0]):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), made[0])
-            self._remember(os.stat(made[0]).st_dev, made[0])
-            with self._lock:
-                self._made.update(made)
-                many = len(self._made) > _DIRECTORIES_MAX
-            if many:
-                self.sync()
+        # mkdir's FileExistsError is fine for a directory that a thread was quicker to make, not for
+        # a file.
+        if not os.path.isdir(directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
+        self._remember(os.stat(directory).st_dev, directory)
+        with self._lock:
+            self._made.update(missing)
+            many = len(self._made) > _DIRECTORIES_MAX
+        if many:
+            self.sync()
 
     def _settle(self, directory: str) -> None:
         """Make the entries of a directory durable, and the directory itself where we made it."""
@@ -328,14 +330,14 @@ class LocalStorage:
             calls.fsync(directory)
 
     def _sync_device(self, directory: str) -> None:
-        """syncfs through any directory that is still there: ours may have been removed since."""
-        with self._telling(""):
+        """Sync a device through any directory that is still there: ours may have been removed."""
+        with self._translated(""):
             calls.sync_file_system(_nearest(directory))
 
 
-class _Telling:
-    """What the system says went wrong, in our words. A class: a generator would take longer than
-    some of the calls.
+class _Translated:
+    """OSErrors, raised as StorageErrors. A class: a generator would take longer than some of the
+    calls.
     """
 
     __slots__ = ("_location", "_path")
@@ -352,7 +354,7 @@ class _Telling:
 
 
 def _nearest(directory: str) -> str:
-    """The directory, or the first above it that is there."""
+    """Return the directory, or the first above it that is there."""
     while not os.path.isdir(directory):
         directory = os.path.dirname(directory)
     return directory

@@ -116,7 +116,9 @@ def test_nothing_configured_is_no_error() -> None:
 
 def test_a_file_that_is_no_xml_is_named(tmp_path: Path) -> None:
     (tmp_path / "core-site.xml").write_text("<configuration>")
-    with pytest.raises(StorageError, match=r"core-site\.xml is not a Hadoop configuration") as raised:
+    with pytest.raises(
+        StorageError, match=r"core-site\.xml is not a Hadoop configuration"
+    ) as raised:
         read_conf({"HADOOP_CONF_DIR": str(tmp_path)})
     assert raised.value.hint is not None
 
