@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from stateshift.survey import Image
 
@@ -16,6 +16,24 @@ class Strangers:
     path: str
     files: int
     bytes: int
+
+
+class StoreSchema(TypedDict):
+    """The schema of one store, or of one of its column families, in plain values for a plan.
+
+    key, value  StructType JSON
+    encoder     the key encoder's JSON; None where there is none
+    lists       whether values are lists of rows
+    avro        whether rows are Avro's
+    prefix      how many key columns are looked up together
+    """
+
+    key: str
+    value: str
+    encoder: str | None
+    lists: bool
+    avro: bool
+    prefix: int
 
 
 class Newest(NamedTuple):
@@ -40,9 +58,9 @@ class SparkImage:
     batch_timestamp_ms: int | None = None
     strangers: tuple[Strangers, ...] = ()
     newest: Newest | None = None
-    schemas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    schemas: Mapping[str, StoreSchema] = field(default_factory=dict)
 
-    def described(self) -> Mapping[str, Any]:
+    def described(self) -> Mapping[str, object]:
         return {"strangers": tuple(asdict(held) for held in self.strangers)}
 
 

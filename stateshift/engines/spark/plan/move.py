@@ -42,7 +42,7 @@ from stateshift.engines.spark.rewrite.files import Reshaping, reshaping_of
 from stateshift.engines.spark.rewrite.logs import KEEP
 from stateshift.engines.spark.rewrite.planned_state import planned_copies, planned_paths
 from stateshift.engines.spark.rewrite.wishes import wishes_of
-from stateshift.engines.spark.survey.endpoints import endpoints_told
+from stateshift.engines.spark.survey.endpoints import plain_endpoints
 from stateshift.engines.start import Awaited, prepared, start
 from stateshift.errors import StalePlan
 from stateshift.formats.marks import FOLDER, IDLE
@@ -376,7 +376,7 @@ def _plan(
         phases=phases,
         findings=found,
         facts=fingerprint_of(facts),
-        endpoints=endpoints_told(facts),
+        endpoints=plain_endpoints(facts),
     )
 
 

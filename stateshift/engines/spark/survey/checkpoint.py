@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from shlex import quote
-from typing import Any
+from typing import Any, Literal
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.small_files import Reading
@@ -21,9 +21,13 @@ from stateshift.errors import FormatError
 from stateshift.formats.marks import FOLDER, INDEX, TEMPORARY, decode_index
 from stateshift.formats.spark.names import classify
 from stateshift.storage.protocol import Storage
-from stateshift.survey import FileInfo, Finding, Image, Survey
+from stateshift.survey import FileInfo, Finding, Survey
 
 TOP = ("offsets/", "commits/", "state/", "sources/")
+# The kinds of files that only a checkpoint has.
+AREAS = ("metadata", "offsets", "commits", "state", "state-metadata", "state-schema")
+
+Kind = Literal["checkpoint", "workflow", "empty", "foreign"]
 
 
 def survey(
@@ -32,26 +36,24 @@ def survey(
     until: int | None = None,
     changes: Sequence[Mapping[str, Any]] = (),
 ) -> Survey:
-    """Everything at the storage's location. `thorough` looks into the zips of every epoch, not only
-    of the last. With `until`, as if the batch of that number had been the last: the logs of later
-    ones are not seen. `changes` are what is to be made of it (`transform` of a job): what they need
-    to know is looked up, too.
+    """Return everything at the storage's location. `thorough` looks into the zips of every epoch,
+    not only of the last. With `until`, as if the batch of that number had been the last: the logs
+    of later ones are not seen. `changes` are what is to be made of it (`transform` of a job): what
+    they need to know is looked up, too.
     """
-    files = tuple(
-        sorted(_listed(storage, until), key=itemgetter(0))
-    )  # by path: no two have the same
+    # Sorted by path: no two have the same.
+    files = tuple(sorted(_listed(storage, until), key=itemgetter(0)))
     names, findings = _names(storage, files)
     prefixes = _images(files)
     findings += _mixed(storage, prefixes)
-    named = {directory: name for name, directory in names.items()}
-    all_images = []
+    name_of = {directory: name for name, directory in names.items()}
+    images = []
     for prefix in prefixes:
-        for image in _surveyed(storage, files, prefix, thorough, changes):
-            all_images.append(replace(image, name=named.get(prefix)))
-    images = tuple(all_images)
-    kind = "workflow" if images and prefixes != [""] else "checkpoint" if images else _other(files)
-    if not files and storage.stat("") is not None:
-        kind = "foreign"
+        own_files = _files_below(prefix, files)
+        image = surveyed_image(Reading(storage, prefix), own_files, thorough, changes)
+        images.append(replace(image, name=name_of.get(prefix)))
+    is_file = not files and storage.stat("") is not None
+    if is_file:
         where = f"stateshift inspect {quote(storage.location)}"
         findings.append(
             Finding("refuse", f"{storage.location} is a file, not a directory", hint=where)
@@ -59,28 +61,39 @@ def survey(
     return Survey(
         location=storage.location,
         engine="spark" if images else None,
-        kind=kind,  # type: ignore[arg-type]
+        kind="foreign" if is_file else _kind(prefixes, files),
         files=files,
-        images=images,
+        images=tuple(images),
         findings=tuple(findings),
         names=names,
     )
 
 
+def _kind(prefixes: list[str], files: tuple[FileInfo, ...]) -> Kind:
+    """Return what a location holds whose images lie at `prefixes`."""
+    if prefixes == [""]:
+        return "checkpoint"
+    if prefixes:
+        return "workflow"
+    holds_only_ours = all(file.path.startswith(f"{FOLDER}/") for file in files)
+    return "empty" if holds_only_ours else "foreign"
+
+
 def _listed(storage: Storage, until: int | None) -> Iterator[FileInfo]:
-    """What counts of a listing, which may be long: few names begin with a dot, and only those
+    """Yield what counts of a listing, which may be long: few names begin with a dot, and only those
     are looked at again.
     """
     for file in storage.list():
         path = file[0]
-        if path.startswith(".", path.rfind("/") + 1) and is_temporary(path):
+        is_hidden = path.startswith(".", path.rfind("/") + 1)
+        if is_hidden and is_temporary(path):
             continue
         if until is None or not _is_later(path, until):
             yield file
 
 
 def is_temporary(path: str) -> bool:
-    """Leftovers of writers: Spark's own `.name.uuid.tmp` and ours."""
+    """Whether a writer left this file behind: Spark's `.name.uuid.tmp`, or ours."""
     name = path.rpartition("/")[2]
     return name.startswith(TEMPORARY) or (name.startswith(".") and name.endswith(".tmp"))
 
@@ -95,20 +108,14 @@ def _is_later(path: str, until: int | None) -> bool:
     return place.area in ("offsets", "commits") and (place.version or 0) > until
 
 
-def _surveyed(
-    storage: Storage,
-    files: tuple[FileInfo, ...],
-    prefix: str,
-    thorough: bool,
-    changes: Sequence[Mapping[str, Any]],
-) -> Iterator[Image]:
-    start = f"{prefix}/" if prefix else ""
-    own = files if not prefix else tuple(file for file in files if file.path.startswith(start))
-    yield surveyed_image(Reading(storage, prefix), own, thorough, changes)
+def _files_below(prefix: str, files: tuple[FileInfo, ...]) -> tuple[FileInfo, ...]:
+    if not prefix:
+        return files
+    return tuple(file for file in files if file.path.startswith(f"{prefix}/"))
 
 
 def _names(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[dict[str, str], list[Finding]]:
-    """The name index, if there is one that can be read."""
+    """Return the name index, if there is one that can be read."""
     if not any(file.path == INDEX for file in files):
         return {}, []
     try:
@@ -118,43 +125,36 @@ def _names(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[dict[str, str
 
 
 def _images(files: tuple[FileInfo, ...]) -> list[str]:
-    """Where checkpoints lie below the location: "" for the location itself, else the directories
-    of a workflow.
+    """Return where checkpoints lie below the location: "" for the location itself, else the
+    directories of a workflow.
     """
-    found: set[str] = set()
+    prefixes: set[str] = set()
     for path, *_ in files:
-        if path == layout.METADATA or path.startswith(TOP):
-            if "" not in found and _is_of_checkpoint(path):
-                found.add("")
+        prefix, path_inside = "", path
+        if not _is_at_top(path):
+            prefix, _, path_inside = path.partition("/")
+        if prefix in prefixes or prefix == FOLDER:
             continue
-        head, _, rest = path.partition("/")
-        inside = (
-            head not in found
-            and head != FOLDER
-            and (rest == layout.METADATA or rest.startswith(TOP))
-        )
-        if inside and _is_of_checkpoint(rest):
-            found.add(head)
-    return sorted(found)
+        if _is_at_top(path_inside) and _is_of_checkpoint(path_inside):
+            prefixes.add(prefix)
+    return sorted(prefixes)
+
+
+def _is_at_top(path: str) -> bool:
+    """Whether a path begins as those of a checkpoint do."""
+    return path == layout.METADATA or path.startswith(TOP)
 
 
 def _is_of_checkpoint(path: str) -> bool:
     """Whether only a checkpoint has such a file. Folders called `state` or `sources` others
     have, too.
     """
-    return classify(path).area in (
-        "metadata",
-        "offsets",
-        "commits",
-        "state",
-        "state-metadata",
-        "state-schema",
-    )
+    return classify(path).area in AREAS
 
 
 def _mixed(storage: Storage, prefixes: list[str]) -> list[Finding]:
-    """A checkpoint with others inside is two things put on top of each other: no plan can tell
-    which is meant.
+    """Refuse a checkpoint with others inside: those are two things put on top of each other, and no
+    plan can tell which is meant.
     """
     if "" not in prefixes or len(prefixes) == 1:
         return []
@@ -171,8 +171,3 @@ def _mixed(storage: Storage, prefixes: list[str]) -> list[Finding]:
             ),
         )
     ]
-
-
-def _other(files: tuple[FileInfo, ...]) -> str:
-    ours = all(file.path.startswith(f"{FOLDER}/") for file in files)
-    return "empty" if ours else "foreign"

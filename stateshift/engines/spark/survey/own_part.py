@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from shlex import quote
 
-from stateshift.engines.spark.layout import is_strange
+from stateshift.engines.spark.layout import is_strange, under
 from stateshift.engines.spark.survey.operator_names import directory_of
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.waves import sharing
@@ -27,8 +27,8 @@ def own_part(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
 
 
 def _with_companions(job: JobSpec, survey: Survey) -> Survey:
-    """The files of strangers that the spec takes along are copied and compared as the engine's
-    own are.
+    """Return the survey with the files of strangers that the spec takes along: they are copied and
+    compared as the engine's own are.
     """
     if not job.also:
         return survey
@@ -37,13 +37,14 @@ def _with_companions(job: JobSpec, survey: Survey) -> Survey:
 
 
 def _needed(job: JobSpec, survey: Survey, image: Image) -> tuple[str, ...]:
-    start = f"{image.path}/" if image.path else ""
-    inside = [file.path[len(start) :] for file in survey.files if file.path.startswith(start)]
-    taken = []
-    for path in inside:
-        if is_strange(path) and is_taken(job, path):
-            taken.append(start + path)
-    return tuple(sorted({*image.needed, *taken}))
+    start = under(image.path, "")
+    needed = set(image.needed)
+    for file in survey.files:
+        path = file.path.removeprefix(start)
+        is_inside = file.path.startswith(start)
+        if is_inside and is_strange(path) and is_taken(job, path):
+            needed.add(file.path)
+    return tuple(sorted(needed))
 
 
 def is_taken(job: JobSpec, path: str) -> bool:
@@ -56,18 +57,17 @@ def _own_operators(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
     if not others or survey.kind == "empty":
         return survey
     own = _directories(spec, job, survey)
-    taken = own.union(*(_directories(spec, other, survey) for other in others))
-    first = min((job, *others), key=spec.jobs.index) is job
+    findings = [*survey.findings, *_of_part(job, survey, own)]
+    first_job = min((job, *others), key=spec.jobs.index)
+    if job is first_job:  # what no job takes is reported once
+        taken = own.union(*(_directories(spec, other, survey) for other in others))
+        findings += _of_rest(survey, taken)
     return replace(
         survey,
         files=tuple(file for file in survey.files if file.path.split("/", 1)[0] in own),
         images=tuple(image for image in survey.images if image.path in own),
         names={name: directory for name, directory in survey.names.items() if directory in own},
-        findings=(
-            *survey.findings,
-            *_of_part(job, survey, own),
-            *(_of_rest(survey, taken) if first else ()),
-        ),
+        findings=tuple(findings),
     )
 
 
@@ -95,12 +95,9 @@ def _of_part(job: JobSpec, survey: Survey, own: frozenset[str]) -> Iterator[Find
 
 
 def _of_rest(survey: Survey, taken: frozenset[str]) -> Iterator[Finding]:
-    """Told once, of the job that comes first."""
-    paths = []
-    for image in survey.images:
-        if image.path and image.path not in taken:
-            paths.append(image.path)
-    for path in sorted(paths):
+    """Refuse the directories that no job takes."""
+    directories = {image.path for image in survey.images if image.path}
+    for path in sorted(directories - taken):
         yield Finding(
             "refuse",
             (

@@ -1,11 +1,6 @@
 """The schemas of an image's stores, as far as a change of the state needs them. Reads only.
 
-    "<operator>/<store>" or "<operator>/<store>/<column family>"  ->  {"key": StructType JSON,
-    "value": the same,
-                                                                       "encoder": the key encoder's JSON, or None,
-                                                                       "prefix": the key columns looked up together,
-                                                                       "lists": whether values are lists of rows,
-                                                                       "avro": whether rows are Avro's}
+    "<operator>/<store>" or "<operator>/<store>/<column family>"  ->  a StoreSchema
 
 One file below shard 0 describes a store; one named by the operator's newest metadata describes all
 column families of a store (`formats.spark.schema`, v3). What has no schema is left out: whoever
@@ -15,15 +10,13 @@ needs it refuses it by name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from stateshift.engines.spark.entries.settings import is_avro
 from stateshift.engines.spark.entries.store_views import keeps_lists
+from stateshift.engines.spark.image import StoreSchema
 from stateshift.engines.spark.small_files import Reading
+from stateshift.engines.spark.survey.restart.query_files import folder_of
 from stateshift.formats.spark import operator_metadata, schema
-from stateshift.formats.spark.names import DEFAULT_STORE
-
-Schemas = dict[str, dict[str, Any]]
 
 
 def schemas_of(
@@ -32,38 +25,48 @@ def schemas_of(
     files: Mapping[str, list[str]],
     newest: Mapping[str, str],
     settings: Mapping[str, str],
-) -> Schemas:
-    """`stores` and `files` (metadata and schemas) by operator; `newest` is its metadata that
-    applies.
+) -> dict[str, StoreSchema]:
+    """Return the schema of every store and column family that has one. `stores` and `files`
+    (metadata and schemas) are by operator; `newest` is its metadata that applies.
     """
-    found: Schemas = {}
+    schemas: dict[str, StoreSchema] = {}
     for operator, names in stores.items():
-        path = newest.get(operator)
-        told = reading.decoded(path, operator_metadata.decode_operator_metadata) if path else None
-        infos = {info.name: info for info in told.stores} if told else {}
+        metadata = _metadata(reading, newest.get(operator))
+        infos = {} if metadata is None else {info.name: info for info in metadata.stores}
         for name in names:
             info = infos.get(name)
-            place = _path(operator, name, info, files.get(operator, []))
-            decoded = reading.decoded(place, schema.decode_schema) if place else None
+            path = _schema_path(operator, name, info, files.get(operator, []))
+            decoded = None if path is None else reading.decoded(path, schema.decode_schema)
             if decoded is None:
                 continue
-            for one in decoded.stores:
-                family = f"/{one.name}" if decoded.version == 3 else ""
-                found[f"{operator}/{name}{family}"] = {
-                    "key": one.key,
-                    "value": one.value,
-                    "encoder": one.encoder or None,
-                    "lists": decoded.version == 3 and keeps_lists(one.name, told),
-                    "avro": is_avro(settings, decoded.version == 3),
-                    "prefix": info.prefix_columns if info else 0,
+            has_families = decoded.version == 3
+            for described in decoded.stores:
+                family = f"/{described.name}" if has_families else ""
+                schemas[f"{operator}/{name}{family}"] = {
+                    "key": described.key,
+                    "value": described.value,
+                    "encoder": described.encoder or None,
+                    "lists": has_families and keeps_lists(described.name, metadata),
+                    "avro": is_avro(settings, has_families),
+                    "prefix": 0 if info is None else info.prefix_columns,
                 }
-    return found
+    return schemas
 
 
-def _path(
+def _metadata(reading: Reading, path: str | None) -> operator_metadata.OperatorMetadata | None:
+    if path is None:
+        return None
+    return reading.decoded(path, operator_metadata.decode_operator_metadata)
+
+
+def _schema_path(
     operator: str, store: str, info: operator_metadata.StoreInfo | None, files: list[str]
 ) -> str | None:
-    plain = f"state/{operator}/0/{'' if store == DEFAULT_STORE else store + '/'}_metadata/schema"
-    named = [path.rsplit("/", 1)[-1] for path in info.schema_paths] if info else []
-    places = [f"state/{operator}/_stateSchema/{store}/{name}" for name in reversed(named)]
-    return next((path for path in (*places, plain) if path in files), None)
+    """Return the newest schema that the metadata names, else the one below shard 0."""
+    named = () if info is None else info.schema_paths
+    candidates = []
+    for path in reversed(named):
+        name = path.rpartition("/")[2]
+        candidates.append(f"state/{operator}/_stateSchema/{store}/{name}")
+    candidates.append(f"{folder_of(operator, 0, store)}/_metadata/schema")
+    return next((path for path in candidates if path in files), None)

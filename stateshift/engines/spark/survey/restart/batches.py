@@ -28,15 +28,17 @@ from itertools import pairwise
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.small_files import Reading
-from stateshift.engines.spark.survey.restart.query_files import Found
+from stateshift.engines.spark.survey.restart.query_files import ListedFiles, store_keys
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark.commits import decode_commit
 from stateshift.formats.spark.offset_order import step_back
 from stateshift.formats.spark.offsets import PARTITIONS, SourceOffset, decode_offsets
 from stateshift.survey import Operator
 
-# So many batches are held against each other; Spark keeps a hundred.
+# So many batches are compared with each other; Spark keeps a hundred.
 BATCHES_MAX = 1_000
+
+_MOVE_AWAY = "a job goes on after batch {epoch} once the offsets of later batches are moved away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,134 +53,132 @@ class Batch:
     handed_on_ms: int = 0
 
 
-def last_done(found: Found) -> int | None:
+def last_done(listed: ListedFiles) -> int | None:
     """Return the last batch that Spark takes as done: the newest commit. Without any commit it is
     the batch before the last one planned, for Spark runs that one again. None where the job has
     done nothing yet.
     """
-    if found.commits:
-        return max(found.commits)
-    newest = max(found.offsets, default=0)
+    if listed.commits:
+        return max(listed.commits)
+    newest = max(listed.offsets, default=0)
     return newest - 1 if newest > 0 else None
 
 
-def warn_of_no_commits(reading: Reading, found: Found, epoch: int | None) -> None:
+def warn_of_no_commits(reading: Reading, listed: ListedFiles, epoch: int | None) -> None:
     """Say what Spark makes of a checkpoint that has no commit log."""
-    if epoch is None or found.commits:
+    if epoch is None or listed.commits:
         return
     again = epoch + 1
-    if any(store.uses_uuids for store in found.stores.values()):
+    if any(store.uses_uuids for store in listed.stores.values()):
         reading.refuse(
             f"{reading.path('commits')}/ holds no commits, which name the files of the "
-            "state under checkpoint format "
-            "2: Spark cannot load it",
+            "state under checkpoint format 2: Spark cannot load it",
             "commits",
         )
         return
     reading.warn(
         f"{reading.path('commits')}/ holds no commits, as Spark before 2.2 left it: Spark "
-        "takes the batches up to "
-        f"{epoch} as done, and runs batch {again} again",
+        f"takes the batches up to {epoch} as done, and runs batch {again} again",
         "commits",
     )
 
 
-def refuse_holes(reading: Reading, found: Found, epoch: int | None) -> None:
+def refuse_holes(reading: Reading, listed: ListedFiles, epoch: int | None) -> None:
     """Both of the newest offset logs must be there and read; older holes only close the way
     back.
     """
-    newest = max(found.offsets, default=None)
+    newest = max(listed.offsets, default=None)
     if newest is None:
         return
     if epoch is not None and newest > epoch + 1:
         reading.decoded(layout.offset_path(newest), decode_offsets)
-        _require_before(reading, found, newest, epoch)
-    hole = next((b + 1 for b in sorted(found.offsets) if b + 1 not in found.offsets), newest)
+        _require_before(reading, listed, newest, epoch)
+    followers = {batch + 1 for batch in listed.offsets}
+    hole = min(followers - listed.offsets)
     if hole < newest - 1:
         path = layout.offset_path(hole)
         reading.warn(
             f"{reading.path(path)} is missing from between others: a job starts without "
-            "it, but none can go back to "
-            f"batches {hole} and {hole + 1}",
+            f"it, but none can go back to batches {hole} and {hole + 1}",
             path,
         )
 
 
-def _require_before(reading: Reading, found: Found, newest: int, epoch: int) -> None:
+def _require_before(reading: Reading, listed: ListedFiles, newest: int, epoch: int) -> None:
     before = newest - 1
     path = layout.offset_path(before)
-    if before in found.offsets:
+    if before in listed.offsets:
         reading.decoded(path, decode_offsets)
         return
     reading.refuse(
         f"{reading.path(path)} is missing: Spark starts from the newest, "
-        f"{layout.offset_path(newest)}, and reads the "
-        f'one before it ("batch {before} doesn\'t exist")',
+        f"{layout.offset_path(newest)}, and reads the one before it "
+        f'("batch {before} doesn\'t exist")',
         path,
-        hint=f"a job goes on after batch {epoch} once the offsets of later batches are moved away",
+        hint=_MOVE_AWAY.format(epoch=epoch),
     )
 
 
 def check_uncommitted(
-    reading: Reading, found: Found, operators: Sequence[Operator], epoch: int | None
+    reading: Reading, listed: ListedFiles, operators: Sequence[Operator], epoch: int | None
 ) -> None:
     """Several batches planned and none of them committed: Spark runs the last one, from the
     state before it.
     """
-    newest = max(found.offsets, default=-1)
-    if epoch is None or newest <= epoch + 1 or newest - 1 not in found.offsets:
+    newest = max(listed.offsets, default=-1)
+    if epoch is None or newest <= epoch + 1 or newest - 1 not in listed.offsets:
         return
-    if reading.storage.stat(reading.path(layout.commit_path(newest - 1))) is not None:
+    has_committed = reading.storage.stat(reading.path(layout.commit_path(newest - 1))) is not None
+    if has_committed:
         return  # the job runs, and committed while its files were listed
     path = layout.offset_path(newest)
-    skipped = (
-        f"commits {epoch + 1} to {newest - 1}" if newest > epoch + 2 else f"commit {epoch + 1}"
-    )
-    folder = next(_without_version(found, operators, newest), None)
+    first, last = epoch + 1, newest - 1
+    skipped = f"commits {first} to {last}" if first < last else f"commit {first}"
+    folder = next(_without_version(listed, operators, newest), None)
     if folder is not None:
         reading.refuse(
             f"{skipped} missing: Spark runs batch {newest} alone, from state version "
-            f"{newest}, which "
-            f"{reading.path(folder)} does not have",
+            f"{newest}, which {reading.path(folder)} does not have",
             path,
-            hint=(
-                f"a job goes on after batch {epoch} once the offsets of later batches are "
-                "moved away"
-            ),
+            hint=_MOVE_AWAY.format(epoch=epoch),
         )
         return
     reading.warn(
         f"{skipped} missing: where it is, Spark takes those batches as done and runs batch "
-        f"{newest} again; from batch "
-        f"{epoch} on only a copy goes on",
+        f"{newest} again; from batch {epoch} on only a copy goes on",
         path,
     )
 
 
-def _without_version(found: Found, operators: Sequence[Operator], version: int) -> Iterator[str]:
-    """The folders of stores that cannot be loaded at a version. Which files belong to it under
-    checkpoint format 2 only the commit says that is missing.
+def _without_version(
+    listed: ListedFiles, operators: Sequence[Operator], version: int
+) -> Iterator[str]:
+    """Yield the folders of stores that cannot be loaded at a version. Which files belong to it
+    under checkpoint format 2 only the commit says that is missing.
     """
-    for operator in operators:
-        for shard in range(operator.shards):
-            for store in operator.stores:
-                files = found.stores.get((operator.id, shard, store.name))
-                if files is None or files.uses_uuids or version not in files.loadable():
-                    yield files.folder if files else f"state/{operator.id}/{shard}"
+    for key in store_keys(operators):
+        operator, shard, _ = key
+        store = listed.stores.get(key)
+        if store is None:
+            yield f"state/{operator}/{shard}"
+        elif store.uses_uuids or version not in store.loadable():
+            yield store.folder
 
 
-def refuse_disorder(reading: Reading, found: Found, epoch: int | None, thorough: bool) -> set[int]:
+def refuse_disorder(
+    reading: Reading, listed: ListedFiles, epoch: int | None, thorough: bool
+) -> set[int]:
     """Refuse logs that go backwards where a restart reads them, warn elsewhere. Returns the batches
     that no job should go back to; without `thorough` only the newest ones are looked at.
     """
-    newest = max(found.offsets, default=None)
+    newest = max(listed.offsets, default=None)
     if newest is None:
         return set()
     first_needed = newest if epoch is None else min(epoch, newest)
-    numbers = sorted(found.offsets)[-BATCHES_MAX:]
+    numbers = sorted(listed.offsets)[-BATCHES_MAX:]
     if not thorough:
         numbers = [number for number in numbers if number >= first_needed - 1]
-    batches = [batch for batch in _batches(reading, found, numbers) if batch is not None]
+    batches = _batches(reading, listed, numbers)
     suspects = _refuse_commits(reading, batches, first_needed)
     for before, after in pairwise(batches):
         if after.number != before.number + 1:
@@ -188,13 +188,20 @@ def refuse_disorder(reading: Reading, found: Found, epoch: int | None, thorough:
             _warn_of_clock(reading, before, after, first_needed)
             continue
         suspects |= {before.number, after.number}
-        path = layout.offset_path(after.number)
-        fact = f"{reading.path(path)} goes back behind {layout.offset_path(before.number)}: {fault}"
-        if after.number < first_needed or before.partitions != after.partitions:
-            reading.warn(f"{fact}; no job can go back to these batches", path)
-        else:
-            reading.refuse(f"{fact}; the two are exchanged, or from different runs", path)
+        _report_disorder(reading, before, after, fault, first_needed)
     return suspects
+
+
+def _report_disorder(
+    reading: Reading, before: Batch, after: Batch, fault: str, first_needed: int
+) -> None:
+    path = layout.offset_path(after.number)
+    fact = f"{reading.path(path)} goes back behind {layout.offset_path(before.number)}: {fault}"
+    is_needed = after.number >= first_needed
+    if is_needed and before.partitions == after.partitions:
+        reading.refuse(f"{fact}; the two are exchanged, or from different runs", path)
+    else:
+        reading.warn(f"{fact}; no job can go back to these batches", path)
 
 
 def _refuse_commits(reading: Reading, batches: Iterable[Batch], first_needed: int) -> set[int]:
@@ -213,9 +220,10 @@ def _refuse_commits(reading: Reading, batches: Iterable[Batch], first_needed: in
     return suspects
 
 
-def _batches(reading: Reading, found: Found, numbers: Sequence[int]) -> list[Batch | None]:
+def _batches(reading: Reading, listed: ListedFiles, numbers: Sequence[int]) -> list[Batch]:
+    """Return what the logs say of those batches whose logs can be read."""
     paths = [layout.offset_path(number) for number in numbers]
-    committed = found.commits
+    committed = listed.commits
 
     def read(own: Reading, path: str) -> Batch | None:
         number = int(path.rpartition("/")[2])
@@ -231,31 +239,36 @@ def _batches(reading: Reading, found: Found, numbers: Sequence[int]) -> list[Bat
             number, entry.offsets, partitions, entry.watermark_ms, entry.timestamp_ms, handed_on
         )
 
-    return reading.each(paths, read)
+    return [batch for batch in reading.each(paths, read) if batch is not None]
 
 
 def _fault(before: Batch, after: Batch) -> str | None:
-    """What goes backwards between two batches that follow each other."""
+    """Return what goes backwards between two batches that follow each other."""
     for earlier, later in _pairs(before.sources, after.sources):
-        if earlier.offset is not None and later.offset is None:
-            return f"source {later.source} has no offset any more"
-        fell = step_back(earlier.offset or "", later.offset or "")
-        if fell is not None:
-            return f"source {later.source} falls from {fell}"
+        fault = _fault_of_source(earlier, later)
+        if fault is not None:
+            return fault
     if after.watermark_ms < before.watermark_ms:
         return f"the watermark falls from {before.watermark_ms} to {after.watermark_ms}"
-    repartitioned = before.partitions != after.partitions
-    if after.watermark_ms < before.handed_on_ms and not repartitioned:
+    is_repartitioned = before.partitions != after.partitions
+    if after.watermark_ms < before.handed_on_ms and not is_repartitioned:
         commit = layout.commit_path(before.number)
         return f"{commit} hands on the watermark {before.handed_on_ms}, not {after.watermark_ms}"
     return None
 
 
+def _fault_of_source(earlier: SourceOffset, later: SourceOffset) -> str | None:
+    if earlier.offset is not None and later.offset is None:
+        return f"source {later.source} has no offset any more"
+    fell_from = step_back(earlier.offset or "", later.offset or "")
+    return None if fell_from is None else f"source {later.source} falls from {fell_from}"
+
+
 def _pairs(
     before: Iterable[SourceOffset], after: Iterable[SourceOffset]
 ) -> Iterator[tuple[SourceOffset, SourceOffset]]:
-    """The sources of two batches by their ids; a query that got or lost some has others under
-    the same numbers.
+    """Yield the sources of two batches, paired by their ids; none where a query got or lost some,
+    for it has others under the same numbers.
     """
     later = {source.source: source for source in after}
     earlier = {source.source: source for source in before}
@@ -271,7 +284,6 @@ def _warn_of_clock(reading: Reading, before: Batch, after: Batch, first_needed: 
     path = layout.offset_path(after.number)
     reading.warn(
         f"{reading.path(path)} was planned before {layout.offset_path(before.number)}, by "
-        "its clock: it was set back, "
-        "or the two are exchanged",
+        "its clock: it was set back, or the two are exchanged",
         path,
     )

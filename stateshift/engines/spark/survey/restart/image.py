@@ -10,11 +10,12 @@ committed is told apart (`planned`), and so is the state that it has written (`p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import partitions_of
-from stateshift.engines.spark.image import Newest, SparkImage
+from stateshift.engines.spark.image import Newest, SparkImage, StoreSchema
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.endpoints import (
     Endpoints,
@@ -39,7 +40,7 @@ from stateshift.engines.spark.survey.restart.operators import (
     refuse_unparsable,
 )
 from stateshift.engines.spark.survey.restart.planned import planned_state_of
-from stateshift.engines.spark.survey.restart.query_files import Found, sorted_by_kind
+from stateshift.engines.spark.survey.restart.query_files import ListedFiles, sorted_by_kind
 from stateshift.engines.spark.survey.restart.shards import Uuids, restartable, shards_of
 from stateshift.engines.spark.survey.restart.tracked import counted_strangers, tracked_schemas
 from stateshift.errors import MissingFile
@@ -56,75 +57,117 @@ def surveyed_image(
     thorough: bool,
     changes: Sequence[Mapping[str, Any]] = (),
 ) -> Image:
-    """One query's checkpoint, from its listing and its small files; what `changes` need to know
-    besides. Where they rewind it, everything after that batch does not count.
+    """Survey one query's checkpoint, from its listing and its small files; with what `changes` need
+    to know. Where they rewind it, everything after that batch does not count.
     """
-    found = sorted_by_kind(files, len(reading.prefix) + 1 if reading.prefix else 0)
-    fence = _without_fence(reading, found)
-    newest_done, newest_planned = last_done(found), max(found.offsets, default=None)
-    rewound = _rewind(reading, found, changes)
-    epoch, planned = last_done(found), max(found.offsets, default=None)
-    query = _query(reading) if found.metadata else None
-    if not found.metadata and (found.offsets or found.commits):
-        reading.refuse(
-            f"{reading.path(layout.METADATA)} is missing: Spark 4.2 and later refuse to "
-            "start, earlier ones "
-            "take it for another query",
-            layout.METADATA,
-        )
-    warn_of_no_commits(reading, found, epoch)
-    refuse_holes(reading, found, epoch)
-    suspects = refuse_disorder(reading, found, epoch, thorough)
-    settings, lines, batch_ms = _offsets(reading, found, epoch, planned)
-    unique = _commit(reading, epoch) if epoch in found.commits else {}
-    operators = operators_of(reading, found, settings)
-    refuse_foreign_state(reading, operators, settings, planned if epoch is None else epoch)
-    shards = shards_of(reading, found, operators, unique, epoch)
-    check_uncommitted(reading, found, operators, epoch)
+    listed = sorted_by_kind(files, skip=len(reading.path("")))
+    fence = _without_fence(reading, listed)
+    newest = _cut(listed)
+    is_rewound = _rewind(reading, listed, changes)
+    cut = _cut(listed)
+    epoch = cut.epoch
+    query = _query(reading, listed)
+    warn_of_no_commits(reading, listed, epoch)
+    refuse_holes(reading, listed, epoch)
+    suspects = refuse_disorder(reading, listed, epoch, thorough)
+    last_batch = _last_batch(reading, listed, cut)
+    settings = last_batch.settings
+    unique = _commit(reading, epoch) if epoch in listed.commits else {}
+    operators = operators_of(reading, listed, settings)
+    refuse_foreign_state(reading, operators, settings, cut.last)
+    shards = shards_of(reading, listed, operators, unique, epoch)
+    check_uncommitted(reading, listed, operators, epoch)
     if thorough and epoch is not None:
-        refuse_unparsable(reading, found, epoch)
-    ends = endpoints_of(reading, found.sources, lines, thorough)
-    refuse_unreadable_ends(reading, found.sources, _neighbours(reading, found, epoch, planned))
-    tracked = tracked_schemas(reading, found.schema_logs)
-    epochs: tuple[int, ...] = ()
+        refuse_unparsable(reading, listed, epoch)
+    ends = endpoints_of(reading, listed.sources, last_batch.sources, thorough)
+    refuse_unreadable_ends(reading, listed.sources, _neighbours(reading, listed, cut))
+    tracked = tracked_schemas(reading, listed.schema_logs)
+    epochs: set[int] = set()
     if not is_foreign(settings):  # each batch names the provider that the query was born with
-        works = restartable(reading, found, operators, epoch, thorough)
-        epochs = tuple(batch for batch in works if batch not in suspects)
-    # Behind a rewind it is the state of a batch which is to be done again, maybe by other code.
-    written = None if rewound else planned_state_of(reading, found, operators, epoch, planned)
+        epochs = set(restartable(reading, listed, operators, epoch, thorough)) - suspects
+    planned_state = None
+    if not is_rewound:  # else that batch is to be done again, maybe by other code
+        planned_state = planned_state_of(reading, listed, operators, epoch, cut.planned)
+    embedded = (*ends.embedded, *own_places(reading, listed), *tracked)
+    findings = tuple(reading.findings)
+    # A schema that cannot be read is refused by whoever needs it, so it is no finding here.
+    schemas = _schemas(reading, listed, operators, epoch, settings) if changes else {}
+    details = SparkImage(
+        offsets=len(listed.offsets),
+        commits=len(listed.commits),
+        batch_timestamp_ms=last_batch.timestamp_ms,
+        strangers=counted_strangers(listed.strangers),
+        newest=newest.as_newest() if is_rewound else None,
+        schemas=schemas,
+    )
     return Image(
         path=reading.prefix,
         name=None,
         identity=None if query is None else query.id,
         epoch=epoch,
-        epochs=epochs,
-        planned=planned,
+        epochs=tuple(sorted(epochs)),
+        planned=cut.planned,
         operators=operators,
         shards=shards,
-        needed=_needed(reading, found, ends, shards, epoch, planned),
-        first_read=_first_read(reading, found, epoch, planned),
-        embedded=(*ends.embedded, *own_places(reading, found, epoch), *tracked),
+        needed=_needed(reading, listed, ends, shards, cut),
+        first_read=_first_read(reading, listed, cut),
+        embedded=embedded,
         endpoints=ends.endpoints,
         settings=settings,
-        written_by=written_by(settings, bool(found.operator_files)),
+        written_by=written_by(settings),
         fence=fence,
-        findings=tuple(reading.findings),
-        details=SparkImage(
-            offsets=len(found.offsets),
-            commits=len(found.commits),
-            batch_timestamp_ms=batch_ms,
-            strangers=counted_strangers(found.strangers),
-            newest=Newest(newest_done, newest_planned)
-            if rewound and newest_done is not None
-            else None,
-            schemas=_schemas(reading, found, operators, epoch, settings) if changes else {},
-        ),
-        planned_state=written,
+        findings=findings,
+        details=details,
+        planned_state=planned_state,
     )
 
 
-def _query(reading: Reading) -> metadata_format.QueryMetadata | None:
-    """The query's id, and what is odd about the file that holds it."""
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """The last batch that Spark takes as done, and the last one that was planned."""
+
+    epoch: int | None
+    planned: int | None
+
+    @property
+    def last(self) -> int | None:
+        """The batch whose offsets describe the query: the last one done, else the one planned."""
+        return self.planned if self.epoch is None else self.epoch
+
+    @property
+    def next_planned(self) -> int | None:
+        """The planned batch, where it follows the last one done."""
+        if self.epoch is None or self.planned != self.epoch + 1:
+            return None
+        return self.planned
+
+    def as_newest(self) -> Newest | None:
+        return None if self.epoch is None else Newest(self.epoch, self.planned)
+
+
+def _cut(listed: ListedFiles) -> _Cut:
+    return _Cut(last_done(listed), max(listed.offsets, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class _LastBatch:
+    """What the offset log says of the last committed batch."""
+
+    settings: dict[str, str] = field(default_factory=dict)
+    sources: tuple[offset_format.SourceOffset, ...] = ()
+    timestamp_ms: int | None = None
+
+
+def _query(reading: Reading, listed: ListedFiles) -> metadata_format.QueryMetadata | None:
+    """Return the query's id; say what is odd about the file that holds it."""
+    if not listed.metadata:
+        if listed.offsets or listed.commits:
+            reading.refuse(
+                f"{reading.path(layout.METADATA)} is missing: Spark 4.2 and later refuse to "
+                "start, earlier ones take it for another query",
+                layout.METADATA,
+            )
+        return None
     query = reading.decoded(layout.METADATA, metadata_format.decode_metadata)
     if query is None:
         return None
@@ -143,52 +186,50 @@ def _query(reading: Reading) -> metadata_format.QueryMetadata | None:
     return query
 
 
-def _rewind(reading: Reading, found: Found, changes: Sequence[Mapping[str, Any]]) -> bool:
-    """Leave out what came after the batch to go back to. Whether any batch after it is committed:
-    else it is a move as any other, also of a batch that was planned.
+def _rewind(reading: Reading, listed: ListedFiles, changes: Sequence[Mapping[str, Any]]) -> bool:
+    """Leave out what came after the batch to go back to. Returns whether any batch after it is
+    committed: else it is a move as any other, also of a batch that was planned.
     """
     batch = next((change["batch"] for change in changes if change["kind"] == "rewind"), None)
     if batch is None:
         return False
-    if batch not in found.commits:
-        newest = f"; the newest is batch {max(found.commits)}" if found.commits else ""
+    newest = max(listed.commits, default=None)
+    if batch not in listed.commits:
+        known = "" if newest is None else f"; the newest is batch {newest}"
         reading.refuse(
-            f"batch {batch} is not committed in {reading.storage.location}{newest}: there "
-            "is no going back "
-            "to it"
+            f"batch {batch} is not committed in {reading.storage.location}{known}: there "
+            "is no going back to it"
         )
         return False
-    if batch == max(found.commits):
+    if batch == newest:
         return False
-    found.commits = {b for b in found.commits if b <= batch}
-    found.offsets = {b for b in found.offsets if b <= batch + 1}
+    listed.commits = {number for number in listed.commits if number <= batch}
+    listed.offsets = {number for number in listed.offsets if number <= batch + 1}
     return True
 
 
 def _schemas(
     reading: Reading,
-    found: Found,
+    listed: ListedFiles,
     operators: tuple[Operator, ...],
     epoch: int | None,
     settings: Mapping[str, str],
-) -> Mapping[str, Mapping[str, Any]]:
+) -> Mapping[str, StoreSchema]:
     from stateshift.engines.spark.survey.schemas import schemas_of
 
     stores = {operator.id: tuple(store.name for store in operator.stores) for operator in operators}
-    newest = {operator: newest_metadata(found, operator, epoch) for operator in stores}
+    newest = {operator: newest_metadata(listed, operator, epoch) for operator in stores}
     applying = {operator: path for operator, path in newest.items() if path}
-    return schemas_of(reading, stores, found.operator_files, applying, settings)
+    return schemas_of(reading, stores, listed.operator_files, applying, settings)
 
 
-def _without_fence(reading: Reading, found: Found) -> str | None:
-    """A fence of ours is neither a planned nor a committed batch: whose it is, and the logs
-    without it.
+def _without_fence(reading: Reading, listed: ListedFiles) -> str | None:
+    """Take our fence out of the logs, for it is neither a planned nor a committed batch. Returns
+    whose it is.
     """
     owner = None
-    for numbers, path_of in (
-        (found.offsets, layout.offset_path),
-        (found.commits, layout.commit_path),
-    ):
+    logs = ((listed.offsets, layout.offset_path), (listed.commits, layout.commit_path))
+    for numbers, path_of in logs:
         newest = max(numbers, default=None)
         if newest is None:
             continue
@@ -202,44 +243,41 @@ def _without_fence(reading: Reading, found: Found) -> str | None:
     return owner
 
 
-def _offsets(
-    reading: Reading, found: Found, epoch: int | None, planned: int | None
-) -> tuple[dict[str, str], tuple[offset_format.SourceOffset, ...], int | None]:
-    """Settings, source lines and time of the last committed batch."""
-    if epoch is None:
-        epoch = planned
-    if epoch is None:
-        return {}, (), None
-    entry = reading.decoded(layout.offset_path(epoch), offset_format.decode_offsets)
-    if entry is not None and entry.watermark_ms > 0 and not found.stores:
+def _last_batch(reading: Reading, listed: ListedFiles, cut: _Cut) -> _LastBatch:
+    """Return settings, sources and time of the last committed batch."""
+    if cut.last is None:
+        return _LastBatch()
+    path = layout.offset_path(cut.last)
+    entry = reading.decoded(path, offset_format.decode_offsets)
+    if entry is None:
+        return _LastBatch()
+    if entry.watermark_ms > 0 and not listed.stores:
         place = reading.path("") or reading.storage.location
         reading.warn(
             f"{place} holds no state, though its query has a watermark: it needs none, or "
             "all is missing"
         )
-    if entry is None:
-        return {}, (), None
-    told = entry.conf.get(offset_format.PARTITIONS)
-    if told is not None and partitions_of(entry.conf) is None:
-        path = layout.offset_path(epoch)
+    partitions = entry.conf.get(offset_format.PARTITIONS)
+    if partitions is not None and partitions_of(entry.conf) is None:
         reading.refuse(
-            f"{reading.path(path)} says that there are {told[:40]!r} partitions, which no job has",
+            f"{reading.path(path)} says that there are {partitions[:40]!r} partitions, which no "
+            "job has",
             path,
         )
-    return dict(entry.conf), entry.offsets, entry.timestamp_ms
+    return _LastBatch(dict(entry.conf), entry.offsets, entry.timestamp_ms)
 
 
 def _neighbours(
-    reading: Reading, found: Found, epoch: int | None, planned: int | None
+    reading: Reading, listed: ListedFiles, cut: _Cut
 ) -> dict[int, offset_format.OffsetEntry]:
     """Return the offset logs beside that of the last committed batch, by batch: the one before it,
     and that of a planned batch. A restart reads both, so they must be whole.
     """
-    last = planned if epoch is None else epoch
+    last = cut.last
     if last is None:
         return {}
     batches = [last - 1] if last > 0 else []
-    if last + 1 in found.offsets:
+    if last + 1 in listed.offsets:
         batches.append(last + 1)
     entries: dict[int, offset_format.OffsetEntry] = {}
     for batch in batches:
@@ -250,47 +288,49 @@ def _neighbours(
 
 
 def _commit(reading: Reading, epoch: int | None) -> Uuids:
-    """The uuids of the stores that belong to the commit, under checkpoint format 2."""
+    """Return the uuids of the stores that belong to the commit, under checkpoint format 2."""
     if epoch is None:
         return {}
     entry = reading.decoded(layout.commit_path(epoch), commit_format.decode_commit)
     return {} if entry is None else entry.state_ids
 
 
-def _first_read(
-    reading: Reading, found: Found, epoch: int | None, planned: int | None
-) -> tuple[str, ...]:
-    if epoch is None:
+def _first_read(reading: Reading, listed: ListedFiles, cut: _Cut) -> tuple[str, ...]:
+    if cut.epoch is None:
         return ()
-    paths = layout.first_read(epoch, planned if planned == epoch + 1 else None)
-    if epoch not in found.commits:
+    paths = layout.first_read(cut.epoch, cut.next_planned)
+    if cut.epoch not in listed.commits:
         paths = tuple(path for path in paths if not layout.is_commit(path))
     return tuple(reading.path(path) for path in paths)
 
 
 def _needed(
     reading: Reading,
-    found: Found,
+    listed: ListedFiles,
     ends: Endpoints,
     shards: tuple[ShardFiles, ...],
-    epoch: int | None,
-    planned: int | None,
+    cut: _Cut,
 ) -> tuple[str, ...]:
-    """Every path a restart reads. Spark's own checksums stay with the bytes they describe;
+    """Return every path a restart reads. Spark's own checksums stay with the bytes they describe;
     Hadoop's are not needed.
     """
-    if epoch is None:
+    if cut.epoch is None:
         return ()
-    logs = set(layout.first_read(epoch, planned if planned == epoch + 1 else None))
-    there = {layout.offset_path(b) for b in found.offsets} | {
-        layout.commit_path(b) for b in found.commits
-    }
-    there |= {layout.METADATA} if found.metadata else set()
-    paths = {reading.path(path) for path in (logs & there) | set(ends.logs)}
-    paths |= {
-        reading.path(path) for path in (*files_of_operators(found, epoch), *found.schema_logs)
-    }
+    logs = _listed_logs(listed).intersection(layout.first_read(cut.epoch, cut.next_planned))
+    operator_files = files_of_operators(listed, cut.epoch)
+    beside_state = {*logs, *ends.logs, *operator_files, *listed.schema_logs}
+    paths = set(map(reading.path, beside_state))
     for shard in shards:
         paths.update(shard.files)
-    crcs = {reading.path(path) for path in found.spark_crcs}
-    return tuple(sorted(paths | {f"{path}.crc" for path in paths if f"{path}.crc" in crcs}))
+    checksums = {f"{path}.crc" for path in paths}
+    checksums.intersection_update(map(reading.path, listed.spark_crcs))
+    return tuple(sorted(paths | checksums))
+
+
+def _listed_logs(listed: ListedFiles) -> set[str]:
+    """Return the paths of the query's own logs that are there."""
+    logs = set(map(layout.offset_path, listed.offsets))
+    logs.update(map(layout.commit_path, listed.commits))
+    if listed.metadata:
+        logs.add(layout.METADATA)
+    return logs

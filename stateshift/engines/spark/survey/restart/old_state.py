@@ -26,22 +26,20 @@ _JOIN = "-keyWithIndexToValue"
 
 
 def refused_since_3(operators: Sequence[Operator], settings: Mapping[str, str]) -> Iterator[str]:
-    """What a Spark from 3.0 on may refuse of the state, with its reason."""
+    """Yield what a Spark from 3.0 on may refuse of the state, with its reason."""
     if not settings or any(key in settings for key in _SINCE_3):
         return
     for operator in operators:
         if any(store.name.endswith(_JOIN) for store in operator.stores):
             yield (
                 f"operator {operator.id} keeps join state of format 1, written before "
-                "Spark 3.0: later versions go on "
-                'with an inner join, and refuse any other ("correctness issue is '
-                "discovered. Please discard the "
-                'checkpoint and rerun the query", SPARK-26154)'
+                "Spark 3.0: later versions go on with an inner join, and refuse any other "
+                '("correctness issue is discovered. Please discard the checkpoint and rerun '
+                'the query", SPARK-26154)'
             )
         elif operator.stores:
             yield (
                 f"operator {operator.id} keeps state written before Spark 3.0: where it "
-                "holds sums of decimals, later "
-                'versions refuse its rows ("the streaming query failed by state format '
-                'invalidation", SPARK-31894)'
+                'holds sums of decimals, later versions refuse its rows ("the streaming query '
+                'failed by state format invalidation", SPARK-31894)'
             )

@@ -1,4 +1,4 @@
-"""Whether what lies in an operator's `_metadata` is of that operator. Spark holds both against the
+"""Whether what lies in an operator's `_metadata` is of that operator. Spark compares both with the
 query's plan before it starts, and refuses a query whose metadata has another id or another name.
 
     operatorId    the number of the directory `state/<op>`
@@ -17,8 +17,7 @@ names), StreamingGlobalLimitExec.shortName, StateStoreWriter.operatorStateMetada
 from __future__ import annotations
 
 import json
-from itertools import chain
-from typing import Any
+from collections.abc import Iterator
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.small_files import Reading
@@ -51,9 +50,9 @@ def check(reading: Reading, operator: str, path: str) -> None:
         return
     place = reading.path(path)
     hint = _REMOVE if layout.is_spare(path) else None
-    id_, name = info.get("operatorId"), info.get("operatorName")
-    if isinstance(id_, int) and str(id_) != operator:
-        fact = f"{place} is of operator {id_}, and lies in that of operator {operator}"
+    number, name = info.get("operatorId"), info.get("operatorName")
+    if isinstance(number, int) and str(number) != operator:
+        fact = f"{place} is of operator {number}, and lies in that of operator {operator}"
         reading.refuse(f"{fact}: Spark refuses to start", path, hint=hint)
     elif isinstance(name, str) and name not in NAMES:
         fact = f"{place} is of an operator {name[:80]!r}, which no Spark up to 4.3 has"
@@ -77,17 +76,23 @@ def check_schemas(reading: Reading, path: str, decoded: OperatorMetadata, files:
     """Refuse schemas that are named and not there."""
     if not decoded.name.startswith("transformWithState"):
         return
-    there = {file.rpartition("/")[2] for file in files if "/_stateSchema/" in file}
-    for named in chain.from_iterable(store.schema_paths for store in decoded.stores):
-        name = named.rpartition("/")[2]
-        if name not in there:
+    names = {file.rpartition("/")[2] for file in files if "/_stateSchema/" in file}
+    for schema_path in named_schemas(decoded):
+        name = schema_path.rpartition("/")[2]
+        if name not in names:
             fact = f"the schema {name} is missing, which {reading.path(path)} names"
             reading.refuse(f"{fact}: Spark refuses to start", path)
             return
 
 
-def _info(reading: Reading, path: str) -> dict[str, Any] | None:
-    """`operatorInfo`, as Spark reads it; None where it reads nothing, or there is nothing."""
+def named_schemas(metadata: OperatorMetadata) -> Iterator[str]:
+    """Yield the paths of the schemas that an operator's metadata names."""
+    for store in metadata.stores:
+        yield from store.schema_paths
+
+
+def _info(reading: Reading, path: str) -> dict[str, object] | None:
+    """Return `operatorInfo` as Spark reads it; None where it reads nothing, or there is nothing."""
     try:
         _, _, text = reading.content(path).partition(b"\n")
         info = json.loads(text.decode(errors="replace")).get("operatorInfo")

@@ -4,14 +4,14 @@ them. Reads only.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from itertools import chain
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import StoreFiles, expected_shards
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart import operator_identity
-from stateshift.engines.spark.survey.restart.query_files import Found, is_number, number_of
+from stateshift.engines.spark.survey.restart.query_files import ListedFiles, is_number, number_of
 from stateshift.formats.spark import operator_metadata, schema
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.type_json import check_schema
@@ -27,43 +27,53 @@ PROVIDERS = {
 
 
 def operators_of(
-    reading: Reading, found: Found, settings: Mapping[str, str]
+    reading: Reading, listed: ListedFiles, settings: Mapping[str, str]
 ) -> tuple[Operator, ...]:
-    ids = sorted({key[0] for key in found.stores} | set(found.operator_files) - {""}, key=number_of)
+    """Return every operator that has files, whatever the query's plan says."""
+    ids = {operator for operator, _, _ in listed.stores}
+    ids |= listed.operator_files.keys() - {""}
     operators = []
-    for operator in ids:
-        own = [store for key, store in found.stores.items() if key[0] == operator]
-        shards = expected_shards(
-            settings, {s.shard for s in own}, _is_single(reading, found, operator, own)
-        )
-        names = sorted({store.store for store in own})
-        stores = tuple(
-            Store(
-                n,
-                sum(s.files for s in own if s.store == n),
-                sum(s.bytes for s in own if s.store == n),
-            )
-            for n in names
-        )
-        title = _title(reading, found, operator)
+    for operator in sorted(ids, key=number_of):
+        own_files = [files for files in listed.stores.values() if files.operator == operator]
+        is_single = _is_single(reading, listed, operator, own_files)
+        shards = expected_shards(settings, {files.shard for files in own_files}, is_single)
         operators.append(
-            Operator(operator, title, None, _provider(settings, own), len(shards), stores)
+            Operator(
+                id=operator,
+                name=_title(reading, listed, operator),
+                uid=None,
+                provider=_provider(settings, own_files),
+                shards=len(shards),
+                stores=_stores(own_files),
+            )
         )
     return tuple(operators)
 
 
+def _stores(files: list[StoreFiles]) -> tuple[Store, ...]:
+    """Return the stores of one operator, each over all shards."""
+    stores = []
+    for name in sorted({shard.store for shard in files}):
+        shards = [shard for shard in files if shard.store == name]
+        count = sum(shard.files for shard in shards)
+        stores.append(Store(name, count, sum(shard.bytes for shard in shards)))
+    return tuple(stores)
+
+
 def _provider(settings: Mapping[str, str], stores: list[StoreFiles]) -> str | None:
-    """What keeps the state, by the offset log; before Spark 2.3 that says nothing, and the files
-    tell.
+    """Return what keeps the state, by the offset log. Before Spark 2.3 that says nothing, and the
+    files' names do.
     """
     named = settings.get(PROVIDER, "").rsplit(".", 1)[-1]
     if named:
         return PROVIDERS.get(named, named)
     paths: list[str] = []
     for store in stores:
-        paths.extend((*store.snapshots.values(), *store.changes.values()))
-    own = bool(paths) and all(path.endswith((".delta", ".snapshot")) for path in paths)
-    return "hdfs-backed" if own else None
+        paths += store.snapshots.values()
+        paths += store.changes.values()
+    kinds = {path.rpartition(".")[2] for path in paths}
+    is_hdfs_backed = bool(kinds) and kinds <= {"delta", "snapshot"}
+    return "hdfs-backed" if is_hdfs_backed else None
 
 
 def is_foreign(settings: Mapping[str, str]) -> bool:
@@ -77,7 +87,7 @@ def refuse_foreign_state(
     settings: Mapping[str, str],
     epoch: int | None,
 ) -> None:
-    """State that neither of Spark's own providers keeps: which files it consists of only its
+    """Refuse state that neither of Spark's own providers keeps: which files it consists of only its
     provider knows.
     """
     provider = settings.get(PROVIDER, "")
@@ -91,10 +101,12 @@ def refuse_foreign_state(
     reading.refuse(fact, path, hint="copy the stopped job's whole checkpoint by other means")
 
 
-def _title(reading: Reading, found: Found, operator: str) -> str | None:
-    """The operator's name as its metadata has it: Spark 4.0 and later."""
-    path = newest_metadata(found, operator, None)
-    operator_identity.check_version(reading, operator, path, found.operator_files.get(operator, []))
+def _title(reading: Reading, listed: ListedFiles, operator: str) -> str | None:
+    """Return the operator's name as its metadata has it: Spark 4.0 and later."""
+    path = newest_metadata(listed, operator, None)
+    operator_identity.check_version(
+        reading, operator, path, listed.operator_files.get(operator, [])
+    )
     if path is None:
         return None
     operator_identity.check(reading, operator, path)
@@ -103,31 +115,45 @@ def _title(reading: Reading, found: Found, operator: str) -> str | None:
     decoded = read(path, operator_metadata.decode_operator_metadata)
     if decoded is None:
         return None
-    operator_identity.check_schemas(reading, path, decoded, found.operator_files[operator])
+    operator_identity.check_schemas(reading, path, decoded, listed.operator_files[operator])
     return decoded.name
 
 
-def newest_metadata(found: Found, operator: str, epoch: int | None) -> str | None:
-    """`_metadata/v2/<batch>` of the newest batch up to `epoch`, else `_metadata/metadata`."""
-    files = found.operator_files.get(operator, [])
-    versions = [
-        path for path in files if "/_metadata/v2/" in path and is_number(path.rsplit("/", 1)[-1])
-    ]
-    fitting = [path for path in versions if epoch is None or int(path.rsplit("/", 1)[-1]) <= epoch]
-    if fitting:
-        return max(fitting, key=lambda path: int(path.rsplit("/", 1)[-1]))
-    first = f"state/{operator}/_metadata/metadata"
-    return first if first in files else None
+def newest_metadata(listed: ListedFiles, operator: str, epoch: int | None) -> str | None:
+    """Return the metadata of the newest batch up to `epoch` (v2), else the one without a batch."""
+    files = listed.operator_files.get(operator, [])
+    by_batch: dict[int, str] = {}
+    for path in files:
+        batch = _metadata_batch(path)
+        if batch is not None and not _is_after(batch, epoch):
+            by_batch.setdefault(batch, path)
+    if by_batch:
+        return by_batch[max(by_batch)]
+    first_version = f"state/{operator}/_metadata/metadata"
+    return first_version if first_version in files else None
 
 
-def _is_single(reading: Reading, found: Found, operator: str, stores: list[StoreFiles]) -> bool:
-    """A global limit, or an aggregation without a key: only shard 0 exists, whatever the partition
-    count says. The key's schema has no fields, or the one void field that stands for none.
+def _metadata_batch(path: str) -> int | None:
+    """Return the batch of `_metadata/v2/<batch>`; None for every other file."""
+    name = path.rpartition("/")[2]
+    return int(name) if "/_metadata/v2/" in path and is_number(name) else None
+
+
+def _is_after(batch: int, epoch: int | None) -> bool:
+    return epoch is not None and batch > epoch
+
+
+def _is_single(
+    reading: Reading, listed: ListedFiles, operator: str, stores: list[StoreFiles]
+) -> bool:
+    """Whether this is a global limit, or an aggregation without a key: only shard 0 exists,
+    whatever the partition count says. The key's schema has no fields, or the one void field that
+    stands for none.
     """
     if {store.shard for store in stores} != {0}:
         return False
     path = f"state/{operator}/0/_metadata/schema"
-    if path not in found.operator_files.get(operator, []):
+    if path not in listed.operator_files.get(operator, []):
         return False
     key = reading.decoded(
         path, lambda content: decode_struct(schema.decode_schema(content).stores[0].key)
@@ -135,23 +161,27 @@ def _is_single(reading: Reading, found: Found, operator: str, stores: list[Store
     return key is not None and all(kind == Atomic("void") for kind in key.types)
 
 
-def files_of_operators(found: Found, epoch: int) -> list[str]:
-    """Metadata and schemas of the operators; of the versioned ones only those up to the epoch."""
-    kept = []
-    for files in found.operator_files.values():
-        for path in files:
-            head = path.rsplit("/", 1)[-1].split("_")[0]
-            versioned = "/_metadata/v2/" in path or "/_stateSchema/" in path
-            if not versioned or not is_number(head) or int(head) <= epoch:
-                kept.append(path)
+def files_of_operators(listed: ListedFiles, epoch: int) -> list[str]:
+    """Return metadata and schemas of the operators; of the versioned ones only those up to the
+    epoch.
+    """
+    kept: list[str] = []
+    for files in listed.operator_files.values():
+        kept += [path for path in files if not _is_after(_batch_in_name(path), epoch)]
     return kept
 
 
-def refuse_unparsable(reading: Reading, found: Found, epoch: int) -> None:
-    """Schemas that Spark reads before a job's first batch, and cannot parse."""
-    schemas = [
-        path for path in files_of_operators(found, epoch) if classify(path).area == "state-schema"
-    ]
+def _batch_in_name(path: str) -> int:
+    """Return the batch that wrote a versioned file, <batch> or <batch>_<uuid>; -1 for others."""
+    is_versioned = "/_metadata/v2/" in path or "/_stateSchema/" in path
+    head = path.rpartition("/")[2].partition("_")[0]
+    return int(head) if is_versioned and is_number(head) else -1
+
+
+def refuse_unparsable(reading: Reading, listed: ListedFiles, epoch: int) -> None:
+    """Refuse schemas that Spark reads before a job's first batch, and cannot parse."""
+    files = files_of_operators(listed, epoch)
+    schemas = [path for path in files if classify(path).area == "state-schema"]
 
     def check(own: Reading, path: str) -> None:
         own.decoded(path, lambda content: check_schema(schema.decode_schema(content)))
@@ -159,24 +189,23 @@ def refuse_unparsable(reading: Reading, found: Found, epoch: int) -> None:
     reading.each(schemas, check)
 
 
-def own_places(reading: Reading, found: Found, epoch: int | None) -> list[EmbeddedPath]:
-    """The paths of schema files that operator metadata v2 names absolutely."""
-    places = []
-    for files in found.operator_files.values():
+def own_places(reading: Reading, listed: ListedFiles) -> list[EmbeddedPath]:
+    """Return the folders of schema files that operator metadata v2 names absolutely."""
+    places: list[EmbeddedPath] = []
+    for files in listed.operator_files.values():
         for path in files:
-            if "/_metadata/v2/" not in path:
-                continue
-            decoded = reading.decoded(path, operator_metadata.decode_operator_metadata)
-            named = (
-                ()
-                if decoded is None
-                else (chain.from_iterable(store.schema_paths for store in decoded.stores))
-            )
-            folders: dict[str, int] = {}
-            for name in named:
-                folder = canonical(name.rsplit("/", 1)[0])
-                folders[folder] = folders.get(folder, 0) + 1
-            places += [
-                EmbeddedPath(reading.path(path), f, n, "self") for f, n in sorted(folders.items())
-            ]
+            if "/_metadata/v2/" in path:
+                places += _places_in_metadata(reading, path)
     return places
+
+
+def _places_in_metadata(reading: Reading, path: str) -> list[EmbeddedPath]:
+    decoded = reading.decoded(path, operator_metadata.decode_operator_metadata)
+    if decoded is None:
+        return []
+    schemas = operator_identity.named_schemas(decoded)
+    files_in = Counter(canonical(name.rsplit("/", 1)[0]) for name in schemas)
+    return [
+        EmbeddedPath(reading.path(path), folder, files_in[folder], "self")
+        for folder in sorted(files_in)
+    ]

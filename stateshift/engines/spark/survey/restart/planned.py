@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from stateshift.engines.spark.chains import StoreFiles
 from stateshift.engines.spark.small_files import Reading
-from stateshift.engines.spark.survey.restart.query_files import Found
+from stateshift.engines.spark.survey.restart.query_files import ListedFiles, store_keys
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import rocksdb
 from stateshift.survey import Operator, PlannedState
@@ -36,7 +36,7 @@ from stateshift.survey import Operator, PlannedState
 
 def planned_state_of(
     reading: Reading,
-    found: Found,
+    listed: ListedFiles,
     operators: tuple[Operator, ...],
     epoch: int | None,
     planned: int | None,
@@ -46,40 +46,39 @@ def planned_state_of(
     """
     if epoch is None or planned != epoch + 1:
         return None
-    stores = _stores(found, operators)
     version = planned + 1
-    if not stores or not all(store is not None and store.at(version) for store in stores):
+    stores = _stores_at(version, listed, operators)
+    if not stores:
         return None
-    files: list[str] = []
+    files: set[str] = set()
     for store in stores:
-        assert store is not None, "all of them are there"
         if store.uses_uuids:
             return PlannedState((), unnamed=True)
-        own = _files(reading, store, version)
-        if own is None:
+        own_files = _files(reading, store, version)
+        if own_files is None:
             return None
-        files += own
-    with_checksums: list[str] = []
-    for path in files:
-        with_checksums.extend((path, f"{path}.crc"))
-    kept = [
-        path for path in with_checksums if not path.endswith(".crc") or path in found.spark_crcs
-    ]
-    return PlannedState(tuple(sorted({reading.path(path) for path in kept})))
+        files.update(own_files)
+    checksums = {f"{path}.crc" for path in files} & listed.spark_crcs
+    return PlannedState(tuple(sorted(map(reading.path, files | checksums))))
 
 
-def _stores(found: Found, operators: tuple[Operator, ...]) -> list[StoreFiles | None]:
-    """Every store of every shard that the query has."""
+def _stores_at(
+    version: int, listed: ListedFiles, operators: tuple[Operator, ...]
+) -> list[StoreFiles]:
+    """Return every store of every shard; none of them where one has nothing of the version."""
     stores = []
-    for operator in operators:
-        for shard in range(operator.shards):
-            for store in operator.stores:
-                stores.append(found.stores.get((operator.id, shard, store.name)))
+    for key in store_keys(operators):
+        store = listed.stores.get(key)
+        if store is None or not store.at(version):
+            return []
+        stores.append(store)
     return stores
 
 
 def _files(reading: Reading, store: StoreFiles, version: int) -> list[str] | None:
-    """The files of one store at the version; None where one of them is gone or not there yet."""
+    """Return the files of one store at the version; None where one of them is gone, or not there
+    yet.
+    """
     changes = store.changes.get((version, ""))
     if changes is not None:
         return [changes]
@@ -87,13 +86,13 @@ def _files(reading: Reading, store: StoreFiles, version: int) -> list[str] | Non
     if not snapshot.endswith(".zip"):
         return [snapshot]
     tables = _tables(reading, snapshot)
-    if tables is None or any(table not in store.ssts for table in tables):
+    if tables is None or not store.ssts.keys() >= set(tables):
         return None
     return [snapshot, *(store.ssts[table] for table in tables)]
 
 
 def _tables(reading: Reading, path: str) -> list[str] | None:
-    """The SST files that a zip names; None where it cannot be read."""
+    """Return the SST files that a zip names; None where it cannot be read."""
     try:
         decoded = rocksdb.decode_zip(reading.content(path))
     except MissingFile:

@@ -2,69 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import StoreFiles
 from stateshift.formats.spark.names import DEFAULT_STORE, CheckpointPath, classify
-from stateshift.survey import FileInfo
+from stateshift.survey import FileInfo, Operator
+
+# An operator's id, the number of a shard, and the name of a store.
+StoreKey = tuple[str, int, str]
 
 
 @dataclass(slots=True)
-class Found:
+class ListedFiles:
     """The files of one query, sorted by what they are; paths are relative to the image."""
 
     metadata: bool = False
     offsets: set[int] = field(default_factory=set)
     commits: set[int] = field(default_factory=set)
     sources: list[str] = field(default_factory=list)
-    stores: dict[tuple[str, int, str], StoreFiles] = field(default_factory=dict)
+    stores: dict[StoreKey, StoreFiles] = field(default_factory=dict)
     operator_files: dict[str, list[str]] = field(default_factory=dict)
     spark_crcs: set[str] = field(default_factory=set)
     schema_logs: list[str] = field(default_factory=list)
     strangers: list[FileInfo] = field(default_factory=list)
 
 
-def sorted_by_kind(files: Iterable[FileInfo], skip: int) -> Found:
-    """One pass over the listing."""
-    found = Found()
+def sorted_by_kind(files: Iterable[FileInfo], skip: int) -> ListedFiles:
+    """Sort a listing in one pass. `skip` characters of each path lead to the image."""
+    listed = ListedFiles()
     for info in files:
         path = info.path[skip:]
         if layout.is_strange(path):
-            found.strangers.append(info._replace(path=path))
-            continue
-        if "/." in path or path.startswith("."):
-            # Hadoop's sidecars and leftovers of writers: half of a local checkpoint, no part of any
-            # restart
-            continue
-        place = classify(path)
-        area = place.area
-        if area == "state":
-            _add_state(found, path, place, info.size)
-        elif area == "offsets" and place.version is not None:
-            found.offsets.add(place.version)
-        elif area == "commits" and place.version is not None:
-            found.commits.add(place.version)
-        elif area == "sources":
-            found.sources.append(path)
-        elif area == "delta-schema-log":
-            found.schema_logs.append(path)
-        elif area in ("state-metadata", "state-schema"):
-            found.operator_files.setdefault(place.operator or "", []).append(path)
-        elif place.kind == "checksum":
-            found.spark_crcs.add(path)
-        elif path == layout.METADATA:
-            found.metadata = True
-    return found
+            listed.strangers.append(info._replace(path=path))
+        elif not _is_hidden(path):
+            _add(listed, path, info.size)
+    return listed
 
 
-def _add_state(found: Found, path: str, place: CheckpointPath, size: int) -> None:
+def _is_hidden(path: str) -> bool:
+    """Whether this is one of Hadoop's sidecars, or a writer's leftover: half of a local checkpoint,
+    and no part of any restart.
+    """
+    return "/." in path or path.startswith(".")
+
+
+def _add(listed: ListedFiles, path: str, size: int) -> None:
+    place = classify(path)
+    match place.area:
+        case "state":
+            _add_state(listed, path, place, size)
+        case "offsets" if place.version is not None:
+            listed.offsets.add(place.version)
+        case "commits" if place.version is not None:
+            listed.commits.add(place.version)
+        case "sources":
+            listed.sources.append(path)
+        case "delta-schema-log":
+            listed.schema_logs.append(path)
+        case "state-metadata" | "state-schema":
+            listed.operator_files.setdefault(place.operator or "", []).append(path)
+        case "metadata":
+            listed.metadata = True
+        case _ if place.kind == "checksum":
+            listed.spark_crcs.add(path)
+
+
+def _add_state(listed: ListedFiles, path: str, place: CheckpointPath, size: int) -> None:
     key = (place.operator or "", place.partition or 0, place.store or DEFAULT_STORE)
-    store = found.stores.get(key)
+    store = listed.stores.get(key)
     if store is None:
         operator, shard, name = key
-        store = found.stores[key] = StoreFiles(
+        store = listed.stores[key] = StoreFiles(
             operator, shard, name, folder_of(operator, shard, name)
         )
     store.files += 1
@@ -73,13 +83,23 @@ def _add_state(found: Found, path: str, place: CheckpointPath, size: int) -> Non
 
 
 def folder_of(operator: str, shard: int, store: str) -> str:
-    return f"state/{operator}/{shard}" + ("" if store == DEFAULT_STORE else f"/{store}")
+    folder = f"state/{operator}/{shard}"
+    return folder if store == DEFAULT_STORE else f"{folder}/{store}"
+
+
+def store_keys(operators: Iterable[Operator]) -> Iterator[StoreKey]:
+    """Yield every store of every shard that the operators have to have, listed or not."""
+    for operator in operators:
+        for shard in range(operator.shards):
+            for store in operator.stores:
+                yield operator.id, shard, store.name
 
 
 def number_of(text: str) -> tuple[int, str]:
+    """Return a key to sort names by: numbers first, in their order."""
     return (int(text), "") if is_number(text) else (1 << 30, text)
 
 
 def is_number(text: str) -> bool:
-    """Whether a name is one: other digits than these, and more of them, `int` may not take."""
+    """Whether a name is a number. Other digits than these, and more of them, `int` may not take."""
     return text.isascii() and text.isdigit() and len(text) <= 19

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.chains import StoreFiles, chain
+from stateshift.engines.spark.chains import Chain, StoreFiles, chain
 from stateshift.engines.spark.small_files import Reading
-from stateshift.engines.spark.survey.restart.query_files import Found, folder_of
+from stateshift.engines.spark.survey.restart.query_files import ListedFiles, folder_of, store_keys
 from stateshift.errors import FormatError, MissingFile, TooLarge
 from stateshift.formats.spark import rocksdb, state_files
 from stateshift.survey import Operator, ShardFiles
@@ -17,13 +17,13 @@ from stateshift.survey import Operator, ShardFiles
 # Operator -> shard -> the uuid of each store's file, in the order of the operator's stores.
 Uuids = Mapping[str, tuple[tuple[str, ...], ...]]
 
-# So many shards that are missing from an operator are told one by one.
+# So many shards that are missing from an operator are named one by one.
 MISSING_MAX = 20
 
 
 def shards_of(
     reading: Reading,
-    found: Found,
+    listed: ListedFiles,
     operators: tuple[Operator, ...],
     unique: Uuids,
     epoch: int | None,
@@ -35,39 +35,44 @@ def shards_of(
         return ()
     shards: list[ShardFiles] = []
     for operator in operators:
+        numbers = {store.name: number for number, store in enumerate(operator.stores)}
         missing: list[str] = []
-        for shard in range(operator.shards):
-            for number, own in enumerate(operator.stores):
-                store = found.stores.get((operator.id, shard, own.name))
-                if store is None:
-                    missing.append(folder_of(operator.id, shard, own.name))
-                    continue
-                uuid = _uuid(unique, operator.id, shard, number) if store.uses_uuids else ""
-                files = _chain(reading, store, epoch, uuid)
-                shards.append(ShardFiles(operator.id, own.name, shard, files))
+        for key in store_keys([operator]):
+            _, shard, name = key
+            store = listed.stores.get(key)
+            if store is None:
+                missing.append(folder_of(*key))
+                continue
+            uuid = _uuid(unique, operator.id, shard, numbers[name]) if store.uses_uuids else ""
+            files = _chain(reading, store, epoch, uuid)
+            shards.append(ShardFiles(operator.id, name, shard, files))
         _refuse_missing(reading, operator, missing)
-        _warn_of_more(reading, found, operator, epoch)
+        _warn_of_more(reading, listed, operator, epoch)
     return tuple(shards)
 
 
 def _chain(reading: Reading, store: StoreFiles, epoch: int, uuid: str) -> tuple[str, ...]:
     """Return the files that a store's state at the epoch is folded from."""
-    files = chain(
-        store,
-        epoch + 1,
-        lambda path: _ssts(reading, path),
-        lambda path: _lineage(reading, path),
-        uuid,
-    )
+    files = _chain_at(reading, store, epoch + 1, uuid)
     for path in files.missing:
         place = reading.path(path)
         reading.refuse(f"{place} is missing: epoch {epoch} cannot be restored without it", path)
     return tuple(reading.path(path) for path in files.files)
 
 
+def _chain_at(reading: Reading, store: StoreFiles, version: int, uuid: str = "") -> Chain:
+    return chain(
+        store,
+        version,
+        lambda path: _ssts(reading, path),
+        lambda path: _lineage(reading, path),
+        uuid,
+    )
+
+
 def _refuse_missing(reading: Reading, operator: Operator, folders: list[str]) -> None:
-    """Shards without any file: the first few by name, for there may be as many as somebody wrote
-    into a log.
+    """Refuse shards without any file: the first few by name, for there may be as many as somebody
+    wrote into a log.
     """
     for folder in folders[:MISSING_MAX]:
         reading.refuse(
@@ -81,26 +86,24 @@ def _refuse_missing(reading: Reading, operator: Operator, folders: list[str]) ->
         )
 
 
-def _warn_of_more(reading: Reading, found: Found, operator: Operator, epoch: int) -> None:
-    """State of the epoch in shards that the offset log knows nothing of: a restart would leave
-    it out.
+def _warn_of_more(reading: Reading, listed: ListedFiles, operator: Operator, epoch: int) -> None:
+    """Warn of state of the epoch in shards that the offset log knows nothing of: a restart would
+    leave it out.
     """
-    more = set()
-    for (id, shard, _), store in found.stores.items():
-        if id == operator.id and shard >= operator.shards and store.at(epoch + 1):
-            more.add(shard)
+    own_stores = [store for store in listed.stores.values() if store.operator == operator.id]
+    stores_of_epoch = [store for store in own_stores if store.at(epoch + 1)]
+    more = {store.shard for store in stores_of_epoch if store.shard >= operator.shards}
     if more:
         folder = f"state/{operator.id}/{min(more)}"
         reading.warn(
             f"{reading.path(folder)} holds state of epoch {epoch} that a restart leaves "
-            "out: the offset log "
-            f"says {operator.shards} shards, {len(more)} more are there",
+            f"out: the offset log says {operator.shards} shards, {len(more)} more are there",
             folder,
         )
 
 
 def _uuid(unique: Uuids, operator: str, shard: int, store: int) -> str:
-    """The commit's word for the store's file; "" where it has none, which `chain` reports as
+    """Return the commit's word for the store's file; "" where it has none, which `chain` reports as
     missing.
     """
     try:
@@ -110,7 +113,7 @@ def _uuid(unique: Uuids, operator: str, shard: int, store: int) -> str:
 
 
 def _ssts(reading: Reading, path: str) -> tuple[str, ...]:
-    """The SST files that a zip's metadata names."""
+    """Return the SST files that a zip's metadata names."""
     decoded = reading.decoded(path, rocksdb.decode_zip)
     if decoded is None:
         return ()
@@ -132,7 +135,7 @@ def _lineage(reading: Reading, path: str) -> tuple[tuple[int, str], ...]:
 
 def restartable(
     reading: Reading,
-    found: Found,
+    listed: ListedFiles,
     operators: tuple[Operator, ...],
     epoch: int | None,
     thorough: bool,
@@ -140,55 +143,55 @@ def restartable(
     """Return the committed batches from which a restart works: their offsets and the ones before
     are there, and every store can be loaded. `thorough` also looks into every zip they lean on.
     """
-    if not found.metadata or reading.refuses_below("sources"):
+    if not listed.metadata or reading.refuses_below("sources"):
         return ()
-    batches = _with_logs(reading, found, epoch)
-    batches = _with_state(found, operators, batches)
+    batches = _with_logs(reading, listed, epoch)
+    batches = _with_state(listed, operators, batches)
     if reading.refuses_below("state"):
         batches.discard(-1 if epoch is None else epoch)
     if thorough:
-        batches = {
-            batch for batch in batches if batch == epoch or _zips_whole(reading, found, batch + 1)
-        }
+        for batch in batches - {epoch}:
+            if not _zips_whole(reading, listed, batch + 1):
+                batches.discard(batch)
     return tuple(sorted(batches))
 
 
-def _with_logs(reading: Reading, found: Found, epoch: int | None) -> set[int]:
+def _with_logs(reading: Reading, listed: ListedFiles, epoch: int | None) -> set[int]:
     """Return the batches that are done, and whose logs a restart can read."""
-    done = set(found.commits)
+    done = set(listed.commits)
     if not done and epoch is not None:
         done = {epoch}
+    predecessors = {-1, *listed.offsets}
     batches = set()
-    for batch in done & set(found.offsets):
-        has_predecessor = batch == 0 or batch - 1 in found.offsets
-        is_damaged = not reading.refused.isdisjoint(layout.first_read(batch))
-        if has_predecessor and not is_damaged:
+    for batch in done & listed.offsets:
+        is_readable = reading.refused.isdisjoint(layout.first_read(batch))
+        if is_readable and batch - 1 in predecessors:
             batches.add(batch)
     return batches
 
 
-def _with_state(found: Found, operators: tuple[Operator, ...], batches: set[int]) -> set[int]:
+def _with_state(
+    listed: ListedFiles, operators: tuple[Operator, ...], batches: set[int]
+) -> set[int]:
     """Return those of the batches after which every store of every shard can be loaded."""
-    for operator in operators:
-        for shard in range(operator.shards):
-            for store in operator.stores:
-                files = found.stores.get((operator.id, shard, store.name))
-                loadable = files.loadable() if files else set()
-                batches = {batch for batch in batches if batch + 1 in loadable}
+    for key in store_keys(operators):
+        store = listed.stores.get(key)
+        if store is None:
+            return set()
+        loadable = store.loadable()
+        batches = {batch for batch in batches if batch + 1 in loadable}
     return batches
 
 
-def _zips_whole(reading: Reading, found: Found, version: int) -> bool:
-    """Whether every zip and SST of a version is there and reads; for plain chains only: uuids are
-    the commit's word.
+def _zips_whole(reading: Reading, listed: ListedFiles, version: int) -> bool:
+    """Whether every zip and SST of a version is there and reads. Only plain chains are looked at:
+    which uuids belong to a version is the commit's word.
     """
     probe = Reading(reading.storage, reading.prefix)
-    for store in found.stores.values():
+    for store in listed.stores.values():
         if not store.ssts or store.uses_uuids:
             continue
-        files = chain(
-            store, version, lambda path: _ssts(probe, path), lambda path: _lineage(probe, path)
-        )
+        files = _chain_at(probe, store, version)
         if files.missing or probe.findings:
             return False
     return True

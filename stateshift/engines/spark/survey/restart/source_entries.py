@@ -13,7 +13,7 @@ say how many files each batch had.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from stateshift.engines.spark.small_files import Reading
 
@@ -28,46 +28,55 @@ def refuse_cut(reading: Reading, logs: Mapping[str, Batches]) -> None:
     compactions = {_number(path): path for path in logs if path.endswith(".compact")}
     newest = max(compactions, default=-1)
     for path, batches in logs.items():
-        if path.endswith(".compact") or _number(path) <= newest:
-            continue  # a restart does not read it
-        fault = _fault_of_one(_number(path), batches)
+        is_read = not path.endswith(".compact") and _number(path) > newest
+        fault = _fault_of_batch(_number(path), batches) if is_read else None
         if fault is not None:
-            reading.refuse(
-                f"{reading.path(path)} {fault}: Spark starts, and reads files twice", path
-            )
+            _refuse(reading, path, fault)
     if newest >= 0:
         path = compactions[newest]
-        fault = _fault_of_all(newest, logs[path], [logs[other] for other in logs if other != path])
+        others = [logs[other] for other in logs if other != path]
+        fault = _fault_of_compaction(newest, logs[path], others)
         if fault is not None:
-            reading.refuse(
-                f"{reading.path(path)} {fault}: Spark starts, and reads files twice", path
-            )
+            _refuse(reading, path, fault)
 
 
-def _fault_of_one(number: int, batches: Batches) -> str | None:
+def _refuse(reading: Reading, path: str, fault: str) -> None:
+    reading.refuse(f"{reading.path(path)} {fault}: Spark starts, and reads files twice", path)
+
+
+def _fault_of_batch(number: int, batches: Batches) -> str | None:
+    """Return what is wrong with the log of one batch."""
     if not batches:
         return "names no file, and each log of a batch names one"
-    other = next((batch for batch in batches if batch != number), None)
-    return (
-        None if other is None else f"names files of batch {other}, and is the log of batch {number}"
-    )
+    foreign = next((batch for batch in batches if batch != number), None)
+    if foreign is None:
+        return None
+    return f"names files of batch {foreign}, and is the log of batch {number}"
 
 
-def _fault_of_all(newest: int, batches: Batches, others: list[Batches]) -> str | None:
-    """What a compaction lacks, by what its batches have to be and by what other logs say of
+def _fault_of_compaction(newest: int, batches: Batches, others: list[Batches]) -> str | None:
+    """Return what a compaction lacks, by what its batches have to be and by what other logs say of
     them.
     """
-    lacking = next((batch for batch in range(newest + 1) if batch not in batches), None)
+    expected = range(newest + 1)
+    lacking = next((batch for batch in expected if batch not in batches), None)
     if lacking is not None:
         return f"names no file of batch {lacking}, and is of all batches up to {newest}"
-    foreign = next((batch for batch in batches if not 0 <= batch <= newest), None)
+    foreign = next((batch for batch in batches if batch not in expected), None)
     if foreign is not None:
         return f"names files of batch {foreign}, and is of the batches up to {newest}"
     for other in others:
-        for batch, count in other.items():
-            if 0 <= batch <= newest and count > batches[batch]:
-                return f"names {batches[batch]} of the {count} files of batch {batch}"
+        cut = next(_cut_batches(batches, other), None)
+        if cut is not None:
+            return f"names {batches[cut]} of the {other[cut]} files of batch {cut}"
     return None
+
+
+def _cut_batches(batches: Batches, other: Batches) -> Iterator[int]:
+    """Yield the batches of which another log names more files than a compaction does."""
+    for batch, count in other.items():
+        if count > batches.get(batch, count):
+            yield batch
 
 
 def _number(path: str) -> int:

@@ -18,15 +18,14 @@ _OWN = ("offsets", "commits", "sources", "state")
 
 
 def strangers(files: Iterable[FileInfo], image: Image) -> Iterator[Finding]:
-    """A note for each folder with files that are not Spark's."""
-    start = len(image.path) + 1 if image.path else 0
+    """Yield a note for each folder with files that are not Spark's."""
+    start = f"{image.path}/" if image.path else ""
     folders: dict[str, list[str]] = {}
     for info in files:
-        if image.path and not info.path.startswith(f"{image.path}/"):
+        if not info.path.startswith(start):
             continue
-        path = info.path[start:]
-        hidden = "/." in f"/{path}"
-        if not hidden and classify(path).area == "other":
+        path = info.path.removeprefix(start)
+        if _is_stranger(path):
             folders.setdefault(_folder(path), []).append(info.path)
     for folder in sorted(folders)[:FOLDERS_MAX]:
         yield _note(folder, sorted(folders[folder]))
@@ -35,10 +34,13 @@ def strangers(files: Iterable[FileInfo], image: Image) -> Iterator[Finding]:
         yield Finding("note", f"{count} more folders hold files that no Spark wrote")
 
 
+def _is_stranger(path: str) -> bool:
+    is_hidden = "/." in f"/{path}"
+    return not is_hidden and classify(path).area == "other"
+
+
 def _folder(path: str) -> str:
-    """What the files are told together by: their folder inside Spark's own, else the one at the
-    top.
-    """
+    """Return what groups the files: their folder inside Spark's own, else the one at the top."""
     directory = path.rpartition("/")[0]
     top = path.partition("/")[0]
     return directory if top in _OWN or not directory else top

@@ -29,8 +29,8 @@ def tracked_schemas(reading: Reading, logs: Iterable[str]) -> list[EmbeddedPath]
         if relation(place, reading.storage.location) != "inside":
             reading.warn(
                 f"{reading.path(path)} names {place}, which is not in "
-                f"{reading.storage.location}: Delta refuses to "
-                "start the job here, unless that is the same place by another name",
+                f"{reading.storage.location}: Delta refuses to start the job here, unless that "
+                "is the same place by another name",
                 path,
             )
         places.append(EmbeddedPath(reading.path(path), place, 1, "self"))

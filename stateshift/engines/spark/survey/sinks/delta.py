@@ -7,13 +7,14 @@ the newest checkpoint         for a query that no commit behind it names: its la
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from stateshift.engines.spark.survey.sinks.parquet import transactions_in
 from stateshift.errors import FormatError, MissingFile, StorageError
 from stateshift.formats.tables.delta_log import (
     FOLDER,
     CheckpointName,
+    Transaction,
     commit_version,
     decode_commit,
     decode_transactions,
@@ -30,19 +31,11 @@ def read_delta_log(storage: Storage, back_to: Mapping[str, int]) -> dict[str, Si
     """Return what the table has of each application id, as far back as the batch beside it."""
     paths = [file.path for file in storage.list(FOLDER)]
     names = [path.rpartition("/")[2] for path in paths if path.count("/") == 1]
-    commits = sorted((v for name in names if (v := commit_version(name)) is not None), reverse=True)
+    commits = _versions(names, commit_version)
     checkpoint = newest_checkpoint(names)
     if not commits and not checkpoint:
         raise MissingFile(f"{storage.location} is no Delta table: it has no {FOLDER}")
-    staged = max((v for path in paths if (v := staged_version(path)) is not None), default=-1)
-    if staged > max(commits, default=-1):
-        raise StorageError(
-            f"commits of {storage.location} up to version {staged} are staged, and only "
-            "the table's "
-            "catalog knows which of them count",
-            location=storage.location,
-            hint="let the catalog publish them, then plan again",
-        )
+    _refuse_staged(storage, commits, _versions(paths, staged_version))
     history = _History(back_to)
     checkpoint_version = checkpoint[0].version if checkpoint else -1
     for version in commits[:COMMITS_MAX]:
@@ -50,24 +43,38 @@ def read_delta_log(storage: Storage, back_to: Mapping[str, int]) -> dict[str, Si
             history.add_last(_of_checkpoint(storage, checkpoint))
         if history.is_complete:
             return history.logs()
-        batches, restores = _of_commit(storage, version)
-        if restores:
-            history.add_restore(version)
-        history.add(version, batches)
+        _add_commit(history, storage, version)
     if history.unknown and checkpoint:
         history.add_last(_of_checkpoint(storage, checkpoint))
     elif history.unknown and len(commits) > COMMITS_MAX:
         raise StorageError(
             f"the newest {COMMITS_MAX:,} commits of {storage.location} name no batch of "
-            "the job, and "
-            "the table has no checkpoint",
+            "the job, and the table has no checkpoint",
             location=storage.location,
         )
     return history.logs()
 
 
+def _versions(names: Iterable[str], version_in: Callable[[str], int | None]) -> list[int]:
+    """Return the versions that `version_in` reads in these names, the newest first."""
+    versions = [version for version in map(version_in, names) if version is not None]
+    return sorted(versions, reverse=True)
+
+
+def _refuse_staged(storage: Storage, commits: list[int], staged: list[int]) -> None:
+    """Refuse a table that has staged commits behind its published ones."""
+    newest = max(staged, default=-1)
+    if newest > max(commits, default=-1):
+        raise StorageError(
+            f"commits of {storage.location} up to version {newest} are staged, and only "
+            "the table's catalog knows which of them count",
+            location=storage.location,
+            hint="let the catalog publish them, then plan again",
+        )
+
+
 class _History:
-    """The batches of each application id, as they are found from the newest commit back.
+    """The batches of each application id, collected from the newest commit back.
 
     A RESTORE after a batch, and before the next one of its application, has taken the table to
     where the next batch went on: what the job means by that batch is then the version that the
@@ -120,30 +127,35 @@ class _History:
         return not any(batch <= self._back_to[app_id] for batch in self._versions[app_id])
 
 
-def _of_commit(storage: Storage, version: int) -> tuple[dict[str, int], bool]:
-    """Return each application's last batch in a commit, and whether the commit is a RESTORE."""
+def _add_commit(history: _History, storage: Storage, version: int) -> None:
+    """Add each application's last batch in a commit, and whether the commit is a RESTORE."""
     path = f"{FOLDER}/{version:020d}.json"
     try:
         commit = decode_commit(storage.chunks(path))
-        return _newest_of_each(commit.transactions), commit.restores
+        batches = _newest_of_each(commit.transactions)
     except FormatError as error:
         raise error.at(path) from error
+    if commit.restores:
+        history.add_restore(version)
+    history.add(version, batches)
 
 
 def _of_checkpoint(storage: Storage, files: Iterable[CheckpointName]) -> dict[str, int]:
+    """Return each application's last batch in the files of a checkpoint."""
     batches: dict[str, int] = {}
     for file in files:
         path = f"{FOLDER}/{file.name}"
         try:
-            found = (
-                decode_transactions(storage.chunks(path))
-                if file.is_json
-                else transactions_in(storage, path)
-            )
-            batches |= _newest_of_each(found)
+            batches |= _newest_of_each(_transactions(storage, path, file.is_json))
         except FormatError as error:
             raise error.at(path) from error
     return batches
+
+
+def _transactions(storage: Storage, path: str, is_json: bool) -> Iterator[Transaction]:
+    if is_json:
+        return decode_transactions(storage.chunks(path))
+    return transactions_in(storage, path)
 
 
 def _newest_of_each(transactions: Iterable[tuple[str, int]]) -> dict[str, int]:

@@ -24,9 +24,8 @@ from stateshift.survey import SinkLog
 
 def read_iceberg_table(storage: Storage, queries: Mapping[str, int]) -> dict[str, SinkLog]:
     """Return what the table at the storage's location has of each query."""
-    names = {
-        file.path.rpartition("/")[2] for file in storage.list(FOLDER) if file.path.count("/") == 1
-    }
+    files = [file.path for file in storage.list(FOLDER)]
+    names = {path.rpartition("/")[2] for path in files if path.count("/") == 1}
     name = _hinted(storage, names) or newest_metadata(names)
     if name is None:
         raise MissingFile(
@@ -47,21 +46,28 @@ def read_iceberg_metadata(
     for snapshot in table.streamed:
         if snapshot.query in versions:
             versions[snapshot.query].setdefault(snapshot.batch, snapshot.snapshot_id)
-    newest = {query: next(iter(batches), None) for query, batches in versions.items()}
-    return {query: SinkLog(newest[query], batches) for query, batches in versions.items()}
+    return {query: _log(batches) for query, batches in versions.items()}
+
+
+def _log(batches: Mapping[int, int]) -> SinkLog:
+    """Return the log of one query, whose batches come from the newest back."""
+    return SinkLog(next(iter(batches), None), batches)
 
 
 def _hinted(storage: Storage, names: set[str]) -> str | None:
-    """The metadata file that the version hint leads to: a newer one may be there before the hint
-    is.
+    """Return the metadata file that the version hint leads to: a newer one may be there before the
+    hint is.
     """
-    if VERSION_HINT not in names:
-        return None
-    text = storage.read(f"{FOLDER}/{VERSION_HINT}", 1024).strip()
-    number = int(text) if text.isdigit() and len(text) <= 18 else None
+    number = _hint(storage) if VERSION_HINT in names else None
     by_number = {metadata_number(name): name for name in names if name.startswith("v")}
-    if number not in by_number or number is None:
+    if number is None or number not in by_number:
         return None
     while number + 1 in by_number:
         number += 1
     return by_number[number]
+
+
+def _hint(storage: Storage) -> int | None:
+    """Return the number in the version hint; None where it holds something else."""
+    text = storage.read(f"{FOLDER}/{VERSION_HINT}", 1024).strip()
+    return int(text) if text.isdigit() and len(text) <= 18 else None

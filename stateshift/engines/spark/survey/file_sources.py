@@ -1,0 +1,214 @@
+"""The logs of file sources: which of them a restart reads, and the directories that they name.
+
+    sources/<i>/<n>          the files that batch n of source i read
+    sources/<i>/<n>.compact  the files of all batches from 0 to n
+
+A restart reads the newest compaction and every log behind it, up to the source's offset
+(FileStreamSourceOffset: a number, or an object with a `logOffset`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from stateshift.engines.spark.small_files import Reading
+from stateshift.engines.spark.survey.restart.source_entries import refuse_cut
+from stateshift.errors import FormatError, MissingFile, TooLarge
+from stateshift.formats.spark import source_log
+from stateshift.formats.spark.offsets import SourceOffset
+from stateshift.formats.spark.uris import decode_location
+from stateshift.survey import EmbeddedPath
+
+OFFSET_SHOWN = 80  # characters of an offset that a message repeats
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedLog:
+    """The log of one file source: the directories that it names, and its files that no restart
+    reads, because a compaction holds them.
+    """
+
+    places: tuple[EmbeddedPath, ...]
+    superseded: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _LogFile:
+    """One file of a source's log: the directories, with the number of files in each, and files by
+    batch.
+    """
+
+    path: str
+    places: tuple[EmbeddedPath, ...] = ()
+    batches: Mapping[int, int] | None = None
+
+
+def logs_by_source(source_files: Iterable[str]) -> dict[str, list[str]]:
+    """Return the files of each source's own log, by the number of the source."""
+    logs: dict[str, list[str]] = {}
+    for path in source_files:
+        parts = path.split("/")
+        if len(parts) == 3:
+            logs.setdefault(parts[1], []).append(path)
+    return logs
+
+
+def surveyed_log(
+    reading: Reading, index: str, offset: object, log: list[str], thorough: bool
+) -> SurveyedLog:
+    """Read the log of source `index`, and refuse it where it has a hole or lacks entries.
+    `thorough` also reads the files that no restart needs: they tell whether the others are whole.
+    """
+    compactions = _require_log(reading, index, offset, log)
+    superseded = _superseded(log, compactions)
+    files = reading.each(sorted(set(log) - superseded), _log_file)
+    spare_files: list[_LogFile] = []
+    if thorough:
+        spare_files = _spare_files(reading, sorted(superseded))
+    refuse_cut(reading, _batches_by_log([*files, *spare_files]))
+    places: list[EmbeddedPath] = []
+    for file in files:
+        places.extend(file.places)
+    return SurveyedLog(tuple(places), superseded)
+
+
+def _require_log(reading: Reading, index: str, offset: object, paths: list[str]) -> list[int]:
+    """Refuse a log that does not reach the offset without a hole, from its newest compaction on.
+    Returns the compactions that do not go beyond the offset.
+    """
+    log_offset = _log_offset(offset)
+    newest_batch = log_offset if isinstance(log_offset, int) else -1
+    names = {path.rsplit("/", 1)[-1] for path in paths}
+    compactions = _compactions(names, newest_batch)
+    first_batch = max(compactions, default=-1) + 1
+    for batch in range(first_batch, newest_batch + 1):
+        if names.isdisjoint((str(batch), f"{batch}.compact")):
+            path = f"sources/{index}/{batch}"
+            reading.refuse(
+                f"{reading.path(path)} is missing: the source's log has to reach {newest_batch}",
+                path,
+            )
+            break
+    return compactions
+
+
+def _log_offset(offset: object) -> object:
+    """Return the `logOffset` of an offset that is an object; None where there is none."""
+    return offset.get("logOffset") if isinstance(offset, dict) else None
+
+
+def _compactions(names: Iterable[str], newest_batch: int) -> list[int]:
+    """Return the numbers of the compactions up to a batch, in order."""
+    compactions = []
+    for name in names:
+        number = log_number(name)
+        # Other spellings of the number, like 09.compact, Spark does not look for.
+        if name == f"{number}.compact" and 0 <= number <= newest_batch:
+            compactions.append(number)
+    return sorted(compactions)
+
+
+def _superseded(log: Iterable[str], compactions: list[int]) -> frozenset[str]:
+    """Return the files of a log that no restart reads. Everything before a compaction stands in
+    it. Two compactions are kept: by them Spark knows how often to compact, where of one alone it
+    goes by its configuration.
+    """
+    first_needed = min(compactions[-2:], default=0)
+    return frozenset(path for path in log if 0 <= log_number(path) < first_needed)
+
+
+def log_number(path: str) -> int:
+    """Return the batch in the name of a log file, <n> or <n>.compact; -1 where it has none."""
+    stem = path.rsplit("/", 1)[-1].removesuffix(".compact")
+    is_number = stem.isascii() and stem.isdecimal() and len(stem) <= 19
+    return int(stem) if is_number else -1
+
+
+def is_shared(
+    source: SourceOffset, offsets: Iterable[SourceOffset], logs: Mapping[str, list[str]]
+) -> bool:
+    """Whether this may be a source that stands in the plan a second time: Spark writes an offset
+    for each, and one log, numbered before all that have none (MicroBatchExecution,
+    toExecutionRelationMap).
+    """
+    has_number = source.source.isdecimal()
+    if not has_number or int(source.source) < len(logs):
+        return False
+    numbers_from_0 = {str(number) for number in range(len(logs))}
+    if set(logs) != numbers_from_0:
+        return False
+    sources_with_log = filter(lambda other: other.source in logs, offsets)
+    return source.offset in {other.offset for other in sources_with_log}
+
+
+def refuse_other_offset(
+    reading: Reading, index: str, offset: object, paths: list[str], offsets_path: str | None = None
+) -> None:
+    """Refuse what a file source does not read as its offset: FileStreamSourceOffset is a number,
+    or has one. `offsets_path` is the log that holds it, where it is not that of the last
+    committed batch.
+    """
+    if offset == "" or _is_of_file_source(offset):
+        return
+    numbered = [path for path in paths if log_number(path) >= 0]
+    oldest = min(numbered, key=log_number, default=None)
+    if oldest is None or not _is_file_log(reading, oldest):
+        return
+    of_batch = "" if offsets_path is None else f" in {reading.path(offsets_path)}"
+    shown_offset = json.dumps(offset)[:OFFSET_SHOWN]
+    reading.refuse(
+        f"the offsets of source {index}{of_batch} are {shown_offset}, and its log is a file "
+        "source's: Spark wants a number as logOffset",
+        offsets_path or oldest,
+    )
+
+
+def _is_of_file_source(offset: object) -> bool:
+    """Whether a file source reads this as its offset."""
+    number = _log_offset(offset) if isinstance(offset, dict) else offset
+    return isinstance(number, int) and not isinstance(number, bool)
+
+
+def _is_file_log(reading: Reading, path: str) -> bool:
+    try:
+        head = next(iter(reading.chunks(path)), b"")
+    except MissingFile:
+        return False
+    return b'"path"' in head and source_log.source_kind(head) == "file"
+
+
+def _log_file(reading: Reading, path: str) -> _LogFile:
+    """Read one file of a source's log. One that is damaged or gone is refused."""
+    try:
+        census = source_log.census_of(reading.chunks(path))
+    except TooLarge as error:
+        raise error.at(reading.path(path)) from error
+    except FormatError as error:
+        reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)
+        return _LogFile(path)
+    except MissingFile:
+        reading.vanished(path)
+        return _LogFile(path)
+    files_in: dict[str, int] = {}
+    for spelled, count in census.folders.items():
+        folder = decode_location(spelled)
+        files_in[folder] = files_in.get(folder, 0) + count
+    places = [
+        EmbeddedPath(reading.path(path), folder, files_in[folder], "source")
+        for folder in sorted(files_in)
+    ]
+    return _LogFile(path, tuple(places), census.batches)
+
+
+def _spare_files(reading: Reading, paths: list[str]) -> list[_LogFile]:
+    """Read files that a restart does not need: what is wrong with them is nobody's loss, and is
+    not reported.
+    """
+    unreported = Reading(reading.storage, reading.prefix)
+    return unreported.each(paths, _log_file)
+
+
+def _batches_by_log(files: Iterable[_LogFile]) -> dict[str, Mapping[int, int]]:
+    return {file.path: file.batches for file in files if file.batches is not None}
