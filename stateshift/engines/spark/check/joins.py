@@ -1,9 +1,11 @@
-"""A stream-stream join's stores held against each other, one shard at a time.
+"""A stream-stream join's stores compared with each other, one shard at a time.
 
     formats 1 to 3  <side>-keyToNumValues       key -> n
-                    <side>-keyWithIndexToValue  (key, index) -> row     every index 0 ... n-1, and no other
+                    <side>-keyWithIndexToValue  (key, index) -> row
+                    every index 0 ... n-1, and no other
     format 4        <side>-keyWithTsToValues    (key, time) -> rows
-                    <side>-tsWithKey            (time, key) -> as many  the same keys and times in both
+                    <side>-tsWithKey            (time, key) -> as many
+                    the same keys and times in both
 
 Spark reads the indexes 0 to n-1 one by one (SymmetricHashJoinStateManager.getAll): a missing one
 fails the query, one beyond n is never read. It finds them by the bytes of the key's row, and so do
@@ -15,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,10 +26,10 @@ from stateshift.engines.spark.entries.columnar import values_of
 from stateshift.engines.spark.entries.key_rows import row_and_last, row_and_time
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spill import PILES, Dealt, pile_of
-from stateshift.formats.blocks import Binary, Block, Ints
+from stateshift.formats.blocks import Binary, Block, Flags, Ints
 from stateshift.formats.spark.types import StructType
 from stateshift.formats.spark.unsafe_row import decode_row
-from stateshift.survey import Finding, ShardFiles
+from stateshift.survey import Finding, Level, ShardFiles
 
 COUNTS, INDEXED, LISTS, TIMES = (
     "keyToNumValues",
@@ -40,26 +41,31 @@ KINDS = (COUNTS, INDEXED, LISTS, TIMES)
 
 BYTES_MAX = 64 * 1024 * 1024
 
-# So many keys of a shard are told one by one.
+# So many keys of a shard are named one by one.
 KEYS_MAX = 3
 
 _SCHEMA = pa.schema([("key", pa.large_binary()), ("number", pa.int64()), ("kind", pa.int8())])
 
 
 @dataclass
-class _Told:
-    """What is wrong: the first of it, and how much."""
+class _Faults:
+    """Keys with something wrong: the first of them, and how many there are."""
 
     facts: list[str] = field(default_factory=list)
     count: int = 0
 
-    def findings(self, level: Any, path: str) -> Iterator[Finding]:
+    def first_of(self, wrong: Flags) -> list[int]:
+        """Count the keys that are wrong; return those that are still to be named."""
+        codes: list[int] = np.flatnonzero(wrong).tolist()
+        self.count += len(codes)
+        return codes[: max(0, KEYS_MAX - len(self.facts))]
+
+    def findings(self, level: Level, path: str) -> Iterator[Finding]:
         for fact in self.facts:
             yield Finding(level, fact, path=path or None)
-        if self.count > len(self.facts):
-            yield Finding(
-                level, f"and {self.count - len(self.facts)} more keys like it", path=path or None
-            )
+        more = self.count - len(self.facts)
+        if more > 0:
+            yield Finding(level, f"and {more} more keys like it", path=path or None)
 
 
 @dataclass
@@ -69,8 +75,8 @@ class _Side:
     path: str = ""
     columns: StructType = field(default_factory=lambda: StructType((), ()))
     held: Dealt = field(default_factory=lambda: Dealt(PILES, _SCHEMA, BYTES_MAX))
-    gaps: _Told = field(default_factory=_Told)
-    strays: _Told = field(default_factory=_Told)
+    gaps: _Faults = field(default_factory=_Faults)
+    strays: _Faults = field(default_factory=_Faults)
 
     def add(self, kind: str, keys: Binary, numbers: Ints) -> None:
         kinds = pa.repeat(pa.scalar(KINDS.index(kind), pa.int8()), len(keys))
@@ -90,26 +96,25 @@ class Join:
     _sides: dict[str, _Side] = field(default_factory=dict)
 
     def add(self, view: StoreView, shard: ShardFiles, block: Block) -> None:
-        """Entries that are known to decode."""
-        side, _, kind = common_name(view.store).partition("-")
+        """Add entries that are known to decode."""
+        name, _, kind = common_name(view.store).partition("-")
         if kind not in KINDS or view.key is None:
             return
-        kept = self._sides.setdefault(side, _Side())
+        side = self._sides.setdefault(name, _Side())
         if kind in (INDEXED, LISTS):
-            kept.path = shard.files[-1]
-        kept.columns = (
-            view.key if kind == COUNTS else StructType(view.key.names[:-1], view.key.types[:-1])
-        )
+            side.path = shard.files[-1]
+        side.columns = view.key if kind == COUNTS else _without_last(view.key)
         split = _split(kind, view, block)
         if split is None:
             self.incomplete = True
         else:
-            kept.add(kind, *split)
+            side.add(kind, *split)
 
     def findings(self) -> Iterator[Finding]:
         for name, side in sorted(self._sides.items()):
-            for table in side.held.each() if not self.incomplete else ():
-                _check(side, self._of(name), table)
+            if not self.incomplete:
+                for table in side.held.each():
+                    _check(side, self._of(name), table)
             yield from side.gaps.findings("refuse", side.path)
             yield from side.strays.findings("warn", side.path)
             side.held.close()
@@ -119,8 +124,8 @@ class Join:
 
 
 def _split(kind: str, view: StoreView, block: Block) -> tuple[Binary, Ints] | None:
-    """The rows of the keys, and a count, an index or nothing; None where the keys are encoded in a
-    way we do not know of such a store.
+    """Return the rows of the keys, and a count, an index or nothing; None where the keys are
+    encoded in a way we do not know of such a store.
     """
     match kind:
         case "keyToNumValues":
@@ -132,58 +137,97 @@ def _split(kind: str, view: StoreView, block: Block) -> tuple[Binary, Ints] | No
     return None if keys is None else (keys, np.zeros(len(keys), np.int64))
 
 
+def _without_last(columns: StructType) -> StructType:
+    return StructType(columns.names[:-1], columns.types[:-1])
+
+
 def _counts(view: StoreView, values: Binary) -> Ints:
+    """Return the counts that the values hold; 0 where one holds none."""
     decoded = values_of(view, values)
     if decoded is not None and pa.types.is_int64(decoded.type.field(0).type):
         return decoded.flatten()[0].fill_null(0).to_numpy(zero_copy_only=False)
-    rows = (view.decode_value(value) for value in values.to_pylist())
-    found: list[Any] = [row[0] if row else 0 for row in rows]
-    return np.array([one if isinstance(one, int) else 0 for one in found], np.int64)
+    counts = []
+    for value in values.to_pylist():
+        row = view.decode_value(value)
+        count = row[0] if row else 0
+        counts.append(count if isinstance(count, int) else 0)
+    return np.array(counts, np.int64)
 
 
-def _check(side: _Side, place: str, table: Any) -> None:
-    """The stores of the keys in the table, each with everything that is known of it."""
-    keys = table.column("key").combine_chunks().dictionary_encode()
-    codes, names = keys.indices.to_numpy(), keys.dictionary
-    kinds, numbers = (table.column(name).to_numpy() for name in ("kind", "number"))
-    own = [codes[kinds == number] for number in range(len(KINDS))]
-    there = np.zeros((len(KINDS), len(names)), bool)
-    for kind, found in enumerate(own):
-        there[kind, found] = True
-    said = np.zeros(len(names), np.int64)
-    said[own[0]] = numbers[kinds == 0]
-    indexed, indexes = own[1], numbers[kinds == 1]
-    inside = (indexes >= 0) & (indexes < said[indexed])
-    have = np.bincount(indexed[inside], minlength=len(names))
-    for code in _told(side.gaps, there[0] & (have < said)):
-        seen = set(indexes[indexed == code].tolist())
-        missing = next(at for at in range(len(seen) + 1) if at not in seen)
-        key = decode_row(names[code].as_py(), side.columns)
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """The keys of a pile and what each store has of them, by the key's number in the pile.
+
+    names            the bytes of each key
+    has              for each of KINDS, whether that store has the key
+    counts           how many rows COUNTS says that the key has, 0 where it says nothing
+    indexed, indexes the entries of INDEXED: whose they are, and their index
+    """
+
+    names: pa.Array
+    has: Flags
+    counts: Ints
+    indexed: Ints
+    indexes: Ints
+
+
+def _keys(table: pa.Table) -> _Keys:
+    encoded = table.column("key").combine_chunks().dictionary_encode()
+    codes, names = encoded.indices.to_numpy(), encoded.dictionary
+    kinds, numbers = table.column("kind").to_numpy(), table.column("number").to_numpy()
+    has = np.zeros((len(KINDS), len(names)), bool)
+    has[kinds, codes] = True
+    counted, is_indexed = kinds == KINDS.index(COUNTS), kinds == KINDS.index(INDEXED)
+    counts = np.zeros(len(names), np.int64)
+    counts[codes[counted]] = numbers[counted]
+    return _Keys(names, has, counts, codes[is_indexed], numbers[is_indexed])
+
+
+def _check(side: _Side, place: str, table: pa.Table) -> None:
+    """Compare the stores of the keys in the table, which holds everything that is known of each."""
+    keys = _keys(table)
+    _report_gaps(side, place, keys)
+    _report_times(side, place, keys)
+    _report_strays(side, place, keys)
+
+
+def _report_gaps(side: _Side, place: str, keys: _Keys) -> None:
+    """Report keys of which a row is missing."""
+    inside = (keys.indexes >= 0) & (keys.indexes < keys.counts[keys.indexed])
+    rows = np.bincount(keys.indexed[inside], minlength=len(keys.names))
+    is_counted = keys.has[KINDS.index(COUNTS)]
+    for code in side.gaps.first_of(is_counted & (rows < keys.counts)):
+        indexes = set(keys.indexes[keys.indexed == code].tolist())
+        missing = min(set(range(len(indexes) + 1)) - indexes)
+        key = decode_row(keys.names[code].as_py(), side.columns)
         side.gaps.facts.append(
-            f"{place}: the key {key!r} has {said[code]} rows, and number {missing} is missing"
+            f"{place}: the key {key!r} has {keys.counts[code]} rows, and number {missing} is "
+            "missing"
         )
-    for code in _told(side.gaps, there[2] ^ there[3]):
-        key = _timed(names[code].as_py(), side.columns)
+
+
+def _report_times(side: _Side, place: str, keys: _Keys) -> None:
+    """Report keys and times that only one of the two stores has."""
+    in_one_only = keys.has[KINDS.index(LISTS)] ^ keys.has[KINDS.index(TIMES)]
+    for code in side.gaps.first_of(in_one_only):
+        key = _timed(keys.names[code].as_py(), side.columns)
         side.gaps.facts.append(
             f"{place}: the key and time {key!r} is in one of its two indexes only"
         )
-    most = np.full(len(names), -1, np.int64)
-    np.maximum.at(most, indexed, indexes)
-    for code in _told(side.strays, there[1] & (most >= np.maximum(said, 0))):
-        key = decode_row(names[code].as_py(), side.columns)
-        fact = (
-            f"{place}: the key {key!r} has {said[code]} rows, and one numbered {most[code]}: "
-            "never read"
+
+
+def _report_strays(side: _Side, place: str, keys: _Keys) -> None:
+    """Report keys that have a row beyond their count."""
+    highest = np.full(len(keys.names), -1, np.int64)
+    np.maximum.at(highest, keys.indexed, keys.indexes)
+    is_indexed = keys.has[KINDS.index(INDEXED)]
+    for code in side.strays.first_of(is_indexed & (highest >= np.maximum(keys.counts, 0))):
+        key = decode_row(keys.names[code].as_py(), side.columns)
+        side.strays.facts.append(
+            f"{place}: the key {key!r} has {keys.counts[code]} rows, and one numbered "
+            f"{highest[code]}: never read"
         )
-        side.strays.facts.append(fact)
 
 
-def _told(told: _Told, wrong: Any) -> list[int]:
-    """Which of these there is room to tell; all are counted."""
-    found: list[int] = np.flatnonzero(wrong).tolist()
-    told.count += len(found)
-    return found[: max(0, KEYS_MAX - len(told.facts))]
-
-
-def _timed(content: bytes, columns: StructType) -> tuple[Any, ...]:
+def _timed(content: bytes, columns: StructType) -> tuple[object, ...]:
     return (*decode_row(content[:-8], columns), int.from_bytes(content[-8:], "big") - (1 << 63))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from stateshift.engines.spark.layout import under
 from stateshift.formats.spark.names import DEFAULT_STORE, classify
 from stateshift.survey import Image, ShardFiles
 
@@ -23,27 +24,29 @@ def after_planned(image: Image) -> Image | None:
     """
     if image.planned_state is None or not image.planned_state.files:
         return None
+    state_files = [path for path in image.planned_state.files if not path.endswith(".crc")]
     written: dict[_Store, list[str]] = {}
-    for path in image.planned_state.files:
-        if not path.endswith(".crc"):
-            written.setdefault(_store_of(image, path), []).append(path)
+    for path in state_files:
+        written.setdefault(_store_of(image, path), []).append(path)
     shards = tuple(_after(shard, written) for shard in image.shards)
     return replace(image, shards=shards, needed=image.needed_files, planned_state=None)
 
 
 def _store_of(image: Image, path: str) -> _Store:
-    place = classify(path[len(image.path) + 1 :] if image.path else path)
+    place = classify(path[len(under(image.path, "")) :])
     return place.operator or "", place.partition or 0, place.store or DEFAULT_STORE
 
 
 def _after(shard: ShardFiles, written: dict[_Store, list[str]]) -> ShardFiles:
+    """Return the shard with the files that the batch has written: behind its own, or in their place
+    where they begin with a snapshot.
+    """
     files = written.get((shard.operator, shard.shard, shard.store), [])
     snapshots = [path for path in files if path.endswith((".zip", ".snapshot"))]
-    if snapshots:
-        return replace(
-            shard, files=(*snapshots, *(path for path in files if path not in snapshots))
-        )
-    return replace(shard, files=(*shard.files, *files))
+    if not snapshots:
+        return replace(shard, files=(*shard.files, *files))
+    others = [path for path in files if path not in snapshots]
+    return replace(shard, files=(*snapshots, *others))
 
 
 def planned_files(image: Image) -> Iterator[str]:

@@ -1,24 +1,24 @@
 """An image in portions that can be read to their ends independently, by whoever: what `verify
 --deep` hands to a fleet.
 
-    portion  survey and image, with the shards of some places only, what is listed there, and of
-             what is needed that,
+    portion  survey and image, with the shards of some places only: what is listed and needed there,
              and the schemas and metadata without which no shard's rows can be read
 
-The stores of one shard of one operator stay together: a join's are held against each other.
+The stores of one shard of one operator stay together: a join's are compared with each other.
 Everything that belongs to no shard (logs, source logs) is in the first portion. Findings of all
-portions together are those of the image, but for what is found out about schemas and metadata,
-which every portion finds; and for `sidecars.orphans`. Pure.
+portions together are those of the image, with two exceptions: every portion reports schemas and
+metadata, and none reports `sidecars.orphans`. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
+from typing import TypeVar
 
 from stateshift.engines.bundles import BYTES_MAX, FILES_MAX
 from stateshift.engines.spark.check.planned_batch import planned_files
+from stateshift.engines.spark.layout import under
 from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.survey import FileInfo, Image, PlannedState, ShardFiles, Survey
 
@@ -26,61 +26,74 @@ from stateshift.survey import FileInfo, Image, PlannedState, ShardFiles, Survey
 Place = tuple[str, int]
 _DESCRIBING = ("state-schema", "state-metadata")
 
+T = TypeVar("T")
+
 
 def portions(
     survey: Survey, image: Image, files_max: int = FILES_MAX
 ) -> Iterator[tuple[Survey, Image]]:
-    """The portions of one image of a survey: at most so many files each, and never less than a
-    shard.
+    """Yield the portions of one image of a survey: at most so many files each, and never less than
+    a shard.
     """
-    start = len(image.path) + 1 if image.path else 0
-    top = image.path + "/" if image.path else ""
-    inside = [file for file in survey.files if file.path.startswith(top)]
-    listed: dict[Place | None, list[FileInfo]] = {}
-    for file in inside:
-        listed.setdefault(_place(classify(file.path[start:])), []).append(file)
-    needed: dict[Place | None, list[str]] = {}
-    describing = []
-    for path in image.needed:
-        place = classify(path[start:])
-        if place.area in _DESCRIBING:
-            describing.append(path)
-        else:
-            needed.setdefault(_place(place), []).append(path)
-    planned: dict[Place | None, list[str]] = {}
-    for path in planned_files(image):
-        planned.setdefault(_place(classify(path[start:])), []).append(path)
-    shards = {(shard.operator, shard.shard) for shard in image.shards}
-    elsewhere = [place for place in needed if place not in shards]
-    rest = list(chain.from_iterable(needed[place] for place in elsewhere))
-    elsewhere = [place for place in listed if place not in shards]
-    others = list(chain.from_iterable(listed[place] for place in elsewhere))
-    yield _portion(survey, image, (), [*describing, *rest], others)
-    for bundle in _bundled(
-        image.shards, needed, {file.path: file.size for file in inside}, files_max
-    ):
-        places = dict.fromkeys((shard.operator, shard.shard) for shard in bundle)
-        own = list(chain.from_iterable(needed.get(place, []) for place in places))
-        files = list(chain.from_iterable(listed.get(place, []) for place in places))
-        portion, part = _portion(survey, image, tuple(bundle), [*describing, *own], files)
-        written = tuple(chain.from_iterable(planned.get(place, []) for place in places))
+    start = under(image.path, "")
+    inside = [file for file in survey.files if file.path.startswith(start)]
+    listed = _by_place(inside, lambda file: file.path.removeprefix(start))
+    describing, others = _describing(image)
+    needed = _by_place(others, lambda path: path.removeprefix(start))
+    planned = _by_place(planned_files(image), lambda path: path.removeprefix(start))
+    shard_places = {_shard_place(shard) for shard in image.shards}
+    beside_shards = _at([place for place in needed if place not in shard_places], needed)
+    files_beside = _at([place for place in listed if place not in shard_places], listed)
+    yield _portion(survey, image, (), [*describing, *beside_shards], files_beside)
+    sizes = {file.path: file.size for file in inside}
+    for bundle in _bundled(image.shards, needed, sizes, files_max):
+        places = list(dict.fromkeys(map(_shard_place, bundle)))
+        own_needed = [*describing, *_at(places, needed)]
+        portion, part = _portion(survey, image, tuple(bundle), own_needed, _at(places, listed))
+        written = tuple(_at(places, planned))
         yield portion, replace(part, planned_state=PlannedState(written) if written else None)
 
 
 def undivided(image: Image) -> Image:
-    """The image without its shards: what it takes to know how their rows are read."""
-    start = len(image.path) + 1 if image.path else 0
-    describing = [path for path in image.needed if classify(path[start:]).area in _DESCRIBING]
+    """Return the image without its shards: what it takes to know how their rows are read."""
+    describing, _ = _describing(image)
     return _without(image, (), describing)
+
+
+def _describing(image: Image) -> tuple[list[str], list[str]]:
+    """Return the needed files that say how rows are read, and all the others."""
+    start = len(under(image.path, ""))
+    describing: list[str] = []
+    others: list[str] = []
+    for path in image.needed:
+        is_describing = classify(path[start:]).area in _DESCRIBING
+        (describing if is_describing else others).append(path)
+    return describing, others
+
+
+def _by_place(files: Iterable[T], path_of: Callable[[T], str]) -> dict[Place | None, list[T]]:
+    """Return files by the shard that they belong to, by their path inside the image."""
+    by_place: dict[Place | None, list[T]] = {}
+    for file in files:
+        by_place.setdefault(_place(classify(path_of(file))), []).append(file)
+    return by_place
+
+
+def _at(places: Iterable[Place | None], by_place: Mapping[Place | None, list[T]]) -> list[T]:
+    """Return what lies at these places, in their order."""
+    files: list[T] = []
+    for place in places:
+        files += by_place.get(place, [])
+    return files
 
 
 def shard_groups(
     shards: tuple[ShardFiles, ...], sizes: Mapping[str, int]
 ) -> list[list[ShardFiles]]:
-    """Shards by place, as many together as are worth a task."""
+    """Return shards by place, as many together as are worth a task."""
     paths: dict[Place | None, list[str]] = {}
     for shard in shards:
-        paths.setdefault((shard.operator, shard.shard), []).extend(shard.files)
+        paths.setdefault(_shard_place(shard), []).extend(shard.files)
     return list(_bundled(shards, paths, sizes, FILES_MAX))
 
 
@@ -104,15 +117,20 @@ def _portion(
     needed: list[str],
     files: list[FileInfo],
 ) -> tuple[Survey, Image]:
-    return replace(survey, files=tuple(files), images=(), findings=()), _without(
-        image, shards, needed
-    )
+    part = replace(survey, files=tuple(files), images=(), findings=())
+    return part, _without(image, shards, needed)
 
 
 def _place(place: CheckpointPath) -> Place | None:
-    if place.area not in ("state", "sidecar") or place.operator is None or place.partition is None:
+    """Return the shard that a file belongs to; None where it belongs to none."""
+    if place.operator is None or place.partition is None:
         return None
-    return place.operator, place.partition
+    is_of_shard = place.area in ("state", "sidecar")
+    return (place.operator, place.partition) if is_of_shard else None
+
+
+def _shard_place(shard: ShardFiles) -> Place:
+    return shard.operator, shard.shard
 
 
 def _bundled(
@@ -121,19 +139,21 @@ def _bundled(
     sizes: Mapping[str, int],
     files_max: int,
 ) -> Iterator[list[ShardFiles]]:
-    """Shards by place, as many together as are worth a task."""
+    """Yield shards by place, as many together as are worth a task."""
     by_place: dict[Place, list[ShardFiles]] = {}
     for shard in shards:
-        by_place.setdefault((shard.operator, shard.shard), []).append(shard)
+        by_place.setdefault(_shard_place(shard), []).append(shard)
     bundle: list[ShardFiles] = []
     files = size = 0
-    for place, own in by_place.items():
+    for place, own_shards in by_place.items():
         paths = needed.get(place, [])
-        bytes_own = sum(sizes.get(path, 0) for path in paths)
-        if bundle and (files + len(paths) > files_max or size + bytes_own > BYTES_MAX):
+        own_size = sum(sizes.get(path, 0) for path in paths)
+        is_full = files + len(paths) > files_max or size + own_size > BYTES_MAX
+        if bundle and is_full:
             yield bundle
             bundle, files, size = [], 0, 0
-        bundle += own
-        files, size = files + len(paths), size + bytes_own
+        bundle += own_shards
+        files += len(paths)
+        size += own_size
     if bundle:
         yield bundle

@@ -22,6 +22,8 @@ from dataclasses import replace
 from stateshift.engines.spark.chains import StoreFiles
 from stateshift.engines.spark.check.snapshots import (
     ZIP_MAX,
+    changes_in,
+    first_snapshot,
     older_files,
     place_of,
     ssts_of,
@@ -41,30 +43,22 @@ REPLAYED_MAX = 50
 def repairs(
     storage: Storage, survey: Survey, image: Image, damaged: Collection[str]
 ) -> Iterator[Finding]:
-    """A note for each damaged snapshot that Spark 4.2 and later do without."""
+    """Yield a note for each damaged snapshot that Spark 4.2 and later do without."""
     if not damaged:
         return
     stores = stores_of(survey, image)
     for shard in image.shards:
         store = stores.get(place_of(shard))
-        if store is None or not shard.files or store.uses_uuids:
+        version = first_snapshot(shard, store)
+        if store is None or version is None:
             continue
         path = shard.files[0]
-        version = next(
-            (v for (v, _), snapshot in store.snapshots.items() if snapshot == path), None
-        )
-        if (
-            version is None
-            or not _is_suspect(shard, damaged)
-            or not _cannot_load(storage, path, store)
-        ):
-            continue
-        if _replays(storage, image, shard, store, version):
+        is_broken = _is_suspect(shard, damaged) and _cannot_load(storage, path, store)
+        if is_broken and _replays(storage, image, shard, store, version):
             yield Finding(
                 "note",
                 f"{path}: Spark 4.2 and later can repair this by themselves, from the "
-                "snapshot and changes before it "
-                "(auto snapshot repair); older versions cannot",
+                "snapshot and changes before it (auto snapshot repair); older versions cannot",
                 path=path,
             )
 
@@ -85,8 +79,8 @@ def _cannot_load(storage: Storage, path: str, store: StoreFiles) -> bool:
                 pass
             return False
         check_zip(storage.read(path, ZIP_MAX))
-        there = set(store.ssts.values())
-        return any(table not in there for table in ssts_of(storage, path))
+        missing = set(ssts_of(storage, path)) - set(store.ssts.values())
+        return bool(missing)
     except (FormatError, MissingFile):
         return True
 
@@ -97,20 +91,19 @@ def _replays(
     """Whether one of the snapshots before this one, or none at all, and the changes since are
     there and decode.
     """
-    changes = tuple(path for path in shard.files if path.endswith((".delta", ".changelog")))
+    changes = changes_in(shard.files)
     while True:
         older = older_files(storage, store, version)
         if older and _decodes(storage, image, replace(shard, files=older + changes)):
             return True
-        before = [v for v, _ in store.snapshots if v < version]
-        if not before:
+        older_snapshots = [number for number, _ in store.snapshots if number < version]
+        if not older_snapshots:
             return False
-        del store.snapshots[max(before), ""]
+        del store.snapshots[max(older_snapshots), ""]
 
 
 def _decodes(storage: Storage, image: Image, shard: ShardFiles) -> bool:
-    replayed = [path for path in shard.files if path.endswith((".delta", ".changelog"))]
-    if len(replayed) > REPLAYED_MAX:
+    if len(changes_in(shard.files)) > REPLAYED_MAX:
         return False
     try:
         for _ in folded(storage.chunks, shard, image.settings):

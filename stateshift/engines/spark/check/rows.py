@@ -1,11 +1,11 @@
 """The rows of one shard, checked block by block: inside their bounds, in the shard where their key
 belongs. Reads only.
 
-What a file deletes is in no entry, and is placed too: two shards' changes that hold nothing but
-deletes, exchanged, leave behind what should be gone.
+What a file deletes is in no entry, and its shard is checked too: two shards' changes that hold
+nothing but deletes, exchanged, leave behind what should be gone.
 
-An entry is what all files of the shard come to. Which of them a bad row stands in is looked for
-only then: the newest one that writes its key.
+An entry is what all files of the shard come to. Only for a bad row is its file looked for: the
+newest one that writes its key.
 """
 
 from __future__ import annotations
@@ -13,98 +13,141 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values_of
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
-from stateshift.formats.blocks import Binary, Block
+from stateshift.formats.blocks import Binary, Block, Ints
 from stateshift.formats.rocksdb.sst import DELETES, decode_sst
 from stateshift.formats.spark.compression import decompress
 from stateshift.formats.spark.state_files import Record, decode_changelog, decode_delta
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, ShardFiles
 
-# So many rows of a shard are told one by one, the others counted.
+# So many rows of a shard are named one by one, the others counted.
 ROWS_MAX = 3
 
 STRICT = "spark.sql.streaming.statefulOperator.useStrictDistribution"
 
+T = TypeVar("T")
+
 
 @dataclass
-class _Told:
-    """Rows with something wrong: the first of them, and how many there are."""
+class _Faults(Generic[T]):
+    """Rows with something wrong: the keys of the first of them, with what is wrong, and how many
+    there are.
+    """
 
-    rows: list[tuple[bytes, Any]] = field(default_factory=list)
+    rows: list[tuple[bytes, T]] = field(default_factory=list)
     count: int = 0
 
-    def add(self, key: bytes, what: Any) -> None:
+    @property
+    def unnamed(self) -> int:
+        """How many more rows may still be named."""
+        return max(0, ROWS_MAX - len(self.rows))
+
+    def add(self, key: bytes, fault: T) -> None:
         self.count += 1
-        if len(self.rows) < ROWS_MAX:
-            self.rows.append((key, what))
+        if self.unnamed:
+            self.rows.append((key, fault))
+
+
+class _Elsewhere(NamedTuple):
+    """A key as it is shown, and the shard where it belongs."""
+
+    shown: object
+    shard: int
+
+
+class _Written(NamedTuple):
+    """A record of a file: where it begins, its key, and whether it deletes it."""
+
+    offset: int | None
+    key: bytes
+    deletes: bool
 
 
 @dataclass
 class RowCheck:
-    """What was found in one store of one shard. `shards` is how many the operator has."""
+    """What is wrong with the rows of one store of one shard. `shards` is how many the operator
+    has.
+    """
 
     storage: Storage
     shard: ShardFiles
     settings: Mapping[str, str]
     shards: int
-    broken: _Told = field(default_factory=_Told)
-    misplaced: _Told = field(default_factory=_Told)
-    deleted_elsewhere: _Told = field(default_factory=_Told)
+    broken: _Faults[FormatError] = field(default_factory=_Faults)
+    misplaced: _Faults[_Elsewhere] = field(default_factory=_Faults)
+    deleted_elsewhere: _Faults[_Elsewhere] = field(default_factory=_Faults)
 
-    def deletes(self, view: StoreView, keys: Binary) -> None:
-        """Hold the keys that a file deletes against the shard."""
+    def check_deleted(self, view: StoreView, keys: Binary) -> None:
+        """Check that the keys which a file deletes belong in the shard."""
         if view.key is None or view.placed is None:
             return
         try:
             self._place(view, keys, None, self.deleted_elsewhere)
-        except FormatError:  # a key that does not decode: which one is told one by one
-            for key in keys.to_pylist():
-                try:
-                    view.decode_key(key)
-                except FormatError as error:
-                    self.broken.add(key, error)
+        except FormatError:  # one of the keys does not decode
+            self._decode_each_key(view, keys)
+
+    def _decode_each_key(self, view: StoreView, keys: Binary) -> None:
+        for key in keys.to_pylist():
+            try:
+                view.decode_key(key)
+            except FormatError as error:
+                self.broken.add(key, error)
 
     def sound(self, view: StoreView, block: Block) -> Block | None:
-        """The entries whose key and value decode; None where nothing tells how they should."""
+        """Return the entries whose key and value decode; None where nothing tells how they
+        should.
+        """
         if not view.known:
             return None
         keys = keys_of(view, block.keys)
         if keys is None or values_of(view, block.values) is None:
-            keys, block = None, block.take(np.array(list(self._decoding(view, block)), np.int64))
+            decoding = list(self._decoding(view, block))
+            keys, block = None, block.take(np.array(decoding, np.int64))
         if view.placed is not None and len(block):
             with suppress(FormatError):  # a type whose placement is not known
                 self._place(view, block.keys, keys, self.misplaced)
         return block
 
     def _decoding(self, view: StoreView, block: Block) -> Iterator[int]:
-        """One by one: which do, and why others do not."""
-        for at, (key, value) in enumerate(block.records()):
+        """Yield the positions of the records that decode; the others are broken."""
+        for position, (key, value) in enumerate(block.records()):
             try:
                 view.decode_key(key)
                 view.decode_value(value or b"")
-                yield at
+                yield position
             except FormatError as error:
                 self.broken.add(key, error)
 
-    def _place(self, view: StoreView, keys: Binary, decoded: Any, told: _Told) -> None:
-        belongs = (
-            hashes_of(view, keys, decoded) % self.shards
-            if view.placed
-            else np.zeros(len(keys), np.int64)
-        )
-        wrong = np.flatnonzero(belongs != self.shard.shard)
-        told.count += len(wrong)
-        for at in wrong[: max(0, ROWS_MAX - len(told.rows))].tolist():
-            key = keys[at].as_py()
-            told.rows.append((key, (view.named_key(view.decode_key(key)), int(belongs[at]))))
+    def _place(
+        self,
+        view: StoreView,
+        keys: Binary,
+        decoded: pa.Array | None,
+        faults: _Faults[_Elsewhere],
+    ) -> None:
+        """Add the keys that belong in another shard. `decoded` are the keys as columns."""
+        shards = self._shards_of(view, keys, decoded)
+        wrong = np.flatnonzero(shards != self.shard.shard)
+        faults.count += len(wrong)
+        for position in wrong[: faults.unnamed].tolist():
+            key = keys[position].as_py()
+            shown = view.named_key(view.decode_key(key))
+            faults.rows.append((key, _Elsewhere(shown, int(shards[position]))))
+
+    def _shards_of(self, view: StoreView, keys: Binary, decoded: pa.Array | None) -> Ints:
+        """Return the shard where each key belongs; 0 where the operator has no key."""
+        if not view.placed:
+            return np.zeros(len(keys), np.int64)
+        return hashes_of(view, keys, decoded) % self.shards
 
     def findings(self) -> Iterator[Finding]:
         for key, error in self.broken.rows:
@@ -115,29 +158,29 @@ class RowCheck:
                 path=path,
                 offset=offset,
             )
-        yield from self._more(self.broken.count, "are damaged", True)
-        for key, (shown, belongs) in self.misplaced.rows:
+        yield from self._more(self.broken.count, "are damaged", fatal=True)
+        for key, fault in self.misplaced.rows:
             path, offset = self._where(key)
-            yield self._displaced(path, offset, shown, belongs)
+            yield self._displaced(path, offset, f"{fault.shown}", fault.shard)
         yield from self._more(
             self.misplaced.count, "lie in a shard where they do not belong", self._strict
         )
-        for key, (shown, belongs) in self.deleted_elsewhere.rows:
+        for key, fault in self.deleted_elsewhere.rows:
             path, offset = self._where(key, deleted=True)
-            yield self._displaced(path, offset, f"{shown}, which it deletes,", belongs)
+            yield self._displaced(path, offset, f"{fault.shown}, which it deletes,", fault.shard)
         yield from self._more(
             self.deleted_elsewhere.count, "are deleted where they do not belong", self._strict
         )
 
     @property
     def _strict(self) -> bool:
-        """Checkpoints born before 3.3 may be distributed by some of the key's columns only
-        (SPARK-38204).
+        """Whether rows are distributed by all of the key's columns. Those of checkpoints born
+        before 3.3 may be distributed by some of them only (SPARK-38204).
         """
         return self.settings.get(STRICT) == "true"
 
-    def _displaced(self, path: str, offset: int | None, key: Any, belongs: int) -> Finding:
-        fact = f"{path}: the key {key} is not looked for here, but in shard {belongs}"
+    def _displaced(self, path: str, offset: int | None, key: str, shard: int) -> Finding:
+        fact = f"{path}: the key {key} is not looked for here, but in shard {shard}"
         if self._strict:
             return Finding("refuse", fact, path=path, offset=offset)
         return Finding(
@@ -154,39 +197,44 @@ class RowCheck:
             yield Finding("refuse" if fatal else "warn", fact)
 
     def _where(self, key: bytes, deleted: bool = False) -> tuple[str, int | None]:
-        """The newest file that writes the key, or deletes it, and the offset of that record. A
-        column family's number stands before it, and a checksum before one that is deleted.
+        """Return the newest file that writes the key, or deletes it, and the offset of that
+        record.
         """
         for path in reversed(self.shard.files):
-            for offset, written, gone in self._writes(path):
-                if (
-                    gone == deleted
-                    and written.endswith(key)
-                    and len(written) - len(key) in (0, 2, 4, 6)
-                ):
-                    return path, offset
+            for written in self._writes(path):
+                if written.deletes == deleted and _is_key(written.key, key):
+                    return path, written.offset
         return self.shard.files[-1], None
 
-    def _writes(self, path: str) -> Iterable[tuple[int | None, bytes, bool]]:
+    def _writes(self, path: str) -> Iterable[_Written]:
+        """Yield what a file writes, record by record."""
         if path.endswith(".sst"):
-            tables = decode_sst(bounds.gathered(self.storage.chunks(path), "an SST"))
-            return ((None, entry.key, entry.kind in DELETES) for entry in tables)
+            entries = decode_sst(bounds.gathered(self.storage.chunks(path), "an SST"))
+            return (_Written(None, entry.key, entry.kind in DELETES) for entry in entries)
         if path.endswith(".changelog"):
             header, records = decode_changelog(self.storage.chunks(path))
-            return _placed(records, _start(self.storage, path), int(header.column_families))
+            return _with_offsets(records, _start(self.storage, path), int(header.column_families))
         if path.endswith((".delta", ".snapshot")):
-            return _placed(decode_delta(self.storage.chunks(path)), 0, 0)
+            return _with_offsets(decode_delta(self.storage.chunks(path)), 0, 0)
         return ()
 
 
-def _placed(records: Iterable[Record], start: int, extra: int) -> Iterator[tuple[int, bytes, bool]]:
+def _is_key(written: bytes, key: bytes) -> bool:
+    """Whether a record's key is this one. A column family's number stands before it, and a checksum
+    before one that is deleted.
+    """
+    return written.endswith(key) and len(written) - len(key) in (0, 2, 4, 6)
+
+
+def _with_offsets(records: Iterable[Record], start: int, extra: int) -> Iterator[_Written]:
+    """Yield records with their offsets. Each is its two lengths, `extra` bytes, key and value."""
     for key, value, _ in records:
-        yield start, key, value is None
+        yield _Written(start, key, value is None)
         start += 8 + extra + len(key) + len(value or b"")
 
 
 def _start(storage: Storage, path: str) -> int:
-    """Where a changelog's first record stands: behind the version and the lineage."""
+    """Return the offset of a changelog's first record: behind the version and the lineage."""
     head = b""
     for piece in decompress(storage.chunks(path)):
         head += piece
@@ -194,4 +242,6 @@ def _start(storage: Storage, path: str) -> int:
             break
     if head[:3] != b"\0\2v":
         return 0
-    return 4 if head[3:4] == b"2" else 6 + int.from_bytes(head[4:6], "big")
+    if head[3:4] == b"2":
+        return 4
+    return 6 + int.from_bytes(head[4:6], "big")

@@ -17,72 +17,71 @@ Seen with Spark 3.5, 4.1 and 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 from stateshift.engines.spark import layout
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import crc, rocksdb
 from stateshift.storage.protocol import Storage
-from stateshift.survey import FileInfo, Finding, Image, Survey
+from stateshift.survey import FileInfo, Finding, Image, Level, Survey
 
 CHECKSUMS_MAX = 1 << 28
 ZIP_MAX = 1 << 28
 
 
 def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
-    """Every checksum of what the image needs, held against its file."""
-    there = {file.path for file in survey.files}
-    start = len(image.path) + 1 if image.path else 0
+    """Compare every checksum of what the image needs with its file."""
+    listed = {file.path for file in survey.files}
+    start = len(layout.under(image.path, ""))
     for path in image.needed:
         if path.endswith(".crc"):
             yield from _spark(storage, path)
         hidden = hidden_checksum(path)
-        if hidden in there:
+        if hidden in listed:
             yield from _hadoop(storage, path, hidden, layout.is_spare(path[start:]))
 
 
 def orphans(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
-    """One note about all tables that no snapshot names: they cost room, and nothing else."""
-    start = f"{image.path}/state/" if image.path else "state/"
+    """Yield one note about all tables that no snapshot names: they take space, and nothing else."""
+    start = layout.under(image.path, "state/")
     tables: dict[str, list[FileInfo]] = {}
     zips: dict[str, list[str]] = {}
     for file in survey.files:
         folder, _, name = file.path.rpartition("/")
-        if file.path.startswith(start) and name.endswith(".sst") and not name.startswith("."):
+        if not file.path.startswith(start) or name.startswith("."):
+            continue
+        if name.endswith(".sst"):
             tables.setdefault(folder.rpartition("/")[0], []).append(file)
-        elif file.path.startswith(start) and name.endswith(".zip") and not name.startswith("."):
+        elif name.endswith(".zip"):
             zips.setdefault(folder, []).append(file.path)
-    spare = list(
-        chain.from_iterable(
-            _unnamed(storage, found, zips.get(folder, [])) for folder, found in tables.items()
-        )
-    )
-    if spare:
-        size = sum(file.size for file in spare)
+    unnamed: list[FileInfo] = []
+    for folder, files in tables.items():
+        unnamed += _unnamed(storage, files, zips.get(folder, []))
+    if unnamed:
+        size = sum(file.size for file in unnamed)
         yield Finding(
             "note",
-            f"{len(spare)} SST files of {size} bytes are named by no snapshot, "
-            f"{spare[0].path} among "
-            "them: an attempt left them that was never committed",
-            path=spare[0].path,
+            f"{len(unnamed)} SST files of {size} bytes are named by no snapshot, "
+            f"{unnamed[0].path} among them: an attempt left them that was never committed",
+            path=unnamed[0].path,
         )
 
 
-def _unnamed(
-    storage: Storage, tables: Iterable[FileInfo], zips: Iterable[str]
-) -> Iterator[FileInfo]:
+def _unnamed(storage: Storage, tables: list[FileInfo], zips: Iterable[str]) -> list[FileInfo]:
+    """Return the tables that none of the zips names; none where one of those cannot be read, for
+    nobody can say which tables it names.
+    """
     named: set[str] = set()
     for path in zips:
         try:
-            named |= {
-                table.stored for table in rocksdb.decode_zip(storage.read(path, ZIP_MAX)).tables
-            }
+            decoded = rocksdb.decode_zip(storage.read(path, ZIP_MAX))
         except (FormatError, MissingFile):
-            return  # which tables it names nobody can tell any more
-    yield from (file for file in tables if file.path.rpartition("/")[2] not in named)
+            return []
+        named.update(table.stored for table in decoded.tables)
+    return [file for file in tables if file.path.rpartition("/")[2] not in named]
 
 
 def hidden_checksum(path: str) -> str:
+    """Return where Hadoop keeps its checksums of a file."""
     folder, slash, name = path.rpartition("/")
     return f"{folder}{slash}.{name}.crc"
 
@@ -90,14 +89,14 @@ def hidden_checksum(path: str) -> str:
 def _spark(storage: Storage, path: str) -> Iterator[Finding]:
     about = path.removesuffix(".crc")
     try:
-        wanted = crc.decode_spark_crc(storage.read(path, 1 << 16))
-        found = crc.spark_checksum(storage.chunks(about), 0)
+        recorded = crc.decode_spark_crc(storage.read(path, 1 << 16))
+        computed = crc.spark_checksum(storage.chunks(about), 0)
     except FormatError as error:
         yield Finding("refuse", f"{path} is damaged: {error.fact}", path=path, offset=error.offset)
         return
     except MissingFile:
-        return  # the file itself is missing: that was said already
-    if (wanted.value, wanted.size) != (found.value, found.size):
+        return  # the file itself is missing: the survey has refused that
+    if (recorded.value, recorded.size) != (computed.value, computed.size):
         yield Finding(
             "refuse",
             f"{about} does not match its checksum {path}: Spark refuses to read it",
@@ -109,8 +108,8 @@ def _spark(storage: Storage, path: str) -> Iterator[Finding]:
 def _hadoop(storage: Storage, path: str, hidden: str, spare: bool) -> Iterator[Finding]:
     unreadable = path.endswith((".zip", ".sst"))
     try:
-        wanted = crc.decode_hadoop_crc(storage.read(hidden, CHECKSUMS_MAX))
-        offset = _differs(storage, path, wanted)
+        checksums = crc.decode_hadoop_crc(storage.read(hidden, CHECKSUMS_MAX))
+        offset = _first_difference(storage, path, checksums)
         if offset is None:
             return
         fact = f"{path} does not match Hadoop's checksums in {hidden}"
@@ -118,33 +117,34 @@ def _hadoop(storage: Storage, path: str, hidden: str, spare: bool) -> Iterator[F
         offset, fact = error.offset, f"{hidden} is damaged: {error.fact}"
     except MissingFile:
         return
-    told = (
-        "Spark cannot read the file"
-        if unreadable
-        else "it is not what was written, which Spark does not notice"
-    )
+    consequence = "it is not what was written, which Spark does not notice"
+    if unreadable:
+        consequence = "Spark cannot read the file"
     hint = f"if {path} is intact otherwise, remove {hidden}: nothing needs it"
-    yield Finding(
-        "warn" if spare else "refuse", f"{fact}: {told}", hint=hint, path=path, offset=offset
-    )
+    level: Level = "warn" if spare else "refuse"
+    yield Finding(level, f"{fact}: {consequence}", hint=hint, path=path, offset=offset)
 
 
-def _differs(storage: Storage, path: str, wanted: crc.HadoopChecksums) -> int | None:
-    """The offset of the first chunk that does not have its checksum; None where all do."""
+def _first_difference(storage: Storage, path: str, checksums: crc.HadoopChecksums) -> int | None:
+    """Return the offset of the first chunk that does not have its checksum; None where all do."""
     position = number = 0
-    for chunk in _chunked(storage.chunks(path), wanted.bytes_per_chunk):
-        if number >= len(wanted.values) or crc.crc32(chunk) != wanted.values[number]:
+    for chunk in _chunked(storage.chunks(path), checksums.bytes_per_chunk):
+        has_checksum = number < len(checksums.values)
+        if not has_checksum or crc.crc32(chunk) != checksums.values[number]:
             return position
-        position, number = position + len(chunk), number + 1
-    return None if number == len(wanted.values) else position
+        position += len(chunk)
+        number += 1
+    return None if number == len(checksums.values) else position
 
 
 def _chunked(pieces: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Yield the same bytes in pieces of `size`; the last one may be shorter."""
     rest = b""
     for piece in pieces:
         piece = rest + piece
         whole = len(piece) - len(piece) % size
-        yield from (piece[start : start + size] for start in range(0, whole, size))
+        for start in range(0, whole, size):
+            yield piece[start : start + size]
         rest = piece[whole:]
     if rest:
         yield rest

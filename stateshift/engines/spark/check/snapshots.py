@@ -1,26 +1,28 @@
-"""Snapshots held against the changes they stand for: two ways to one version, which must come to
+"""Snapshots compared with the changes they stand for: two ways to one version, which must come to
 the same. Reads only.
 
     version s  =  the snapshot s  =  an older snapshot (or nothing), and every change file up to s
 
 A restart takes the snapshot and never looks at what came before it, so a snapshot that lost
 something goes unnoticed until somebody misses it. Both ways are followed up to the version of the
-restart, where the one is read anyway, and only where their entries do not add up to the same are
-the snapshot's looked at one by one; what later changes have put anew is no longer told. Only where
-the older files are still there can it be told; where they are not, or do not decode (no restart
-needs them any more), nothing is said. Checkpoint format 2, whose files only a commit's lineage
-tells apart, is left out, as are changelogs with column families that no older snapshot names.
+restart, where the one is read anyway. Only where their entries do not add up to the same are the
+snapshot's looked at one by one; an entry that later changes wrote again is not reported. Where the
+older files are gone, or do not decode (no restart needs them any more), nothing is reported.
+Checkpoint format 2, whose files only a commit's lineage tells apart, is left out, as are changelogs
+with column families that no older snapshot names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from stateshift.engines.match import matched
 from stateshift.engines.spark.chains import StoreFiles, chain
 from stateshift.engines.spark.check.tally import Tally
 from stateshift.engines.spark.entries.fold import folded
+from stateshift.engines.spark.layout import under
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.binaries import joined
 from stateshift.formats.blocks import Block
@@ -43,32 +45,50 @@ def place_of(shard: ShardFiles) -> Place:
 def findings(
     storage: Storage, survey: Survey, image: Image, tallies: Mapping[Place, Tally]
 ) -> Iterator[Finding]:
-    """A warning for every snapshot that a restart begins with, and that its changes contradict.
-    `tallies` are of the entries that a restart finds; shards without one could not be read.
+    """Yield a warning for every snapshot that a restart begins with, and that its changes
+    contradict. `tallies` are of the entries that a restart reads; shards without one could not be
+    read.
     """
     stores = stores_of(survey, image)
     for shard in image.shards:
-        store = stores.get(place_of(shard))
-        if store is None or not shard.files or store.uses_uuids:
+        place = place_of(shard)
+        store = stores.get(place)
+        version = first_snapshot(shard, store)
+        if store is None or version is None:
             continue
-        snapshot = next((v for v, path in store.snapshots.items() if path == shard.files[0]), None)
-        older = older_files(storage, store, snapshot[0]) if snapshot else ()
-        if older and not _agree(storage, image, shard, older, tallies.get(place_of(shard))):
+        older = older_files(storage, store, version)
+        if older and not _agree(storage, image, shard, older, tallies.get(place)):
             yield from _compared(storage, image, shard, older)
 
 
+def first_snapshot(shard: ShardFiles, store: StoreFiles | None) -> int | None:
+    """Return the version of the snapshot that the shard's files begin with; None where they begin
+    with changes, or where uuids tell the files apart.
+    """
+    if store is None or not shard.files or store.uses_uuids:
+        return None
+    versions = {path: version for (version, _), path in store.snapshots.items()}
+    return versions.get(shard.files[0])
+
+
+def changes_in(files: Iterable[str]) -> tuple[str, ...]:
+    """Return the files of changes, without snapshots and their tables."""
+    return tuple(path for path in files if path.endswith((".delta", ".changelog")))
+
+
 def older_files(storage: Storage, store: StoreFiles, version: int) -> tuple[str, ...]:
-    """The files that come to the version without its snapshot; none where one of them is
+    """Return the files that come to the version without its snapshot; none where one of them is
     missing.
     """
     store.snapshots.pop((version, ""), None)
-    if not store.snapshots and min((v for v, _ in store.changes), default=2) > 1:
+    first_change = min((number for number, _ in store.changes), default=2)
+    if not store.snapshots and first_change > 1:
         return ()
     try:
-        found = chain(store, version, lambda path: ssts_of(storage, path), lambda path: ())
+        older = chain(store, version, lambda path: ssts_of(storage, path), lambda path: ())
     except (FormatError, MissingFile):
         return ()
-    return () if found.missing else found.files
+    return () if older.missing else older.files
 
 
 def _agree(
@@ -78,17 +98,15 @@ def _agree(
     older: tuple[str, ...],
     expected: Tally | None,
 ) -> bool:
-    """Whether the older files, and the changes since the snapshot, come to what a restart finds;
+    """Whether the older files, and the changes since the snapshot, come to what a restart reads;
     or do not decode.
     """
     if expected is None:
         return False
-    changes = tuple(path for path in shard.files if path.endswith((".delta", ".changelog")))
+    without_snapshot = replace(shard, files=older + changes_in(shard.files))
     tally = Tally()
     try:
-        for store, block in folded(
-            storage.chunks, replace(shard, files=older + changes), image.settings
-        ):
+        for store, block in folded(storage.chunks, without_snapshot, image.settings):
             tally.add(store, block)
     except (FormatError, MissingFile):
         return True
@@ -98,43 +116,52 @@ def _agree(
 def _compared(
     storage: Storage, image: Image, shard: ShardFiles, older: tuple[str, ...]
 ) -> Iterator[Finding]:
-    own = tuple(path for path in shard.files if not path.endswith((".delta", ".changelog")))
-    sides = ((0, replace(shard, files=older)), (1, replace(shard, files=own)))
-    blocks = (
-        (side, Block(joined(store.encode() + b"\0", block.keys), block.values))
-        for side, files in sides
-        for store, block in folded(storage.chunks, files, image.settings)
+    """Yield a warning where entries of the snapshot differ from those of the older files."""
+    changes = changes_in(shard.files)
+    snapshot = tuple(path for path in shard.files if path not in changes)
+    blocks = itertools.chain(
+        _blocks(storage, image, 0, replace(shard, files=older)),
+        _blocks(storage, image, 1, replace(shard, files=snapshot)),
     )
     try:
-        differing = sum(found.differing for found in matched(blocks))
+        differing = sum(match.differing for match in matched(blocks))
     except (FormatError, MissingFile):
         return
     if differing:
         yield Finding(
             "warn",
-            f"{own[0]} is not what the changes before it come to: {differing} entries "
-            "differ, and a "
-            "restart takes those of the snapshot",
+            f"{snapshot[0]} is not what the changes before it come to: {differing} entries "
+            "differ, and a restart takes those of the snapshot",
             hint=f"the other state is that of the files up to {older[-1]}",
-            path=own[0],
+            path=snapshot[0],
         )
 
 
+def _blocks(
+    storage: Storage, image: Image, side: int, shard: ShardFiles
+) -> Iterator[tuple[int, Block]]:
+    """Yield the entries of one side, with their store's name before their keys."""
+    for store, block in folded(storage.chunks, shard, image.settings):
+        yield side, Block(joined(store.encode() + b"\0", block.keys), block.values)
+
+
 def ssts_of(storage: Storage, path: str) -> tuple[str, ...]:
+    """Return the paths of the tables that a zip names."""
     folder = path.rpartition("/")[0]
-    return tuple(
-        f"{folder}/SSTs/{t.stored}" for t in rocksdb.decode_zip(storage.read(path, ZIP_MAX)).tables
-    )
+    decoded = rocksdb.decode_zip(storage.read(path, ZIP_MAX))
+    return tuple(f"{folder}/SSTs/{table.stored}" for table in decoded.tables)
 
 
 def stores_of(survey: Survey, image: Image) -> Mapping[Place, StoreFiles]:
-    """The image's state files by store, with the paths of the listing."""
-    start = f"{image.path}/" if image.path else ""
-    found: dict[Place, StoreFiles] = {}
+    """Return the image's state files by store, with the paths of the listing."""
+    start = under(image.path, "")
+    stores: dict[Place, StoreFiles] = {}
     for path, *_ in survey.files:
-        place = classify(path[len(start) :]) if path.startswith(start) else None
-        if place is None or place.area != "state":
+        if not path.startswith(start):
             continue
-        key = (place.operator or "", place.partition or 0, place.store or "")
-        found.setdefault(key, StoreFiles(*key, path.rpartition("/")[0])).add(path, place)
-    return found
+        place = classify(path.removeprefix(start))
+        if place.area == "state":
+            key = (place.operator or "", place.partition or 0, place.store or "")
+            folder = path.rpartition("/")[0]
+            stores.setdefault(key, StoreFiles(*key, folder)).add(path, place)
+    return stores

@@ -9,7 +9,7 @@ there goes unseen, by Spark as by us. Pure.
                                 they are others
 
 Spark's `x.crc` (4.1 and later, some checkpoints) and Hadoop's `.x.crc` (local disks) cover a file
-whole. Both are held against it by `sidecars`.
+whole. `sidecars` compares both with it.
 
 Source: Spark, CompressionCodec (ZStdCompressionCodec writes frames without content checksums,
 SnappyOutputStream and LZFOutputStream have none; LZ4BlockOutputStream has one a block),
@@ -18,11 +18,12 @@ ChecksumCheckpointFileManager; Hadoop, ChecksumFileSystem.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from stateshift.engines.spark.check.sidecars import hidden_checksum
 from stateshift.engines.spark.entries.settings import CODEC
+from stateshift.engines.spark.layout import under
 from stateshift.formats.spark.names import classify
 from stateshift.survey import FileInfo, Finding, Image, Survey
 
@@ -43,43 +44,38 @@ class Uncovered:
 
 
 def findings(survey: Survey, image: Image) -> Iterator[Finding]:
-    """One note, where there is something to say."""
+    """Yield one note, where there is something to say."""
     codec = image.settings.get(CODEC, "lz4")
-    found = uncovered(survey, image, codec)
-    parts = []
-    if found.text:
-        parts.append(f"{_amount(found.text)} of logs, metadata and schemas")
-    if found.frames:
-        parts.append(f"{_amount(found.frames)} of state in {codec}")
-    told = []
-    if parts:
-        told.append(
-            f"{' and '.join(parts)} have no checksum: a letter that changed would go unseen"
+    gaps = uncovered(survey, image, codec)
+    amounts = []
+    if gaps.text:
+        amounts.append(f"{_amount(gaps.text)} of logs, metadata and schemas")
+    if gaps.frames:
+        amounts.append(f"{_amount(gaps.frames)} of state in {codec}")
+    facts = []
+    if amounts:
+        facts.append(
+            f"{' and '.join(amounts)} have no checksum: a letter that changed would go unseen"
         )
-    if found.versions:
-        told.append(
-            f"no checksum says which version {_files(found.versions)} of state {_is(found)}"
-        )
-    if found.stores > 1:
-        told.append("nor of which store, where several have columns of the same types")
-    if told:
-        yield Finding("note", "; ".join(told))
-
-
-def _is(found: Uncovered) -> str:
-    return "is" if len(found.versions) == 1 else "are"
+    if gaps.versions:
+        verb = "is" if len(gaps.versions) == 1 else "are"
+        facts.append(f"no checksum says which version {_files(gaps.versions)} of state {verb}")
+    if gaps.stores > 1:
+        facts.append("nor of which store, where several have columns of the same types")
+    if facts:
+        yield Finding("note", "; ".join(facts))
 
 
 def uncovered(survey: Survey, image: Image, codec: str) -> Uncovered:
-    """What a restart needs, without what checksums cover."""
-    sizes = {file.path: file for file in survey.files}
-    start = len(image.path) + 1 if image.path else 0
+    """Return what a restart needs, without what checksums cover."""
+    listed = {file.path: file for file in survey.files}
+    start = len(under(image.path, ""))
+    needed = [listed[path] for path in image.needed if path in listed]
     text, frames, versions = [], [], []
     stores = set()
-    for path in image.needed:
-        place = classify(path[start:])
-        file = sizes.get(path)
-        if file is None or place.area == "sidecar" or _is_covered(path, sizes):
+    for file in needed:
+        place = classify(file.path[start:])
+        if place.area == "sidecar" or _is_covered(file.path, listed):
             continue
         if place.area != "state":
             text.append(file)
@@ -91,8 +87,8 @@ def uncovered(survey: Survey, image: Image, codec: str) -> Uncovered:
     return Uncovered(tuple(text), tuple(frames), tuple(versions), len(stores))
 
 
-def _is_covered(path: str, there: dict[str, FileInfo]) -> bool:
-    return f"{path}.crc" in there or hidden_checksum(path) in there
+def _is_covered(path: str, listed: Container[str]) -> bool:
+    return f"{path}.crc" in listed or hidden_checksum(path) in listed
 
 
 def _amount(files: tuple[FileInfo, ...]) -> str:
@@ -101,4 +97,5 @@ def _amount(files: tuple[FileInfo, ...]) -> str:
 
 
 def _files(files: tuple[FileInfo, ...]) -> str:
-    return f"{len(files):,} {'file' if len(files) == 1 else 'files'}"
+    noun = "file" if len(files) == 1 else "files"
+    return f"{len(files):,} {noun}"
