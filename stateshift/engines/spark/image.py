@@ -64,6 +64,11 @@ class SparkImage:
         return {"strangers": tuple(asdict(held) for held in self.strangers)}
 
 
+def name_of(image: Image, location: str) -> str:
+    """Return what messages call an image: its operator's name, its folder, or its location."""
+    return image.name or image.path or location
+
+
 NOTHING_KEPT = SparkImage()
 
 

@@ -13,7 +13,6 @@ State for batch N has version N+1. Spark reads the offsets of the batch before t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import takewhile
 
 from stateshift.engines.spark.image import spark_image
 from stateshift.formats.marks import FOLDER
@@ -37,18 +36,22 @@ def under(prefix: str, path: str) -> str:
 
 
 def deepest_above(places: Iterable[str]) -> str:
-    """The deepest place that is, or lies above, all of these locations of one file system."""
-    names = [place.split("/") for place in places]
-    shared = [
-        step[0] for step in takewhile(lambda step: len(set(step)) == 1, zip(*names, strict=False))
-    ]
+    """Return the deepest place that is, or lies above, all of these locations of one file
+    system.
+    """
+    split_places = [place.split("/") for place in places]
+    shared: list[str] = []
+    for names in zip(*split_places, strict=False):
+        if len(set(names)) > 1:
+            break
+        shared.append(names[0])
     above = "/".join(shared)
     return above + "/" if above.endswith("//") else above
 
 
 def is_spare(path: str) -> bool:
-    """Operator metadata v1, which is for Spark's readers of state: a query starts without it, and
-    with a damaged one (4.3). Spark before 4.0 has none.
+    """Whether this is operator metadata v1, which is for Spark's readers of state: a query starts
+    without it, and with a damaged one (4.3). Spark before 4.0 has none.
     """
     return path.startswith("state/") and path.endswith("/_metadata/metadata")
 
@@ -65,6 +68,15 @@ def is_strange(path: str) -> bool:
     about = described(path)
     is_hadoops = path.rpartition("/")[2].startswith(".")
     return not is_hadoops and about is not None and is_strange(about)
+
+
+def number_of_log(path: str) -> int:
+    """Return the batch in the name of a source's or a sink's log, <n> or <n>.compact; -1 where it
+    has none.
+    """
+    stem = path.rpartition("/")[2].removesuffix(".compact")
+    is_number = stem.isascii() and stem.isdecimal() and len(stem) <= 19
+    return int(stem) if is_number else -1
 
 
 def offset_path(batch: int) -> str:
@@ -91,23 +103,21 @@ def _is_log(path: str, folder: str) -> bool:
 
 
 def fence_paths(epoch: int, planned: int | None) -> tuple[str, ...]:
-    """The files a zombie would have to create to plan and to commit its next batch. A batch it had
-    planned already keeps its offsets: the target reads them. Where it had planned several, it is
-    the last of them that it commits.
+    """Return the files a zombie would have to create to plan and to commit its next batch. A batch
+    it had planned already keeps its offsets: the target reads them. Where it had planned several,
+    it is the last of them that it commits.
     """
     following = epoch + 1
     if planned is None or planned < following:
         return (offset_path(following), commit_path(following))
-    return (
-        (commit_path(following),)
-        if planned == following
-        else (commit_path(following), commit_path(planned))
-    )
+    if planned == following:
+        return (commit_path(following),)
+    return (commit_path(following), commit_path(planned))
 
 
 def fence_paths_without_commits(planned: int) -> tuple[str, ...]:
-    """The same where the query has no commit log: Spark 2.1 plans its next batch and never commits
-    one, a later Spark commits the last batch planned.
+    """Return the same where the query has no commit log: Spark 2.1 plans its next batch and never
+    commits one, a later Spark commits the last batch planned.
     """
     return (offset_path(planned + 1), commit_path(planned))
 
@@ -118,9 +128,10 @@ def has_commits(image: Image) -> bool:
 
 
 def first_read(epoch: int, planned: int | None = None) -> tuple[str, ...]:
-    """The files Spark looks for first. The commit is published after all the others: offsets
+    """Return the files Spark looks for first. The commit is published after all the others: offsets
     without their commit are a batch to be run again, a commit without its offsets is corruption.
     """
-    offsets = tuple(offset_path(b) for b in (epoch - 1, epoch) if b >= 0)
-    further = (offset_path(planned),) if planned is not None and planned > epoch else ()
-    return (METADATA, *offsets, *further, commit_path(epoch))
+    batches = [epoch - 1, epoch] if epoch > 0 else [epoch]
+    if planned is not None and planned > epoch:
+        batches.append(planned)
+    return (METADATA, *map(offset_path, batches), commit_path(epoch))

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stateshift.engines.spark.image import name_of
+from stateshift.engines.spark.layout import under
 from stateshift.engines.spark.rewrite.wishes import Wishes
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image
@@ -14,15 +16,14 @@ WITHOUT = 'rewind in a fork instead: leave `renumber` out, and say `--fork` ("mo
 
 
 def of_renumbering(job: JobSpec, wishes: Wishes, facts: Facts) -> Iterator[Finding]:
-    """Everything that keeps a rewind from getting new numbers."""
+    """Refuse everything that keeps a rewind from getting new numbers."""
     if not wishes.renumber:
         return
     if facts.source.kind == "workflow":
         yield Finding(
             "refuse",
             f"{facts.source.location} is a workflow: a batch of one of its queries is none "
-            "of the others, and each has "
-            "numbers of its own",
+            "of the others, and each has numbers of its own",
             hint="rewind the queries one by one, each as a job of its own",
         )
         return
@@ -37,35 +38,27 @@ def of_renumbering(job: JobSpec, wishes: Wishes, facts: Facts) -> Iterator[Findi
 
 
 def _of_image(job: JobSpec, facts: Facts, image: Image) -> Iterator[Finding]:
-    name = image.name or image.path or facts.source.location
+    name = name_of(image, facts.source.location)
     if image.epoch == 0:
         yield Finding(
             "refuse",
             f"{name}: batch 0 has none before it, and Spark reads the offsets of the batch "
-            "before the last one, under "
-            "whatever number",
-            hint=f"{WITHOUT}; or start the job anew",
+            "before the last one, under whatever number",
+            hint=f"{WITHOUT}; or start the job without a checkpoint",
         )
     for index in sorted(_unknown_logs(facts, image)):
         yield Finding(
             "refuse",
             f"{name}: source {index} is none that stateshift knows, and keeps files below "
-            f"sources/{index}: they may be "
-            "numbered by batch",
+            f"sources/{index}: they may be numbered by batch",
             hint=WITHOUT,
         )
 
 
 def _unknown_logs(facts: Facts, image: Image) -> set[str]:
-    """The sources of a kind that is not known which keep files of their own."""
-    unknown = set()
-    for end in image.endpoints:
-        if end.role == "source" and end.kind == "unknown":
-            unknown.add(end.index)
-    start = f"{image.path}/" if image.path else ""
-    keeping = {
-        file.path[len(start) :].split("/")[1]
-        for file in facts.source.files
-        if file.path.startswith(f"{start}sources/")
-    }
-    return unknown & keeping
+    """Return the sources of an unknown kind which keep files of their own."""
+    sources = [end for end in image.endpoints if end.role == "source"]
+    unknown = {source.index for source in sources if source.kind == "unknown"}
+    folder = under(image.path, "sources/")
+    logs = [file.path for file in facts.source.files if file.path.startswith(folder)]
+    return unknown & {path.removeprefix(folder).partition("/")[0] for path in logs}

@@ -2,8 +2,7 @@
 (W-1). Pure.
 
     kept       a batch that was planned and not committed runs again over the same input. A sink
-               that has it skips it,
-               and the state that the batch wrote must be at the target
+               that has it skips it, and the state that the batch wrote must be at the target
     dropped    the next batch gets its number and other input. A sink that has the number loses that
                input
     rewound    the batches since get their numbers again, from the second on over other input. The
@@ -20,7 +19,7 @@ from collections.abc import Iterator
 from shlex import quote
 
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.image import spark_image
+from stateshift.engines.spark.image import name_of, spark_image
 from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.engines.spark.rewrite.batch_numbers import number_after
 from stateshift.engines.spark.rewrite.planned_state import (
@@ -30,7 +29,7 @@ from stateshift.engines.spark.rewrite.planned_state import (
 )
 from stateshift.engines.spark.rewrite.wishes import wishes_of
 from stateshift.specification import JobSpec
-from stateshift.survey import Facts, Finding, Image, SinkFacts, Survey
+from stateshift.survey import Facts, Finding, Image, Level, SinkFacts
 
 REPEATED = "repeated-batches"
 
@@ -48,28 +47,32 @@ _WAIVE = (
 
 
 def of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """Everything worth saying of batches that were planned and not committed."""
-    for survey in (facts.source, *facts.merges):
-        for image in survey.images:
-            if image.epoch is not None and not layout.has_commits(image):
-                yield from _without_commits(job, image, _name(image, survey))
-    if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued"):
+    """Yield everything worth saying of batches that were planned and not committed."""
+    for image, name in _named_images(facts):
+        if image.epoch is not None and not layout.has_commits(image):
+            yield from _without_commits(job, image, name)
+    cluster = facts.source_cluster
+    if cluster is not None and cluster.state in ("running", "queued"):
         return  # a running job has always planned its next batch
     if wishes_of(job.transform).renumber:
         return  # the batch gets a number that no sink has
+    for image, name in _named_images(facts):
+        is_rewound = spark_image(image).newest is not None  # which `of_rewind` reports
+        if not is_rewound and _has_planned(image):
+            yield from _of_planned(job, facts, image, name)
+
+
+def _named_images(facts: Facts) -> Iterator[tuple[Image, str]]:
     for survey in (facts.source, *facts.merges):
         for image in survey.images:
-            is_behind = (
-                image.epoch is not None
-                and image.planned is not None
-                and image.planned > image.epoch
-            )
-            if is_behind and spark_image(image).newest is None:  # a rewind says so by itself
-                yield from _of_planned(job, facts, image, _name(image, survey))
+            yield image, name_of(image, survey.location)
 
 
-def _name(image: Image, survey: Survey) -> str:
-    return image.name or image.path or survey.location
+def _has_planned(image: Image) -> bool:
+    """Whether a batch was planned and not committed."""
+    if image.epoch is None or image.planned is None:
+        return False
+    return image.planned > image.epoch
 
 
 def _of_planned(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
@@ -85,32 +88,29 @@ def _of_planned(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator
 
 
 def _without_commits(job: JobSpec, image: Image, name: str) -> Iterator[Finding]:
-    """What needs a commit log, of a query that has none: Spark runs its last batch again."""
+    """Refuse what needs a commit log, of a query that has none: Spark runs its last batch again."""
     fact = f"{name} has no commit log, as Spark before 2.2 left it"
     if job.mode == "warm":
         yield Finding(
             "refuse",
-            (
-                f"{fact}: nothing tells which batches a running job has done, so that it "
-                "cannot be followed"
-            ),
+            f"{fact}: nothing tells which batches a running job has done, so that it "
+            "cannot be followed",
             hint="leave out the mode: the job is stopped, then moved",
         )
     if job.planned_batch == "drop":
         yield Finding(
             "refuse",
             f"{fact}: without batch {image.planned} a job would run batch {image.epoch} "
-            "again, whose state before it "
-            "is not brought",
+            "again, whose state before it is not copied",
             hint=(
                 'keep it ("planned_batch": "keep"): it runs again on the target over the same input'
             ),
         )
 
 
-def _planned(level: str, image: Image, name: str, fate: str, hint: str | None = None) -> Finding:
+def _planned(level: Level, image: Image, name: str, fate: str, hint: str | None = None) -> Finding:
     return Finding(
-        level,  # type: ignore[arg-type]
+        level,
         f"{name}: batch {image.planned} was planned and not committed; {fate}",
         waive=REPEATED if level == "refuse" else None,
         hint=hint or '"planned_batch" of the job says which: "keep" or "drop"',
@@ -158,11 +158,10 @@ def _kept(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
             image,
             name,
             f"a sink that has it ({SKIPPING}) skips it, and under checkpoint format 2 "
-            "Spark then fails, here as at the "
-            "target (CheckpointInfo length: 0)",
+            "Spark then fails, here as at the target (CheckpointInfo length: 0)",
             f"{_COMMIT_FIRST.format(batch=batch)}; where that fails, the sink has it: "
-            "bring the sink back to batch "
-            f'{image.epoch} and go on in a fork ("mode": "fork"); {_WAIVE}',
+            f'bring the sink back to batch {image.epoch} and go on in a fork ("mode": "fork"); '
+            f"{_WAIVE}",
         )
     if rewrites_versions(wishes_of(job.transform), image):
         return _planned(
@@ -170,59 +169,56 @@ def _kept(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
             image,
             name,
             f"a sink that has it ({SKIPPING}) skips it, so that its state would be "
-            "missing: this change writes the "
-            f"state of batch {image.epoch} alone",
+            f"missing: this change writes the state of batch {image.epoch} alone",
             f"{_COMMIT_FIRST.format(batch=batch)}; {_WAIVE}",
         )
-    brought = len(planned_paths(job, facts, (image,)))
-    along = (
-        f"; the state that it wrote goes along ({brought} files), for a sink that has it skips it"
+    files = len(planned_paths(job, facts, (image,)))
+    return _planned(
+        "note",
+        image,
+        name,
+        f"{again}; the state that it wrote goes along ({files} files), for a sink that has it "
+        "skips it",
     )
-    return _planned("note", image, name, again + along)
 
 
 def _dropped(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
     batch = image.planned or 0
     if not may_know(job, facts, image, batch):
-        return _planned("warn", image, name, "it is dropped, and its input is planned anew")
+        return _planned("warn", image, name, "it is dropped, and its input is planned again")
     if not _may_be_delivered(image):
         return _planned(
             "warn",
             image,
             name,
-            (
-                "it is dropped, and its input is planned anew; its state is not whole, so that "
-                "no sink has it"
-            ),
+            "it is dropped, and its input is planned again; its state is not whole, so that "
+            "no sink has it",
         )
-    has = (
-        "the sink has it" if facts.sink is not None and facts.sink.read else "the sink may have it"
-    )
+    is_known = facts.sink is not None and facts.sink.read
+    has = "the sink has it" if is_known else "the sink may have it"
     return _planned(
         "refuse",
         image,
         name,
         f"it is dropped, and the next batch gets its number: {has}, and one that knows "
-        f"batches by number ({SKIPPING}) "
-        "then loses the input of that batch",
+        f"batches by number ({SKIPPING}) then loses the input of that batch",
         f'keep it ("planned_batch": "keep"); or {_COMMIT_FIRST.format(batch=batch)}; {_WAIVE}',
     )
 
 
 def _several(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
-    """Several batches without a commit: Spark runs the last of them again, from the state of its
-    number.
+    """Say what becomes of several batches without a commit: Spark runs the last of them again, from
+    the state of its number.
     """
     epoch, planned = image.epoch or 0, image.planned or 0
-    fact = f"{name}: batches {epoch + 1} to {planned} were planned and none of them committed; "
-    fact += (
-        f"they are planned anew after batch {epoch}, so a sink that was given one of them already "
-    )
     known = may_know(job, facts, image, epoch + 1)
-    fact += (
-        "skips the new batch of its number, or gets its input again"
-        if known
-        else "gets its input again"
+    consequence = "gets its input again"
+    if known:
+        consequence = f"skips the new batch of its number, or {consequence}"
+    fact = (
+        f"{name}: batches {epoch + 1} to {planned} were planned and none of them committed; "
+        f"they are planned again after batch {epoch}, so a sink that was given one of them already "
+        f"{consequence}"
     )
     hint = (
         f"if batch {planned} did finish, let the job start once where it is and commit, then "
@@ -237,13 +233,13 @@ def _several(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
 
 
 def of_rewind(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
-    """Where a job goes back to an earlier batch."""
-    newest = spark_image(image).newest
+    """Say what it means for the sink that a job goes back to an earlier batch."""
     if image.epoch is None:
         return
     if wishes_of(job.transform).renumber:
         yield from _of_renumbered(job, facts, image, name)
         return
+    newest = spark_image(image).newest
     if newest is None:
         return
     back = _back(job, image, newest.committed, name)
@@ -263,11 +259,13 @@ def of_rewind(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator[F
 
 def _back(job: JobSpec, image: Image, newest: int, name: str) -> str:
     epoch = image.epoch or 0
-    again = f"batch {epoch + 1}" + (f" to {newest}" if newest > epoch + 1 else "")
-    first = f"first that of batch {epoch + 1} as it was planned"
-    how = first if kept_batch(job, image) is not None else "in batches planned anew"
+    first = epoch + 1
+    batches = f"batch {first} to {newest}" if first < newest else f"batch {first}"
+    how = "in batches that are planned again"
+    if kept_batch(job, image) is not None:
+        how = f"first that of batch {first} as it was planned"
     return (
-        f"{name} goes back from batch {newest} to batch {epoch}; the input of {again} is read "
+        f"{name} goes back from batch {newest} to batch {epoch}; the input of {batches} is read "
         f"again, {how}"
     )
 
@@ -302,7 +300,7 @@ def _left_there(facts: Facts, image: Image) -> str:
 
 
 def _clearing_first(facts: Facts, image: Image) -> str:
-    """What to do before the job starts at its new place."""
+    """Return what to do before the job starts at its new place."""
     if _has_none_since(facts, image):
         return "nothing has to be cleared"
     return f"before the job starts there: {_restoring(facts, image)}"
@@ -312,24 +310,21 @@ def _has_none_since(facts: Facts, image: Image) -> bool:
     """Whether the sink is known to have nothing of the batches after the one that the job goes
     back to.
     """
-    return (
-        facts.sink is not None
-        and facts.sink.has_batch(image.identity, (image.epoch or 0) + 1) is False
-    )
+    first = (image.epoch or 0) + 1
+    return facts.sink is not None and facts.sink.has_batch(image.identity, first) is False
 
 
 def _losing(job: JobSpec, sink: SinkFacts | None) -> str:
-    who = (
-        f"A sink that knows batches by number ({SKIPPING}; Iceberg)"
-        if sink is None
-        else f"The sink ({sink.kind})"
-    )
     if not job.moves:
         who = "A file sink knows batches whoever wrote them, and"
+    elif sink is None:
+        who = f"A sink that knows batches by number ({SKIPPING}; Iceberg)"
+    else:
+        who = f"The sink ({sink.kind})"
     return (
         f"{who} drops every batch under a number that it has, also the ones with new "
-        "input, and the job fails at "
-        "the first number that it has not: nobody wrote the state before it"
+        "input, and the job fails at the first number that it has not: nobody wrote the state "
+        "before it"
     )
 
 
@@ -358,23 +353,32 @@ def _way_out(job: JobSpec, facts: Facts, image: Image) -> str:
         )
     return (
         'rewind in a fork (`--fork`; "mode": "fork"), or under new numbers (`--renumber`; '
-        '"renumber": true), and '
-        f"{_restoring(facts, image)}"
+        f'"renumber": true), and {_restoring(facts, image)}'
     )
 
 
 def _restoring(facts: Facts, image: Image) -> str:
-    """How the output since is taken back."""
-    sink, epoch = facts.sink, image.epoch or 0
-    last = None if sink is None else sink.last_batch(image.identity)
-    if sink is not None and sink.kind == "file" and last is not None:
+    """Return how the output since is taken back."""
+    epoch = image.epoch or 0
+    unknown = (
+        "clear from the sink what these batches put out (Delta: RESTORE to the version of "
+        f"batch {epoch})"
+    )
+    if facts.sink is None:
+        return unknown
+    return _restoring_of(facts.sink, image.identity, epoch) or unknown
+
+
+def _restoring_of(sink: SinkFacts, query: str | None, epoch: int) -> str | None:
+    """Return how this sink's output after batch `epoch` is taken back; None where its log does not
+    tell.
+    """
+    last = sink.last_batch(query)
+    if sink.kind == "file" and last is not None:
         return _emptying(f"{sink.location}/{SINK_LOG}", epoch, last)
-    version = None if sink is None else sink.version_to_restore(image.identity, epoch)
-    if sink is None or version is None:
-        return (
-            "clear from the sink what these batches put out (Delta: RESTORE to the version of "
-            f"batch {epoch})"
-        )
+    version = sink.version_to_restore(query, epoch)
+    if version is None:
+        return None
     if sink.kind == "iceberg":
         return (
             f"roll the table {quote(sink.location or '')} back to snapshot {version}, which "
@@ -387,13 +391,12 @@ def _restoring(facts: Facts, image: Image) -> str:
 
 
 def _emptying(log: str, epoch: int, last: int) -> str:
-    """How the log of a file sink is cleared: an entry that is gone, Spark misses at its next
+    """Return how the log of a file sink is cleared: an entry that is gone, Spark misses at its next
     compaction.
     """
     first = epoch + 1
     entries = f"entry {first}" if first >= last else f"each of the entries {first} to {last}"
     return (
         f"leave of {entries} of {quote(log)} its first line alone (of a .compact also the "
-        "files of batches up to "
-        f"{epoch}), and remove the hidden .crc beside it"
+        f"files of batches up to {epoch}), and remove the hidden .crc beside it"
     )

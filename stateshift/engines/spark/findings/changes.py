@@ -4,7 +4,9 @@ refused by name, with the reason and the way out. Pure.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
@@ -16,7 +18,7 @@ from stateshift.engines.spark.findings.batch_numbers import of_renumbering
 from stateshift.engines.spark.findings.batches import of_rewind
 from stateshift.engines.spark.findings.evolve import of_evolution
 from stateshift.engines.spark.findings.versions import of_versions
-from stateshift.engines.spark.image import spark_image
+from stateshift.engines.spark.image import StoreSchema, name_of, spark_image
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.rewrite.in_place import of_in_place
 from stateshift.engines.spark.rewrite.merge import of_joining
@@ -38,7 +40,7 @@ ZIP_FORMAT = "zip-format"
 
 
 def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """Everything worth saying of the job's `transform`."""
+    """Yield everything worth saying of the job's `transform`."""
     wishes = wishes_of(job.transform)
     yield from of_joining(job, facts)
     yield from of_in_place(wishes, facts)
@@ -46,90 +48,119 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     yield from _of_merge(wishes, facts)
     yield from of_renumbering(job, wishes, facts)
     for image in facts.source.images:
-        name = image.name or image.path or facts.source.location
+        name = name_of(image, facts.source.location)
         yield from of_rewind(job, facts, image, name)
         yield from _of_zip_format(wishes, facts, image, name)
-        if not wishes.any or image.epoch is None:
-            continue
-        yield from _of_names(wishes, image, name)
-        if not image.shards and wishes.of_state:
-            if not wishes.renumber:
-                yield Finding("note", f"{name} has no state: there is nothing to change")
-            continue
+        if wishes.any and image.epoch is not None:
+            yield from _of_image(wishes, facts, image, name)
+
+
+def _of_image(wishes: Wishes, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
+    yield from _of_names(wishes, image, name)
+    has_nothing_to_change = wishes.of_state and not image.shards
+    if not has_nothing_to_change:
         yield from _of_provider(wishes, image, name)
         yield from _of_stores(wishes, image, name, _look(facts, image))
+    elif not wishes.renumber:
+        yield Finding("note", f"{name} has no state: there is nothing to change")
 
 
 def _of_zip_format(wishes: Wishes, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
-    """A snapshot that is copied keeps a number that Spark 4.0 and all the others do not agree
-    on.
+    """Refuse a snapshot that the target does not read: one that is copied keeps a number that Spark
+    4.0 and all the others do not agree on.
     """
     if wishes.of_state or not other_format(image, facts):
         return
+    writer = "4.0" if seems_4_0(image, facts) else "4.1 and later"
     yield Finding(
         "refuse",
-        f"{name} is of checkpoint format 2, and its snapshots are marked as Spark "
-        f"{'4.0' if seems_4_0(image, facts) else '4.1 and later'} has them: Spark "
-        f"{target_version(facts)} refuses them",
+        f"{name} is of checkpoint format 2, and its snapshots are marked as Spark {writer} has "
+        f"them: Spark {target_version(facts)} refuses them",
         waive=ZIP_FORMAT,
-        hint='let them be written anew: "transform": [{"kind": "compact"}]',
+        hint='rewrite them: "transform": [{"kind": "compact"}]',
     )
 
 
 def _of_names(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
-    """Operators and sources that get another name, or are left behind."""
+    """Report operators and sources that get another name, or are left behind."""
     operators = tuple(operator.id for operator in image.operators)
-    yield from _of_renaming("operator", operators, wishes.operators, wishes.dropped_operators, name)
     sources = tuple(end.index for end in image.endpoints if end.role == "source")
-    yield from _of_renaming("source", sources, wishes.sources, wishes.dropped_sources, name)
-    for operator in wishes.dropped_operators:
+    dropped_operators, dropped_sources = wishes.dropped_operators, wishes.dropped_sources
+    yield from _Renaming("operator", operators, wishes.operators, dropped_operators).findings(name)
+    yield from _Renaming("source", sources, wishes.sources, dropped_sources).findings(name)
+    for operator in dropped_operators:
         if operator in operators:
             yield Finding(
                 "warn", f"{name}: the state of operator {operator} is left behind; it starts empty"
             )
-    for source in wishes.dropped_sources:
+    for source in dropped_sources:
         if source in sources:
             yield Finding("warn", f"{name}: how far source {source} was read is left behind")
-    if wishes.dropped_sources and set(wishes.dropped_sources) >= set(sources):
-        yield Finding(
-            "refuse", f"{name} would have no source left", hint="start the job anew instead"
-        )
-
-
-def _of_renaming(
-    what: str, there: tuple[str, ...], names: Mapping[str, str], dropped: tuple[str, ...], name: str
-) -> Iterator[Finding]:
-    for one in (*names, *dropped):
-        if one not in there:
-            known = ", ".join(there) or "none"
-            yield Finding("refuse", f"{name} has no {what} {one}", hint=f"it has: {known}")
-        elif one in names and one in dropped:
-            yield Finding(
-                "refuse", f"{what} {one} is both renamed and dropped", hint="one of the two"
-            )
-    numbered = all(one.isdecimal() for one in there)
-    for new in names.values():
-        if numbered and not (new.isdecimal() and new.isascii() and len(new) < 10):
-            yield Finding(
-                "refuse", f"{new!r} is no {what} number, and {name} numbers them", hint="a number"
-            )
-    after = [names.get(one, one) for one in there if one not in dropped]
-    for new in sorted({one for one in after if after.count(one) > 1}):
+    if dropped_sources and set(dropped_sources) >= set(sources):
         yield Finding(
             "refuse",
-            f"two of the {what}s of {name} would be {new}",
-            hint=f"rename or drop the other {what} {new}, too",
+            f"{name} would have no source left",
+            hint="start the job without a checkpoint instead",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Renaming:
+    """What becomes of an image's operators, or of its sources. `known` are those that it has."""
+
+    what: str
+    known: tuple[str, ...]
+    names: Mapping[str, str]
+    dropped: tuple[str, ...]
+
+    def findings(self, name: str) -> Iterator[Finding]:
+        """Refuse what cannot be done in the image of this name."""
+        yield from self._of_old(name)
+        if all(old.isdecimal() for old in self.known):
+            yield from self._of_numbers(name)
+        yield from self._of_doubles(name)
+
+    def _of_old(self, name: str) -> Iterator[Finding]:
+        for old in (*self.names, *self.dropped):
+            if old not in self.known:
+                known = ", ".join(self.known) or "none"
+                yield Finding("refuse", f"{name} has no {self.what} {old}", hint=f"it has: {known}")
+            elif old in self.names and old in self.dropped:
+                yield Finding(
+                    "refuse",
+                    f"{self.what} {old} is both renamed and dropped",
+                    hint="one of the two",
+                )
+
+    def _of_numbers(self, name: str) -> Iterator[Finding]:
+        for new in self.names.values():
+            is_number = new.isdecimal() and new.isascii() and len(new) < 10
+            if not is_number:
+                yield Finding(
+                    "refuse",
+                    f"{new!r} is no {self.what} number, and {name} numbers them",
+                    hint="a number",
+                )
+
+    def _of_doubles(self, name: str) -> Iterator[Finding]:
+        kept = [old for old in self.known if old not in self.dropped]
+        counts = Counter(self.names.get(old, old) for old in kept)
+        doubles = [new for new, count in counts.items() if count > 1]
+        for new in sorted(doubles):
+            yield Finding(
+                "refuse",
+                f"two of the {self.what}s of {name} would be {new}",
+                hint=f"rename or drop the other {self.what} {new}, too",
+            )
 
 
 def _of_provider(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
     provider = provider_of(image)
     if wishes.of_state and provider not in (HDFS, ROCKSDB):
+        shown = provider or image.settings.get(PROVIDER) or "an unknown provider"
         yield Finding(
             "refuse",
-            f"{name} keeps its state in "
-            f"{provider or image.settings.get(PROVIDER) or 'an unknown provider'}, whose "
-            "files stateshift cannot write",
+            f"{name} keeps its state in {shown}, whose files stateshift cannot write",
             hint="move it as it is: leave `transform` out",
         )
     if wishes.format_1 and provider == HDFS:
@@ -139,33 +170,36 @@ def _of_provider(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
 
 
 def _look(facts: Facts, image: Image) -> str:
-    """The command that shows the columns."""
-    return (
-        "stateshift inspect --entries "
-        f"{quote(layout.under(facts.source.location, image.path).rstrip('/'))}"
-    )
+    """Return the command that shows the columns."""
+    place = layout.under(facts.source.location, image.path).rstrip("/")
+    return f"stateshift inspect --entries {quote(place)}"
 
 
 def _of_stores(wishes: Wishes, image: Image, name: str, look: str) -> Iterator[Finding]:
-    provider = wishes.provider or provider_of(image)
-    found = stores_of(image, provider == ROCKSDB)
-    stores = tuple(store for store in found if store.operator not in wishes.dropped_operators)
+    provider = provider_of(image)
+    all_stores = stores_of(image, (wishes.provider or provider) == ROCKSDB)
+    dropped = wishes.dropped_operators
+    stores = tuple(store for store in all_stores if store.operator not in dropped)
     if wishes.partitions:
-        yield from _of_partitions(wishes, image, name, stores)
+        yield from _of_partitions(wishes.partitions, image, name, stores)
     if wishes.split:
-        yield from _of_split(wishes, wishes.split, image, name, stores, look)
+        yield from _of_split(wishes, wishes.split, image, name)
+        for store in stores:
+            yield from _of_split_store(wishes.split, store, name, look)
+        yield from _of_parts(wishes.split, name)
     yield from of_evolution(wishes, image, name, stores, look)
-    if wishes.provider and wishes.provider != provider_of(image):
-        yield from _of_conversion(wishes, image, name, stores)
+    if wishes.provider not in (None, provider):
+        for store in stores:
+            yield from _of_conversion(wishes, image, name, store)
 
 
 def _of_partitions(
-    wishes: Wishes, image: Image, name: str, stores: tuple[StoreState, ...]
+    partitions: int, image: Image, name: str, stores: tuple[StoreState, ...]
 ) -> Iterator[Finding]:
-    if (wishes.partitions or 0) > PARTITIONS_MAX:
+    if partitions > PARTITIONS_MAX:
         yield Finding(
             "refuse",
-            f"{wishes.partitions} partitions are more than a job has: each is a file, or several",
+            f"{partitions} partitions are more than a job has: each is a file, or several",
             hint=f"{PARTITIONS_MAX} at most",
         )
         return
@@ -177,7 +211,7 @@ def _of_partitions(
             hint="let a newer Spark run one batch of it, or leave `repartition` out",
         )
         return
-    if before == wishes.partitions:
+    if before == partitions:
         yield Finding("note", f"{name} has {before} partitions already")
         return
     if image.settings.get(ENCODING, "unsaferow") not in ENCODINGS:
@@ -191,10 +225,8 @@ def _of_partitions(
         if store.rules is None and not store.single:
             yield Finding(
                 "refuse",
-                (
-                    f"{name}: the keys of operator {store.operator}, store {store.store} "
-                    f"cannot be read: {store.unknown}"
-                ),
+                f"{name}: the keys of operator {store.operator}, store {store.store} "
+                f"cannot be read: {store.unknown}",
                 hint=(
                     "where the schema is missing, let the job start once where it is (Spark "
                     "writes it again)"
@@ -203,75 +235,74 @@ def _of_partitions(
 
 
 def _of_split(
-    wishes: Wishes,
-    split: Mapping[str, Any],
-    image: Image,
-    name: str,
-    stores: tuple[StoreState, ...],
-    look: str,
+    wishes: Wishes, split: Mapping[str, Any], image: Image, name: str
 ) -> Iterator[Finding]:
-    partitions = partitions_of(image)
     if wishes.partitions or wishes.provider:
-        told = "a repartition" if wishes.partitions else "another provider"
+        other = "a repartition" if wishes.partitions else "another provider"
         yield Finding(
-            "refuse", f"{name}: a split and {told} at once", hint="one after the other: two jobs"
+            "refuse", f"{name}: a split and {other} at once", hint="one after the other: two jobs"
         )
-    if "by" in split and (partitions is None or split["by"] > partitions):
+    partitions = partitions_of(image)
+    if split.get("by", 0) > (partitions or 0):
         yield Finding(
             "refuse",
             f"{name} has {partitions} shards: they cannot make {split['by']} parts",
             hint="fewer parts, or a `repartition` before",
         )
-    for store in stores:
-        where = f"{name}: operator {store.operator}, store {store.store}"
-        if store.single:
+
+
+def _of_split_store(
+    split: Mapping[str, Any], store: StoreState, name: str, look: str
+) -> Iterator[Finding]:
+    where = f"{name}: operator {store.operator}, store {store.store}"
+    column = split.get("column")
+    if store.single:
+        yield Finding(
+            "refuse",
+            f"{where} has no key, so its state belongs to no part alone",
+            hint=(
+                f'let it start empty in each: {{"kind": "drop", "operators": '
+                f'["{store.operator}"]}} beside it'
+            ),
+        )
+    elif column is None:
+        return
+    elif store.rules is None:
+        yield Finding("refuse", f"{where} cannot be read: {store.unknown}", hint="split by shards")
+    else:
+        without = [key for key, rule in store.rules.items() if nameable(rule, column) is None]
+        if without:
             yield Finding(
                 "refuse",
-                f"{where} has no key, so its state belongs to no part alone",
-                hint=(
-                    f'let it start empty in each: {{"kind": "drop", "operators": '
-                    f'["{store.operator}"]}} beside it'
-                ),
+                f"{where}: {without[0]} has no key column {column} of text, whole numbers or "
+                "booleans",
+                hint=f"{look}   # shows the columns; or split by shards",
             )
-        elif "column" in split and store.rules is None:
-            yield Finding(
-                "refuse", f"{where} cannot be read: {store.unknown}", hint="split by shards"
-            )
-        elif "column" in split:
-            lost = [
-                key
-                for key, rule in (store.rules or {}).items()
-                if nameable(rule, split["column"]) is None
-            ]
-            if lost:
-                yield Finding(
-                    "refuse",
-                    (
-                        f"{where}: {lost[0]} has no key column {split['column']} of text, "
-                        "whole numbers or booleans"
-                    ),
-                    hint=f"{look}   # shows the columns; or split by shards",
-                )
+
+
+def _of_parts(split: Mapping[str, Any], name: str) -> Iterator[Finding]:
+    """Say what the jobs of the parts have to be given."""
     yield Finding(
         "warn",
-        (
-            f"{name}: each part goes on from the same offsets; its job must be given only the "
-            "input of its own keys"
-        ),
+        f"{name}: each part goes on from the same offsets; its job must be given only the "
+        "input of its own keys",
         hint="filter the source by the same rule, before the first stateful operator",
     )
     if "column" in split:
-        named = ", ".join("null" if value is None else repr(value) for value in split["values"])
+        values = ", ".join(_shown(value) for value in split["values"])
         yield Finding(
             "warn",
-            f"{name}: keys whose {split['column']} is none of {named} are not in this "
-            "part; those that no part names "
-            "are left behind",
+            f"{name}: keys whose {split['column']} is none of {values} are not in this "
+            "part; those that no part names are left behind",
             hint=(
                 "name each value of the column, in one part; stateshift export --to - shows "
                 "which there are"
             ),
         )
+
+
+def _shown(value: object) -> str:
+    return "null" if value is None else repr(value)
 
 
 def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
@@ -288,7 +319,7 @@ def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
         )
     columns = list(wishes.merge.get("sum", ()))
     look = f"stateshift inspect --entries {quote(facts.source.location)}"
-    schemas: list[Mapping[str, Any]] = []
+    schemas: list[StoreSchema] = []
     for image in facts.source.images:
         schemas.extend(spark_image(image).schemas.values())
     if columns and all(cannot_add(schema, columns) for schema in schemas):
@@ -304,28 +335,28 @@ def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _of_conversion(
-    wishes: Wishes, image: Image, name: str, stores: tuple[StoreState, ...]
-) -> Iterator[Finding]:
-    for store in stores:
-        if store.rules is not None and all(
-            "/" not in key and _is_one_row(rule) for key, rule in store.rules.items()
-        ):
-            continue
-        names = (o.name for o in image.operators if o.id == store.operator and o.name)
-        title = next(names, f"operator {store.operator}")
-        why = store.unknown or "RocksDB encodes its keys in a way of its own"
-        yield Finding(
-            "refuse",
-            (
-                f"{name}: the state of {title} ({store.store}) cannot be converted to "
-                f"{wishes.provider}: {why}"
-            ),
-            hint=(
-                f"keep its provider; or `drop` that operator ({quote(store.operator)}) and let "
-                "it start empty"
-            ),
-        )
+def _of_conversion(wishes: Wishes, image: Image, name: str, store: StoreState) -> Iterator[Finding]:
+    if _is_convertible(store):
+        return
+    titles = {operator.id: operator.name for operator in image.operators}
+    title = titles.get(store.operator) or f"operator {store.operator}"
+    why = store.unknown or "RocksDB encodes its keys in a way of its own"
+    yield Finding(
+        "refuse",
+        f"{name}: the state of {title} ({store.store}) cannot be converted to "
+        f"{wishes.provider}: {why}",
+        hint=(
+            f"keep its provider; or `drop` that operator ({quote(store.operator)}) and let "
+            "it start empty"
+        ),
+    )
+
+
+def _is_convertible(store: StoreState) -> bool:
+    """Whether all keys of a store are rows, and it has no column families."""
+    if store.rules is None or any("/" in key for key in store.rules):
+        return False
+    return all(map(_is_one_row, store.rules.values()))
 
 
 def _is_one_row(rule: KeyRule) -> bool:

@@ -5,8 +5,7 @@ way out. Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from stateshift.engines.spark.entries.settings import ENCODING
 from stateshift.engines.spark.image import spark_image
@@ -17,14 +16,16 @@ from stateshift.formats.spark.row_change import Unfit
 from stateshift.survey import Finding, Image
 
 # Spark's own column families are bound to each other: a row more in one of them is one too few in
-# another.
-OWN = ("$", "-keyToNumValues", "-tsWithKey")
+# another. Their names begin, or end, like this.
+OWN_BEGINNING, OWN_ENDINGS = "$", ("-keyToNumValues", "-tsWithKey")
+# What a change may say that leaves the rows as they are.
+WITHOUT_ROWS = frozenset(("kind", "operator", "store", "nullable", "nullable_key"))
 
 
 def of_evolution(
     wishes: Wishes, image: Image, name: str, stores: tuple[StoreState, ...], look: str
 ) -> Iterator[Finding]:
-    """`look` is the command that shows the columns."""
+    """Refuse what cannot evolve. `look` is the command that shows the columns."""
     if not wishes.evolve:
         return
     if wishes.split or wishes.merge:
@@ -48,67 +49,64 @@ def of_evolution(
                 "refuse",
                 f"{name}: no schema tells the columns of operator {change['operator']}, "
                 f"store {change.get('store', 'default')}",
-                hint=f"told are, as <operator>/<store>: {known}",
+                hint=f"the stores with a schema are, as <operator>/<store>: {known}",
             )
             continue
-        yield from _of_one(place, change, schema, image, name, stores, look)
+        where = f"{name}: operator {change['operator']}, store {change.get('store', 'default')}"
+        changes_rows = bool(change.keys() - WITHOUT_ROWS)
+        if changes_rows and _is_own(place):
+            yield Finding(
+                "refuse",
+                f"{where} is kept by Spark for itself: its columns are no query's",
+                hint="change the store that holds the rows",
+            )
+            continue
+        try:
+            evolution = evolution_of(change, schema, "")
+        except Unfit as error:
+            yield Finding("refuse", f"{where}: {error}", hint=f"{look}   # shows the columns")
+            continue
+        yield from _of_one(evolution, where, image, _store_at(place, stores))
+
+
+def _is_own(place: str) -> bool:
+    """Whether Spark keeps this store, or column family, for itself."""
+    family = place.rpartition("/")[2]
+    return family.startswith(OWN_BEGINNING) or family.endswith(OWN_ENDINGS)
+
+
+def _store_at(place: str, stores: Iterable[StoreState]) -> StoreState | None:
+    """Return the store of which this is the place: <operator>/<store>, or one of its column
+    families.
+    """
+    for store in stores:
+        if f"{place}/".startswith(f"{store.operator}/{store.store}/"):
+            return store
+    return None
 
 
 def _of_one(
-    place: str,
-    change: Mapping[str, Any],
-    schema: Mapping[str, Any],
-    image: Image,
-    name: str,
-    stores: tuple[StoreState, ...],
-    look: str,
+    evolution: Evolution, where: str, image: Image, store: StoreState | None
 ) -> Iterator[Finding]:
-    where = f"{name}: operator {change['operator']}, store {change.get('store', 'default')}"
-    family = place.rpartition("/")[2]
-    only_names = not change.keys() - {
-        "kind",
-        "operator",
-        "store",
-        "nullable",
-        "nullable_key",
-    }  # no row changes
-    if not only_names and (family.startswith(OWN[0]) or family.endswith(OWN[1:])):
-        yield Finding(
-            "refuse",
-            f"{where} is kept by Spark for itself: its columns are no query's",
-            hint="change the store that holds the rows",
-        )
-        return
-    try:
-        evolution = evolution_of(change, schema, "")
-    except Unfit as error:
-        yield Finding("refuse", f"{where}: {error}", hint=f"{look}   # shows the columns")
-        return
     if evolution.rekeyed or evolution.key_change.get("rename"):
-        store = next(s for s in stores if f"{place}/".startswith(f"{s.operator}/{s.store}/"))
+        assert store is not None, "a schema is of a store"
         yield from _of_key(evolution, where, image, store)
-    if evolution.value_change.get("drop"):
-        told = ", ".join(evolution.value_change["drop"])
-        yield Finding("warn", f"{where}: what is in {told} is left behind")
+    dropped = evolution.value_change.get("drop")
+    if dropped:
+        yield Finding("warn", f"{where}: what is in {', '.join(dropped)} is left behind")
 
 
 def _of_key(evolution: Evolution, where: str, image: Image, store: StoreState) -> Iterator[Finding]:
-    """Keys of several stores that belong together, and keys that are put together otherwise than
-    as one row, stay.
+    """Refuse keys of several stores that belong together, and keys that are put together otherwise
+    than as one row: those stay.
     """
-    alone = len([shard for shard in image.shards if shard.operator == store.operator]) == len(
-        store.shards
-    )
-    rule = next(iter((store.rules or {}).values()), None)
-    columns = tuple((number,) for number in range(len(json.loads(evolution.key)["fields"])))
-    whole = rule is not None and rule.encoder.kind in ("plain", "row") and rule.placed == columns
-    if store.families or not alone or not whole:
+    own_shards = [shard for shard in image.shards if shard.operator == store.operator]
+    is_alone = len(own_shards) == len(store.shards) and not store.families
+    if not is_alone or not _is_one_row(store, evolution):
         yield Finding(
             "refuse",
-            (
-                f"{where}: its key is kept in several places, or not as one row, and cannot "
-                "become another"
-            ),
+            f"{where}: its key is kept in several places, or not as one row, and cannot "
+            "become another",
             hint=(
                 "widen the column behind the stateful operator, or let this operator start "
                 "empty (`drop`)"
@@ -120,3 +118,12 @@ def _of_key(evolution: Evolution, where: str, image: Image, store: StoreState) -
             f"{where}: the offset log does not say how many partitions there are",
             hint="let a newer Spark run one batch of it",
         )
+
+
+def _is_one_row(store: StoreState, evolution: Evolution) -> bool:
+    """Whether a key is one row, and all of its columns decide its shard."""
+    rule = next(iter((store.rules or {}).values()), None)
+    if rule is None or rule.encoder.kind not in ("plain", "row"):
+        return False
+    fields = json.loads(evolution.key)["fields"]
+    return rule.placed == tuple((number,) for number in range(len(fields)))

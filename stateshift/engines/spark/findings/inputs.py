@@ -29,17 +29,17 @@ def of_inputs(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 
 def _of_replay(endpoint: Endpoint) -> Iterator[Finding]:
-    if endpoint.role == "source" and endpoint.replayable is False:
-        yield Finding(
-            "warn",
-            f"source {endpoint.index} ({endpoint.kind}) cannot be read again: input "
-            "between the last commit "
-            "and the stop is lost",
-        )
-    elif endpoint.role == "source" and endpoint.replayable is None:
+    if endpoint.role != "source":
+        return
+    if endpoint.replayable is None:
         yield Finding(
             "note",
             f"source {endpoint.index} ({endpoint.kind}) is not one we know: exactly once "
-            "holds only if it can "
-            "be read again from its offsets",
+            "holds only if it can be read again from its offsets",
+        )
+    elif not endpoint.replayable:
+        yield Finding(
+            "warn",
+            f"source {endpoint.index} ({endpoint.kind}) cannot be read again: input "
+            "between the last commit and the stop is lost",
         )

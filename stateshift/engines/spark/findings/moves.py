@@ -18,21 +18,22 @@ from stateshift.engines.spark.findings.ends import of_ends, written_by
 from stateshift.engines.spark.findings.inputs import of_inputs
 from stateshift.engines.spark.findings.reach import of_reach
 from stateshift.engines.spark.findings.strangers import of_strangers
+from stateshift.engines.spark.image import name_of
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
 from stateshift.engines.spark.places import covered, needed_embedded
 from stateshift.engines.spark.survey.operator_names import directory_of
-from stateshift.specification import JobSpec, Spec
+from stateshift.specification import DataSpec, JobSpec, Spec
 from stateshift.specification.location import relation
 from stateshift.specification.warm import NEVER
 from stateshift.specification.waves import stopped_for
-from stateshift.survey import EmbeddedPath, Facts, Finding
+from stateshift.survey import ClusterFacts, EmbeddedPath, Facts, Finding, Survey
 
 FRESH_SECONDS = 60.0
 
 
 def of_move(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
-    """Everything worth saying before this job moves."""
-    found = [
+    """Return everything worth saying before this job moves."""
+    findings = [
         *_of_source(job, facts),
         *_of_stopping(spec, job, facts),
         *_of_target(job, facts),
@@ -51,27 +52,24 @@ def of_move(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
         *of_reach(spec, job, facts),
         *of_changes(job, facts),
     ]
-    return tuple(_waived(finding, job.waive) for finding in found)
+    return tuple(_waived(finding, job.waive) for finding in findings)
 
 
 def of_first_start(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
-    """Before a first deployment, which moves nothing."""
-    return tuple(
-        _waived(finding, job.waive)
-        for finding in (*_of_names(spec, job, facts), *_of_clusters(job, facts))
-    )
+    """Return everything worth saying before a first deployment, which moves nothing."""
+    findings = [*_of_names(spec, job, facts), *_of_clusters(job, facts)]
+    return tuple(_waived(finding, job.waive) for finding in findings)
 
 
 def directories(spec: Spec, job: JobSpec, facts: Facts) -> dict[str, str]:
-    """Name -> directory of every operator: what the index beside the image says, then what the
-    spec says.
+    """Return the directory of every operator by its name: what the index beside the image says,
+    then what the spec says.
     """
     names: dict[str, str] = {}
     for survey in (*facts.merges, facts.source):
         names.update(survey.names)
-    return names | {
-        operator.name: directory_of(spec, operator, names) for operator in job.operators
-    }
+    by_spec = {operator.name: directory_of(spec, operator, names) for operator in job.operators}
+    return names | by_spec
 
 
 def _waived(finding: Finding, waived: tuple[str, ...]) -> Finding:
@@ -99,7 +97,7 @@ def _of_source(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         )
     for image in source.images:
         yield from image.findings
-        name = image.name or image.path or source.location
+        name = name_of(image, source.location)
         if image.fence is not None:
             yield Finding(
                 "refuse",
@@ -115,46 +113,70 @@ def _of_source(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 
 def _of_stopping(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """Of a job that is taken to be stopped, though not by this run. One that its cluster does not
-    know may run there under another name, or elsewhere. Of jobs that share a source, one is stopped
-    for all of them.
-    """
-    source, cluster = facts.source, facts.source_cluster
-    if not job.moves or facts.stopped or (cluster is not None and cluster.state != "absent"):
+    """Say what speaks against it that a job is stopped, which this run has not stopped itself."""
+    if not job.moves or facts.stopped:
         return
-    if cluster is not None and (job.cutover == NEVER or job is not stopped_for(spec, job)):
-        return
-    newest = max((file.modified for file in source.files), default=0.0)
-    # Younger than now: the clock of whoever writes there is ahead of ours.
-    fresh = bool(newest) and facts.at - newest < FRESH_SECONDS
-    age = (
-        f"the newest file of {source.location} is {max(0.0, facts.at - newest):.0f} s old: is "
-        "the job stopped?"
-    )
-    hint = "stop it, or name its cluster in the spec (source_cluster) so that it is stopped for you"
-    if cluster is not None:
-        unknown = (
-            f"the cluster {cluster.name!r} knows no job over {source.location} that is named "
-            f"{job.name!r}"
-        )
-        hint = (
-            "if it runs: say in `stop` which job it is, or stop it yourself; it would be "
-            "fenced off as it is"
-        )
-        age = (
-            f"{unknown}, and {age}"
-            if fresh
-            else f"{unknown}: it is moved as one that was stopped before"
-        )
-    if cluster is not None and job.mode == "warm":
+    cluster = facts.source_cluster
+    if cluster is None:
+        yield from _of_unwatched(facts)
+    elif cluster.state == "absent" and job.cutover != NEVER and job is stopped_for(spec, job):
+        # Of jobs that share a source, one is stopped for all of them.
+        yield from _of_absent(job, facts, cluster)
+
+
+def _of_unwatched(facts: Facts) -> Iterator[Finding]:
+    """Warn of a job without a cluster whose files are new."""
+    if _is_fresh(facts):
         yield Finding(
-            "refuse" if fresh else "warn",
-            f"{age} It cannot be followed while it runs",
+            "warn",
+            _age(facts),
+            hint="stop it, or name its cluster in the spec (source_cluster) so that it is stopped "
+            "for you",
+        )
+
+
+def _of_absent(job: JobSpec, facts: Facts, cluster: ClusterFacts) -> Iterator[Finding]:
+    """Warn of a job that its cluster does not know: it may run there under another name, or
+    elsewhere.
+    """
+    is_fresh = _is_fresh(facts)
+    fact = (
+        f"the cluster {cluster.name!r} knows no job over {facts.source.location} that is named "
+        f"{job.name!r}"
+    )
+    if is_fresh:
+        fact += f", and {_age(facts)}"
+    else:
+        fact += ": it is moved as one that was stopped before"
+    hint = (
+        "if it runs: say in `stop` which job it is, or stop it yourself; it would be "
+        "fenced off as it is"
+    )
+    if job.mode == "warm":
+        yield Finding(
+            "refuse" if is_fresh else "warn",
+            f"{fact} It cannot be followed while it runs",
             waive="job-stopped",
             hint=hint,
         )
-    elif fresh:
-        yield Finding("warn", age, hint=hint)
+    elif is_fresh:
+        yield Finding("warn", fact, hint=hint)
+
+
+def _newest_change(facts: Facts) -> float:
+    return max((file.modified for file in facts.source.files), default=0.0)
+
+
+def _is_fresh(facts: Facts) -> bool:
+    """Whether a file of the source is so new that somebody may still write there."""
+    newest = _newest_change(facts)
+    return bool(newest) and facts.at - newest < FRESH_SECONDS
+
+
+def _age(facts: Facts) -> str:
+    # Newer than now: the clock of whoever writes there is ahead of ours.
+    seconds = max(0.0, facts.at - _newest_change(facts))
+    return f"the newest file of {facts.source.location} is {seconds:.0f} s old: is the job stopped?"
 
 
 def _of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
@@ -164,11 +186,9 @@ def _of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     yield from (finding for finding in target.findings if finding.level == "refuse")
     if target.kind == "empty":
         return
-    held = (
-        f"an image at epoch {target.epoch}"
-        if target.epoch is not None
-        else f"{len(target.files)} files"
-    )
+    held = f"{len(target.files)} files"
+    if target.epoch is not None:
+        held = f"an image at epoch {target.epoch}"
     yield Finding(
         "refuse",
         f"the target {target.location} is not empty: it holds {held}",
@@ -180,30 +200,37 @@ def _of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 
 def _of_links(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """Places that the spec keeps apart by their names, and that a link makes one."""
-    places = [facts.source, *([facts.target] if job.target else ()), *facts.merges, *facts.others]
-    for one, other in combinations(places, 2):
-        if relation(one.location, other.location) == "apart":
-            lies = relation(one.real or one.location, other.real or other.location)
-            if lies != "apart":
-                fact = (
-                    "are one place"
-                    if lies == "same"
-                    else f"are not apart: one lies inside the other ({lies})"
-                )
-                yield Finding(
-                    "refuse",
-                    f"{one.location} and {other.location} {fact}: a link leads there",
-                    hint=f"name another place: {quote(one.location)} is "
-                    f"{quote(one.real or one.location)}, "
-                    f"{quote(other.location)} is {quote(other.real or other.location)}",
-                )
+    """Refuse places that the spec keeps apart by their names, and that a link makes one."""
+    places = [facts.source, *facts.merges, *facts.others]
+    if job.target:
+        places.insert(1, facts.target)
+    for first, second in combinations(places, 2):
+        if relation(first.location, second.location) == "apart":
+            yield from _of_link(first, second)
+
+
+def _of_link(first: Survey, second: Survey) -> Iterator[Finding]:
+    first_real, second_real = first.real or first.location, second.real or second.location
+    lies = relation(first_real, second_real)
+    if lies == "apart":
+        return
+    fact = f"are not apart: one lies inside the other ({lies})"
+    if lies == "same":
+        fact = "are one place"
+    yield Finding(
+        "refuse",
+        f"{first.location} and {second.location} {fact}: a link leads there",
+        hint=f"name another place: {quote(first.location)} is {quote(first_real)}, "
+        f"{quote(second.location)} is {quote(second_real)}",
+    )
 
 
 def _of_owners(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """What a store has no word for cannot be kept there."""
+    """Refuse to keep what a storage has no word for."""
+    if not job.keep or job.target is None:
+        return
     for survey in (facts.source, facts.target):
-        if job.keep and job.target is not None and not survey.traits.get("owners", True):
+        if not survey.traits.get("owners", True):
             yield Finding(
                 "refuse",
                 f"{survey.location} has no {' and no '.join(job.keep)} of files to keep",
@@ -221,45 +248,50 @@ def _of_merges(job: JobSpec, facts: Facts) -> Iterator[Finding]:
                 f"nothing to merge is at {merge.location}",
                 hint="remove it from merge_jobs",
             )
-        if merge.location.split("/")[:3] != facts.source.location.split("/")[:3]:
-            yield Finding(
-                "refuse",
-                (
-                    f"{merge.location} is not on the file system of {facts.source.location}: a "
-                    "merge is a rename"
-                ),
-                hint=(
-                    "move it there as a job of its own first (checkpoint_location, remote_location)"
-                ),
-            )
-        elif not facts.source.traits.get("renames", True):
-            yield Finding(
-                "refuse",
-                (
-                    f"the storage of {facts.source.location} cannot rename: a merge there "
-                    "would be a copy and a delete"
-                ),
-                hint="move both to a file system, or merge them as jobs with a remote_location",
-            )
+        yield from _of_rename(facts.source, merge)
         tops = {_top(file.path) for file in merge.files} - {"_stateshift"}
         for name in sorted(tops & taken.keys()):
             yield Finding(
                 "refuse",
-                (
-                    f"{name} is both in {taken[name]} and in {merge.location}: merging would "
-                    "mix two operators"
-                ),
+                f"{name} is both in {taken[name]} and in {merge.location}: merging would "
+                "mix two operators",
                 hint="remove or rename one of them; nothing was moved",
             )
         taken.update(dict.fromkeys(tops, merge.location))
-        for image in merge.images:
-            yield from image.findings
-            if image.fence is not None:
-                yield Finding(
-                    "refuse",
-                    f"{under(merge.location, image.path)} is fenced by run {image.fence}",
-                    hint=rollback_of(image.fence),
-                )
+        yield from _of_merged_images(merge)
+
+
+def _of_rename(source: Survey, merge: Survey) -> Iterator[Finding]:
+    """Refuse a merge that is no rename."""
+    if _file_system(merge.location) != _file_system(source.location):
+        yield Finding(
+            "refuse",
+            f"{merge.location} is not on the file system of {source.location}: a merge is a rename",
+            hint="move it there as a job of its own first (checkpoint_location, remote_location)",
+        )
+    elif not source.traits.get("renames", True):
+        yield Finding(
+            "refuse",
+            f"the storage of {source.location} cannot rename: a merge there "
+            "would be a copy and a delete",
+            hint="move both to a file system, or merge them as jobs with a remote_location",
+        )
+
+
+def _file_system(location: str) -> list[str]:
+    """Return scheme and authority of a location."""
+    return location.split("/")[:3]
+
+
+def _of_merged_images(merge: Survey) -> Iterator[Finding]:
+    for image in merge.images:
+        yield from image.findings
+        if image.fence is not None:
+            yield Finding(
+                "refuse",
+                f"{under(merge.location, image.path)} is fenced by run {image.fence}",
+                hint=rollback_of(image.fence),
+            )
 
 
 def _of_names(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
@@ -275,116 +307,132 @@ def _of_names(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
                 ),
             )
         owners[directory] = name
-    if facts.source.kind == "workflow":
-        there = {image.path for image in facts.source_images}
-        for operator in job.operators:
-            if operator.directory is not None and operator.directory not in there:
-                yield Finding(
-                    "refuse",
-                    f"operator {operator.name!r} is mapped to {operator.directory}, which "
-                    "is not in "
-                    f"{facts.source.location}",
-                    hint=f"stateshift inspect {quote(facts.source.location)} lists the directories",
-                )
+    if facts.source.kind != "workflow":
+        return
+    directories_there = {image.path for image in facts.source_images}
+    for operator in job.operators:
+        if operator.directory is not None and operator.directory not in directories_there:
+            yield Finding(
+                "refuse",
+                f"operator {operator.name!r} is mapped to {operator.directory}, which "
+                f"is not in {facts.source.location}",
+                hint=f"stateshift inspect {quote(facts.source.location)} lists the directories",
+            )
 
 
 def _of_places(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """Absolute places inside the image: each is taken along, or said to stay."""
-    places = tuple((data.source, data.target) for data in job.data)
+    """Refuse absolute places inside the image that are neither taken along nor said to stay."""
     if job.target is None:
         return
     for survey in (facts.source, *facts.merges):
-        lost: dict[str, list[EmbeddedPath]] = {}
-        for embedded in chain.from_iterable(needed_embedded(survey.images).values()):
-            if embedded.role == "source" and not covered(embedded.path, places):
-                lost.setdefault(embedded.file.rpartition("/")[0], []).append(embedded)
-            elif embedded.role == "self" and not covered(
-                embedded.path, ((survey.location, ""), (job.source, ""))
-            ):
-                yield Finding(
-                    "refuse",
-                    (
-                        f"{embedded.file} names {embedded.path}, which is not in "
-                        f"{survey.location}: it cannot be rewritten"
-                    ),
-                    hint="this checkpoint was copied by hand before: move it from where it was "
-                    "made; or it is the same "
-                    "place by another name: make checkpoint_location begin as "
-                    f"{embedded.path} does",
-                    path=embedded.file,
-                )
-        for log, found in sorted(lost.items()):
-            place = deepest_above(e.path for e in found)
+        for embedded in _outside(job, survey, "self"):
             yield Finding(
                 "refuse",
-                f"{log} names {sum(e.count for e in found)} files under {place}: if "
-                "they lie elsewhere afterwards, the job reads all of them again",
-                waive="paths-stay",
-                hint=f'add to the job "data": [{{"source": "{place}", "target": '
-                f'"${{NEW_PLACE}}"}}], or, where the job '
-                'goes on reading there, "waive": ["paths-stay"]',
+                f"{embedded.file} names {embedded.path}, which is not in "
+                f"{survey.location}: it cannot be rewritten",
+                hint="this checkpoint was copied by hand before: move it from where it was "
+                "made; or it is the same place by another name: make checkpoint_location begin "
+                f"as {embedded.path} does",
+                path=embedded.file,
             )
+        by_log: dict[str, list[EmbeddedPath]] = {}
+        for embedded in _outside(job, survey, "source"):
+            by_log.setdefault(embedded.file.rpartition("/")[0], []).append(embedded)
+        for log in sorted(by_log):
+            yield _left_behind(log, by_log[log])
+
+
+def _outside(job: JobSpec, survey: Survey, role: str) -> Iterator[EmbeddedPath]:
+    """Yield the places of this role that lie in none of those that move along."""
+    moved = tuple((data.source, data.target) for data in job.data)
+    if role == "self":
+        moved = ((survey.location, ""), (job.source, ""))
+    for embedded in chain.from_iterable(needed_embedded(survey.images).values()):
+        if embedded.role == role and not covered(embedded.path, moved):
+            yield embedded
+
+
+def _left_behind(log: str, places: list[EmbeddedPath]) -> Finding:
+    folder = deepest_above(place.path for place in places)
+    files = sum(place.count for place in places)
+    return Finding(
+        "refuse",
+        f"{log} names {files} files under {folder}: if they lie elsewhere afterwards, the job "
+        "reads all of them again",
+        waive="paths-stay",
+        hint=f'add to the job "data": [{{"source": "{folder}", "target": "${{NEW_PLACE}}"}}], or, '
+        'where the job goes on reading there, "waive": ["paths-stay"]',
+    )
 
 
 def _of_data(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     for data, (here, there) in zip(job.data, facts.data, strict=True):
-        logs = [file for file in here.files if f"{SINK_LOG}/" in file.path]
-        moved = any(f"{SINK_LOG}/" in file.path for file in there.files)
-        if data.copy and here.kind == "empty":
-            yield Finding(
-                "refuse",
-                f"nothing is at {data.source}, which should move along",
-                hint="correct `data`",
-            )
-        if data.copy and there.files:
-            yield Finding(
-                "refuse",
-                f"the place {data.target} is not empty: it holds {len(there.files)} files",
-                hint=(
-                    'choose another, clear it yourself, or say "copy": false where the data is '
-                    "there already"
-                ),
-            )
-        if not data.copy and not there.files:
-            yield Finding(
-                "refuse",
-                (
-                    f"nothing is at {data.target}, where the data is said to be already "
-                    '("copy": false)'
-                ),
-                hint='move it there first, or say "copy": true',
-            )
-        yield from there.findings
-        if not data.copy and logs and not moved:
-            yield Finding(
-                "refuse",
-                (
-                    f"{data.source} has a {SINK_LOG}, {data.target} has none: readers would "
-                    "silently see nothing"
-                ),
-                hint=f'say "copy": true, or bring {SINK_LOG} over with its paths rewritten',
-            )
-        if data.copy and not there.traits.get("keeps_times", True):
-            yield Finding(
-                "warn",
-                f"{data.target} cannot keep the times of files: a file source whose "
-                "maxFileAge has passed "
-                "would read old files again",
-                hint="give the source an ending maxFileAge, or keep the data on a file system",
-            )
+        if data.copy:
+            yield from _of_copied(data, here, there)
+        else:
+            yield from _of_moved_before(data, here, there)
+
+
+def _of_copied(data: DataSpec, here: Survey, there: Survey) -> Iterator[Finding]:
+    """Report on data that this run copies."""
+    if here.kind == "empty":
+        yield Finding(
+            "refuse",
+            f"nothing is at {data.source}, which should move along",
+            hint="correct `data`",
+        )
+    if there.files:
+        yield Finding(
+            "refuse",
+            f"the place {data.target} is not empty: it holds {len(there.files)} files",
+            hint=(
+                'choose another, clear it yourself, or say "copy": false where the data is '
+                "there already"
+            ),
+        )
+    yield from there.findings
+    if not there.traits.get("keeps_times", True):
+        yield Finding(
+            "warn",
+            f"{data.target} cannot keep the times of files: a file source whose "
+            "maxFileAge has passed would read old files again",
+            hint="give the source an ending maxFileAge, or keep the data on a file system",
+        )
+
+
+def _of_moved_before(data: DataSpec, here: Survey, there: Survey) -> Iterator[Finding]:
+    """Report on data that somebody has moved before this run."""
+    if not there.files:
+        yield Finding(
+            "refuse",
+            f'nothing is at {data.target}, where the data is said to be already ("copy": false)',
+            hint='move it there first, or say "copy": true',
+        )
+    yield from there.findings
+    if _has_sink_log(here) and not _has_sink_log(there):
+        yield Finding(
+            "refuse",
+            f"{data.source} has a {SINK_LOG}, {data.target} has none: readers would "
+            "silently see nothing",
+            hint=f'say "copy": true, or copy {SINK_LOG} there with its paths rewritten',
+        )
+
+
+def _has_sink_log(survey: Survey) -> bool:
+    return any(f"{SINK_LOG}/" in file.path for file in survey.files)
 
 
 def _of_clusters(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     for cluster in (facts.source_cluster, facts.target_cluster):
         if cluster is not None:
             yield from cluster.findings
-    if job.submit is None and job.target is not None:
-        written = written_by(facts) if facts.target_cluster is None else None
-        by = f" (Spark {written} wrote it)" if written is not None else ""
-        yield Finding(
-            "note",
-            f"the spec has no `submit`: start the job on the target yourself{by}",
-        )
+    if job.submit is not None or job.target is None:
+        return
+    fact = "the spec has no `submit`: start the job on the target yourself"
+    writer = written_by(facts)
+    if facts.target_cluster is None and writer is not None:
+        fact += f" (Spark {writer} wrote it)"
+    yield Finding("note", fact)
 
 
 def _top(path: str) -> str:

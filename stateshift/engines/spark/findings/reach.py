@@ -41,59 +41,59 @@ def of_reach(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
             f"{cluster.name} says that it does not reach {job.destination}",
             "see to its network and its credentials, or correct its `reach`",
         )
-    places = {_parts(place): place for place in (job.destination, *(d.target for d in job.data))}
-    for (kind, authority), place in places.items():
-        yield from _of_place(spec, job, cluster, place, kind, authority)
+    places = (job.destination, *(data.target for data in job.data))
+    by_file_system = {_parts(place): place for place in places}
+    for (scheme, authority), place in by_file_system.items():
+        if scheme == "file":
+            yield from _of_disk(cluster, place)
+        elif cluster.kind in SPARKS and _is_unknown(spec, job, scheme):
+            yield _without_file_system(cluster, place, scheme)
+        elif cluster.reaches is None:
+            needed = _needs(scheme, authority)
+            yield Finding("note", f"whether {cluster.name} reaches {place} was not asked: {needed}")
 
 
 def _parts(place: str) -> tuple[str, str]:
-    """Scheme and authority as they are typed: to Hadoop, s3 and s3a are two."""
-    kind, _, rest = place.partition("://")
-    return kind, rest.partition("/")[0]
+    """Return scheme and authority as they are typed: to Hadoop, s3 and s3a are two."""
+    scheme, _, rest = place.partition("://")
+    return scheme, rest.partition("/")[0]
 
 
-def _of_place(
-    spec: Spec, job: JobSpec, cluster: ClusterFacts, place: str, kind: str, authority: str
-) -> Iterator[Finding]:
-    if kind == "file":
-        if cluster.host and cluster.reaches is not True:
-            yield _refused(
-                f"{place} is on a disk of this machine, and {cluster.name} runs jobs "
-                f"elsewhere ({cluster.host}): they "
-                "would look for it on their own",
-                "name a place that both reach",
-                "where it is a disk that all of them share",
-            )
-        return
-    if (
-        kind in UNKNOWN_TO_SPARK
-        and cluster.kind in SPARKS
-        and not _is_set(spec, job, f"spark.hadoop.fs.{kind}.impl")
-    ):
-        way = (
-            "write s3a:// in its place"
-            if kind in ("s3", "s3n")
-            else "write the scheme that Hadoop knows it by"
-        )
+def _of_disk(cluster: ClusterFacts, place: str) -> Iterator[Finding]:
+    if cluster.host and cluster.reaches is not True:
         yield _refused(
-            f"the job would be handed {place}, and Spark has no file system for {kind}://",
-            way,
-            f"where {cluster.name} has one (EMR does)",
-        )
-    elif cluster.reaches is None:
-        yield Finding(
-            "note",
-            f"whether {cluster.name} reaches {place} was not asked: {_needs(kind, authority)}",
+            f"{place} is on a disk of this machine, and {cluster.name} runs jobs "
+            f"elsewhere ({cluster.host}): they would look for it on their own",
+            "name a place that both reach",
+            "where it is a disk that all of them share",
         )
 
 
-def _needs(kind: str, authority: str) -> str:
-    if kind in CONNECTORS:
+def _is_unknown(spec: Spec, job: JobSpec, scheme: str) -> bool:
+    """Whether Spark has no file system of this name, and the spec gives it none."""
+    return scheme in UNKNOWN_TO_SPARK and not _is_set(spec, job, f"spark.hadoop.fs.{scheme}.impl")
+
+
+def _without_file_system(cluster: ClusterFacts, place: str, scheme: str) -> Finding:
+    way = "write the scheme that Hadoop knows it by"
+    if scheme in ("s3", "s3n"):
+        way = "write s3a:// in its place"
+    return _refused(
+        f"the job would be handed {place}, and Spark has no file system for {scheme}://",
+        way,
+        f"where {cluster.name} has one (EMR does)",
+    )
+
+
+def _needs(scheme: str, authority: str) -> str:
+    """Return what it takes to reach a place."""
+    if scheme in CONNECTORS:
         return (
-            f"it needs {CONNECTORS[kind]}, which Spark does not bring along, and credentials "
+            f"it needs {CONNECTORS[scheme]}, which Spark does not bring along, and credentials "
             "of its own"
         )
-    if kind == "hdfs" and authority and ":" not in authority and "." not in authority:
+    is_nameservice = bool(authority) and not {":", "."} & set(authority)
+    if scheme == "hdfs" and is_nameservice:
         return f"its Hadoop configuration has to know {authority}, too"
     return "it needs a way there, and credentials of its own"
 
@@ -105,6 +105,7 @@ def _is_set(spec: Spec, job: JobSpec, name: str) -> bool:
     return any(name in (options.get("conf") or {}) for options in (submit, cluster))
 
 
-def _refused(fact: str, way: str, sane: str = "") -> Finding:
-    waive = f'; or, {sane}, "waive": ["{WAIVER}"]' if sane else f'; or "waive": ["{WAIVER}"]'
-    return Finding("refuse", fact, waive=WAIVER, hint=way + waive)
+def _refused(fact: str, way: str, fine_where: str = "") -> Finding:
+    """Return a refusal. It may be waived; sensibly only `fine_where`, if that is said."""
+    condition = f", {fine_where}," if fine_where else ""
+    return Finding("refuse", fact, waive=WAIVER, hint=f'{way}; or{condition} "waive": ["{WAIVER}"]')

@@ -15,24 +15,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stateshift.engines.spark.findings.batches import WITH_ITS_LOG
-from stateshift.engines.spark.image import spark_image
-from stateshift.engines.spark.layout import SINK_LOG
+from stateshift.engines.spark.image import name_of, spark_image
+from stateshift.engines.spark.layout import number_of_log
+from stateshift.engines.spark.places import is_sink_log
 from stateshift.engines.spark.rewrite.wishes import wishes_of
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Image, SinkFacts
 
 AHEAD = "sink-ahead"
 
+_OTHER_OUTPUT = (
+    "move the output that belongs to this checkpoint, or let the job write to a place of its own"
+)
+
 
 def of_sinks(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Finding]:
-    """Everything worth saying of the sink before this job moves."""
+    """Yield everything worth saying of the sink before this job moves."""
     if facts.sink is None:
         yield Finding(
             "note",
-            (
-                "exactly-once output needs an idempotent sink; name a file sink's output "
-                "directory in `data`"
-            ),
+            "exactly-once output needs an idempotent sink; name a file sink's output "
+            "directory in `data`",
             hint='name the sink, and its log is read: "sink": {"kind": "delta", "location": "…"}',
         )
     else:
@@ -54,22 +57,18 @@ def _of_sink(
         yield _of_unread(sink)
         return
     renumbers = wishes_of(job.transform).renumber
-    runs = facts.source_cluster is not None and facts.source_cluster.state in (
-        "running",
-        "queued",
-        "unknown",
-    )
+    cluster = facts.source_cluster
+    may_run = cluster is not None and cluster.state in ("running", "queued", "unknown")
     for image in images:
-        name = image.name or image.path or "the job"
         if image.epoch is None or image.identity is None:
             continue
+        name = name_of(image, "the job")
+        is_rewound = renumbers or spark_image(image).newest is not None
         if job.mode == "fork":
             yield _of_fork(sink, image)
-        elif runs:
+        elif may_run:
             yield Finding("note", f"{_named(sink)} has {_batches(sink, image)} of {name} so far")
-        elif (
-            spark_image(image).newest is None and not renumbers
-        ):  # else it goes back on purpose: the rewind says so
+        elif not is_rewound:  # a rewind goes back on purpose, and says so itself
             yield from _of_image(sink, image, image.epoch, name)
 
 
@@ -77,10 +76,8 @@ def _of_unread(sink: SinkFacts) -> Finding:
     if sink.knows_batches is None:
         return Finding(
             "note",
-            (
-                "only the author of the foreach-batch function knows whether it drops a batch "
-                "that arrives twice"
-            ),
+            "only the author of the foreach-batch function knows whether it drops a batch "
+            "that arrives twice",
             hint=(
                 'say it: "idempotent_by_batch": true or false; or name the Delta table and its '
                 '"transaction_id"'
@@ -99,8 +96,7 @@ def _of_fork(sink: SinkFacts, image: Image) -> Finding:
         return Finding(
             "note",
             f"{have}; the fork has an id of its own: where it writes to the same table, "
-            "every batch "
-            "of its own is written there as well",
+            "every batch of its own is written there as well",
         )
     return Finding(
         "warn",
@@ -128,15 +124,13 @@ def _of_image(sink: SinkFacts, image: Image, epoch: int, name: str) -> Iterator[
     elif last > planned:
         yield _of_sink_ahead(sink, image, name, last, planned)
     elif last < epoch:
-        unless = (
-            ", unless the function wrote nothing for them" if sink.kind == "foreach-batch" else ""
-        )
+        by_function = sink.kind == "foreach-batch"
+        unless = ", unless the function wrote nothing for them" if by_function else ""
         yield Finding(
             "warn",
             f"{_named(sink)} has the batches of {name} up to {last}{_version(sink, image, last)}, "
             f"and the checkpoint has committed batch {epoch}: the output of batches "
-            f"{last + 1} to {epoch} "
-            f"is not there{unless}",
+            f"{last + 1} to {epoch} is not there{unless}",
             hint="restore the sink, or rewind the job to that batch in a fork",
         )
     else:
@@ -148,7 +142,7 @@ def _of_image(sink: SinkFacts, image: Image, epoch: int, name: str) -> Iterator[
 
 
 def _of_planned(epoch: int, planned: int, last: int) -> str:
-    """What that means for a batch that was planned and not committed."""
+    """Return what that means for a batch that was planned and not committed."""
     if planned != epoch + 1:
         return ""
     if last == planned:
@@ -160,8 +154,8 @@ def _of_sink_ahead(sink: SinkFacts, image: Image, name: str, last: int, planned:
     restore = sink.version_to_restore(image.identity, planned)
     fact = (
         f"{_named(sink)} has the batches of {name} up to {last}, and the checkpoint has "
-        f"planned none after {planned}: "
-        f"what the job puts out in batches {planned + 1} to {last} is dropped"
+        f"planned none after {planned}: what the job puts out in batches {planned + 1} to "
+        f"{last} is dropped"
     )
     if sink.skips_plan:
         fact += ", their state is not written, and the job fails at the batch behind them"
@@ -171,15 +165,12 @@ def _of_sink_ahead(sink: SinkFacts, image: Image, name: str, last: int, planned:
         "belongs to the sink"
     )
     if "" in sink.logs:
-        way = (
-            "bring the output that belongs to this checkpoint, or let the job write to a place "
-            "of its own"
-        )
+        way = _OTHER_OUTPUT
     return Finding("refuse", fact, waive=AHEAD, hint=f'{way}; or "waive": ["{AHEAD}"]')
 
 
 def _version(sink: SinkFacts, image: Image, batch: int) -> str:
-    """The version of the sink that this batch made, where it is known."""
+    """Return the version of the sink that this batch made, where it is known."""
     log = sink.log_of(image.identity)
     version = log.versions.get(batch) if log is not None else None
     if version is None:
@@ -200,31 +191,19 @@ def _named(sink: SinkFacts) -> str:
 
 
 def _of_moved_output(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Finding]:
-    """A file sink's output that moves along and holds more than the checkpoint."""
+    """Warn of a file sink's output that moves along and holds more than the checkpoint."""
     if len(images) != 1 or images[0].epoch is None or facts.merges:
         return  # whose output it is, nothing tells
     last = max(images[0].epoch, images[0].planned or 0)
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         survey = here if data.copy else there
-        ahead = max(
-            (_batch(file.path) for file in survey.files if f"{SINK_LOG}/" in f"/{file.path}"),
-            default=-1,
-        )
-        if ahead > last:
+        logs = [file.path for file in survey.files if is_sink_log(file.path)]
+        newest = max(map(number_of_log, logs), default=-1)
+        if newest > last:
             yield Finding(
                 "warn",
-                f"{survey.location} holds the output of batches up to {ahead}, and the "
-                "checkpoint has planned none "
-                f"after {last}: a file sink drops what the job puts out in batches "
-                f"{last + 1} to {ahead}, for it has "
-                "them already",
-                hint=(
-                    "bring the output that belongs to this checkpoint, or let the job write to "
-                    "a place of its own"
-                ),
+                f"{survey.location} holds the output of batches up to {newest}, and the "
+                f"checkpoint has planned none after {last}: a file sink drops what the job puts "
+                f"out in batches {last + 1} to {newest}, for it has them already",
+                hint=_OTHER_OUTPUT,
             )
-
-
-def _batch(path: str) -> int:
-    stem = path.rpartition("/")[2].removesuffix(".compact")
-    return int(stem) if stem.isascii() and stem.isdecimal() and len(stem) <= 18 else -1

@@ -24,7 +24,8 @@ def of_strangers(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     for image in images:
         yield from _of_image(job, image)
     for asked in job.also:
-        if not any(_holds(facts, image, asked) for image in facts.source.images):
+        is_there = any(_holds(facts, image, asked) for image in facts.source.images)
+        if not is_there:
             yield Finding(
                 "refuse",
                 f"nothing is at {asked} in {facts.source.location}, which should move along",
@@ -33,19 +34,25 @@ def of_strangers(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 
 def _of_image(job: JobSpec, image: Image) -> Iterator[Finding]:
-    left = [one for one in spark_image(image).strangers if not is_taken(job, one.path.rstrip("/"))]
-    if not left:
+    strangers = spark_image(image).strangers
+    staying = [each for each in strangers if not is_taken(job, each.path.rstrip("/"))]
+    if not staying:
         return
-    count = sum(one.files for one in left)
-    folders = ", ".join(f"`{layout.under(image.path, one.path)}`" for one in left[:SHOWN_MAX])
-    if len(left) > SHOWN_MAX:
-        folders += f" and {len(left) - SHOWN_MAX} more"
+    paths = [each.path for each in staying]
+    folders = _named([layout.under(image.path, path) for path in paths])
+    count = sum(each.files for each in staying)
     fact = f"{count} files in {folders} are not Spark's and stay"
     if count == 1:
         fact = f"1 file in {folders} is not Spark's and stays"
-    if any(_is_partly_taken(job, one.path) for one in left):
+    if any(_is_partly_taken(job, path) for path in paths):
         fact += ", but for what `also` names"
-    yield Finding("note", fact, hint=f'take them along: "also": ["{left[0].path}"]')
+    yield Finding("note", fact, hint=f'take them along: "also": ["{paths[0]}"]')
+
+
+def _named(folders: list[str]) -> str:
+    names = ", ".join(f"`{folder}`" for folder in folders[:SHOWN_MAX])
+    more = len(folders) - SHOWN_MAX
+    return f"{names} and {more} more" if more > 0 else names
 
 
 def _is_partly_taken(job: JobSpec, folder: str) -> bool:
@@ -53,8 +60,11 @@ def _is_partly_taken(job: JobSpec, folder: str) -> bool:
 
 
 def _holds(facts: Facts, image: Image, asked: str) -> bool:
-    start = f"{image.path}/" if image.path else ""
-    inside = [file.path[len(start) :] for file in facts.source.files if file.path.startswith(start)]
-    return any(
-        is_strange(path) and (path == asked or path.startswith(f"{asked}/")) for path in inside
-    )
+    """Whether the image has this file, or a folder of this name, and it is not Spark's."""
+    start = layout.under(image.path, "")
+    place = start + asked
+    for file in facts.source.files:
+        is_asked = file.path == place or file.path.startswith(f"{place}/")
+        if is_asked and is_strange(file.path.removeprefix(start)):
+            return True
+    return False

@@ -8,7 +8,7 @@ Pure.
                 that read it
     partitions  one that the checkpoint does not name is read from its beginning
 
-Equal numbers are no proof: a topic of the same name at another broker, or one that was made anew,
+Equal numbers are no proof: a topic of the same name at another broker, or one that was recreated,
 may have the offset, and other records around it. Spark reads on without a word then.
 """
 
@@ -23,9 +23,8 @@ from stateshift.survey import Facts, Finding, Record, Topics
 LOST = "lost-offsets"
 OTHER = "other-records"
 SHOWN_MAX = 3  # partitions that a message names
-FIRST_BATCH_MS = (
-    1_451_606_400_000  # 2016, when Spark began to write batches: an earlier clock was not set
-)
+# 2016, when Spark began to write batches: an earlier clock was not set.
+FIRST_BATCH_MS = 1_451_606_400_000
 CLOCKS_APART_MS = 600_000  # how far a producer's clock may be ahead of the driver's
 _WAIVE = (
     "or, where what is lost is not needed (and the job has failOnDataLoss false), "
@@ -34,6 +33,10 @@ _WAIVE = (
 _ASK_SOURCE = (
     '"kafka": {"source_bootstrap_servers": "HOST:9092"} names the brokers that the job '
     "has read so far"
+)
+_READ_TWICE = (
+    "where these records were read before, from other partitions, the job gets them twice: "
+    "let it read the topic as it was, or begin without the old offsets"
 )
 _WAIVE_OTHER = f'or, where the records before these offsets do not matter, "waive": ["{OTHER}"]'
 
@@ -53,13 +56,11 @@ class Wanted:
 
 
 def wanted_of(facts: Facts) -> Wanted:
-    """What the checkpoints of a job, and of those that join it, read next."""
-    times = [spark_image(image).batch_timestamp_ms for image in facts.source_images]
-    known = []
-    for time in times:
-        if time is not None and time >= FIRST_BATCH_MS:
-            known.append(time)
-    return Wanted(facts.wanted_offsets, max(known, default=None), 1000 * facts.at)
+    """Return what the checkpoints of a job, and of those that join it, read next."""
+    times = [spark_image(image).batch_timestamp_ms or 0 for image in facts.source_images]
+    newest = max(times, default=0)
+    batch_ms = newest if newest >= FIRST_BATCH_MS else None
+    return Wanted(facts.wanted_offsets, batch_ms, 1000 * facts.at)
 
 
 def of_topics(wanted: Wanted, topics: Topics | None) -> Iterator[Finding]:
@@ -67,10 +68,8 @@ def of_topics(wanted: Wanted, topics: Topics | None) -> Iterator[Finding]:
     if topics is None:
         yield Finding(
             "note",
-            (
-                f"whether the offsets of {names} are still there was not asked: a checkpoint "
-                "does not name the brokers"
-            ),
+            f"whether the offsets of {names} are still there was not asked: a checkpoint "
+            "does not name the brokers",
             hint=(
                 'name those of Kafka that the job reads afterwards: "kafka": '
                 '{"bootstrap_servers": "HOST:9092"}'
@@ -116,14 +115,12 @@ def _of_spans(topic: str, wanted: Mapping[int, int], topics: Topics) -> Iterator
         if ours < first:
             yield _lost(
                 f"{topic}/{partition} begins at offset {first}: {first - ours} records "
-                f"from {ours} on are "
-                "gone, and the job has not read them"
+                f"from {ours} on are gone, and the job has not read them"
             )
         elif ours > end:
             yield _lost(
                 f"{topic}/{partition} ends at offset {end}, and the job has read up to "
-                f"{ours}: the topic was "
-                "made anew, or is another one"
+                f"{ours}: the topic was recreated, or is another one"
             )
 
 
@@ -134,8 +131,8 @@ def _lost(fact: str) -> Finding:
 
 
 def _of_new_partitions(wanted: Offsets, topics: Topics) -> Iterator[Finding]:
-    """Spark reads a partition that it has no offset of from the first record on, whenever that
-    was written.
+    """Report partitions that the checkpoint has no offset of: Spark reads such a one from its first
+    record on, whenever that was written.
     """
     for topic in sorted(wanted.keys() & topics.spans.keys()):
         spans = topics.spans[topic]
@@ -144,35 +141,29 @@ def _of_new_partitions(wanted: Offsets, topics: Topics) -> Iterator[Finding]:
             continue
         names = _named([(topic, number) for number in new])
         records = sum(end - first for first, end in new.values())
-        begun = [number for number, (first, _) in new.items() if first > 0]
-        late = (
-            "; one that begins behind offset 0 counts as lost data (failOnDataLoss)"
-            if begun
-            else ""
+        fact = (
+            f"the checkpoint has no offset of {names}: the job reads it from the beginning "
+            f"({records:,} records)"
         )
-        yield Finding(
-            "warn" if records else "note",
-            (
-                f"the checkpoint has no offset of {names}: the job reads it from the beginning "
-                f"({records:,} records){late}"
-            ),
-            hint="where these records were read before, from other partitions, the job gets "
-            "them twice: let it read "
-            "the topic as it was, or begin without the old offsets"
-            if records
-            else None,
-        )
+        if any(first > 0 for first, _ in new.values()):
+            fact += "; one that begins behind offset 0 counts as lost data (failOnDataLoss)"
+        if records:
+            yield Finding("warn", fact, hint=_READ_TWICE)
+        else:
+            yield Finding("note", fact)
 
 
 def _of_records(wanted: Wanted, topics: Topics) -> Iterator[Finding]:
-    """Whether the records around the offsets are those that the job has read and is to read."""
+    """Report whether the records around the offsets are those that the job has read and is to
+    read.
+    """
     late = _too_new(wanted, topics)
     if late:
         yield Finding(
             "refuse",
             f"{_named(late)} at {topics.brokers}: the records before the job's offset were "
-            "written after the batch "
-            "that has read up to it: the topic was made anew, or is another one",
+            "written after the batch that has read up to it: the topic was recreated, or is "
+            "another one",
             OTHER,
             f"{_ASK_SOURCE}: the records are then compared; {_WAIVE_OTHER}",
         )
@@ -186,27 +177,31 @@ def _of_records(wanted: Wanted, topics: Topics) -> Iterator[Finding]:
         yield Finding(
             "note",
             "whether these are the records that the job has read was asked of their times "
-            "alone: none before its "
-            "offsets is newer than the batch that read them",
+            "alone: none before its offsets is newer than the batch that read them",
             hint=_ASK_SOURCE,
         )
 
 
 def _too_new(wanted: Wanted, topics: Topics) -> list[Place]:
-    """Partitions whose last records before the offset are all newer than the batch that read them.
-    A time ahead of now is a producer's own, and says nothing of when the record was written.
+    """Return the partitions whose last records before the offset are all newer than the batch that
+    read them. A time ahead of now is a producer's own, and says nothing of when the record was
+    written.
     """
     if wanted.batch_ms is None:
         return []
-    bound = wanted.batch_ms + CLOCKS_APART_MS
-    found = []
+    newest_read_ms = wanted.batch_ms + CLOCKS_APART_MS
+
+    def is_newer(record: Record) -> bool:
+        time = record.timestamp
+        return time is not None and newest_read_ms < time <= wanted.now_ms
+
+    partitions = []
     for topic, number, records in _each(wanted.offsets, topics):
-        before = [
-            record.timestamp for record in records if record.offset < wanted.offsets[topic][number]
-        ]
-        if before and all(time is not None and bound < time <= wanted.now_ms for time in before):
-            found.append((topic, number))
-    return found
+        next_offset = wanted.offsets[topic][number]
+        read = [record for record in records if record.offset < next_offset]
+        if read and all(map(is_newer, read)):
+            partitions.append((topic, number))
+    return partitions
 
 
 def _compared(wanted: Offsets, topics: Topics, source: Topics) -> Iterator[Finding]:
@@ -228,26 +223,26 @@ def _compared(wanted: Offsets, topics: Topics, source: Topics) -> Iterator[Findi
             _WAIVE_OTHER,
         )
         return
-    different, unseen, same = list[tuple[Place, str]](), list[Place](), list[Place]()
-    there = {(topic, number): records for topic, number, records in _each(wanted, source)}
+    different: dict[Place, str] = {}
+    unseen, same = list[Place](), list[Place]()
+    source_records = {(topic, number): held for topic, number, held in _each(wanted, source)}
     for topic, number, records in _each(wanted, topics):
-        both = _paired(there.get((topic, number), ()), records)
-        wrong = [
-            f"offset {one.offset} ({told})"
-            for one, other in both
-            if (told := _difference(one, other))
-        ]
-        if wrong:
-            different.append(((topic, number), wrong[0]))
+        place = (topic, number)
+        pairs = _paired(source_records.get(place, ()), records)
+        difference = _first_difference(pairs)
+        if difference is not None:
+            different[place] = difference
+        elif pairs:
+            same.append(place)
         else:
-            (same if both else unseen).append((topic, number))
+            unseen.append(place)
     if different:
-        (topic, number), where = different[0]
+        (topic, number), where = next(iter(different.items()))
         yield Finding(
             "refuse",
-            f"{_named([place for place, _ in different])}: {topics.brokers} has other "
-            f"records than {source.brokers}, "
-            f"as {topic}/{number} at {where}: the job would read some twice, or miss some",
+            f"{_named(list(different))}: {topics.brokers} has other records than "
+            f"{source.brokers}, as {topic}/{number} at {where}: the job would read some twice, "
+            "or miss some",
             OTHER,
             f"read on at {source.brokers}, or where the offsets are the same; {_WAIVE_OTHER}",
         )
@@ -273,19 +268,32 @@ def _each(wanted: Offsets, topics: Topics) -> Iterator[tuple[str, int, tuple[Rec
 
 
 def _paired(here: tuple[Record, ...], there: tuple[Record, ...]) -> list[tuple[Record, Record]]:
+    """Return the records of the same offsets, in pairs."""
     others = {record.offset: record for record in there}
     return [(record, others[record.offset]) for record in here if record.offset in others]
 
 
-def _difference(one: Record, other: Record) -> str:
-    """What is another one. A broker that sets times itself sets another when it gets a copy."""
-    if one.key != other.key:
+def _first_difference(pairs: list[tuple[Record, Record]]) -> str | None:
+    """Return where and how records differ first; None where none of them does."""
+    for ours, theirs in pairs:
+        difference = _difference(ours, theirs)
+        if difference is not None:
+            return f"offset {ours.offset} ({difference})"
+    return None
+
+
+def _difference(ours: Record, theirs: Record) -> str | None:
+    """Return what is another one. A broker that sets times itself sets another when it gets a
+    copy.
+    """
+    if ours.key != theirs.key:
         return "another key"
-    if one.value != other.value:
+    if ours.value != theirs.value:
         return "another value"
-    if not (one.appended or other.appended) and one.timestamp != other.timestamp:
+    is_set_by_broker = ours.appended or theirs.appended
+    if not is_set_by_broker and ours.timestamp != theirs.timestamp:
         return "another timestamp"
-    return ""
+    return None
 
 
 def _named(places: list[Place]) -> str:

@@ -2,8 +2,7 @@
 anything moves. Pure.
 
     state from before 3.0     not from 3.0 on, where a join is no inner one, or decimals are summed:
-                              cannot be known,
-                              and is refused unless it is waived
+                              cannot be known, and is refused unless it is waived
     operators                 transformWithState is of 4.0, dropDuplicatesWithinWatermark of 3.5,
                               applyInPandasWithState of 3.4: no older Spark has them
     join state format 3, 4    4.1 on, 4.3 on; an older one takes the setting for invalid, and 4.2
@@ -20,9 +19,8 @@ anything moves. Pure.
     RocksDB changelogs        3.5 on; before, a version is its zip
     RocksDB tables of 4.0 on  not 3.3: "unknown checksum type 4" (XXH3)
 
-Each of them was seen on real Sparks (tests/versions.md). What is written anew on the way
-(`transform`) no longer counts where its tables and zips are of the oldest kind that all of them
-read.
+Each of them was seen on real Sparks (tests/versions.md). What is rewritten on the way (`transform`)
+no longer counts where its tables and zips are of the oldest kind that all of them read.
 """
 
 from __future__ import annotations
@@ -30,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from stateshift.engines.spark.image import name_of
 from stateshift.engines.spark.rewrite.wishes import Wishes
 from stateshift.engines.spark.rewrite.zip_format import target_version
 from stateshift.engines.spark.survey.restart.old_state import refused_since_3
@@ -69,27 +68,36 @@ class Target:
 
 
 def of_versions(job: JobSpec, wishes: Wishes, facts: Facts) -> Iterator[Finding]:
-    """Only where the target's version is known: its cluster says it."""
+    """Refuse what the target does not read, where its version is known: its cluster says it."""
     version = target_version(facts) or ""
     parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if len(parts) < 2:
         return
     target = Target(version, parts)
     for image in facts.source.images:
-        name = image.name or image.path or facts.source.location
+        name = name_of(image, facts.source.location)
         yield from _of_age(image, name, target)
         yield from _of_operators(image, name, target)
-        if image.settings.get(NAMED_SOURCES) == "true" and parts < (4, 2):
-            fact = f"{name} has an offset log of version 2, which Spark {version} does not read"
-            yield target.refused(fact, (4, 2))
-        if image.settings.get(ROW_CHECKSUMS) == "true" and parts < (4, 2):
-            fact = (
-                f"the rows of {name} have checksums, which Spark {version} takes for a part of them"
-            )
-            yield target.refused(fact, (4, 2))
+        yield from _of_settings(image, name, target)
         if "RocksDB" in image.settings.get(PROVIDER, ""):
             yield from _of_format(job, wishes, image, name, target)
             yield from _of_files(wishes, image, name, target)
+
+
+def _of_settings(image: Image, name: str, target: Target) -> Iterator[Finding]:
+    if target.parts >= (4, 2):
+        return
+    if image.settings.get(NAMED_SOURCES) == "true":
+        yield target.refused(
+            f"{name} has an offset log of version 2, which Spark {target.version} does not read",
+            (4, 2),
+        )
+    if image.settings.get(ROW_CHECKSUMS) == "true":
+        yield target.refused(
+            f"the rows of {name} have checksums, which Spark {target.version} takes for a part of "
+            "them",
+            (4, 2),
+        )
 
 
 def _of_age(image: Image, name: str, target: Target) -> Iterator[Finding]:
@@ -107,11 +115,7 @@ def _of_age(image: Image, name: str, target: Target) -> Iterator[Finding]:
 def _of_operators(image: Image, name: str, target: Target) -> Iterator[Finding]:
     titles = [operator.name or "" for operator in image.operators]
     for title in dict.fromkeys(titles):
-        for start, (called, first) in OPERATORS.items():
-            if title.startswith(start) and target.parts < first:
-                yield target.refused(
-                    f"{name} uses {called}, which Spark {target.version} does not have", first
-                )
+        yield from _of_title(title, name, target)
     state_format = image.settings.get(JOIN, "")
     first = JOINS.get(state_format, (0, 0))
     if JOIN_OPERATOR in titles and target.parts < first:
@@ -121,23 +125,31 @@ def _of_operators(image: Image, name: str, target: Target) -> Iterator[Finding]:
         )
         yield target.refused(fact, first)
     transforms = any(title.startswith(TRANSFORMING) for title in titles)
-    if transforms and image.settings.get(MERGING) == "2" and (4, 0) <= target.parts < (4, 2):
+    merges_without_comma = image.settings.get(MERGING) == "2"
+    expects_comma = (4, 0) <= target.parts < (4, 2)
+    if transforms and merges_without_comma and expects_comma:
         yield target.refused(
             f"{name} may keep list states, and Spark {target.version} takes them apart "
-            "otherwise than they were put "
-            "together",
+            "otherwise than they were put together",
             (4, 2),
             waive="list-state",
             way='where its processors use none, "waive": ["list-state"]',
         )
 
 
+def _of_title(title: str, name: str, target: Target) -> Iterator[Finding]:
+    for start, (called, first) in OPERATORS.items():
+        if title.startswith(start) and target.parts < first:
+            yield target.refused(
+                f"{name} uses {called}, which Spark {target.version} does not have", first
+            )
+
+
 def _of_format(
     job: JobSpec, wishes: Wishes, image: Image, name: str, target: Target
 ) -> Iterator[Finding]:
-    """Checkpoint format 2: its files carry a uuid in their names."""
-    names = (path.rpartition("/")[2] for path in image.state_files)
-    if wishes.format_1 or not any("_" in each and not each.endswith(".sst") for each in names):
+    """Refuse checkpoint format 2 where the target does not read it."""
+    if wishes.format_1 or not _is_format_2(image):
         return
     way = (
         'let it be written in format 1: "transform": [{"kind": "convert", '
@@ -156,20 +168,23 @@ def _of_format(
         yield Finding(
             "warn",
             f"{name} is of checkpoint format 2, and Spark {target.version} does not find "
-            "that out by itself: the job "
-            "has to say so, or it does not start",
+            "that out by itself: the job has to say so, or it does not start",
             hint=f'"{FORMAT}": "2" in its settings; or {way}',
         )
 
 
+def _is_format_2(image: Image) -> bool:
+    """Whether files of the state carry a uuid in their names; tables do in either format."""
+    names = [path.rpartition("/")[2] for path in image.state_files if not path.endswith(".sst")]
+    return any("_" in name for name in names)
+
+
 def _is_single(image: Image) -> bool:
-    """A newer Spark's operator that has one shard, where the query has more."""
-    newer = image.written_by not in (None, "4.0 or later")
-    return (
-        newer
-        and image.settings.get(PARTITIONS) != "1"
-        and any(one.shards == 1 for one in image.operators)
-    )
+    """Whether a newer Spark wrote an operator that has one shard, where the query has more."""
+    is_newer = image.written_by not in (None, "4.0 or later")
+    if not is_newer or image.settings.get(PARTITIONS) == "1":
+        return False
+    return any(operator.shards == 1 for operator in image.operators)
 
 
 def _says(job: JobSpec, setting: str, value: str) -> bool:
@@ -178,12 +193,8 @@ def _says(job: JobSpec, setting: str, value: str) -> bool:
 
 
 def _of_files(wishes: Wishes, image: Image, name: str, target: Target) -> Iterator[Finding]:
-    paths = list(image.state_files)
-    if (
-        target.parts < (3, 5)
-        and not wishes.of_state
-        and any(path.endswith(".changelog") for path in paths)
-    ):
+    has_changelogs = any(path.endswith(".changelog") for path in image.state_files)
+    if has_changelogs and not wishes.of_state and target.parts < (3, 5):
         yield Finding(
             "refuse",
             f"{name} keeps RocksDB changelogs, of which Spark {target.version} knows nothing",
@@ -192,11 +203,11 @@ def _of_files(wishes: Wishes, image: Image, name: str, target: Target) -> Iterat
                 "Spark from 3.5 on"
             ),
         )
-    copied = not replace(
-        wishes, compact=False
-    ).of_state  # a compaction leaves tables that need none
-    newer = image.written_by is not None and image.written_by.startswith("4.")
-    if target.parts < (3, 4) and newer and copied and any(path.endswith(".sst") for path in paths):
+    # A compaction copies tables that need none.
+    copies_tables = not replace(wishes, compact=False).of_state
+    is_newer = image.written_by is not None and image.written_by.startswith("4.")
+    has_tables = any(path.endswith(".sst") for path in image.state_files)
+    if has_tables and copies_tables and is_newer and target.parts < (3, 4):
         fact = (
             f"{name} has RocksDB tables whose checksums (XXH3) Spark {target.version} does not know"
         )

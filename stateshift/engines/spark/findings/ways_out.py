@@ -1,7 +1,7 @@
 """What to do about a damaged or missing file that no earlier epoch gets around. Pure.
 
 What Spark does without a file was seen with 3.5 to 4.3: schemas of stores and the operators'
-metadata of version 1 it writes anew; without the query's id 4.2 and later refuse to start, earlier
+metadata of version 1 it writes again; without the query's id 4.2 and later refuse to start, earlier
 ones take it for another query.
 """
 
@@ -13,7 +13,7 @@ _COPY = "restore {path} from a copy of the checkpoint"
 
 
 def way_out(path: str, image: str) -> str:
-    """A hint for the file at `path`, which belongs to the image at `image`."""
+    """Return a hint for the file at `path`, which belongs to the image at `image`."""
     place = classify(path[len(image) :].lstrip("/") if image else path)
     match place.area:
         case "metadata":
@@ -22,7 +22,7 @@ def way_out(path: str, image: str) -> str:
                 "progress name it"
             )
         case "state-schema" | "state-metadata" if place.version is None:
-            hint = "move {path} out of the way: Spark writes it anew when the job starts"
+            hint = "move {path} out of the way: Spark writes it again when the job starts"
         case "sources":
             hint = f"{_COPY}: without it nobody knows which files the source has read"
         case _:

@@ -8,12 +8,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stateshift.engines.spark.layout import offset_path
+from stateshift.engines.spark.layout import number_of_log, offset_path
 from stateshift.engines.spark.places import is_sink_log
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.file_sources import (
     is_shared,
-    log_number,
     logs_by_source,
     refuse_other_offset,
     surveyed_log,
@@ -199,9 +198,9 @@ def _read_sink_logs(files: Iterable[FileInfo]) -> list[str]:
     """Return the logs of a file sink that its readers read: from the newest compaction on."""
     logs = [file.path for file in files if is_sink_log(file.path)]
     compactions = [path for path in logs if path.endswith(".compact")]
-    newest_compaction = max(map(log_number, compactions), default=0)
-    read_logs = [path for path in logs if log_number(path) >= newest_compaction]
-    return sorted(read_logs, key=log_number)
+    newest_compaction = max(map(number_of_log, compactions), default=0)
+    read_logs = [path for path in logs if number_of_log(path) >= newest_compaction]
+    return sorted(read_logs, key=number_of_log)
 
 
 def _misplaced_log(storage: Storage, path: str) -> Finding | None:

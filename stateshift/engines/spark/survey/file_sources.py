@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from stateshift.engines.spark.layout import number_of_log
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.source_entries import refuse_cut
 from stateshift.errors import FormatError, MissingFile, TooLarge
@@ -103,7 +104,7 @@ def _compactions(names: Iterable[str], newest_batch: int) -> list[int]:
     """Return the numbers of the compactions up to a batch, in order."""
     compactions = []
     for name in names:
-        number = log_number(name)
+        number = number_of_log(name)
         # Other spellings of the number, like 09.compact, Spark does not look for.
         if name == f"{number}.compact" and 0 <= number <= newest_batch:
             compactions.append(number)
@@ -116,14 +117,7 @@ def _superseded(log: Iterable[str], compactions: list[int]) -> frozenset[str]:
     goes by its configuration.
     """
     first_needed = min(compactions[-2:], default=0)
-    return frozenset(path for path in log if 0 <= log_number(path) < first_needed)
-
-
-def log_number(path: str) -> int:
-    """Return the batch in the name of a log file, <n> or <n>.compact; -1 where it has none."""
-    stem = path.rsplit("/", 1)[-1].removesuffix(".compact")
-    is_number = stem.isascii() and stem.isdecimal() and len(stem) <= 19
-    return int(stem) if is_number else -1
+    return frozenset(path for path in log if 0 <= number_of_log(path) < first_needed)
 
 
 def is_shared(
@@ -152,8 +146,8 @@ def refuse_other_offset(
     """
     if offset == "" or _is_of_file_source(offset):
         return
-    numbered = [path for path in paths if log_number(path) >= 0]
-    oldest = min(numbered, key=log_number, default=None)
+    numbered = [path for path in paths if number_of_log(path) >= 0]
+    oldest = min(numbered, key=number_of_log, default=None)
     if oldest is None or not _is_file_log(reading, oldest):
         return
     of_batch = "" if offsets_path is None else f" in {reading.path(offsets_path)}"

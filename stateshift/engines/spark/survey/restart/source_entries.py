@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from stateshift.engines.spark.layout import number_of_log
 from stateshift.engines.spark.small_files import Reading
 
 # How many files each batch of the source has, by one log.
@@ -25,11 +26,11 @@ def refuse_cut(reading: Reading, logs: Mapping[str, Batches]) -> None:
     """Refuse logs of one source that lack entries, or hold those of others. `logs` are by their
     paths in the image.
     """
-    compactions = {_number(path): path for path in logs if path.endswith(".compact")}
+    compactions = {number_of_log(path): path for path in logs if path.endswith(".compact")}
     newest = max(compactions, default=-1)
     for path, batches in logs.items():
-        is_read = not path.endswith(".compact") and _number(path) > newest
-        fault = _fault_of_batch(_number(path), batches) if is_read else None
+        is_read = not path.endswith(".compact") and number_of_log(path) > newest
+        fault = _fault_of_batch(number_of_log(path), batches) if is_read else None
         if fault is not None:
             _refuse(reading, path, fault)
     if newest >= 0:
@@ -77,8 +78,3 @@ def _cut_batches(batches: Batches, other: Batches) -> Iterator[int]:
     for batch, count in other.items():
         if count > batches.get(batch, count):
             yield batch
-
-
-def _number(path: str) -> int:
-    stem = path.rpartition("/")[2].removesuffix(".compact")
-    return int(stem) if stem.isascii() and stem.isdecimal() and len(stem) <= 19 else -1

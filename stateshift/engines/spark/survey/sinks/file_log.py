@@ -4,7 +4,7 @@ query.
 
 from __future__ import annotations
 
-from stateshift.engines.spark.layout import SINK_LOG
+from stateshift.engines.spark.layout import SINK_LOG, number_of_log
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark.source_log import decode_source_log
 from stateshift.storage.protocol import Storage
@@ -15,8 +15,8 @@ def read_file_sink_log(storage: Storage) -> dict[str, SinkLog]:
     """Return the newest batch of the sink, whichever query wrote it."""
     numbered: dict[int, str] = {}
     for file in storage.list(SINK_LOG):
-        number = log_number(file.path)
-        if number is not None and file.path.count("/") == 1:
+        number = number_of_log(file.path)
+        if number >= 0 and file.path.count("/") == 1:
             numbered[number] = file.path
     if not numbered:
         raise MissingFile(
@@ -29,9 +29,3 @@ def read_file_sink_log(storage: Storage) -> dict[str, SinkLog]:
     except FormatError as error:
         raise error.at(numbered[last]) from error
     return {"": SinkLog(last)}
-
-
-def log_number(path: str) -> int | None:
-    """Return the batch in the name of a log file: <n> or <n>.compact."""
-    stem = path.rpartition("/")[2].removesuffix(".compact")
-    return int(stem) if stem.isascii() and stem.isdecimal() and len(stem) <= 18 else None
