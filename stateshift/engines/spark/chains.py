@@ -24,35 +24,37 @@ PARTITIONS_MAX = 100_000
 # So many files that are missing from a chain are named.
 GAPS_MAX = 10
 
+# A version and a uuid, which is empty but for checkpoint format 2.
+VersionKey = tuple[int, str]
+
 # (path of the zip) -> the paths of the SST files it needs
 Ssts = Callable[[str], tuple[str, ...]]
 
 # (path of the changelog) -> its lineage as (version, uuid), oldest first
-Lineage = Callable[[str], tuple[tuple[int, str], ...]]
+Lineage = Callable[[str], tuple[VersionKey, ...]]
 
 
 @dataclass(slots=True)
 class StoreFiles:
-    """The files of one store of one shard, by version; the keys hold a uuid under checkpoint
-    format 2, else ''.
-    """
+    """The files of one store of one shard, by version."""
 
     operator: str
     shard: int
     store: str
     folder: str
-    snapshots: dict[tuple[int, str], str] = field(default_factory=dict)
-    changes: dict[tuple[int, str], str] = field(default_factory=dict)
+    snapshots: dict[VersionKey, str] = field(default_factory=dict)
+    changes: dict[VersionKey, str] = field(default_factory=dict)
     ssts: dict[str, str] = field(default_factory=dict)
     files: int = 0
     bytes: int = 0
 
     @property
     def uses_uuids(self) -> bool:
-        return any(uuid for _, uuid in self.snapshots) or any(uuid for _, uuid in self.changes)
+        versions = (*self.snapshots, *self.changes)
+        return any(uuid for _, uuid in versions)
 
     def add(self, path: str, place: CheckpointPath) -> None:
-        """A file of this store."""
+        """Add a file of this store."""
         version = (place.version or 0, place.uuid or "")
         if place.kind in ("snapshot", "zip"):
             self.snapshots[version] = path
@@ -63,18 +65,22 @@ class StoreFiles:
 
     def at(self, version: int) -> bool:
         """Whether there is anything of that version."""
-        return any(v == version for v, _ in (*self.snapshots, *self.changes))
+        versions = (*self.snapshots, *self.changes)
+        return any(number == version for number, _ in versions)
 
     def loadable(self) -> set[int]:
-        """The versions for which every snapshot and change file is there. Under format 2 this says
-        that files of those versions exist; that they belong together, only `chain` can tell.
+        """Return the versions for which every snapshot and change file is there. Under format 2
+        this says that files of those versions exist; that they belong together, only `chain` can
+        tell.
         """
-        snapshots, changes = {v for v, _ in self.snapshots}, {v for v, _ in self.changes}
-        found = {0}
+        snapshots = {version for version, _ in self.snapshots}
+        changes = {version for version, _ in self.changes}
+        loadable = {0}
         for version in sorted(snapshots | changes):
-            if version in snapshots or (version in changes and version - 1 in found):
-                found.add(version)
-        return found
+            continues = version in changes and version - 1 in loadable
+            if continues or version in snapshots:
+                loadable.add(version)
+        return loadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,50 +92,56 @@ class Chain:
 
 
 def chain(store: StoreFiles, version: int, ssts: Ssts, lineage: Lineage, uuid: str = "") -> Chain:
-    """The files of `version`; `uuid` is the commit's word for it under checkpoint format 2."""
+    """Return the files of `version`; `uuid` is the commit's word for it under checkpoint format
+    2.
+    """
     if version == 0:
         return Chain(())
-    wanted = _lineage(store, version, uuid, lineage) if uuid else _plain(store, version)
+    keys = _keys_by_lineage(store, version, uuid, lineage) if uuid else _keys(store, version)
     files: list[str] = []
     missing: list[str] = []
-    for key in wanted:
-        if key in store.snapshots and key == wanted[0]:
+    for key in keys:
+        is_base = key == keys[0] and key in store.snapshots
+        if is_base:
             files += _with_ssts(store.snapshots[key], ssts)
         elif key in store.changes:
             files.append(store.changes[key])
         else:
             missing.append(_name(store, key))
-    there = set(store.ssts.values())
-    paths = []
-    for path in files:
-        if "/SSTs/" in f"/{path}" and path not in there:
-            paths.append(path)
-    missing += paths
+    listed_ssts = set(store.ssts.values())
+    named_ssts = [path for path in files if "/SSTs/" in f"/{path}"]
+    missing += [path for path in named_ssts if path not in listed_ssts]
     return Chain(tuple(path for path in files if path not in missing), tuple(missing))
 
 
-def _plain(store: StoreFiles, version: int) -> list[tuple[int, str]]:
-    """From the newest snapshot on, from version 1 where there is none; after GAPS_MAX that are
-    missing no more of them are named: a version is a number in a file's name, and can be any.
+def _keys(store: StoreFiles, version: int) -> list[VersionKey]:
+    """Return the versions to fold: from the newest snapshot on, from 1 where there is none. After
+    GAPS_MAX that are missing no more of them are named: a version is a number in a file's name, and
+    can be any.
     """
-    base = max((v for v, _ in store.snapshots if v <= version), default=0)
-    wanted: list[tuple[int, str]] = []
+    snapshots = [number for number, _ in store.snapshots if number <= version]
+    base = max(snapshots, default=0)
+    keys: list[VersionKey] = []
     gaps = 0
-    for v in range(max(base, 1), version + 1):
-        wanted.append((v, ""))
-        gaps += v != base and (v, "") not in store.changes
+    for number in range(max(base, 1), version + 1):
+        key = (number, "")
+        keys.append(key)
+        if number != base and key not in store.changes:
+            gaps += 1
         if gaps == GAPS_MAX:
             break
-    return wanted
+    return keys
 
 
-def _lineage(store: StoreFiles, version: int, uuid: str, lineage: Lineage) -> list[tuple[int, str]]:
-    """What the commit's own file says came before it, cut at the newest snapshot."""
+def _keys_by_lineage(
+    store: StoreFiles, version: int, uuid: str, lineage: Lineage
+) -> list[VersionKey]:
+    """Return what the commit's own file says came before it, cut at the newest snapshot."""
     own = (version, uuid)
     if own in store.snapshots or own not in store.changes:
         return [own]
     line = [*lineage(store.changes[own]), own]
-    snapshots = [at for at, key in enumerate(line) if key in store.snapshots]
+    snapshots = [position for position, key in enumerate(line) if key in store.snapshots]
     return line[snapshots[-1] :] if snapshots else line
 
 
@@ -137,29 +149,38 @@ def _with_ssts(path: str, ssts: Ssts) -> list[str]:
     return [path, *ssts(path)] if path.endswith(".zip") else [path]
 
 
-def _name(store: StoreFiles, key: tuple[int, str]) -> str:
-    """How a missing file would be called."""
+def _name(store: StoreFiles, key: VersionKey) -> str:
+    """Return how a missing file would be called."""
     version, uuid = key
+    stem = f"{version}_{uuid}" if uuid else f"{version}"
+    return f"{store.folder}/{stem}.{_ending(store)}"
+
+
+def _ending(store: StoreFiles) -> str:
+    """Return the ending of the store's changes; of its snapshots where RocksDB writes no changes."""
     paths = (*store.snapshots.values(), *store.changes.values())
-    rocksdb = any(path.endswith((".zip", ".changelog")) for path in paths)
-    ending = ("changelog" if store.changes else "zip") if rocksdb else "delta"
-    return f"{store.folder}/{version}{'_' + uuid if uuid else ''}.{ending}"
+    is_rocksdb = any(path.endswith((".zip", ".changelog")) for path in paths)
+    if not is_rocksdb:
+        return "delta"
+    return "changelog" if store.changes else "zip"
 
 
-def expected_shards(settings: Mapping[str, str], found: set[int], single: bool) -> set[int]:
-    """Which shards an operator must have. The offset log's partition count pins it; an operator
-    without a key lives in shard 0 alone, whatever its metadata says.
+def expected_shards(settings: Mapping[str, str], listed: set[int], single: bool) -> set[int]:
+    """Return the shards an operator must have. The offset log's partition count pins it; an
+    operator without a key lives in shard 0 alone, whatever its metadata says. `listed` are those
+    that have files.
     """
     if single:
         return {0}
     count = partitions_of(settings)
-    return found if count is None else set(range(count))
+    return listed if count is None else set(range(count))
 
 
 def partitions_of(settings: Mapping[str, str]) -> int | None:
-    """The partition count of the offset log's conf; None where there is none that a job can
+    """Return the partition count of the offset log's conf; None where there is none that a job can
     have.
     """
     text = settings.get(PARTITIONS, "")
-    count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    is_number = text.isascii() and text.isdigit() and len(text) < 10
+    count = int(text) if is_number else 0
     return count if 0 < count <= PARTITIONS_MAX else None

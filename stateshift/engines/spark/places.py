@@ -1,9 +1,9 @@
 """Which files name absolute places, and what becomes of those names. Pure.
 
-    state/<op>/_metadata/v2/<batch>  names the checkpoint itself    source location -> target location
-    …/_schema_log_<table>/<n>        names a source's folder in it  likewise (Delta)
-    sources/<i>/<n>[.compact]        names every input file         as `data` of the spec says
-    <output>/_spark_metadata/<n>     names every output file        as `data` of the spec says
+    state/<op>/_metadata/v2/<batch>  the checkpoint itself    source location -> target location
+    …/_schema_log_<table>/<n>        a source's folder in it  likewise (Delta)
+    sources/<i>/<n>[.compact]        every input file         as `data` of the spec says
+    <output>/_spark_metadata/<n>     every output file        as `data` of the spec says
 
 A file system can have several names: the storage says `s3`, the job's Hadoop wrote `s3a`. A place
 is recognised under each of them, and what is written is the name that the spec gives the new one.

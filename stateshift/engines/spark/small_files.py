@@ -1,5 +1,5 @@
-"""Reading the small files of one query's checkpoint: each by its path inside the image, each
-decoded or refused.
+"""The small files of one query's checkpoint: each by its path inside the image, each decoded or
+refused.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Reading:
         return self.storage.chunks(self.path(path))
 
     def decoded(self, path: str, decode: Callable[[bytes], T]) -> T | None:
-        """The decoded file; None, and a refusal among the findings, where it is missing or
+        """Return the decoded file; None, and a refusal among the findings, where it is missing or
         damaged.
         """
         try:
@@ -59,7 +59,7 @@ class Reading:
         return None
 
     def hinted(self, path: str, decode: Callable[[bytes], T]) -> T | None:
-        """The same for what a restart does without: a warning."""
+        """Return the same for what a restart does without: a warning where it is damaged."""
         try:
             return decode(self.content(path))
         except MissingFile:
@@ -73,8 +73,9 @@ class Reading:
         return None
 
     def each(self, paths: Sequence[str], look: Callable[[Reading, str], T]) -> list[T]:
-        """`look` at every one, several at once where each waits for a network: the job may be down
-        meanwhile. Results and findings come in the order of the paths.
+        """Return what `look` makes of each path. Several are looked at together where each waits
+        for a network: the job may be down meanwhile. Results and findings come in the order of the
+        paths.
         """
         at_once = min(len(paths), self.storage.traits.at_once, LOOKS_AT_ONCE)
         if at_once <= 1:
@@ -88,8 +89,8 @@ class Reading:
         return looked
 
     def vanished(self, path: str) -> None:
-        """A listed file that is not there when it is read: the job tidies up, or somebody behind
-        its back.
+        """Refuse a listed file that is not there when it is read: the job tidies up, or somebody
+        behind its back.
         """
         self.refuse(f"{self.path(path)} vanished while it was looked at: the job still runs", path)
 
@@ -102,10 +103,13 @@ class Reading:
     ) -> None:
         if path is not None:
             self.refused.add(path)
-        where = hint or f"stateshift verify {quote(self.storage.location)}"
-        self.findings.append(
-            Finding("refuse", message, hint=where, path=path and self.path(path), offset=offset)
-        )
+        way_out = hint or f"stateshift verify {quote(self.storage.location)}"
+        place = self._place(path)
+        self.findings.append(Finding("refuse", message, hint=way_out, path=place, offset=offset))
 
     def warn(self, message: str, path: str | None = None, offset: int | None = None) -> None:
-        self.findings.append(Finding("warn", message, path=path and self.path(path), offset=offset))
+        place = self._place(path)
+        self.findings.append(Finding("warn", message, path=place, offset=offset))
+
+    def _place(self, path: str | None) -> str | None:
+        return self.path(path) if path else path

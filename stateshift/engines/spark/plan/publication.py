@@ -8,6 +8,7 @@ import itertools
 import json
 import uuid
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from stateshift.engines.bundles import bundled
 from stateshift.engines.spark import layout
@@ -18,7 +19,7 @@ from stateshift.errors import StalePlan
 from stateshift.formats.marks import INDEX, encode_index
 from stateshift.specification import JobSpec, Spec
 from stateshift.step import AnyStep, CopyFiles, KeepOwners, StageFiles, TransformShard, WriteFile
-from stateshift.survey import Facts, Image
+from stateshift.survey import Facts, FileInfo, Image
 
 
 def publish(
@@ -29,77 +30,95 @@ def publish(
     reshaping: Reshaping,
     beforehand: bool = False,
 ) -> Iterator[AnyStep]:
-    """The name index, then ids and offsets of every query, and only then the commits. What is
+    """Yield the name index, then ids and offsets of every query, and only then the commits. What is
     copied as it is goes together: on HDFS a small file is mostly waited for; and it is `staged`,
-    where it is brought `beforehand`.
+    where it is copied `beforehand`.
     """
     yield from index_step(spec, job, facts)
-    firsts = []
+    commits: list[_First] = []
+    others: list[_First] = []
     for image in images:
-        if image.epoch is not None:
-            for path in layout.first_read(image.epoch, kept_batch(job, image)):
-                if layout.has_commits(image) or not layout.is_commit(path):
-                    firsts.append((image, layout.under(image.path, path)))
-    commits = [
-        (i, path)
-        for i, path in firsts
-        if path == layout.under(i.path, layout.commit_path(i.epoch or 0))
-    ]
-    others = [pair for pair in firsts if pair not in commits]
-    names = (f"publish/{number}" for number in itertools.count())
-    yield from _published(names, job, facts, others, reshaping, staged=beforehand)
-    yield from _published(names, job, facts, commits, reshaping, whole=True, staged=beforehand)
+        for path in _first_read(job, image):
+            first = _First(image, layout.under(image.path, path))
+            is_last_commit = path == layout.commit_path(image.epoch or 0)
+            (commits if is_last_commit else others).append(first)
+    publishing = _Publishing(job, facts, reshaping, staged=beforehand)
+    yield from publishing.steps(others)
+    yield from publishing.steps(commits, whole=True)
 
 
-def _published(
-    names: Iterator[str],
-    job: JobSpec,
-    facts: Facts,
-    firsts: list[tuple[Image, str]],
-    reshaping: Reshaping,
-    whole: bool = False,
-    staged: bool = False,
-) -> Iterator[AnyStep]:
-    """Files of which none has to be there before another."""
-    infos = {}
-    for survey in (facts.source, *facts.merges):
-        for file in survey.files:
-            infos[file.path] = file
-    source, target = facts.source.location, facts.target.location
-    copied = []
-    for image, path in firsts:
-        if job.mode == "fork" and path == layout.under(image.path, layout.METADATA):
-            if not staged:
-                yield _identity(next(names), facts, image, path)
-        elif path in reshaping.logs:
-            change = reshaping.logs[path]
-            inputs = change.inputs or (infos[path],)
-            yield TransformShard(
-                next(names),
-                change.transform,
-                change.options,
-                change.source or source,
-                inputs,
-                target,
-                (change.path,),
-                whole,
+def _first_read(job: JobSpec, image: Image) -> Iterator[str]:
+    """Yield the files that Spark looks for first, in the image; commits only where it has any."""
+    if image.epoch is None:
+        return
+    for path in layout.first_read(image.epoch, kept_batch(job, image)):
+        if layout.has_commits(image) or not layout.is_commit(path):
+            yield path
+
+
+class _First(NamedTuple):
+    """A file that Spark looks for first, below the location, and its image."""
+
+    image: Image
+    path: str
+
+
+class _Publishing:
+    """The steps that publish the files which Spark looks for first; each has a number."""
+
+    def __init__(self, job: JobSpec, facts: Facts, reshaping: Reshaping, staged: bool) -> None:
+        self._job, self._facts, self._reshaping = job, facts, reshaping
+        self._staged = staged
+        self._names = (f"publish/{number}" for number in itertools.count())
+        self._infos: dict[str, FileInfo] = {}
+        for survey in (facts.source, *facts.merges):
+            self._infos.update((file.path, file) for file in survey.files)
+
+    def steps(self, firsts: Iterable[_First], whole: bool = False) -> Iterator[AnyStep]:
+        """Yield the steps for files of which none has to be there before another."""
+        copied: list[FileInfo] = []
+        for image, path in firsts:
+            if self._job.mode == "fork" and path == layout.under(image.path, layout.METADATA):
+                if not self._staged:
+                    yield _identity(next(self._names), self._facts, image, path)
+            elif path in self._reshaping.logs:
+                yield self._rewritten(path, whole)
+            elif path in self._infos:
+                copied.append(self._infos[path])
+            else:
+                # A listing is not of one moment.
+                raise StalePlan(
+                    f"{path} is not listed yet: the job has just planned it",
+                    hint="try again in a moment",
+                )
+        for bundle in bundled(copied):
+            yield CopyFiles(
+                next(self._names),
+                self._facts.source.location,
+                self._facts.target.location,
+                tuple(bundle),
+                whole=whole,
+                staged=self._staged,
             )
-        elif path in infos:
-            copied.append(infos[path])
-        # a listing is not of one moment: the job has planned this batch while the rest was listed
-        else:
-            raise StalePlan(
-                f"{path} is not listed yet: the job has just planned it",
-                hint="try again in a moment",
-            )
-    for bundle in bundled(copied):
-        yield CopyFiles(next(names), source, target, tuple(bundle), whole=whole, staged=staged)
+
+    def _rewritten(self, path: str, whole: bool) -> TransformShard:
+        change = self._reshaping.logs[path]
+        return TransformShard(
+            next(self._names),
+            change.transform,
+            change.options,
+            change.source or self._facts.source.location,
+            change.inputs or (self._infos[path],),
+            self._facts.target.location,
+            (change.path,),
+            whole,
+        )
 
 
 def staged(publishing: Iterable[AnyStep]) -> Iterator[StageFiles]:
-    """Where a rename is done sooner than a file is written; and behind rounds, when so little is
-    left to copy that the publish would take as long. What is published is brought with the rest
-    then, and only gets its names at the end.
+    """Yield the steps that copy beforehand what is published, which then only gets its names at the
+    end. That is done where a rename is quicker than a write, and behind rounds, when so little is
+    left to copy that the publish would take as long.
     """
     for step in publishing:
         if isinstance(step, CopyFiles) and step.staged:
@@ -109,49 +128,49 @@ def staged(publishing: Iterable[AnyStep]) -> Iterator[StageFiles]:
 
 
 def identities(job: JobSpec, facts: Facts, images: Iterable[Image]) -> Iterator[WriteFile]:
-    """A fork's own ids, where what is published is brought beforehand: alone they make nothing
+    """Yield a fork's own ids, where what is published is copied beforehand: alone they make nothing
     visible.
     """
-    paths = []
-    for i in images:
-        if job.mode == "fork" and i.epoch is not None:
-            paths.append((i, layout.under(i.path, layout.METADATA)))
-    for number, (image, path) in enumerate(paths):
+    if job.mode != "fork":
+        return
+    begun = [image for image in images if image.epoch is not None]
+    for number, image in enumerate(begun):
+        path = layout.under(image.path, layout.METADATA)
         yield _identity(f"copy/identity-{number}", facts, image, path)
 
 
 def _identity(name: str, facts: Facts, image: Image, path: str) -> WriteFile:
-    """A fork is another query: idempotent sinks must not take it for the first. The same fork
-    gets the same id.
+    """Return the step that gives a fork its id. A fork is another query: idempotent sinks must not
+    take it for the first. The same fork gets the same id.
     """
-    id = str(
-        uuid.uuid5(uuid.NAMESPACE_URL, f"{image.identity} {facts.target.location} {image.path}")
-    )
-    return WriteFile.of(
-        name, facts.target.location, path, json.dumps({"id": id}, separators=(",", ":")).encode()
-    )
+    target = facts.target.location
+    fork = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image.identity} {target} {image.path}"))
+    content = json.dumps({"id": fork}, separators=(",", ":"))
+    return WriteFile.of(name, target, path, content.encode())
 
 
 def owners_kept(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
-    """Last of all, when every file is there, and before a job may want to write beside them."""
+    """Yield the last steps of all: every file is there, and no job writes beside them yet."""
+    if not job.keep:
+        return
+    copied = [(facts.source.location, facts.target.location)]
+    for data, (here, there) in zip(job.data, facts.data, strict=True):
+        if data.copy:
+            copied.append((here.location, there.location))
     owner, permissions = "owner" in job.keep, "permissions" in job.keep
-    moved = [(facts.source.location, facts.target.location)]
-    moved += [
-        (a.location, b.location)
-        for data, (a, b) in zip(job.data, facts.data, strict=True)
-        if data.copy
-    ]
-    for number, (source, target) in enumerate(moved if job.keep else ()):
+    for number, (source, target) in enumerate(copied):
         yield KeepOwners(f"publish/owners-{number}", source, target, owner, permissions)
 
 
 def index_step(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
+    """Yield the step that writes the name index, where it changes."""
     names = moves.directories(spec, job, facts)
     if not names:
         return
-    location = facts.target.location if job.target else facts.source.location
     content = encode_index(names)
-    held = facts.source.names if job.target is None else None
-    if held != names:
-        replaces = encode_index(held).decode() if held else None
-        yield WriteFile.of("publish/index", location, INDEX, content, replaces)
+    if job.target:
+        yield WriteFile.of("publish/index", facts.target.location, INDEX, content, None)
+    elif facts.source.names != names:
+        old = facts.source.names
+        replaces = encode_index(old).decode() if old else None
+        yield WriteFile.of("publish/index", facts.source.location, INDEX, content, replaces)

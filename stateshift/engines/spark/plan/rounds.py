@@ -1,4 +1,4 @@
-"""A Spark job that moves while it runs: what a round brings, and which files its image is made of
+"""A Spark job that moves while it runs: what a round copies, and which files its image is made of
 in the end. Pure.
 
 A commit never changes: state of version N + 1 and older is final once batch N is committed, so a
@@ -15,8 +15,8 @@ snapshot that is there, and go on with what follows it), and the one with less t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from stateshift.engines.bundles import copies
 from stateshift.engines.rounds import brought_by
@@ -29,78 +29,115 @@ from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 
 def warmed(facts: Facts) -> Facts:
-    """The facts with, for each shard, the chain of which the most is at the target already. Files
-    that are there and no more at the source count as the source's.
+    """Return the facts with, for each shard, the chain of which the most is at the target already.
+    Files that are there and no more at the source count as the source's.
     """
     if not facts.brought:
         return facts
     source = facts.source
-    there = {
-        path: one.file for (place, path), one in facts.brought.items() if place == source.location
-    }
-    infos = {file.path: file for file in source.files}
-    before = {_folder(chain): chain for chain in facts.chains if chain.files}
-    images = tuple(_image(image, infos, there, before) for image in source.images)
+    files = _Files(
+        listed={file.path: file for file in source.files},
+        copied=_copied_from(source.location, facts),
+    )
+    earlier = {_folder(chain): chain for chain in facts.chains if chain.files}
+    images = tuple(_image(image, files, earlier) for image in source.images)
     needed: set[str] = set()
     for image in images:
         needed.update(image.needed)
-    gone = tuple(file for path, file in there.items() if path in needed and path not in infos)
+    needed -= files.listed.keys()
+    gone = tuple(file for path, file in files.copied.items() if path in needed)
     return replace(facts, source=replace(source, files=(*source.files, *gone), images=images))
 
 
-def _image(
-    image: Image,
-    infos: Mapping[str, FileInfo],
-    there: Mapping[str, FileInfo],
-    before: Mapping[str, ShardFiles],
-) -> Image:
-    shards, paths = [], set(image.needed)
+def _copied_from(location: str, facts: Facts) -> dict[str, FileInfo]:
+    """Return what rounds have copied from a location, by path."""
+    copied = {}
+    for (source, path), held in facts.brought.items():
+        if source == location:
+            copied[path] = held.file
+    return copied
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The source's files: those that it lists, and those that are at the target already."""
+
+    listed: Mapping[str, FileInfo]
+    copied: Mapping[str, FileInfo]
+
+    def have(self, path: str) -> bool:
+        return path in self.listed or path in self.copied
+
+    def left_to_copy(self, paths: Iterable[str]) -> int:
+        """Return how many bytes are still to be copied; a file counts for something even where it
+        is empty.
+        """
+        return sum(self.listed[path].size + 1 for path in paths if path not in self.copied)
+
+
+def _image(image: Image, files: _Files, earlier: Mapping[str, ShardFiles]) -> Image:
+    """Return the image with the chains that leave the least to copy."""
+    if image.epoch is None:
+        return image
+    shards: list[ShardFiles] = []
+    needed = set(image.needed)
     for shard in image.shards:
-        earlier = before.get(_folder(shard)) if shard.files and image.epoch is not None else None
-        other = _gone_on(earlier, (image.epoch or 0) + 1, infos, there) if earlier else None
-        if other is None or _size(other, infos, there) >= _size(shard.files, infos, there):
+        other = _other_chain(shard, image.epoch + 1, files, earlier)
+        if other is None:
             shards.append(shard)
             continue
-        names: set[str] = set()
-        for path in shard.files:
-            names.update((path, f"{path}.crc"))
-        paths -= names
-        paths |= {
-            n
-            for path in other
-            for n in (path, f"{path}.crc")
-            if n == path or n in infos or n in there
-        }
+        needed -= _with_checksums(shard.files)
+        needed.update(other)
+        needed.update(filter(files.have, _checksums(other)))
         shards.append(replace(shard, files=other))
-    return replace(image, shards=tuple(shards), needed=tuple(sorted(paths)))
+    return replace(image, shards=tuple(shards), needed=tuple(sorted(needed)))
 
 
-def _gone_on(
-    chain: ShardFiles, version: int, infos: Mapping[str, FileInfo], there: Mapping[str, FileInfo]
+def _checksums(paths: Iterable[str]) -> set[str]:
+    return {f"{path}.crc" for path in paths}
+
+
+def _with_checksums(paths: Iterable[str]) -> set[str]:
+    return {*paths, *_checksums(paths)}
+
+
+def _other_chain(
+    shard: ShardFiles, version: int, files: _Files, earlier: Mapping[str, ShardFiles]
 ) -> tuple[str, ...] | None:
-    """The chain of an earlier round and the changes since, up to the version; None where one is
-    missing. Under checkpoint format 2 a change file's name has to be told by another, and the
-    source's own chain is taken.
+    """Return the chain that continues an earlier round's; None where the source's leaves less to
+    copy.
     """
-    changes = [
-        place for path in chain.files if (place := classify(_inside(path, chain))).kind != "sst"
-    ]
-    first = max((place.version for place in changes if place.version is not None), default=None)
-    if (
-        first is None
-        or any(place.uuid for place in changes)
-        or any(path not in there for path in chain.files)
-    ):
+    before = earlier.get(_folder(shard)) if shard.files else None
+    if before is None:
+        return None
+    continued = _continued(before, version, files)
+    if continued is None:
+        return None
+    is_less = files.left_to_copy(continued) < files.left_to_copy(shard.files)
+    return continued if is_less else None
+
+
+def _continued(chain: ShardFiles, version: int, files: _Files) -> tuple[str, ...] | None:
+    """Return the chain of an earlier round and the changes since, up to the version; None where one
+    is missing. Under checkpoint format 2 a change file's name is in another file, and the source's
+    own chain is taken.
+    """
+    places = [classify(_inside(path, chain)) for path in chain.files]
+    versioned = [place for place in places if place.kind != "sst"]
+    uses_uuids = any(place.uuid for place in versioned)
+    if uses_uuids or not files.copied.keys() >= set(chain.files):
+        return None
+    versions = [place.version for place in versioned if place.version is not None]
+    newest = max(versions, default=None)
+    if newest is None or newest > version:
         return None
     folder, ending = _folder(chain), _ending(chain.files[0])
-    since = tuple(f"{folder}/{number}.{ending}" for number in range(first + 1, version + 1))
-    if first > version or any(path not in infos and path not in there for path in since):
-        return None
-    return (*chain.files, *since)
+    since = tuple(f"{folder}/{number}.{ending}" for number in range(newest + 1, version + 1))
+    return (*chain.files, *since) if all(map(files.have, since)) else None
 
 
 def _inside(path: str, chain: ShardFiles) -> str:
-    """The path below its own checkpoint: that of a workflow has a directory before it."""
+    """Return the path below its own checkpoint: that of a workflow has a directory before it."""
     at = path.find(f"state/{chain.operator}/{chain.shard}/")
     return path[max(at, 0) :]
 
@@ -110,28 +147,20 @@ def _ending(path: str) -> str:
 
 
 def _folder(chain: ShardFiles) -> str:
-    """Where the shard's files lie; SST files lie one deeper."""
+    """Return where the shard's files lie; SST files lie one deeper."""
     return next((path.rpartition("/")[0] for path in chain.files if "/SSTs/" not in path), "")
 
 
-def _size(
-    files: tuple[str, ...], infos: Mapping[str, FileInfo], there: Mapping[str, FileInfo]
-) -> int:
-    """What is still to be copied, a file counting for something even where it is empty."""
-    return sum(infos[path].size + 1 for path in files if path not in there)
-
-
 def round_of(job: JobSpec, facts: Facts, rewriting: Rewriting) -> Iterator[BringFiles]:
-    """What can be brought now. The commits are the anchors: to go back behind one, a job has to
-    have it removed.
+    """Yield what can be copied now. The commits are the anchors: to go back behind one, a job has
+    to have it removed.
     """
-    images = facts.source.images
-    copied = copies(job, facts, images, rewriting.paths)
-    commits = {
-        layout.under(i.path, layout.commit_path(i.epoch)) for i in images if i.epoch is not None
-    }
-    anchors = tuple(file for file in facts.source.files if file.path in commits)
+    copied = copies(job, facts, facts.source.images, rewriting.paths)
+    commits: set[str] = set()
     shards: list[ShardFiles] = []
-    for image in images:
+    for image in facts.source.images:
         shards.extend(image.shards)
+        if image.epoch is not None:
+            commits.add(layout.under(image.path, layout.commit_path(image.epoch)))
+    anchors = tuple(file for file in facts.source.files if file.path in commits)
     yield from brought_by(facts, copied, shards, anchors, job.verify != "none")
