@@ -11,7 +11,7 @@ is recognised under each of them, and what is written is the name that the spec 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,9 @@ from stateshift.survey import EmbeddedPath, Facts, FileInfo, Image
 REWRITE_LOG = "spark.rewrite-log"
 REWRITE_OPERATOR_METADATA = "spark.rewrite-operator-metadata"
 REWRITE_SCHEMA_LOG = "spark.rewrite-delta-schema-log"
+
+# Old places, each with its new one.
+Places = tuple[tuple[str, str], ...]
 
 NAMES_OF_ONE = (("s3", "s3a", "s3n"), ("gs", "gcs"), ("abfs", "abfss"))
 
@@ -48,6 +51,8 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
+    """All files that are rewritten on the way."""
+
     files: tuple[Rewritten, ...]
 
     @property
@@ -56,37 +61,52 @@ class Rewriting:
 
 
 def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:
-    """Everything that has to be rewritten for the image to work where it goes."""
-    source, target = facts.source.location, facts.target.location
-    infos = {}
-    for survey in (facts.source, *facts.merges):
-        for file in survey.files:
-            infos[file.path] = file
-    places = tuple((data.source, data.target) for data in job.data)
-    files = []
-    for survey in (facts.source, *facts.merges):
-        # The new place as the spec spells it: the job's Hadoop may know s3a, and not s3.
-        own = (
-            *places,
-            (survey.location, job.target if job.target and "://" in job.target else target),
-        )
-        for path, embedded in needed_embedded(survey.images).items():
-            inside = any(e.role == "self" for e in embedded)
-            transform = _transform_of(path) if inside else REWRITE_LOG
-            if inside or any(covered(e.path, places) for e in embedded):
-                files.append(Rewritten(transform, _options(own), source, target, infos[path]))
-    for data, (here, there) in zip(job.data, facts.data, strict=True):
-        if data.copy:
-            logs = [file for file in here.files if is_sink_log(file.path)]
-            files += [
-                Rewritten(REWRITE_LOG, _options(places), here.location, there.location, f)
-                for f in logs
-            ]
+    """Return everything that has to be rewritten for the image to work where it goes."""
+    data_places = tuple((data.source, data.target) for data in job.data)
+    files = [
+        *_of_checkpoints(job, facts, data_places),
+        *_of_sink_logs(job, facts, data_places),
+    ]
     return Rewriting(tuple(files))
 
 
+def _of_checkpoints(job: JobSpec, facts: Facts, data_places: Places) -> Iterator[Rewritten]:
+    """Yield the files of the checkpoints that name places which move along."""
+    surveys = (facts.source, *facts.merges)
+    infos: dict[str, FileInfo] = {}
+    for survey in surveys:
+        infos.update((file.path, file) for file in survey.files)
+    source, target = facts.source.location, facts.target.location
+    for survey in surveys:
+        options = _options((*data_places, (survey.location, _new_place(job, facts))))
+        for path, embedded in needed_embedded(survey.images).items():
+            names_itself = any(place.role == "self" for place in embedded)
+            names_data = any(covered(place.path, data_places) for place in embedded)
+            if names_itself:
+                yield Rewritten(_transform_of(path), options, source, target, infos[path])
+            elif names_data:
+                yield Rewritten(REWRITE_LOG, options, source, target, infos[path])
+
+
+def _new_place(job: JobSpec, facts: Facts) -> str:
+    """Return the new place as the spec spells it: the job's Hadoop may know s3a, and not s3."""
+    is_url = job.target is not None and "://" in job.target
+    return job.target if job.target is not None and is_url else facts.target.location
+
+
+def _of_sink_logs(job: JobSpec, facts: Facts, data_places: Places) -> Iterator[Rewritten]:
+    """Yield the logs of file sinks whose output is copied."""
+    options = _options(data_places)
+    for data, (here, there) in zip(job.data, facts.data, strict=True):
+        if not data.copy:
+            continue
+        for file in here.files:
+            if is_sink_log(file.path):
+                yield Rewritten(REWRITE_LOG, options, here.location, there.location, file)
+
+
 def _transform_of(path: str) -> str:
-    """How a file that names the checkpoint itself is rewritten."""
+    """Return how a file that names the checkpoint itself is rewritten."""
     is_schema_log = path.rpartition("/")[0].rpartition("/")[2].startswith(DELTA_SCHEMA_LOG)
     return REWRITE_SCHEMA_LOG if is_schema_log else REWRITE_OPERATOR_METADATA
 
@@ -97,62 +117,58 @@ def with_changes(
     operators: Mapping[str, Mapping[str, Any]],
     paths: Mapping[str, str | None],
 ) -> Rewriting:
-    """The same, with what else becomes of these files: a file is rewritten once. `operators` are
-    further options for their metadata, by path; `paths` are files that get another path, or none:
-    those are left behind.
+    """Return the same, with what else becomes of these files: a file is rewritten once. `operators`
+    are further options for their metadata, by path; `paths` are files that get another path, or
+    none: those are left behind.
     """
-    here = facts.source.location
+    here, target = facts.source.location, facts.target.location
     infos = {file.path: file for file in facts.source.files}
-    left = {path: more for path, more in operators.items() if paths.get(path, path) is not None}
+    changes = {path: more for path, more in operators.items() if paths.get(path, path) is not None}
     files = []
     for file in rewriting.files:
-        own = file.source == here
-        path = paths.get(file.info.path, file.info.path) if own else file.info.path
-        if path is None:
+        if file.source != here:
+            files.append(replace(file, path=file.info.path))
             continue
-        more = dict(left.pop(file.info.path, {})) if own else {}
-        mapping = [
-            *file.options["mapping"],
-            *_folders(file.options["mapping"], more.pop("folders", {})),
-        ]
-        files.append(replace(file, options={**file.options, "mapping": mapping, **more}, path=path))
-    for path, changes in left.items():
-        options = {
-            **_options(()),
-            **{key: value for key, value in changes.items() if key != "folders"},
-        }
-        new = paths.get(path) or path
-        files.append(
-            Rewritten(
-                REWRITE_OPERATOR_METADATA, options, here, facts.target.location, infos[path], new
-            )
-        )
+        path = paths.get(file.info.path, file.info.path)
+        if path is not None:
+            files.append(_changed(file, path, changes.pop(file.info.path, {})))
+    for path, more in changes.items():
+        metadata = Rewritten(REWRITE_OPERATOR_METADATA, _options(()), here, target, infos[path])
+        files.append(_changed(metadata, paths.get(path) or path, more))
     return Rewriting(tuple(files))
 
 
+def _changed(file: Rewritten, path: str, changes: Mapping[str, Any]) -> Rewritten:
+    """Return the file as it is written to another path, with further options."""
+    further = dict(changes)
+    old_mapping = file.options["mapping"]
+    mapping = [*old_mapping, *_folders(old_mapping, further.pop("folders", {}))]
+    return replace(file, options={**file.options, "mapping": mapping, **further}, path=path)
+
+
 def _folders(mapping: list[list[str]], folders: Mapping[str, str]) -> list[list[str]]:
-    """Folders of the image that get another name, under every name of the places they lie in:
-    the longest fits.
+    """Return folders of the image that get another name, under every name of the places they lie
+    in: the longest fits.
     """
     renamed = []
-    for old, new in mapping:
-        for a, b in folders.items():
-            renamed.append([f"{old}/{a}", f"{new}/{b}"])
+    for old_place, new_place in mapping:
+        for old, new in folders.items():
+            renamed.append([f"{old_place}/{old}", f"{new_place}/{new}"])
     return renamed
 
 
 def needed_embedded(images: tuple[Image, ...]) -> dict[str, list[EmbeddedPath]]:
-    """Of the files a restart needs, those that name absolute places, with what they name."""
-    found: dict[str, list[EmbeddedPath]] = {}
+    """Return the absolute places that files name which a restart needs, by the file."""
+    by_file: dict[str, list[EmbeddedPath]] = {}
     for image in images:
         needed = set(image.needed)
         for embedded in image.embedded:
             if embedded.file in needed:
-                found.setdefault(embedded.file, []).append(embedded)
-    return found
+                by_file.setdefault(embedded.file, []).append(embedded)
+    return by_file
 
 
-def covered(path: str, places: tuple[tuple[str, str], ...]) -> bool:
+def covered(path: str, places: Places) -> bool:
     """Whether a directory named in the image lies in one of the places that move along."""
     return any(relation(path, source) in ("same", "inside") for source, _ in places)
 
@@ -161,20 +177,19 @@ def is_sink_log(path: str) -> bool:
     return f"/{SINK_LOG}/" in f"/{path}" and not path.rsplit("/", 1)[-1].startswith(".")
 
 
-def _options(places: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """Names that lie in none of the places stay: the findings have asked before."""
-    options = []
+def _options(places: Places) -> dict[str, Any]:
+    """Return how places are mapped. Names in none of them stay: the findings have asked before."""
+    mapping = []
     for old, new in places:
         for name in _names(old):
-            options.append([name, new])
-    return {
-        "mapping": options,
-        "unmapped": "keep",
-    }
+            mapping.append([name, new])
+    return {"mapping": mapping, "unmapped": "keep"}
 
 
 def _names(location: str) -> tuple[str, ...]:
-    """The location under every name of its file system."""
+    """Return the location under every name of its file system."""
     scheme, colon, rest = location.partition("://")
-    names = next((names for names in NAMES_OF_ONE if scheme in names), (scheme,))
-    return tuple(f"{name}://{rest}" for name in names) if colon else (location,)
+    if not colon:
+        return (location,)
+    schemes = next((names for names in NAMES_OF_ONE if scheme in names), (scheme,))
+    return tuple(f"{name}://{rest}" for name in schemes)
