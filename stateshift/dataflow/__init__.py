@@ -30,7 +30,7 @@ In which order things move:
 
     move_steps        moves of bins or jobs, in the steps of a strategy
     edge_colouring    the least number of steps in which no worker gives or takes twice
-    wave_order        the jobs of a spec in waves
+    wave_strategy     the jobs of a spec in waves
 
 Pure. Chance, where it is needed, is an argument. `models` checks all of it against every
 interleaving of small dataflows.

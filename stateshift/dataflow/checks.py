@@ -1,10 +1,10 @@
 """What has to hold between the parts of a dataflow: names that are known, one of each, and no
-way in a circle.
+cycle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TypeVar
 
@@ -23,87 +23,97 @@ _NAMED_MAX = 5
 def resolved(
     complaints: Complaints, dataflow: Dataflow, place: Place, name: str, lenient: bool = False
 ) -> str | None:
-    """The proper name of the one operator that goes by `name`; None after a complaint. Where some
-    operators could not be read (`lenient`), an unknown name may be one of theirs.
+    """Return the proper name of the one operator that goes by `name`; None after a complaint.
+    Where some operators could not be read (`lenient`), an unknown name may be one of theirs.
     """
-    found = dataflow.called(name)
-    if len(found) == 1:
-        return found[0].name
-    if found:
-        some = ", ".join(repr(operator.name) for operator in found[:_NAMED_MAX])
-        complaints.add(place, f"{len(found)} operators go by {name!r}", f"one of {some}")
+    operators = dataflow.called(name)
+    if len(operators) == 1:
+        return operators[0].name
+    if operators:
+        some = ", ".join(repr(operator.name) for operator in operators[:_NAMED_MAX])
+        complaints.add(place, f"{len(operators)} operators go by {name!r}", f"one of {some}")
     elif not lenient:
-        spellings = [
-            *dataflow.names,
-            *(other for operator in dataflow.operators for other in operator.also),
-        ]
-        more = ", …" if len(dataflow.names) > _NAMED_MAX else ""
-        expected = (
-            f"one of {', '.join(map(repr, dataflow.names[:_NAMED_MAX]))}{more}"
-            if dataflow.names
-            else None
-        )
-        complaints.add(place, f"no operator {name!r}{did_you_mean(name, spellings)}", expected)
+        hint = did_you_mean(name, _spellings(dataflow))
+        complaints.add(place, f"no operator {name!r}{hint}", _expected_names(dataflow))
     return None
 
 
+def _spellings(dataflow: Dataflow) -> list[str]:
+    """Return every name by which an operator goes, proper names first."""
+    spellings = [*dataflow.names]
+    for operator in dataflow.operators:
+        spellings += operator.also
+    return spellings
+
+
+def _expected_names(dataflow: Dataflow) -> str | None:
+    if not dataflow.names:
+        return None
+    more = ", …" if len(dataflow.names) > _NAMED_MAX else ""
+    return f"one of {', '.join(map(repr, dataflow.names[:_NAMED_MAX]))}{more}"
+
+
 def named(dataflow: Dataflow, text: str) -> list[str]:
-    """The names in a text with commas between. A comma may be a part of a name: the longest that an
-    operator goes by, from each comma on, is one.
+    """Return the names in a text with commas between. A comma may be a part of a name: the longest
+    that an operator goes by, from each comma on, is one.
     """
-    known = {
-        name.strip() for operator in dataflow.operators for name in (operator.name, *operator.also)
-    }
+    known = {name.strip() for name in _spellings(dataflow)}
+    pieces_max = max((name.count(",") for name in known), default=0) + 1
     pieces = text.split(",")
-    most = max((name.count(",") for name in known), default=0) + 1
-    found, here = [], 0
-    while here < len(pieces):
-        ends = range(min(len(pieces), here + most), here, -1)
-        end = next((end for end in ends if ",".join(pieces[here:end]).strip() in known), here + 1)
-        found.append(",".join(pieces[here:end]).strip())
-        here = end
-    return [name for name in found if name]
+    names = []
+    while pieces:
+        count = _pieces_of_first_name(pieces[:pieces_max], known)
+        names.append(",".join(pieces[:count]).strip())
+        pieces = pieces[count:]
+    return [name for name in names if name]
+
+
+def _pieces_of_first_name(pieces: Sequence[str], known: Collection[str]) -> int:
+    """Return how many pieces from the first on are the longest known name; 1 where none is."""
+    for count in range(len(pieces), 1, -1):
+        if ",".join(pieces[:count]).strip() in known:
+            return count
+    return 1
 
 
 def refused_as_too_large(reader: Reader, key: str, place: Place) -> bool:
-    """Told before the value is read: `spec.values` has the same bound, and only says that it is
-    no number above 0.
+    """Whether a number is above the bound, which is complained of. This is checked before the value
+    is read: `spec.values` has the same bound, and only says that it is no number above 0.
     """
-    large = isinstance(place.value, int | float) and place.value > NUMBER_MAX
-    if large and OPERATOR[key].kind in ("count", "number"):
-        reader.complaints.add(place, "too large", f"at most {NUMBER_MAX:g}")
-        return True
-    return False
+    if OPERATOR[key].kind not in ("count", "number"):
+        return False
+    if not isinstance(place.value, int | float) or place.value <= NUMBER_MAX:
+        return False
+    reader.complaints.add(place, "too large", f"at most {NUMBER_MAX:g}")
+    return True
 
 
 def refuse_doubles(complaints: Complaints, parts: Iterable[tuple[Place, Part]]) -> list[Part]:
-    """The parts, each name or pair of ends once."""
+    """Return the parts, each name or pair of ends once. Complain of the others."""
     first: dict[object, Part] = {}
     for place, part in parts:
-        said = part.name if isinstance(part, Operator) else part.ends
-        if said not in first:
-            first[said] = part
-        elif isinstance(part, Operator):
-            complaints.add(
-                place,
-                f"two operators are called {part.name!r}",
-                "a name that no other operator has",
-            )
+        identity = part.name if isinstance(part, Operator) else part.ends
+        if identity in first:
+            complaints.add(place, *_double(part))
         else:
-            complaints.add(
-                place, f"the edge {part.upstream} -> {part.downstream} stands twice", "each once"
-            )
+            first[identity] = part
     return list(first.values())
+
+
+def _double(part: Operator | Edge) -> tuple[str, str]:
+    """Return the message, and what is expected, of a part that is there twice."""
+    if isinstance(part, Operator):
+        return f"two operators are called {part.name!r}", "a name that no other operator has"
+    return f"the edge {part.upstream} -> {part.downstream} stands twice", "each once"
 
 
 def refuse_cycles(
     complaints: Complaints, dataflow: Dataflow, places: Mapping[tuple[str, str], Place]
 ) -> None:
-    """For each knot a complaint that names a cycle in it, at the last of its edges that somebody
-    wrote.
+    """Complain of one cycle in each strongly connected component, at the last of its edges that
+    stands in the document.
     """
-    for way in cycles(graph_of(dataflow)):
-        ends = list(pairwise(way))
-        written = [places[end] for end in ends if end in places]
+    for cycle in cycles(graph_of(dataflow)):
+        written = [places[edge] for edge in pairwise(cycle) if edge in places]
         place = written[-1] if written else Place(None, "")
-        complaints.add(place, f"a cycle: {' -> '.join(way)}", "a dataflow without cycles")
+        complaints.add(place, f"a cycle: {' -> '.join(cycle)}", "a dataflow without cycles")

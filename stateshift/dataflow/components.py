@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import and_
 
 from stateshift.dataflow.graph import Graph, reachable, upstream_first, weak_components
 
@@ -35,11 +36,12 @@ def covering_subgraph(graph: Graph, members: Iterable[int]) -> tuple[list[int], 
     members = list(members)
     below = reachable(graph.after, members)
     above = reachable(graph.before, members)
-    inside = [i for i in range(len(graph.names)) if below[i] and above[i]]
+    on_a_path = bytearray(map(and_, below, above))
+    inside = [number for number, is_inside in enumerate(on_a_path) if is_inside]
     edges = []
     for upstream in inside:
         # An edge between two operators inside is itself on a path between members.
-        edges += [(upstream, other) for other in graph.after[upstream] if above[other]]
+        edges += [(upstream, other) for other in graph.after[upstream] if on_a_path[other]]
     return inside, edges
 
 
@@ -55,10 +57,10 @@ def components(graph: Graph, members: Iterable[int]) -> tuple[Component, ...]:
     edges_of: list[list[Ends]] = [[] for _ in groups]
     for edge in edges:
         edges_of[group_of[edge[0]]].append(edge)
-    found = []
+    made = []
     for group, own_edges in zip(groups, edges_of, strict=True):
-        found.append(_component(graph, sorted(group, key=rank.__getitem__), own_edges))
-    return tuple(found)
+        made.append(_component(graph, sorted(group, key=rank.__getitem__), own_edges))
+    return tuple(made)
 
 
 def _upstream_first(inside: Iterable[int], edges: Iterable[Ends]) -> list[int]:

@@ -125,7 +125,7 @@ def _cut(dataflow: Dataflow, group: _Group, units: Sequence[Unit]) -> Cut:
 
 
 def _operators_between(dataflow: Dataflow, group: _Group, units: Iterable[Unit]) -> Iterator[str]:
-    """Yield the operators of no job that changes. A replicated broadcast is no operator of anybody."""
+    """Yield the operators of no job that changes. A replicated broadcast belongs to nobody."""
     jobs: set[str | None] = set()
     jobs.update(*units)
     for component in group.components:
@@ -183,13 +183,12 @@ def _feeds(dataflow: Dataflow, units: Sequence[Unit]) -> list[list[int]]:
     """Return for each unit those that have an operator downstream of one of its own."""
     graph = graph_of(dataflow)
     operators = [_operators_of(dataflow, unit) for unit in units]
-    feeds = []
-    for mine in operators:
-        downstream = reachable(graph.after, mine)
-        feeds.append(
-            [i for i, theirs in enumerate(operators) if any(downstream[o] for o in theirs)]
-        )
-    return feeds
+    return [_reached(reachable(graph.after, own), operators) for own in operators]
+
+
+def _reached(downstream: bytearray, operators: Sequence[list[int]]) -> list[int]:
+    """Return the units of whose operators one is downstream."""
+    return [unit for unit, own in enumerate(operators) if any(downstream[o] for o in own)]
 
 
 def _operators_of(dataflow: Dataflow, unit: Unit) -> list[int]:

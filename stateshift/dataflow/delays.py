@@ -1,5 +1,5 @@
 """What to expect of each scheduler: whether it is consistent here, and its delay, simulated under
-the load that the dataflow tells, or under an assumed one.
+the load that the dataflow names, or under an assumed one.
 
 What operators do not say is assumed and named: a tuple costs a millisecond, and sources read as
 much as keeps the busiest operator at work for 80 % of the time. Seconds, then, compare schedulers,
@@ -9,12 +9,12 @@ and promise nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from stateshift.dataflow.consistency import consistent
 from stateshift.dataflow.graph import graph_of, topological
-from stateshift.dataflow.operators import Dataflow, with_replicates
+from stateshift.dataflow.operators import Dataflow, Operator, with_replicates
 from stateshift.dataflow.pruning import Rule
 from stateshift.dataflow.schedulers import SCHEDULERS, Scheduler, schedule
 from stateshift.dataflow.simulation import Chance, Load, simulate
@@ -28,9 +28,7 @@ WORKERS_MAX = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Busiest:
-    """The operator with the most to do: tuples that reach it in a second, and how many it can
-    work.
-    """
+    """The operator with the most to do: tuples that reach it in a second, and its capacity."""
 
     name: str
     reached_per_second: float
@@ -47,7 +45,7 @@ class Expected:
     """`consistent` and `seconds` by scheduler; `rule` is how Fries prunes. `rates` are what sources
     read in a second. `no_figure` says why there are no seconds: the dataflow is too large to be
     simulated at once, or an operator falls behind. Its queue grows without end, and a delay would
-    only tell how long was simulated.
+    only say how long was simulated.
     """
 
     rule: Rule
@@ -62,21 +60,22 @@ class Expected:
 def expected(
     dataflow: Dataflow, targets: tuple[str, ...], rule: Rule, chance: Callable[[], Chance]
 ) -> Expected:
-    """`chance` gives each scheduler the same start."""
+    """Return what to expect of all schedulers. `chance` gives each of them the same start."""
     dataflow = with_replicates(dataflow)
     load, assumed = load_of(dataflow)
     rates = {name: steps[0][1] for name, steps in load.rates.items()}
     busiest = _busiest(dataflow, rates, load.costs)
-    schedules = {one: schedule(dataflow, targets, one, rule) for one in SCHEDULERS}
-    kept = {one: consistent(made) for one, made in schedules.items()}
-    if why := _no_figure(dataflow, busiest):
-        return Expected(rule, kept, dict.fromkeys(SCHEDULERS), assumed, rates, busiest, why)
-    runs = {
-        one: simulate(made, load, chance(), until_changed=True) for one, made in schedules.items()
-    }
-    return Expected(
-        rule, kept, {one: run.delay_seconds for one, run in runs.items()}, assumed, rates, busiest
-    )
+    no_figure = _no_figure(dataflow, busiest)
+    kept: dict[Scheduler, bool] = {}
+    seconds: dict[Scheduler, float | None] = {}
+    for scheduler in SCHEDULERS:
+        made = schedule(dataflow, targets, scheduler, rule)
+        kept[scheduler] = consistent(made)
+        seconds[scheduler] = None
+        if no_figure is None:
+            run = simulate(made, load, chance(), until_changed=True)
+            seconds[scheduler] = run.delay_seconds
+    return Expected(rule, kept, seconds, assumed, rates, busiest, no_figure)
 
 
 def _no_figure(dataflow: Dataflow, busiest: Busiest) -> str | None:
@@ -84,96 +83,101 @@ def _no_figure(dataflow: Dataflow, busiest: Busiest) -> str | None:
         return f"more than {WORKERS_MAX:,} workers are not simulated"
     if busiest.busy < 1:
         return None
+    reached = rounded(busiest.reached_per_second)
+    able = rounded(busiest.able_per_second)
     return (
-        f"{busiest.name} falls behind: {rounded(busiest.reached_per_second)} tuples a "
-        "second reach it, and it can "
-        f"work {rounded(busiest.able_per_second)}"
+        f"{busiest.name} falls behind: {reached} tuples a second reach it, and it can work {able}"
     )
 
 
 def load_of(dataflow: Dataflow) -> tuple[Load, tuple[str, ...]]:
-    """The load that the operators tell of, and what had to be assumed."""
-    costs = {
-        one.name: COST_SECONDS if one.cost_seconds is None else one.cost_seconds
-        for one in dataflow.operators
-    }
-    told = {
-        name: rate
-        for name in dataflow.sources
-        if (rate := dataflow[name].rate_per_second) is not None
-    }
-    rates = told | dict.fromkeys(
-        (name for name in dataflow.sources if name not in told), _rate(dataflow, told, costs)
-    )
+    """Return the load that the operators name, and what had to be assumed."""
+    costs = {operator.name: _cost_seconds(operator) for operator in dataflow.operators}
+    named = _named_rates(dataflow)
+    silent = [name for name in dataflow.sources if name not in named]
+    rates = named | dict.fromkeys(silent, _rate(dataflow, named, costs))
     each_second = sum(flows(dataflow, rates).values()) or 1.0
     before = min(SECONDS_BEFORE, EVENTS_MAX / each_second)
     load = Load({name: ((0.0, rate),) for name, rate in rates.items()}, costs, before, 3 * before)
-    return load, tuple(_assumed(dataflow, told, rates))
+    return load, tuple(_assumed(dataflow, named, rates))
+
+
+def _cost_seconds(operator: Operator) -> float:
+    return COST_SECONDS if operator.cost_seconds is None else operator.cost_seconds
+
+
+def _named_rates(dataflow: Dataflow) -> dict[str, float]:
+    """Return the rates of those sources that name one."""
+    rates = {}
+    for name in dataflow.sources:
+        rate = dataflow[name].rate_per_second
+        if rate is not None:
+            rates[name] = rate
+    return rates
 
 
 def flows(dataflow: Dataflow, rates: Mapping[str, float]) -> dict[str, float]:
-    """Tuples a second at each operator, as the simulator sends them on."""
+    """Return the tuples a second at each operator, as the simulator sends them on."""
     graph = graph_of(dataflow, cut=True)
     order = topological(graph)
     assert order is not None, "a dataflow with a cycle"
     flow = dict.fromkeys(dataflow.names, 0.0) | dict(rates)
-    copies = {
-        edge.ends: dataflow[edge.downstream].workers
-        for edge in dataflow.edges
-        if edge.way == "broadcast"
-    }
+    copies = _copies(dataflow)
     most = sum(rates.values())
     for here in order:
         operator = dataflow.operators[here]
-        out = min(flow[operator.name], most) if operator.unique else flow[operator.name]
-        after = [graph.names[other] for other in graph.after[here]]
-        for name in after:
-            part = (
-                out if operator.kind == "one-to-many" and not operator.unique else out / len(after)
-            )
-            flow[name] += part * copies.get((operator.name, name), 1)
+        out = flow[operator.name]
+        if operator.unique:
+            out = min(out, most)
+        if operator.unique or operator.kind != "one-to-many":
+            out /= len(graph.after[here]) or 1  # each tuple goes along one of the edges
+        for other in graph.after[here]:
+            name = graph.names[other]
+            flow[name] += out * copies.get((operator.name, name), 1)
     return flow
+
+
+def _copies(dataflow: Dataflow) -> dict[tuple[str, str], int]:
+    """Return for each broadcast how many workers get a copy of a tuple."""
+    broadcasts = [edge for edge in dataflow.edges if edge.way == "broadcast"]
+    return {edge.ends: dataflow[edge.downstream].workers for edge in broadcasts}
 
 
 def _busiest(dataflow: Dataflow, rates: Mapping[str, float], costs: Mapping[str, float]) -> Busiest:
     flow = flows(dataflow, rates)
-    able = {
-        one.name: one.workers / costs[one.name] if costs[one.name] else math.inf
-        for one in dataflow.operators
-    }
-    return max(
-        (Busiest(name, flow[name], able[name]) for name in dataflow.names), key=lambda one: one.busy
-    )
+    loads = []
+    for operator in dataflow.operators:
+        cost = costs[operator.name]
+        able = operator.workers / cost if cost else math.inf
+        loads.append(Busiest(operator.name, flow[operator.name], able))
+    return max(loads, key=lambda load: load.busy)
 
 
-def _rate(dataflow: Dataflow, told: Mapping[str, float], costs: Mapping[str, float]) -> float:
-    """What the other sources read; where none says, as much as the busiest operator can do in
-    its part of the time.
+def _rate(dataflow: Dataflow, named: Mapping[str, float], costs: Mapping[str, float]) -> float:
+    """Return what the other sources read; where none says, as much as the busiest operator can do
+    in its part of the time.
     """
-    if told:
-        return sum(told.values()) / len(told)
+    if named:
+        return sum(named.values()) / len(named)
     flow = flows(dataflow, dict.fromkeys(dataflow.sources, 1.0))
     most = max(flow[one.name] * costs[one.name] / one.workers for one in dataflow.operators)
     return BUSY / most if most else 1.0
 
 
 def _assumed(
-    dataflow: Dataflow, told: Mapping[str, float], rates: Mapping[str, float]
-) -> list[str]:
-    found = []
-    without = [one.name for one in dataflow.operators if one.cost_seconds is None]
+    dataflow: Dataflow, named: Mapping[str, float], rates: Mapping[str, float]
+) -> Iterator[str]:
+    without = [operator.name for operator in dataflow.operators if operator.cost_seconds is None]
     if without:
-        found.append(f"{COST_SECONDS * 1000:g} ms a tuple at {_several(without)} (cost_seconds)")
-    silent = [name for name in dataflow.sources if name not in told]
+        yield f"{COST_SECONDS * 1000:g} ms a tuple at {_several(without)} (cost_seconds)"
+    silent = [name for name in dataflow.sources if name not in named]
     if silent:
-        found.append(
-            f"{rounded(rates[silent[0]])} tuples a second at {_several(silent)} (rate_per_second)"
-        )
-    return found
+        rate = rounded(rates[silent[0]])
+        yield f"{rate} tuples a second at {_several(silent)} (rate_per_second)"
 
 
 def rounded(rate: float) -> str:
-    """Three digits of a rate: `1,230,000`, `0.25`."""
+    """Write a rate with three digits: `1,230,000`, `0.25`."""
     return f"{float(f'{rate:.3g}'):,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 

@@ -23,109 +23,151 @@ one augmenting path:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 Edge = tuple[int, int]
 
 
 def colours(edges: Sequence[Edge]) -> list[int]:
-    """A colour for each edge (left, right), from 0 on. Exactly Δ of them are used, and the same
-    ones every time.
+    """Return a colour for each edge (left, right), from 0 on. Exactly Δ of them are used, and the
+    same ones every time.
     """
     regular, degree = _regular(edges)
-    found = [0] * len(regular)
-    for colour, matched in enumerate(_matchings(regular, list(range(len(regular))), degree)):
-        for edge in matched:
-            found[edge] = colour
-    return found[: len(edges)]
+    colour_of = [0] * len(regular)
+    for colour, matching in enumerate(_matchings(regular, list(range(len(regular))), degree)):
+        for place in matching:
+            colour_of[place] = colour
+    return colour_of[: len(edges)]
 
 
 def _matchings(edges: Sequence[Edge], chosen: list[int], degree: int) -> list[list[int]]:
-    """The chosen edges, `degree` of them at each vertex, as that many perfect matchings."""
+    """Split the chosen edges, `degree` of them at each vertex, into that many perfect matchings."""
     if degree == 0:
         return []
     if degree == 1:
         return [chosen]
+    subgraph = [edges[n] for n in chosen]
     if degree % 2:
-        matched = set(_perfect([edges[n] for n in chosen], degree))
-        left = [edge for place, edge in enumerate(chosen) if place not in matched]
-        return [[chosen[place] for place in sorted(matched)], *_matchings(edges, left, degree - 1)]
-    halves = _halves([edges[n] for n in chosen])
-    parts = ([chosen[place] for place in half] for half in halves)
-    return [matching for part in parts for matching in _matchings(edges, part, degree // 2)]
+        matching, rest = _parted(chosen, set(_perfect(subgraph, degree)))
+        return [matching, *_matchings(edges, rest, degree - 1)]
+    left, right = _halves(subgraph)
+    first = _matchings(edges, [chosen[place] for place in left], degree // 2)
+    return first + _matchings(edges, [chosen[place] for place in right], degree // 2)
+
+
+def _parted(chosen: Sequence[int], places: Collection[int]) -> tuple[list[int], list[int]]:
+    """Return what stands at these places, and the rest."""
+    inside: list[int] = []
+    rest: list[int] = []
+    for place, edge in enumerate(chosen):
+        side = inside if place in places else rest
+        side.append(edge)
+    return inside, rest
 
 
 def _halves(edges: Sequence[Edge]) -> tuple[list[int], list[int]]:
-    """The edges' places in two halves, each with exactly half the edges of every vertex. All
-    have an even number.
+    """Return the edges' places in two halves, each with exactly half the edges of every vertex.
+    All vertices have an even number.
+
+    Every second edge of a walk is of the other half. Vertices of the right side are `~right`.
     """
-    beside: dict[int, list[int]] = {}
+    places_at: dict[int, list[int]] = {}
     for place, (left, right) in enumerate(edges):
-        beside.setdefault(left, []).append(place)
-        beside.setdefault(~right, []).append(place)
-    gone, halves = bytearray(len(edges)), ([0] * 0, [0] * 0)
-    for start in [vertex for vertex in beside if vertex >= 0]:
-        vertex, side = start, 0
-        while True:  # a walk ends where it began: everywhere else it can leave again
-            around = beside[vertex]
-            while around and gone[around[-1]]:
-                around.pop()
-            if not around:
-                break
-            place = around.pop()
-            gone[place] = 1
-            halves[side].append(place)
-            vertex, side = (~edges[place][1], 1) if side == 0 else (edges[place][0], 0)
+        places_at.setdefault(left, []).append(place)
+        places_at.setdefault(~right, []).append(place)
+    walked = bytearray(len(edges))
+    halves: tuple[list[int], list[int]] = ([], [])
+    for start in [vertex for vertex in places_at if vertex >= 0]:
+        vertex = start
+        side = 0
+        edge = _unwalked(places_at[vertex], walked)
+        while edge is not None:
+            walked[edge] = 1
+            halves[side].append(edge)
+            left, right = edges[edge]
+            vertex = ~right if side == 0 else left
+            side = 1 - side
+            # A walk ends where it began: everywhere else it can leave again.
+            edge = _unwalked(places_at[vertex], walked)
     return halves
 
 
+def _unwalked(places: list[int], walked: bytearray) -> int | None:
+    """Take edges off a vertex until one has not been walked along; None where all have."""
+    while places:
+        place = places.pop()
+        if not walked[place]:
+            return place
+    return None
+
+
 def _perfect(edges: Sequence[Edge], degree: int) -> list[int]:
-    """The places of a perfect matching among edges of which every vertex has `degree`."""
+    """Return the places of a perfect matching among edges of which every vertex has `degree`.
+
+    Edges behind the given ones are the bad ones. A weight says how many times an edge is there.
+    """
     vertices = len(edges) // degree
     times = (len(edges) - 1).bit_length()
-    each, rest = divmod(1 << times, degree)
-    everything = [*edges, *((vertex, vertex) for vertex in range(vertices))]
+    each, lacking = divmod(1 << times, degree)
     weights = dict.fromkeys(range(len(edges)), each)
-    weights.update(dict.fromkeys(range(len(edges), len(everything)), rest) if rest else {})
+    with_bad = list(edges)
+    if lacking:
+        with_bad += [(vertex, vertex) for vertex in range(vertices)]
+        weights |= dict.fromkeys(range(len(edges), len(with_bad)), lacking)
     for _ in range(times):
-        odd = [place for place, weight in weights.items() if weight % 2]
-        kept = [{odd[n] for n in half} for half in _halves([everything[place] for place in odd])]
-        bad = [sum(place >= len(edges) for place in half) for half in kept]
-        better = kept[0] if bad[0] <= bad[1] else kept[1]
-        halved = ((place, weight // 2 + (place in better)) for place, weight in weights.items())
-        weights = {place: weight for place, weight in halved if weight}
+        weights = _halved(weights, with_bad, len(edges))
     assert all(place < len(edges) for place in weights), "fewer bad edges than one are none"
     return list(weights)
 
 
+def _halved(weights: Mapping[int, int], edges: Sequence[Edge], good: int) -> dict[int, int]:
+    """Return the weights of the half that has fewer bad edges: those from `good` on."""
+    odd = [place for place, weight in weights.items() if weight % 2]
+    halves = _halves([edges[place] for place in odd])
+    first, second = ({odd[n] for n in half} for half in halves)
+    bad_in_first = sum(place >= good for place in first)
+    bad_in_second = sum(place >= good for place in second)
+    better = first if bad_in_first <= bad_in_second else second
+    halved = {}
+    for place, weight in weights.items():
+        kept = weight // 2 + (place in better)
+        if kept:
+            halved[place] = kept
+    return halved
+
+
 def _regular(edges: Sequence[Edge]) -> tuple[list[Edge], int]:
-    """The edges over glued vertices, numbered from 0 on both sides, and behind them those that
-    do not count.
+    """Return the edges over glued vertices, numbered from 0 on both sides, and behind them those
+    that do not count; and how many each vertex has.
     """
-    counts = Counter(left for left, _ in edges), Counter(right for _, right in edges)
-    degree = max((*counts[0].values(), *counts[1].values()), default=0)
-    glued = [_glued(count, degree) for count in counts]
-    found = [(glued[0][left], glued[1][right]) for left, right in edges]
-    vertices = 1 + max((vertex for edge in found for vertex in edge), default=-1)
-    lacking = [_lacking(found, side, vertices, degree) for side in (0, 1)]
-    return [*found, *zip(*lacking, strict=True)], degree
+    left_counts = Counter(left for left, _ in edges)
+    right_counts = Counter(right for _, right in edges)
+    degree = max((*left_counts.values(), *right_counts.values()), default=0)
+    left_of, right_of = _glued(left_counts, degree), _glued(right_counts, degree)
+    glued = [(left_of[left], right_of[right]) for left, right in edges]
+    vertices = 1 + max(map(max, glued), default=-1)
+    lefts = _lacking(Counter(left for left, _ in glued), vertices, degree)
+    rights = _lacking(Counter(right for _, right in glued), vertices, degree)
+    return [*glued, *zip(lefts, rights, strict=True)], degree
 
 
 def _glued(counts: Counter[int], degree: int) -> dict[int, int]:
-    """Neighbours as one vertex while they have no more than `degree` edges together: so no more
-    vertices are left than twice as many as the edges need.
+    """Glue vertices together while they have no more than `degree` edges: so no more vertices are
+    left than twice as many as the edges need.
     """
-    found: dict[int, int] = {}
+    glued: dict[int, int] = {}
     vertex, load = -1, degree
     for name in sorted(counts):
         if load + counts[name] > degree:
             vertex, load = vertex + 1, 0
-        found[name], load = vertex, load + counts[name]
-    return found
+        glued[name] = vertex
+        load += counts[name]
+    return glued
 
 
-def _lacking(edges: Sequence[Edge], side: int, vertices: int, degree: int) -> list[int]:
-    """Each vertex as many times as it lacks edges."""
-    end: Callable[[Edge], int] = lambda edge: edge[side]  # noqa: E731
-    has = Counter(map(end, edges))
-    return [vertex for vertex in range(vertices) for _ in range(degree - has[vertex])]
+def _lacking(counts: Counter[int], vertices: int, degree: int) -> list[int]:
+    """Return each vertex as many times as it lacks edges."""
+    lacking: list[int] = []
+    for vertex in range(vertices):
+        lacking += [vertex] * (degree - counts[vertex])
+    return lacking

@@ -19,38 +19,32 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from stateshift.dataflow.operators import Dataflow, Edge, Operator, Way
 from stateshift.specification.place import Complaints, Place
 
 # How Flink's own functions of which at most one tuple comes call themselves.
 ONE_TO_ONE = (
-    *(
-        "Source",
-        "Sink",
-        "Map",
-        "Filter",
-        "Calc",
-        "Timestamps/Watermarks",
-        "WatermarkAssigner",
-        "Keyed Reduce",
-    ),
-    *(
-        "Keyed Aggregation",
-        "ConstraintEnforcer",
-        "DropUpdateBefore",
-        "Writer",
-        "Committer",
-        "Print to Std. Out",
-    ),
-    *(
-        "StreamRecordTimestampInserter",
-        "TableToDataStream",
-        "DataSteamToTable",
-        "DataStreamToTable",
-    ),
+    "Source",
+    "Sink",
+    "Map",
+    "Filter",
+    "Calc",
+    "Timestamps/Watermarks",
+    "WatermarkAssigner",
+    "Keyed Reduce",
+    "Keyed Aggregation",
+    "ConstraintEnforcer",
+    "DropUpdateBefore",
+    "Writer",
+    "Committer",
+    "Print to Std. Out",
+    "StreamRecordTimestampInserter",
+    "TableToDataStream",
+    "DataSteamToTable",
+    "DataStreamToTable",
 )
+NO_REASON = "it does not say which"
 _WAYS: dict[str, Way] = {"FORWARD": "forward", "BROADCAST": "broadcast"}
 _BETWEEN = re.compile(r"\s*(?:->|<br\s*/?>)\s*(?:[:|]\s+)*(?:[+:]-)?\s*")
 _NUMBER = re.compile(r"^\[\d+\]:?")
@@ -58,31 +52,33 @@ _ID_SHOWN = 8
 ANSWER = "what GET /jobs/:jobid/plan answers of a job that is there"
 
 
-def is_plan(value: Any) -> bool:
-    """Whether a JSON value looks like one, whatever may be wrong with it."""
+def is_plan(value: object) -> bool:
+    """Whether a JSON value looks like a plan, whatever may be wrong with it."""
     inner = value.get("plan", value) if isinstance(value, dict) else None
     return isinstance(inner, dict) and "nodes" in inner
 
 
-def error_in(value: Any) -> str | None:
-    """What Flink says where it answers with an error (ErrorResponseBody), the first line of each,
-    without its trace. None where a JSON value is no such answer.
+def error_in(value: object) -> str | None:
+    """Return what Flink says where it answers with an error (ErrorResponseBody), the first line of
+    each, without its trace. None where a JSON value is no such answer.
     """
-    if (
-        not isinstance(value, dict)
-        or value.keys() != {"errors"}
-        or not isinstance(value["errors"], list)
-    ):
+    if not isinstance(value, dict) or value.keys() != {"errors"}:
         return None
-    lines = (str(one).strip().partition("\n")[0].strip() for one in value["errors"])
-    return (
-        "; ".join(line for line in lines if line and not line.startswith("<"))
-        or "it does not say which"
-    )
+    errors = value["errors"]
+    if not isinstance(errors, list):
+        return None
+    facts = [_first_line(str(error)) for error in errors]
+    return "; ".join(fact for fact in facts if fact) or NO_REASON
+
+
+def _first_line(error: str) -> str:
+    """Return the first line of an error; nothing where that begins a trace."""
+    line = error.strip().partition("\n")[0].strip()
+    return "" if line.startswith("<") else line
 
 
 def parse(root: Place, complaints: Complaints) -> Dataflow:
-    """The dataflow of a plan; what does not look like one is complained of and left out."""
+    """Return the dataflow of a plan; complain of what does not look like one, and leave it out."""
     plan = root / "plan" if "plan" in root.value else root
     nodes = plan / "nodes"
     if not isinstance(nodes.value, list):
@@ -90,19 +86,22 @@ def parse(root: Place, complaints: Complaints) -> Dataflow:
         return Dataflow((), ())
     if not nodes.value:
         complaints.add(nodes, "no node", "at least one operator")
-    whole = [node for node in nodes.items if _is_node(complaints, node)]
-    operators = dict(zip((str(node.value["id"]) for node in whole), _named(whole), strict=False))
-    edges = [edge for node in whole for edge in _edges(complaints, node, operators)]
+    known = [node for node in nodes.items if _is_node(complaints, node)]
+    operators = dict(zip(map(_id_of, known), _named(known), strict=True))
+    edges: list[Edge] = []
+    for node in known:
+        edges += _edges(complaints, node, operators)
     name = plan.value.get("name")
-    return _replicating(
-        Dataflow(tuple(operators.values()), tuple(edges), name if isinstance(name, str) else "job")
-    )
+    if not isinstance(name, str):
+        name = "job"
+    return _replicating(Dataflow(tuple(operators.values()), tuple(edges), name))
 
 
 def parts(description: str) -> tuple[str, ...]:
-    """The functions of a chain, by the names they were given."""
+    """Return the functions of a chain, by the names they were given."""
     text = html.unescape(html.unescape(description))
-    return tuple(part for piece in _BETWEEN.split(text) if (part := _NUMBER.sub("", piece).strip()))
+    names = [_NUMBER.sub("", piece).strip() for piece in _BETWEEN.split(text)]
+    return tuple(name for name in names if name)
 
 
 def _is_node(complaints: Complaints, node: Place) -> bool:
@@ -112,62 +111,73 @@ def _is_node(complaints: Complaints, node: Place) -> bool:
     return False
 
 
+def _id_of(node: Place) -> str:
+    return str(node.value["id"])
+
+
 def _named(nodes: list[Place]) -> Iterator[Operator]:
-    """Operators called as their chains are; those that share a name, by their ids as well."""
+    """Yield operators called as their chains are; those that share a name, by their ids as well."""
     chains = [parts(str(node.value.get("description") or node.value["id"])) for node in nodes]
-    often = Counter(chains)
+    times = Counter(chains)
     for node, chain in zip(nodes, chains, strict=True):
-        number, name = str(node.value["id"]), " -> ".join(chain)
-        also = (*dict.fromkeys(chain if len(chain) > 1 else ()), number)
+        name = " -> ".join(chain)
+        functions = chain if len(chain) > 1 else ()
+        others = (*dict.fromkeys(functions), _id_of(node))
+        if times[chain] > 1:
+            others = (name, *others)
+            name = f"{name} ({_id_of(node)[:_ID_SHOWN]})"
         yield Operator(
-            name if often[chain] == 1 else f"{name} ({number[:_ID_SHOWN]})",
-            "one-to-one" if all(_at_most_one(part) for part in chain) else "one-to-many",
+            name,
+            "one-to-one" if all(map(_at_most_one, chain)) else "one-to-many",
             workers=_workers(node.value.get("parallelism")),
-            also=also if often[chain] == 1 else (name, *also),
+            also=others,
         )
 
 
-def _workers(parallelism: Any) -> int:
+def _workers(parallelism: object) -> int:
     return parallelism if isinstance(parallelism, int) and parallelism > 0 else 1
 
 
 def _at_most_one(part: str) -> bool:
-    return any(part == known or part.startswith((f"{known}:", f"{known}(")) for known in ONE_TO_ONE)
+    """Whether a function is known to make at most one tuple."""
+    return any(_is_called(part, known) for known in ONE_TO_ONE)
+
+
+def _is_called(part: str, name: str) -> bool:
+    """Whether a function has this name: `Map`, `Source: orders`, `Calc(…)`."""
+    return part == name or part.startswith((f"{name}:", f"{name}("))
 
 
 def _edges(complaints: Complaints, node: Place, operators: dict[str, Operator]) -> Iterator[Edge]:
     inputs = node / "inputs" if node.value.get("inputs") else None
     if inputs is None or not isinstance(inputs.value, list):
         return
-    mine = operators[str(node.value["id"])].name
+    reader = operators[_id_of(node)]
     for place in inputs.items:
         number = str(place.value.get("id")) if isinstance(place.value, dict) else None
-        if number not in operators:
-            complaints.add(
-                place, f"reads from {number}, which is no node of the plan", "the id of a node"
-            )
-            continue
-        yield Edge(
-            operators[number].name, mine, _WAYS.get(place.value.get("ship_strategy"), "partitioned")
-        )
+        if number in operators:
+            way = _WAYS.get(place.value.get("ship_strategy"), "partitioned")
+            yield Edge(operators[number].name, reader.name, way)
+        else:
+            message = f"reads from {number}, which is no node of the plan"
+            complaints.add(place, message, "the id of a node")
 
 
 def _replicating(dataflow: Dataflow) -> Dataflow:
-    """Nodes that several others read from are one-to-many; one tuple for each edge, where their
+    """Make nodes that several others read from one-to-many; one tuple for each edge, where their
     chains make one. A node that another reads from twice is one-to-many, and has one edge.
     """
-    sent = Counter(edge.ends for edge in dataflow.edges)
-    reads = Counter(edge.upstream for edge in dataflow.edges)
-    several = {
-        one.name for one in dataflow.operators if reads[one.name] > 1 and one.kind == "one-to-one"
-    }
-    operators = tuple(
-        replace(one, kind="one-to-many") if one.name in several else one
-        for one in dataflow.operators
-    )
-    edges = {edge.ends: edge for edge in dataflow.edges}
-    single = {
-        ends: replace(edge, one_per_tuple=edge.upstream in several and sent[ends] == 1)
-        for ends, edge in edges.items()
-    }
-    return replace(dataflow, operators=operators, edges=tuple(single.values()))
+    times_read = Counter(edge.upstream for edge in dataflow.edges)
+    replicating = set()
+    operators = []
+    for operator in dataflow.operators:
+        if operator.kind == "one-to-one" and times_read[operator.name] > 1:
+            replicating.add(operator.name)
+            operator = replace(operator, kind="one-to-many")
+        operators.append(operator)
+    times_connected = Counter(edge.ends for edge in dataflow.edges)
+    edges = {}
+    for edge in dataflow.edges:
+        is_copy = edge.upstream in replicating and times_connected[edge.ends] == 1
+        edges[edge.ends] = replace(edge, one_per_tuple=is_copy)
+    return replace(dataflow, operators=tuple(operators), edges=tuple(edges.values()))

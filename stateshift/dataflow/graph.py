@@ -1,7 +1,7 @@
 """A dataflow as numbers: who is next to whom, found without recursion and in O(V+E).
 
     Graph              neighbours by index
-    topological        every operator behind all that are upstream of it; None where there is a cycle
+    topological        every operator behind all that are upstream of it; None if there is a cycle
     cycles             one cycle of each strongly connected component, as names
     strong_components  the nodes that reach each other, together
     reachable          what is reached from some operators, following edges one way
@@ -37,17 +37,19 @@ def graph_of(dataflow: Dataflow, *, cut: bool = False) -> Graph:
     """Return the dataflow as numbers. `cut` leaves out what blocking operators send: on the far
     side of one are other source tuples (F-14).
     """
-    number = {operator.name: i for i, operator in enumerate(dataflow.operators)}
-    before: Neighbours = [[] for _ in number]
-    after: Neighbours = [[] for _ in number]
-    for edge in _edges_without_blocking(dataflow) if cut else dataflow.edges:
+    names = dataflow.names
+    number = dict(zip(names, range(len(names)), strict=True))
+    before: Neighbours = [[] for _ in names]
+    after: Neighbours = [[] for _ in names]
+    edges = _edges_without_blocking(dataflow) if cut else dataflow.edges
+    for edge in edges:
         upstream, downstream = number[edge.upstream], number[edge.downstream]
         after[upstream].append(downstream)
         before[downstream].append(upstream)
-    return Graph(tuple(number), before, after, number)
+    return Graph(names, before, after, number)
 
 
-def _edges_without_blocking(dataflow: Dataflow) -> list[Edge]:
+def _edges_without_blocking(dataflow: Dataflow) -> Sequence[Edge]:
     return [edge for edge in dataflow.edges if dataflow[edge.upstream].kind != "blocking"]
 
 

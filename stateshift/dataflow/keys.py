@@ -30,8 +30,8 @@ OPERATOR = Keys(
         "kind",
         "choice",
         "one-to-one: at most one tuple for each it reads, on one of its edges. "
-        "one-to-many: any number. blocking: it "
-        "sends nothing before it has read all.",
+        "one-to-many: any number. "
+        "blocking: it sends nothing before it has read all.",
         Operator,
         "kind",
         choices=get_args(Kind),
@@ -40,8 +40,7 @@ OPERATOR = Keys(
         "one_per_edge",
         "one_per_edge",
         "One-to-many, but at most one tuple for each it reads on each of its edges (true), "
-        "or on those to these "
-        "operators.",
+        "or on those to these operators.",
     ),
     Key(
         "unique",
@@ -84,8 +83,7 @@ EDGE = Keys(
         "way",
         "choice",
         "forward: to the worker of the same number. partitioned: to the worker the key "
-        "belongs to. broadcast: to all "
-        "workers.",
+        "belongs to. broadcast: to all workers.",
         Edge,
         "way",
         choices=get_args(Way),
@@ -98,9 +96,8 @@ JOB = Keys(
     Key(
         "plan",
         "plan",
-        "Its plan: a file beside this one, or what is in it. Flink: the answer of GET "
-        "/jobs/:id/plan. Spark: what "
-        "explain(extended=True) prints.",
+        "Its plan: a file beside this one, or what is in it. "
+        "Flink: the answer of GET /jobs/:id/plan. Spark: what explain(extended=True) prints.",
     ),
     Key(
         "operators",

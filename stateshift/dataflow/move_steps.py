@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from stateshift.dataflow.edge_colouring import colours
@@ -65,7 +66,7 @@ Strategy = AllAtOnce | Fluid | Batched | Optimised
 
 
 def in_steps(strategy: Strategy, moves: Sequence[Move]) -> tuple[Step, ...]:
-    """The moves in the strategy's steps, each of them in one; none is empty."""
+    """Return the moves in the strategy's steps, each move in one of them. No step is empty."""
     match strategy:
         case AllAtOnce():
             return (tuple(moves),) if moves else ()
@@ -73,43 +74,42 @@ def in_steps(strategy: Strategy, moves: Sequence[Move]) -> tuple[Step, ...]:
             return tuple((move,) for move in moves)
         case Batched(count):
             assert count > 0, "some moves at a time"
-            spread = [move for step in _without_conflict(moves) for move in step]
-            return tuple(tuple(spread[n : n + count]) for n in range(0, len(spread), count))
+            spread = list(chain.from_iterable(_without_conflict(moves)))
+            starts = range(0, len(spread), count)
+            return tuple(tuple(spread[start : start + count]) for start in starts)
         case Optimised():
             return _without_conflict(moves)
 
 
 def strategy_of(text: str, pointer: str = "/strategy") -> Strategy:
-    """The inverse of `str`."""
+    """Return the strategy of a text: the inverse of `str`."""
     name = normal_strategy(text)
-    plain = {str(strategy): strategy for strategy in (AllAtOnce(), Fluid(), Optimised())}
-    if name is not None:
-        return plain.get(name) or Batched(int(name.removeprefix("batched(").removesuffix(")")))
-    message = (
-        "batched needs to know how many moves at a time"
-        if text.strip() == "batched"
-        else "no strategy"
-    )
-    raise SpecError(
-        (Complaint(pointer, message, text, EXPECTED),), hint="for instance: batched(16)"
-    )
+    if name is None:
+        is_bare = text.strip() == "batched"
+        message = "batched needs to know how many moves at a time" if is_bare else "no strategy"
+        complaint = Complaint(pointer, message, text, EXPECTED)
+        raise SpecError((complaint,), hint="for instance: batched(16)")
+    for strategy in (AllAtOnce(), Fluid(), Optimised()):
+        if str(strategy) == name:
+            return strategy
+    return Batched(int(name.removeprefix("batched(").removesuffix(")")))
 
 
 def degree(moves: Sequence[Move]) -> int:
-    """The most moves out of one worker, or into one: no order has fewer steps without two in
+    """Return the most moves out of one worker, or into one: no order has fewer steps without two in
     each other's way.
     """
-    out, into = Counter(move.source for move in moves), Counter(move.target for move in moves)
+    out = Counter(move.source for move in moves)
+    into = Counter(move.target for move in moves)
     return max((*out.values(), *into.values()), default=0)
 
 
 def _without_conflict(moves: Sequence[Move]) -> tuple[Step, ...]:
-    """Steps in which no worker gives twice, nor takes twice: exactly as many as its busiest
+    """Return steps in which no worker gives twice, nor takes twice: exactly as many as its busiest
     worker has to make.
     """
     steps: list[list[Move]] = [[] for _ in range(degree(moves))]
-    for move, colour in zip(
-        moves, colours([(move.source, move.target) for move in moves]), strict=True
-    ):
-        steps[colour].append(move)
-    return tuple(tuple(step) for step in steps)
+    step_of = colours([(move.source, move.target) for move in moves])
+    for move, number in zip(moves, step_of, strict=True):
+        steps[number].append(move)
+    return tuple(map(tuple, steps))

@@ -51,6 +51,8 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
+    """A way of tuples from one operator to another."""
+
     upstream: str
     downstream: str
     way: Way = "forward"
@@ -90,8 +92,8 @@ class Dataflow:
         return tuple(name for name in self.names if name not in fed)
 
     def called(self, name: str) -> tuple[Operator, ...]:
-        """The operators that go by this name: the one that has it, or else all of which it is
-        another name.
+        """Return the operators that go by this name: the one that has it, or else all of which it
+        is another name.
         """
         if name in self:
             return (self[name],)
@@ -99,31 +101,34 @@ class Dataflow:
 
 
 def with_replicates(dataflow: Dataflow) -> Dataflow:
-    """The same dataflow with each broadcast as an operator of its own (Fries, section 6); done
-    twice, it stays so.
+    """Return the same dataflow with each broadcast as an operator of its own (Fries, section 6);
+    done twice, it stays so.
 
     A broadcast to several workers makes several tuples of one: a one-to-many operator, though no
     function of anybody's. It runs where its upstream does, and is the place where the copies of a
     tuple begin to differ.
     """
-    operators, edges, taken = list(dataflow.operators), [], set(dataflow.names)
+    taken = set(dataflow.names)
+    replicates: list[Operator] = []
+    edges: list[Edge] = []
     for edge in dataflow.edges:
-        if (
-            edge.way != "broadcast"
-            or dataflow[edge.downstream].workers < 2
-            or dataflow[edge.upstream].replicate
-        ):
+        if not _makes_copies(dataflow, edge):
             edges.append(edge)
             continue
         made = _replicate(dataflow[edge.upstream], edge, taken)
-        operators.append(made)
-        edges += [
-            replace(edge, downstream=made.name, way="forward"),
-            Edge(made.name, edge.downstream, "broadcast"),
-        ]
-    if len(operators) == len(dataflow.operators):
+        replicates.append(made)
+        edges.append(replace(edge, downstream=made.name, way="forward"))
+        edges.append(Edge(made.name, edge.downstream, "broadcast"))
+    if not replicates:
         return dataflow
-    return replace(dataflow, operators=tuple(operators), edges=tuple(edges))
+    return replace(dataflow, operators=(*dataflow.operators, *replicates), edges=tuple(edges))
+
+
+def _makes_copies(dataflow: Dataflow, edge: Edge) -> bool:
+    """Whether an edge sends copies of a tuple to workers, and its sender is no replicate."""
+    if edge.way != "broadcast" or dataflow[edge.upstream].replicate:
+        return False
+    return dataflow[edge.downstream].workers > 1
 
 
 def _replicate(upstream: Operator, edge: Edge, taken: set[str]) -> Operator:

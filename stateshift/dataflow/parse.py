@@ -3,7 +3,7 @@
     asked(text, targets, opened)   the dataflow of a text, and the proper names of the targets, each
                                    text a name or several with commas between; of a document that is
                                    a part of another, `dataflow_of`
-      our own JSON        (`document`) operators, edges, and jobs whose plans `opened` brings by the
+      our own JSON        (`document`) operators, edges, and jobs whose plans `opened` reads by the
                           name of a file
       a Flink job's plan  what GET /jobs/:jobid/plan answers
       a Spark query's     what explain(extended=True) prints
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from stateshift.dataflow import flink_plan, spark_plan
 from stateshift.dataflow.checks import named, refuse_cycles, refuse_doubles, resolved
@@ -29,69 +28,78 @@ from stateshift.specification.text import read_text
 from stateshift.specification.values import Reader
 
 HINT = (
-    "stateshift dataflow --help tells what a dataflow holds, stateshift schema "
-    "dataflow tells editors"
+    "stateshift dataflow --help tells what a dataflow holds, "
+    "stateshift schema dataflow tells editors"
 )
 KINDS = (
-    "a dataflow is JSON (stateshift dataflow --help), what Flink answers to GET "
-    "/jobs/:jobid/plan, or what "
-    "Spark's explain(extended=True) prints"
+    "a dataflow is JSON (stateshift dataflow --help), what Flink answers to GET /jobs/:jobid/plan, "
+    "or what Spark's explain(extended=True) prints"
 )
 
 
 def asked(
     text: str, targets: Sequence[str] = (), opened: Opened | None = None
 ) -> tuple[Dataflow, tuple[str, ...]]:
-    """The dataflow that a text tells of, and the targets in it. Raises one SpecError that holds
-    every complaint.
+    """Return the dataflow of a text, and the targets in it. Raise one SpecError that holds every
+    complaint.
     """
     complaints = Complaints()
     draft = _draft(text, complaints, opened)
     dataflow = _whole(complaints, draft)
-    names = [name for text in targets for name in named(dataflow, text)]
-    found = [
-        resolved(complaints, dataflow, Place(name, "--targets"), name, draft.partly)
-        for name in names
-    ]
+    proper_names = []
+    for target in targets:
+        for name in named(dataflow, target):
+            place = Place(name, "--targets")
+            proper_names.append(resolved(complaints, dataflow, place, name, draft.partly))
+    _raise_any(complaints)
+    return dataflow, tuple(dict.fromkeys(name for name in proper_names if name is not None))
+
+
+def _raise_any(complaints: Complaints) -> None:
     if complaints.found:
         raise SpecError(tuple(complaints.found), hint=HINT)
-    return dataflow, tuple(dict.fromkeys(name for name in found if name is not None))
 
 
 def parse_dataflow(text: str, opened: Opened | None = None) -> Dataflow:
+    """Return the dataflow of a text. Raise one SpecError that holds every complaint."""
     return asked(text, (), opened)[0]
 
 
-def dataflow_of(plain: Mapping[str, Any], opened: Opened | None = None) -> Dataflow:
-    """What a document says that has been read as a part of another one."""
+def dataflow_of(plain: Mapping[str, object], opened: Opened | None = None) -> Dataflow:
+    """Return the dataflow of a document that has been read as a part of another one."""
     complaints = Complaints()
     dataflow = _whole(complaints, read_document(Reader(complaints), Place(plain, ""), opened))
-    if complaints.found:
-        raise SpecError(tuple(complaints.found), hint=HINT)
+    _raise_any(complaints)
     return dataflow
 
 
 def problems(dataflow: Dataflow) -> tuple[Complaint, ...]:
-    """What is wrong with a dataflow that a program has put together; its parts as /operators/0,
-    /edges/0.
+    """Return what is wrong with a dataflow that a program has put together; its parts as
+    /operators/0, /edges/0.
     """
     complaints = Complaints()
-    _whole(complaints, _drafted(dataflow, ""))
+    operators = [
+        (Place(part.name, f"/operators/{i}"), part) for i, part in enumerate(dataflow.operators)
+    ]
+    edges = [
+        (Place(" -> ".join(part.ends), f"/edges/{i}"), part)
+        for i, part in enumerate(dataflow.edges)
+    ]
+    _whole(complaints, Draft(dataflow.name, operators, edges))
     return tuple(complaints.found)
 
 
 def _draft(text: str, complaints: Complaints, opened: Opened | None) -> Draft:
     if spark_plan.is_plan(text):
-        return _drafted(
-            spark_plan.parse(text, Place(text, ""), complaints), None, partly=bool(complaints.found)
-        )
+        plan = spark_plan.parse(text, Place(text, ""), complaints)
+        return _draft_of_plan(plan, complaints)
     root = _tree(text, complaints)
     if flink_plan.is_plan(root.value):
-        return _drafted(flink_plan.parse(root, complaints), None, partly=bool(complaints.found))
-    if (told := flink_plan.error_in(root.value)) is not None:
-        complaints.add(
-            root / "errors", f"Flink's answer is an error and no plan: {told}", flink_plan.ANSWER
-        )
+        return _draft_of_plan(flink_plan.parse(root, complaints), complaints)
+    error = flink_plan.error_in(root.value)
+    if error is not None:
+        message = f"Flink's answer is an error and no plan: {error}"
+        complaints.add(root / "errors", message, flink_plan.ANSWER)
         return Draft(partly=True)
     return read_document(Reader(complaints), root, opened)
 
@@ -107,34 +115,22 @@ def _tree(text: str, complaints: Complaints) -> Place:
         raise
 
 
-def _drafted(dataflow: Dataflow, pointer: str | None, partly: bool = False) -> Draft:
-    """The parts of a dataflow. `pointer` is where it stands, None for a plan, of which nobody
-    wrote the parts.
-    """
-    one, other = (
-        ("", "") if pointer is None else (f"{pointer}/operators/{{}}", f"{pointer}/edges/{{}}")
-    )
-    return Draft(
-        dataflow.name,
-        [(Place(part.name, one.format(i)), part) for i, part in enumerate(dataflow.operators)],
-        [
-            (Place(" -> ".join(part.ends), other.format(i)), part)
-            for i, part in enumerate(dataflow.edges)
-        ],
-        partly,
-    )
+def _draft_of_plan(plan: Dataflow, complaints: Complaints) -> Draft:
+    """Return the parts of a plan. They have no pointers, since nobody wrote them."""
+    operators = [(Place(part.name, ""), part) for part in plan.operators]
+    edges = [(Place(" -> ".join(part.ends), ""), part) for part in plan.edges]
+    return Draft(plan.name, operators, edges, partly=bool(complaints.found))
 
 
 def _whole(complaints: Complaints, draft: Draft) -> Dataflow:
-    """The parts as one dataflow, with the edges of its topics; what does not fit together is
-    complained of.
+    """Return the parts as one dataflow, with the edges of its topics. Complain of what does not fit
+    together.
     """
     known = Dataflow(tuple(refuse_doubles(complaints, draft.operators)), (), draft.name)
     edges = []
     for place, edge in draft.edges:
-        upstream, downstream = (
-            resolved(complaints, known, place, end, draft.partly) for end in edge.ends
-        )
+        upstream = resolved(complaints, known, place, edge.upstream, draft.partly)
+        downstream = resolved(complaints, known, place, edge.downstream, draft.partly)
         if upstream is not None and downstream is not None:
             edges.append((place, replace(edge, upstream=upstream, downstream=downstream)))
     whole = joined(replace(known, edges=tuple(refuse_doubles(complaints, edges))))

@@ -61,6 +61,11 @@ class _Paths:
     targets: frozenset[int]
     after: Mapping[int, list[int]]
 
+    def is_one_to_many_above_a_target(self, number: int) -> bool:
+        if not self.after[number]:
+            return False
+        return self.dataflow.operators[number].kind == "one-to-many"
+
 
 def sort_out(
     dataflow: Dataflow, graph: Graph, targets: Iterable[int], rule: Rule
@@ -69,19 +74,20 @@ def sort_out(
     do not have to. `graph` is that of the dataflow, cut at its blocking operators.
     """
     paths = _paths_to(dataflow, graph, frozenset(targets))
-    one_to_many = [i for i, after in paths.after.items() if after and _is_one_to_many(dataflow, i)]
+    one_to_many = [i for i in paths.after if paths.is_one_to_many_above_a_target(i)]
     if rule == "none" or not one_to_many:
         return one_to_many, ()
     verdicts = _sound_verdicts(paths, one_to_many)
     if rule == "published":
         _add_published_verdicts(paths, verdicts)
-    joining = [i for i, verdict in verdicts.items() if verdict is None]
-    pruned = tuple(verdict for verdict in verdicts.values() if verdict is not None)
-    return joining, pruned
-
-
-def _is_one_to_many(dataflow: Dataflow, number: int) -> bool:
-    return dataflow.operators[number].kind == "one-to-many"
+    joining = []
+    pruned = []
+    for number, verdict in verdicts.items():
+        if verdict is None:
+            joining.append(number)
+        else:
+            pruned.append(verdict)
+    return joining, tuple(pruned)
 
 
 def _paths_to(dataflow: Dataflow, graph: Graph, targets: frozenset[int]) -> _Paths:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from stateshift.dataflow.components import Component
 from stateshift.dataflow.graph import graph_of, reachable
-from stateshift.dataflow.operators import Operator
+from stateshift.dataflow.operators import Dataflow, Kind, Operator
 from stateshift.dataflow.pruning import Pruned
 from stateshift.dataflow.schedulers import Schedule, fries
 
@@ -30,16 +30,16 @@ UNIQUE = (
 
 def reasons(schedule: Schedule) -> tuple[Reason, ...]:
     """Return a sentence for each operator that is paused, tags tuples, was spared or blocks."""
-    found: list[Reason] = []
+    given: list[Reason] = []
     for component in schedule.components:
-        found += _component_reasons(schedule, component)
+        given += _component_reasons(schedule, component)
     for name in schedule.tagging_only:
-        found.append((name, _tagging(schedule.dataflow[name])))
+        given.append((name, _tagging(schedule.dataflow[name])))
     for pruned in schedule.pruned:
-        found.append((pruned.operator, _spared(pruned)))
+        given.append((pruned.operator, _spared(pruned)))
     if schedule.scheduler == "fries":
-        found += [(name, BLOCKING) for name in _separating(schedule)]
-    return tuple(found)
+        given += [(name, BLOCKING) for name in _separating(schedule)]
+    return tuple(given)
 
 
 def order(component: Component) -> tuple[tuple[str, ...], ...]:
@@ -147,8 +147,8 @@ def _spared(pruned: Pruned) -> str:
         why = f"only its edge to {pruned.by} leads to targets, with at most one tuple for each"
     elif pruned.by is None:
         why = (
-            "on each way to a target there is a unique operator, though not the same: what it makes "
-            "of one tuple may meet old and new (the published rule)"
+            "on each way to a target there is a unique operator, though not the same: "
+            "what it makes of one tuple may meet old and new (the published rule)"
         )
     else:
         why = f"{pruned.by} lets at most one tuple pass for each source tuple, before every target"
@@ -162,18 +162,20 @@ def _separating(schedule: Schedule) -> Iterator[str]:
     dataflow = schedule.dataflow
     graph = graph_of(dataflow)
     targets = graph.numbers(schedule.targets)
-    starts = [*targets]
+    one_to_many = graph.numbers(_names_of_kind(dataflow, "one-to-many"))
     inputs_of_targets: list[int] = []
     for number in targets:
         inputs_of_targets += graph.before[number]
-    for number, operator in enumerate(dataflow.operators):
-        if operator.kind == "one-to-many":
-            starts.append(number)
-    below_a_start = reachable(graph.after, starts)
+    below_a_start = reachable(graph.after, [*targets, *one_to_many])
     above_a_target = reachable(graph.before, inputs_of_targets)
-    for number, operator in enumerate(dataflow.operators):
-        if operator.kind == "blocking" and below_a_start[number] and above_a_target[number]:
-            yield operator.name
+    for name in _names_of_kind(dataflow, "blocking"):
+        number = graph.number[name]
+        if below_a_start[number] and above_a_target[number]:
+            yield name
+
+
+def _names_of_kind(dataflow: Dataflow, kind: Kind) -> list[str]:
+    return [operator.name for operator in dataflow.operators if operator.kind == kind]
 
 
 def _first_above(component: Component, wanted: set[str]) -> dict[str, str]:
@@ -194,8 +196,8 @@ def _targets_below(component: Component, targets: set[str]) -> dict[str, tuple[s
     after = _downstream(component)
     below: dict[str, tuple[str, ...]] = {}
     for name in reversed(component.operators):  # downstream first
-        found = [other for other in after[name] if other in targets]
+        nearest = [other for other in after[name] if other in targets]
         for other in after[name]:
-            found += below[other]
-        below[name] = tuple(dict.fromkeys(found))[:2]
+            nearest += below[other]
+        below[name] = tuple(dict.fromkeys(nearest))[:2]
     return below

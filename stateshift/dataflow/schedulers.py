@@ -2,11 +2,10 @@
 
     epoch barrier  markers start at all sources and go through the whole dataflow, in line with the
                    data
-    naive          every target is told at once, by a control message that overtakes data: fast, and
-                   not consistent
+    naive          every target gets a control message at once, which overtakes data: fast, and not
+                   consistent
     multi-version  every target is given the new function beside the old one; then the sources say
-                   with each tuple
-                   which of them is meant
+                   with each tuple which of them is meant
     fries          control messages to the heads of each component, markers inside it; everything
                    else goes on
 
@@ -21,8 +20,9 @@ operators (F-15).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal
 
 from stateshift.dataflow.components import Component, components
@@ -52,19 +52,19 @@ class Schedule:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        return tuple(head for component in self.components for head in component.heads)
+        return tuple(chain.from_iterable(component.heads for component in self.components))
 
     @property
     def edges(self) -> frozenset[tuple[str, str]]:
-        """Where markers go, and are waited for."""
-        return frozenset(edge for component in self.components for edge in component.edges)
+        """The edges along which markers go and are waited for."""
+        return frozenset(chain.from_iterable(component.edges for component in self.components))
 
     @property
     def paused(self) -> tuple[str, ...]:
-        """Operators that take no data for a moment: they are told, or wait for the last of their
-        markers.
+        """Operators that take no data for a moment: they get a control message, or wait for the
+        last of their markers.
         """
-        return tuple(name for component in self.components for name in component.operators)
+        return tuple(chain.from_iterable(component.operators for component in self.components))
 
     @property
     def tagging_only(self) -> tuple[str, ...]:
@@ -79,44 +79,51 @@ class Schedule:
         return tuple(name for name in self.dataflow.names if name not in touched)
 
     def without(self, edge: tuple[str, str]) -> Schedule:
-        """The same, but no marker goes along one edge: what a checker has to find fault with."""
+        """Return the same, but no marker goes along one edge: a checker has to reject it."""
         broken = tuple(_without(component, edge) for component in self.components)
         return replace(self, components=broken)
 
 
 def fries(dataflow: Dataflow, targets: Iterable[str], rule: Rule = "sound") -> Schedule:
-    """Algorithm 1 on the targets and the one-to-many operators above them (Algorithm 2) that no
-    rule prunes (3).
+    """Return the schedule of Algorithm 1 on the targets and the one-to-many operators above them
+    (Algorithm 2) that no rule prunes (3).
     """
+    targets = tuple(targets)
     dataflow = with_replicates(dataflow)
     graph = graph_of(dataflow, cut=True)
-    wanted = graph.numbers(targets)
-    joining, pruned = sort_out(dataflow, graph, wanted, rule)
-    members = [*wanted, *(i for i in joining if i not in set(wanted))]
-    found = components(graph, members)
-    inside = {name for component in found for name in component.operators}
-    spared = tuple(one for one in pruned if one.operator not in inside)
-    return Schedule(
-        "fries", dataflow, tuple(targets), tuple(graph.names[i] for i in members), found, spared
+    numbers = graph.numbers(targets)
+    joining, pruned = sort_out(dataflow, graph, numbers, rule)
+    members = tuple(dict.fromkeys((*numbers, *joining)))
+    made = Schedule(
+        "fries",
+        dataflow,
+        targets,
+        members=tuple(graph.names[number] for number in members),
+        components=components(graph, members),
     )
+    paused = set(made.paused)
+    spared = tuple(verdict for verdict in pruned if verdict.operator not in paused)
+    return replace(made, pruned=spared)
 
 
 def epoch_barrier(dataflow: Dataflow, targets: Iterable[str]) -> Schedule:
-    """Every operator is a member: the covering sub-DAG is the dataflow itself (F-10)."""
+    """Return the schedule of which every operator is a member: its covering sub-DAG is the dataflow
+    itself (F-10).
+    """
     dataflow = with_replicates(dataflow)
     graph = graph_of(dataflow)
-    found = components(graph, range(len(graph.names)))
-    return Schedule("epoch", dataflow, tuple(targets), dataflow.names, found)
+    everything = components(graph, range(len(graph.names)))
+    return Schedule("epoch", dataflow, tuple(targets), dataflow.names, everything)
 
 
 def naive(dataflow: Dataflow, targets: Iterable[str]) -> Schedule:
-    """Each target on its own."""
+    """Return the schedule that changes each target on its own."""
     targets = tuple(targets)
     return Schedule("naive", with_replicates(dataflow), targets, targets, _alone(targets))
 
 
 def multi_version(dataflow: Dataflow, targets: Iterable[str]) -> Schedule:
-    """Each target on its own, and then the sources."""
+    """Return the schedule that changes each target on its own, and then the sources."""
     targets, dataflow = tuple(targets), with_replicates(dataflow)
     blocking = (operator.name for operator in dataflow.operators if operator.kind == "blocking")
     tagging = tuple(dict.fromkeys((*dataflow.sources, *blocking)))
@@ -126,20 +133,16 @@ def multi_version(dataflow: Dataflow, targets: Iterable[str]) -> Schedule:
 def schedule(
     dataflow: Dataflow, targets: Iterable[str], scheduler: Scheduler, rule: Rule = "sound"
 ) -> Schedule:
-    """What `scheduler` does; `rule` is how Fries prunes."""
-    targets = tuple(targets)
-    return (
-        fries(dataflow, targets, rule)
-        if scheduler == "fries"
-        else _OTHERS[scheduler](dataflow, targets)
-    )
-
-
-_OTHERS: Mapping[str, Callable[[Dataflow, tuple[str, ...]], Schedule]] = {
-    "epoch": epoch_barrier,
-    "naive": naive,
-    "multi-version": multi_version,
-}
+    """Return what `scheduler` does. `rule` is how Fries prunes."""
+    match scheduler:
+        case "fries":
+            return fries(dataflow, targets, rule)
+        case "epoch":
+            return epoch_barrier(dataflow, targets)
+        case "multi-version":
+            return multi_version(dataflow, targets)
+        case "naive":
+            return naive(dataflow, targets)
 
 
 def _alone(targets: Iterable[str]) -> tuple[Component, ...]:
@@ -147,8 +150,7 @@ def _alone(targets: Iterable[str]) -> tuple[Component, ...]:
 
 
 def _without(component: Component, edge: tuple[str, str]) -> Component:
-    edges = tuple(one for one in component.edges if one != edge)
+    edges = tuple(other for other in component.edges if other != edge)
     fed = {downstream for _, downstream in edges}
-    return replace(
-        component, edges=edges, heads=tuple(name for name in component.operators if name not in fed)
-    )
+    heads = tuple(name for name in component.operators if name not in fed)
+    return replace(component, edges=edges, heads=heads)

@@ -1,8 +1,8 @@
 """`dataflow_schema() -> dict`: the JSON Schema (2020-12) of a dataflow, made from the same table of
 keys that reads it.
 
-What it accepts has the right shape; whether names are known and nothing runs in a circle, only the
-reader tells.
+What it accepts has the right shape. Only the reader checks that names are known and that there is
+no cycle.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ _ARROWS = {"type": "string", "pattern": r"\S\s*->\s*\S"}
 
 
 def schema_text() -> str:
-    """The schema as it is checked in: configs/dataflow.schema.json."""
+    """Return the schema as it is checked in: configs/dataflow.schema.json."""
     return json.dumps(dataflow_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def dataflow_schema() -> Schema:
+    """Return the JSON Schema of a dataflow."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "stateshift/dataflow.schema.json",

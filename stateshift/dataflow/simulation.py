@@ -1,8 +1,8 @@
 """How long a schedule takes: tuples, queues, costs, control messages and markers, event by event.
 
     Load      how many tuples sources read, what one costs at each operator before and after the
-              change, how unevenly
-              keys fall on workers, how long a control message takes, when the change is asked for
+              change, how unevenly keys fall on workers, how long a control message takes, when the
+              change is requested
     simulate  -> Run: when each worker was through, what was queued, and how long tuples took to the
               sinks
 
@@ -29,7 +29,7 @@ from stateshift.dataflow.wiring import Wiring, wired
 
 
 class Chance(Protocol):
-    """What of `random.Random` is needed."""
+    """The one method of `random.Random` that is needed."""
 
     def random(self) -> float: ...
 
@@ -64,7 +64,8 @@ class Run:
 
     @property
     def delay_seconds(self) -> float:
-        return max(after for (name, _), after in self.through.items() if name in self.targets)
+        of_targets = [seconds for at, seconds in self.through.items() if at[0] in self.targets]
+        return max(of_targets)
 
 
 class Item(NamedTuple):
@@ -79,12 +80,12 @@ class _Worker:
     held: list[tuple[int, Item | None]] = field(default_factory=list)
     heard: set[int] = field(default_factory=set)
     busy: Item | None = None
-    told: bool = False
+    has_message: bool = False  # a control message waits for the tuple at hand
     passed: bool = False
     tagging: int = 0
 
 
-ARRIVES, DONE, TOLD, ASKED = range(4)
+ARRIVES, DONE, CONTROLLED, REQUESTED = range(4)
 
 
 class _Simulation:
@@ -108,12 +109,12 @@ class _Simulation:
         for name in self.load.rates:
             for worker in self.wiring.of(name):
                 self._next_arrival(worker)
-        self._at(self.load.request_seconds, ASKED, 0)
-        happens = (self._arrives, self._finish, self._hear_control, self._asked)
+        self._at(self.load.request_seconds, REQUESTED, 0)
+        handlers = (self._arrives, self._finish, self._hear_control, self._requested)
         while self.events:
             self.now, _, kind, worker = heapq.heappop(self.events)
-            happens[kind](worker)
-            if until_changed and self.now > self.load.request_seconds and self.changed():
+            handlers[kind](worker)
+            if until_changed and self._is_over():
                 return
 
     def _arrives(self, worker: int) -> None:
@@ -121,10 +122,10 @@ class _Simulation:
         self._put(worker, -1, Item(self.now, self.sources, self.workers[worker].tagging))
         self._next_arrival(worker)
 
-    def _asked(self, _: int) -> None:
+    def _requested(self, _: int) -> None:
         self.backlog = max(map(self._backlog, range(len(self.workers))), default=0.0)
-        for told in self.wiring.told:
-            self._at(self.now + self.load.control_seconds, TOLD, told)
+        for head in self.wiring.heads:
+            self._at(self.now + self.load.control_seconds, CONTROLLED, head)
 
     # -- time and chance
 
@@ -133,16 +134,20 @@ class _Simulation:
         heapq.heappush(self.events, (when, self.count, kind, worker))
 
     def _next_arrival(self, worker: int) -> None:
-        """At random moments, as many a second as the rate of the moment says."""
+        """Let a tuple arrive at a random moment, as many a second as the rate of now says."""
         operator, _ = self.wiring.workers[worker]
-        rate = next(
-            (rate for since, rate in reversed(self.load.rates[operator.name]) if since <= self.now),
-            0.0,
-        )
-        if rate > 0:
-            when = self.now - math.log(1.0 - self.chance.random()) * operator.workers / rate
-            if when < self.load.seconds:
-                self._at(when, ARRIVES, worker)
+        rate = self._rate(operator.name)
+        if rate <= 0:
+            return
+        when = self.now - math.log(1.0 - self.chance.random()) * operator.workers / rate
+        if when < self.load.seconds:
+            self._at(when, ARRIVES, worker)
+
+    def _rate(self, name: str) -> float:
+        for since, rate in reversed(self.load.rates[name]):
+            if since <= self.now:
+                return rate
+        return 0.0
 
     # -- data
 
@@ -167,8 +172,10 @@ class _Simulation:
                 self._at(self.now + self._cost(number, item), DONE, number)
 
     def _cost(self, number: int, item: Item) -> float:
-        new = item.version if self.versions else self.workers[number].passed
-        return (self.costs_after if new and number in self.wiring.changing else self.costs)[number]
+        if number not in self.wiring.changing:
+            return self.costs[number]
+        is_new = item.version if self.versions else self.workers[number].passed
+        return self.costs_after[number] if is_new else self.costs[number]
 
     def _finish(self, number: int) -> None:
         worker = self.workers[number]
@@ -180,41 +187,48 @@ class _Simulation:
             self.old -= 1
             if self.versions and number in self.wiring.changing and worker.passed:
                 self.through[number] = self.now
-        if worker.told:
-            worker.told = False
+        if worker.has_message:
+            worker.has_message = False
             self._pass(number)
         if worker.busy is None:
             self._work(number)
 
     def _send(self, number: int, item: Item) -> None:
-        (operator, _), edges = self.wiring.workers[number], self.wiring.outs[number]
+        operator, _ = self.wiring.workers[number]
+        edges = self.wiring.outs[number]
         if not edges or operator.kind == "blocking":
             self.latencies.append((self.now, self.now - item.born))
             return
-        if operator.unique:
-            if (operator.name, item.source) in self.let_by:
-                return
-            self.let_by.add((operator.name, item.source))
-        if operator.kind == "one-to-one" or operator.unique:
-            edges = (edges[int(self.chance.random() * len(edges))],) if len(edges) > 1 else edges
+        if operator.unique and self._was_let_by(operator.name, item.source):
+            return
+        if len(edges) > 1 and (operator.unique or operator.kind == "one-to-one"):
+            edges = (edges[int(self.chance.random() * len(edges))],)
         for edge in edges:
             for channel in self._chosen(edge):
                 self._put(self.wiring.channels[channel].receiver, channel, item)
 
-    def _chosen(self, edge: tuple[int, ...]) -> tuple[int, ...]:
-        if len(edge) == 1 or self.wiring.channels[edge[0]].edge.way == "broadcast":
-            return edge
-        share, left = (
-            self.load.shares.get(self.wiring.channels[edge[0]].edge.downstream),
-            self.chance.random(),
-        )
-        if share is None:
-            return (edge[int(left * len(edge))],)
-        for channel, part in zip(edge, share, strict=True):
-            left -= part
+    def _was_let_by(self, name: str, source: int) -> bool:
+        """Whether a unique operator has let a tuple of this source tuple by; it has from now on."""
+        passage = (name, source)
+        if passage in self.let_by:
+            return True
+        self.let_by.add(passage)
+        return False
+
+    def _chosen(self, channels: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the channels of an edge that a tuple takes: all of a broadcast, else one."""
+        edge = self.wiring.channels[channels[0]].edge
+        if len(channels) == 1 or edge.way == "broadcast":
+            return channels
+        shares = self.load.shares.get(edge.downstream)
+        left = self.chance.random()
+        if shares is None:
+            return (channels[int(left * len(channels))],)
+        for channel, share in zip(channels, shares, strict=True):
+            left -= share
             if left < 0:
                 return (channel,)
-        return edge[-1:]
+        return channels[-1:]
 
     # -- control
 
@@ -222,12 +236,12 @@ class _Simulation:
         worker = self.workers[number]
         if self.versions and number in self.wiring.tagging and self._installed():
             worker.tagging = 1
-        if worker.passed or number not in self.wiring.told:
+        if worker.passed or number not in self.wiring.heads:
             return
         if worker.busy is None:
             self._pass(number)
         else:
-            worker.told = True  # the tuple at hand first
+            worker.has_message = True
 
     def _hear_marker(self, number: int, channel: int) -> None:
         worker = self.workers[number]
@@ -236,9 +250,7 @@ class _Simulation:
             self._pass(number)
 
     def _pass(self, number: int) -> None:
-        """Through: the new function from here on, markers to whom it concerns, and what was held
-        back first.
-        """
+        """Take the new function from here on, send markers on, and first do what was held back."""
         worker = self.workers[number]
         worker.passed = True
         self.through[number] = self.now
@@ -247,35 +259,42 @@ class _Simulation:
         for channel in self.wiring.marking[number]:
             self._put(self.wiring.channels[channel].receiver, channel, None)
         if self.versions and self._installed():
-            for (
-                source
-            ) in self.wiring.tagging:  # told once the last target has said that it is ready
-                self._at(self.now + 2 * self.load.control_seconds, TOLD, source)
+            # Sources get their message once the last target has said that it is ready.
+            when = self.now + 2 * self.load.control_seconds
+            for source in self.wiring.tagging:
+                self._at(when, CONTROLLED, source)
         if worker.busy is None:
             self._work(number)
 
     def _installed(self) -> bool:
         return all(self.workers[number].passed for number in self.wiring.changing)
 
+    def _is_over(self) -> bool:
+        return self.now > self.load.request_seconds and self.changed()
+
     def changed(self) -> bool:
+        """Whether no target uses its old function any more, nor will."""
         if not self._installed():
             return False
-        return not self.versions or (
-            not self.old and all(self.workers[one].tagging for one in self.wiring.tagging)
-        )
+        if not self.versions:
+            return True
+        return not self.old and all(self.workers[one].tagging for one in self.wiring.tagging)
 
     def _backlog(self, number: int) -> float:
         return len(self.workers[number].queue) * self.costs[number]
 
 
 def simulate(schedule: Schedule, load: Load, chance: Chance, *, until_changed: bool = False) -> Run:
-    """Everything that happens, to the last tuple, or until the change is done."""
+    """Return what happens, to the last tuple, or until the change is done."""
     world = _Simulation(schedule, load, chance)
     world.run(until_changed=until_changed)
     assert world.changed(), "a target is still to change when nothing is under way any more"
-    places = ((world.wiring.workers[number], when) for number, when in world.through.items())
+    through = {}
+    for number, when in world.through.items():
+        operator, i = world.wiring.workers[number]
+        through[operator.name, i] = when - load.request_seconds
     return Run(
-        through={(operator.name, i): when - load.request_seconds for (operator, i), when in places},
+        through=through,
         targets=schedule.targets,
         latencies=tuple(world.latencies),
         backlog_seconds=world.backlog,

@@ -3,7 +3,7 @@ or a DataFrame.
 
     == Physical Plan ==
     *(4) HashAggregate(keys=[shop#7], functions=[count(1)])
-    +- StateStoreSave [shop#7], state info [ checkpoint = …, opId = 0, ver = 3, numPartitions = 8], Update, 0, 2
+    +- StateStoreSave [shop#7], state info [ opId = 0, ver = 3, numPartitions = 8, …], Update, 0, 2
        +- Exchange hashpartitioning(shop#7, 8), ENSURE_REQUIREMENTS, [plan_id=31]
           +- *(1) Project [shop#7]
              +- MicroBatchScan[key#1, value#2] class
@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from stateshift.dataflow.operators import Dataflow, Edge, Operator, Way
 from stateshift.specification.place import Complaints, Place
@@ -69,6 +69,7 @@ ONE_TO_ONE = frozenset(
         *("StreamingGlobalLimit", "StreamingLocalLimit", "EventTimeWatermarkExec"),
     )
 )
+_EXCHANGES = ("Exchange", "BroadcastExchange", "ShuffleExchange")
 _WRAPPERS = ("InputAdapter", "WholeStageCodegen", "AdaptiveSparkPlan")
 _LINE = re.compile(
     r"^(?P<indent>[ :]*(?:[+:]- )?)(?:\*\s?(?:\(\d+\) )?)?(?P<node>[A-Za-z_]\w*)(?P<rest>.*)$"
@@ -84,39 +85,58 @@ class _Node:
     rest: str
 
     @property
-    def exchange(self) -> bool:
-        return self.name in ("Exchange", "BroadcastExchange", "ShuffleExchange")
+    def is_exchange(self) -> bool:
+        return self.name in _EXCHANGES
+
+    @property
+    def is_operator(self) -> bool:
+        return not self.is_exchange and self.name not in _WRAPPERS
+
+    @property
+    def workers(self) -> int | None:
+        """The number of workers behind an exchange; None where it does not say."""
+        number = _WORKERS.search(self.rest) if self.is_exchange else None
+        return int(number[1]) if number else None
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics of Kafka that it reads."""
+        subscription = _TOPICS.search(self.rest)
+        if subscription is None:
+            return ()
+        return tuple(subscription[1].replace(" ", "").split(","))
 
 
 def is_plan(text: str) -> bool:
-    """Whether a text looks like one."""
+    """Whether a text looks like a plan."""
     return not text.lstrip().startswith("{") and (PHYSICAL in text or "\n+- " in text)
 
 
 def parse(text: str, place: Place, complaints: Complaints) -> Dataflow:
-    """The dataflow of the physical plan in a text."""
+    """Return the dataflow of the physical plan in a text."""
     nodes = list(_nodes(text))
     if not nodes:
         complaints.add(place, "no physical plan in it", f"what explain prints behind {PHYSICAL}")
         return Dataflow((), ())
     below = _children(nodes)
     workers = _all_workers(nodes, below)
-    operators, number_of = _operators(nodes, workers)
-    return Dataflow(tuple(operators), tuple(_edges(nodes, below, number_of)), "query")
+    names = _names(nodes)
+    operators = [_operator(nodes[i], name, workers[i]) for i, name in names.items()]
+    return Dataflow(tuple(operators), tuple(_edges(nodes, below, names)), "query")
 
 
 def _nodes(text: str) -> Iterator[_Node]:
-    """The nodes of the physical plan, as they stand: each below the one that reads from it."""
+    """Yield the nodes of the physical plan as printed: each below the one that reads from it."""
     lines = text.split(PHYSICAL, 1)[-1].strip("\n").split("\n")
     for line in lines:
-        found = _LINE.match(line)
-        if found is None or line.startswith("== "):
+        match = _LINE.match(line)
+        if match is None or line.startswith("== "):
             return
-        yield _Node(len(found["indent"]) // 3, found["node"], found["rest"])
+        yield _Node(len(match["indent"]) // 3, match["node"], match["rest"])
 
 
 def _children(nodes: list[_Node]) -> list[list[int]]:
-    """For each node, those it reads from."""
+    """Return for each node those it reads from."""
     below: list[list[int]] = [[] for _ in nodes]
     above: list[int] = []
     for number, node in enumerate(nodes):
@@ -128,57 +148,54 @@ def _children(nodes: list[_Node]) -> list[list[int]]:
 
 
 def _all_workers(nodes: list[_Node], below: list[list[int]]) -> list[int]:
-    """On how many workers each node runs: as many as the exchange below it says, or else what it
-    reads from.
+    """Return on how many workers each node runs: as many as the exchange below it says, or else
+    what it reads from.
     """
     workers = [1] * len(nodes)
     for number in reversed(range(len(nodes))):
-        told = _WORKERS.search(nodes[number].rest) if nodes[number].exchange else None
-        if told:
-            workers[number] = int(told[1])
-        elif not nodes[number].exchange and below[number]:
-            workers[number] = max(workers[child] for child in below[number])
+        node = nodes[number]
+        if node.workers is not None:
+            workers[number] = node.workers
+        elif not node.is_exchange:
+            workers[number] = max((workers[child] for child in below[number]), default=1)
     return workers
 
 
-def _operators(nodes: list[_Node], workers: list[int]) -> tuple[list[Operator], dict[int, str]]:
-    """The operators, sources first, and the names of the nodes."""
-    named: dict[int, str] = {}
-    often: Counter[str] = Counter()
-    operators = []
+def _names(nodes: list[_Node]) -> dict[int, str]:
+    """Return the names of the nodes that are operators, sources first."""
+    names: dict[int, str] = {}
+    times: Counter[str] = Counter()
     for number in reversed(range(len(nodes))):
         node = nodes[number]
-        if node.exchange or node.name in _WRAPPERS:
-            continue
-        often[node.name] += 1
-        named[number] = node.name if often[node.name] == 1 else f"{node.name} {often[node.name]}"
-        kind, topics = (
-            ("one-to-one" if node.name in ONE_TO_ONE else "one-to-many"),
-            _TOPICS.search(node.rest),
-        )
-        made = Operator(
-            named[number],
-            workers=max(1, workers[number]),
-            reads=tuple(topics[1].replace(" ", "").split(",")) if topics else (),
-        )
-        operators.append(made if kind == "one-to-one" else replace(made, kind="one-to-many"))
-    return operators, named
+        if node.is_operator:
+            times[node.name] += 1
+            count = times[node.name]
+            names[number] = node.name if count == 1 else f"{node.name} {count}"
+    return names
 
 
-def _edges(nodes: list[_Node], below: list[list[int]], named: dict[int, str]) -> Iterator[Edge]:
-    for number, name in named.items():
+def _operator(node: _Node, name: str, workers: int) -> Operator:
+    return Operator(
+        name,
+        "one-to-one" if node.name in ONE_TO_ONE else "one-to-many",
+        workers=max(1, workers),
+        reads=node.topics,
+    )
+
+
+def _edges(nodes: list[_Node], below: list[list[int]], names: dict[int, str]) -> Iterator[Edge]:
+    for number, name in names.items():
         for child in below[number]:
             way: Way = "forward"
-            while (
-                child not in named and below[child]
-            ):  # exchanges, and what is no operator of its own
+            # Exchanges and wrappers are no operators of their own.
+            while child not in names and below[child]:
                 way = _way(nodes[child], way)
                 child = below[child][0]
-            if child in named:
-                yield Edge(named[child], name, way)
+            if child in names:
+                yield Edge(names[child], name, way)
 
 
 def _way(node: _Node, before: Way) -> Way:
-    if not node.exchange:
+    if not node.is_exchange:
         return before
     return "broadcast" if node.name == "BroadcastExchange" else "partitioned"

@@ -11,64 +11,82 @@ replicates: the copies of one tuple may meet different targets.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import replace
 
 from stateshift.dataflow.operators import Dataflow, Edge, Operator
 
+Named = dict[str, list[str]]
+
 
 def within(plan: Dataflow, job: str, cluster: str | None) -> Dataflow:
-    """The plan of a job among others. Its operators still go by the names that the plan has for
-    them.
+    """Return the plan of a job among others. Its operators still go by the names that the plan has
+    for them.
     """
-    operators = tuple(
-        replace(
-            one,
-            name=f"{job}/{one.name}",
-            job=job,
-            cluster=cluster or one.cluster,
-            also=(one.name, *one.also),
-        )
-        for one in plan.operators
+    operators = [_operator_within(operator, job, cluster) for operator in plan.operators]
+    edges = [_edge_within(edge, job) for edge in plan.edges]
+    return Dataflow(tuple(operators), tuple(edges), job)
+
+
+def _operator_within(operator: Operator, job: str, cluster: str | None) -> Operator:
+    return replace(
+        operator,
+        name=f"{job}/{operator.name}",
+        job=job,
+        cluster=cluster or operator.cluster,
+        also=(operator.name, *operator.also),
     )
-    edges = tuple(
-        replace(one, upstream=f"{job}/{one.upstream}", downstream=f"{job}/{one.downstream}")
-        for one in plan.edges
-    )
-    return Dataflow(operators, edges, job)
+
+
+def _edge_within(edge: Edge, job: str) -> Edge:
+    return replace(edge, upstream=f"{job}/{edge.upstream}", downstream=f"{job}/{edge.downstream}")
 
 
 def joined(dataflow: Dataflow) -> Dataflow:
-    """The dataflow with the edges that its topics make."""
-    writers, readers = _by_topic(dataflow, "writes"), _by_topic(dataflow, "reads")
-    operators, edges = list(dataflow.operators), {edge.ends: edge for edge in dataflow.edges}
+    """Return the dataflow with the edges that its topics make."""
+    writers, readers = _by_topic(dataflow)
     taken = set(dataflow.names)
+    replicates: list[Operator] = []
+    edges = {edge.ends: edge for edge in dataflow.edges}
     for topic in (topic for topic in readers if topic in writers):
-        ends, made = _through(topic, writers[topic], readers[topic], taken)
-        operators += made
-        edges |= {edge.ends: edge for edge in ends if edge.ends not in edges}
-    return replace(dataflow, operators=tuple(operators), edges=tuple(edges.values()))
+        if len(readers[topic]) == 1:
+            made = _edges_to(readers[topic][0], writers[topic])
+        else:
+            replicate = _replicate(topic, taken)
+            replicates.append(replicate)
+            made = [
+                *_edges_to(replicate.name, writers[topic]),
+                *_edges_from(replicate.name, readers[topic]),
+            ]
+        for edge in made:
+            edges.setdefault(edge.ends, edge)
+    operators = (*dataflow.operators, *replicates)
+    return replace(dataflow, operators=operators, edges=tuple(edges.values()))
 
 
-def _by_topic(dataflow: Dataflow, which: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
+def _by_topic(dataflow: Dataflow) -> tuple[Named, Named]:
+    """Return the operators that write each topic, and those that read it."""
+    writers: Named = {}
+    readers: Named = {}
     for operator in dataflow.operators:
-        for topic in getattr(operator, which):
-            found[topic].append(operator.name)
-    return found
+        for topic in operator.writes:
+            writers.setdefault(topic, []).append(operator.name)
+        for topic in operator.reads:
+            readers.setdefault(topic, []).append(operator.name)
+    return writers, readers
 
 
-def _through(
-    topic: str, writers: list[str], readers: list[str], taken: set[str]
-) -> tuple[Iterable[Edge], list[Operator]]:
-    if len(readers) == 1:
-        return [Edge(writer, readers[0], "partitioned") for writer in writers], []
+def _edges_to(reader: str, writers: list[str]) -> list[Edge]:
+    return [Edge(writer, reader, "partitioned") for writer in writers]
+
+
+def _edges_from(replicate: str, readers: list[str]) -> list[Edge]:
+    return [Edge(replicate, reader, "partitioned", one_per_tuple=True) for reader in readers]
+
+
+def _replicate(topic: str, taken: set[str]) -> Operator:
+    """Return the operator that hands each tuple of a topic to several readers."""
     name = f"topic {topic}"
     while name in taken:
         name += "'"
-    replica = Operator(name, "one-to-many", cost_seconds=0.0, replicate=True)
-    return [
-        *(Edge(writer, name, "partitioned") for writer in writers),
-        *(Edge(name, reader, "partitioned", one_per_tuple=True) for reader in readers),
-    ], [replica]
+    taken.add(name)
+    return Operator(name, "one-to-many", cost_seconds=0.0, replicate=True)

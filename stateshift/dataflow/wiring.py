@@ -10,7 +10,9 @@ from all to all. What the model checks and the simulator measures is the same wi
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from stateshift.dataflow.operators import Dataflow, Edge, Operator
 from stateshift.dataflow.schedulers import Schedule
@@ -18,6 +20,8 @@ from stateshift.dataflow.schedulers import Schedule
 
 @dataclass(frozen=True, slots=True)
 class Channel:
+    """A queue from one worker to another, first in, first out."""
+
     edge: Edge
     sender: int
     receiver: int
@@ -26,8 +30,8 @@ class Channel:
 @dataclass(frozen=True, slots=True)
 class Wiring:
     """`awaited` are the channels whose markers a worker waits for, `marking` those it sends its own
-    along. `told` get a control message, `changing` take a new function, `tagging` say which version
-    is meant.
+    along. `heads` get a control message, `changing` take a new function, `tagging` say which
+    version is meant.
     """
 
     workers: tuple[tuple[Operator, int], ...]
@@ -35,25 +39,25 @@ class Wiring:
     outs: tuple[tuple[tuple[int, ...], ...], ...]
     awaited: tuple[tuple[int, ...], ...]
     marking: tuple[tuple[int, ...], ...]
-    told: tuple[int, ...]
+    heads: tuple[int, ...]
     changing: frozenset[int]
     tagging: tuple[int, ...]
 
     def of(self, name: str) -> tuple[int, ...]:
-        """The numbers of an operator's workers."""
-        return tuple(
-            number for number, (operator, _) in enumerate(self.workers) if operator.name == name
-        )
+        """Return the numbers of an operator's workers."""
+        numbers = range(len(self.workers))
+        return tuple(number for number in numbers if self.workers[number][0].name == name)
 
 
 def wired(schedule: Schedule) -> Wiring:
+    """Return the workers of a schedule, and the channels between them."""
     dataflow = schedule.dataflow
-    workers = tuple(
-        (operator, i) for operator in dataflow.operators for i in range(operator.workers)
-    )
-    numbers: dict[str, list[int]] = {operator.name: [] for operator in dataflow.operators}
-    for number, (operator, _) in enumerate(workers):
-        numbers[operator.name].append(number)
+    workers: list[tuple[Operator, int]] = []
+    numbers: dict[str, list[int]] = {}
+    for operator in dataflow.operators:
+        first = len(workers)
+        workers += [(operator, i) for i in range(operator.workers)]
+        numbers[operator.name] = list(range(first, len(workers)))
     channels, outs = _channels(dataflow, numbers, len(workers))
     with_markers = schedule.edges
     awaited: list[list[int]] = [[] for _ in workers]
@@ -63,15 +67,19 @@ def wired(schedule: Schedule) -> Wiring:
             marking[channel.sender].append(number)
             awaited[channel.receiver].append(number)
     return Wiring(
-        workers=workers,
+        workers=tuple(workers),
         channels=tuple(channels),
         outs=tuple(map(tuple, outs)),
         awaited=tuple(map(tuple, awaited)),
         marking=tuple(map(tuple, marking)),
-        told=tuple(number for name in schedule.heads for number in numbers[name]),
-        changing=frozenset(number for name in schedule.targets for number in numbers[name]),
-        tagging=tuple(number for name in schedule.tagging for number in numbers[name]),
+        heads=_workers_of(schedule.heads, numbers),
+        changing=frozenset(_workers_of(schedule.targets, numbers)),
+        tagging=_workers_of(schedule.tagging, numbers),
     )
+
+
+def _workers_of(names: Iterable[str], numbers: Mapping[str, list[int]]) -> tuple[int, ...]:
+    return tuple(chain.from_iterable(numbers[name] for name in names))
 
 
 def _channels(
@@ -81,9 +89,10 @@ def _channels(
     outs: list[list[tuple[int, ...]]] = [[] for _ in range(count)]
     for edge in dataflow.edges:
         senders, receivers = numbers[edge.upstream], numbers[edge.downstream]
-        twins = edge.way == "forward" and len(senders) == len(receivers)
+        has_twins = edge.way == "forward" and len(senders) == len(receivers)
         for place, sender in enumerate(senders):
-            reached = receivers[place : place + 1] if twins else receivers
-            outs[sender].append(tuple(range(len(channels), len(channels) + len(reached))))
+            reached = [receivers[place]] if has_twins else receivers
+            first = len(channels)
             channels += [Channel(edge, sender, receiver) for receiver in reached]
+            outs[sender].append(tuple(range(first, len(channels))))
     return channels, outs

@@ -20,7 +20,7 @@ from stateshift.dataflow.cuts import Cut, cuts
 from stateshift.dataflow.document import to_plain
 from stateshift.dataflow.operators import Dataflow
 from stateshift.dataflow.parse import dataflow_of, parse_dataflow
-from stateshift.dataflow.wave_order import in_waves
+from stateshift.dataflow.wave_strategy import in_waves
 from stateshift.errors import Complaint, SpecError
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.waves import shared

@@ -96,7 +96,7 @@ class Machine:
 
     def _tellings(self, state: State) -> Iterator[Step]:
         wiring = self.wiring
-        for worker in wiring.told:
+        for worker in wiring.heads:
             if not state.told >> worker & 1:
                 yield self._pass(state._replace(told=state.told | 1 << worker), worker)
         if wiring.tagging and all(state.passed >> worker & 1 for worker in wiring.changing):

@@ -164,7 +164,7 @@ class Runtime:
     def _asked(self, state: State) -> Iterator[State]:
         apart = state.saving is None or not self.careful
         if state.asked:
-            for worker in self.wirings[state.done].told:
+            for worker in self.wirings[state.done].heads:
                 if not state.workers[worker].told:
                     yield self._passed(_with(state, worker, told=True), worker)
         elif state.done < len(self.reconfigurations) and apart:
@@ -262,7 +262,7 @@ class Runtime:
         """Whoever has no part in a reconfiguration is through with it when the others are."""
         wiring = self.wirings[state.done]
         part = {
-            *wiring.told,
+            *wiring.heads,
             *wiring.changing,
             *(n for n, awaited in enumerate(wiring.awaited) if awaited),
         }

@@ -5,7 +5,7 @@
       clusters             named places where jobs run
       jobs                 in the order in which they move
       waves                which of them move together, by name; empty where `strategy` says it
-                           (`dataflow.wave_order`)
+                           (`dataflow.wave_strategy`)
       on_failure           what becomes of the other jobs when one fails
         source, target       locations; without a target the job stays where it is
         merge_locations      directories whose content joins the source first (Algorithm 5)

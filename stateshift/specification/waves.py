@@ -1,4 +1,4 @@
-"""Which jobs of a spec have to move together. Pure. (`dataflow.wave_order` has the order of the
+"""Which jobs of a spec have to move together. Pure. (`dataflow.wave_strategy` has the order of the
 others.)
 
     shared(spec)         every job, those together that share a source

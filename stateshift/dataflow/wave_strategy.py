@@ -1,0 +1,69 @@
+"""Which jobs of a spec move together, and in which order: its waves.
+
+    in_waves(spec, together)   as the spec says; else by its strategy, and without one job after job
+
+To a strategy, a job is what a bin of keys is elsewhere, and clusters are its workers: `optimised`
+makes as few waves as there can be in which no cluster gives two jobs, nor takes two. Jobs that have
+to move together are one to it; where they move between several pairs of clusters, they are a wave
+of their own. Where no cluster is named, a job's cluster is the host of its storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from stateshift.dataflow.move_steps import Fluid, Move, Optimised, in_steps, strategy_of
+from stateshift.specification.location import host_of
+from stateshift.specification.model import JobSpec, Spec
+
+Wave = tuple[JobSpec, ...]
+
+
+def in_waves(spec: Spec, together: Sequence[Wave]) -> tuple[Wave, ...]:
+    """Return the waves, each job in one of them, as far as can be in the order of the spec.
+    `together` has each job once.
+    """
+    if spec.waves:
+        by_name = {job.name: job for job in spec.jobs}
+        return tuple(tuple(by_name[name] for name in wave) for wave in spec.waves)
+    strategy = strategy_of(spec.strategy) if spec.strategy else Fluid()
+    joint: list[Move] = []  # these share waves by the strategy
+    waves: list[list[int]] = []
+    for move, jobs in zip(_moves(together), together, strict=True):
+        if isinstance(strategy, Optimised) and len(_ends(jobs)) > 1:
+            waves.append([move.bin])
+        else:
+            joint.append(move)
+    for step in in_steps(strategy, joint):
+        waves.append(sorted(move.bin for move in step))
+    return tuple(_jobs_of(wave, together) for wave in sorted(waves))
+
+
+def _jobs_of(wave: Sequence[int], together: Sequence[Wave]) -> Wave:
+    return tuple(chain.from_iterable(together[number] for number in wave))
+
+
+def _moves(groups: Sequence[Wave]) -> list[Move]:
+    """Return one move for each group of jobs: clusters are numbered as they are first named."""
+    number_of: dict[str, int] = {}
+    moves = []
+    for n, jobs in enumerate(groups):
+        ends = _ends(jobs)[0]
+        source, target = (number_of.setdefault(end, len(number_of)) for end in ends)
+        moves.append(Move(n, source, target))
+    return moves
+
+
+def _ends(jobs: Wave) -> list[tuple[str, str]]:
+    """Return the pairs of clusters between which these jobs move, each pair once."""
+    pairs = []
+    for job in jobs:
+        source = _cluster(job.source_cluster, job.source)
+        target = _cluster(job.target_cluster, job.destination)
+        pairs.append((source, target))
+    return list(dict.fromkeys(pairs))
+
+
+def _cluster(name: str | None, location: str) -> str:
+    return name or host_of(location)
