@@ -27,10 +27,4 @@ was done stands in the *journal*, with the *evidence* each step produced. To *pu
 last the files an engine reads first; to *fence* is to keep the old job from ever committing again.
 """
 
-import logging
-
 __version__ = "0.1.0"
-
-# Whoever embeds the package decides what becomes of its log records: without this, Python would
-# write warnings to stderr where nobody has decided.
-logging.getLogger(__name__).addHandler(logging.NullHandler())

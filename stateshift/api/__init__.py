@@ -20,6 +20,8 @@ Importing this package imports nothing heavy; each function imports what it need
 
 from __future__ import annotations
 
+import logging
+
 from stateshift.api.images import diff, export, inspect, verify
 from stateshift.api.progress import Progress
 from stateshift.api.runs import apply, plan, resume, rollback, status
@@ -35,6 +37,10 @@ from stateshift.api.values import (
     StateExport,
 )
 from stateshift.errors import StateshiftError
+
+# Whoever embeds the package decides what becomes of its log records: without this, Python would
+# write warnings to stderr where nobody has decided.
+logging.getLogger("stateshift").addHandler(logging.NullHandler())
 
 __all__ = [
     "ExportedFile",

@@ -173,9 +173,24 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
     name = arguments[0] if arguments else ""
     if name in OLD_NAMES:
         _add_command(app, name, COMMANDS[OLD_NAMES[name]], hidden=True)
+    if name in ("--help", "-h"):
+        _list_commands(app)
+        return app
     for known in (name,) if name in COMMANDS else COMMANDS:
         _add_command(app, known, COMMANDS[known])
     return app
+
+
+def _list_commands(app: typer.Typer) -> None:
+    """Add the commands without their options: building those takes half of the time, and the list
+    of commands shows none of them.
+    """
+    for name, module in COMMANDS.items():
+
+        def listed() -> None: ...
+
+        listed.__doc__ = module.command.__doc__
+        app.command(name)(listed)
 
 
 def _add_command(app: typer.Typer, name: str, module: ModuleType, hidden: bool = False) -> None:
@@ -230,7 +245,13 @@ def _told(command: Callable[..., int | None]) -> Callable[..., int | None]:
 
 
 def _logging(verbosity: int) -> AbstractContextManager[None]:
+    """Show log records on stderr if asked to, and none otherwise. Help waits for no logging."""
     if not verbosity:
+        import logging
+
+        logger = logging.getLogger("stateshift")
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
         return nullcontext()
     from stateshift.cli.shell.verbosity import on_stderr
 
