@@ -39,15 +39,13 @@ import json
 import shlex
 import subprocess
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from stateshift.clusters import detached
-from stateshift.clusters.kind import ClusterKind, Options, Surroundings
+from stateshift.clusters.kind import ClusterKind, Surroundings
 from stateshift.clusters.logged import logs_stop, logs_submission
-from stateshift.clusters.options import COMMAND, NEEDED_COMMAND, SECONDS, SETTINGS, TEXT
+from stateshift.clusters.options import COMMAND, NEEDED_COMMAND, SECONDS, SETTINGS, TEXT, Options
 from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.records import Known, Records
 from stateshift.clusters.redaction import last_lines
@@ -79,7 +77,7 @@ class Command:
     name: str
     state_dir: Path
     workdir: str
-    options: Mapping[str, Any]
+    options: Options
     interrupt: threading.Event | None = None
 
     @property

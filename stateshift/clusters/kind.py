@@ -16,15 +16,13 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from stateshift.clusters.options import Expected, read_options
+from stateshift.clusters.options import Expected, Options, read_options
 from stateshift.clusters.protocol import Cluster
 from stateshift.clusters.stopping import OpenStorage
 from stateshift.specification.model import ClusterSpec
 
 Ask = Callable[[str], str]
-Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

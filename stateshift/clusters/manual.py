@@ -33,9 +33,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stateshift.clusters.detached import file_name
-from stateshift.clusters.kind import Ask, ClusterKind, Options, Surroundings
+from stateshift.clusters.kind import Ask, ClusterKind, Surroundings
 from stateshift.clusters.logged import logs_stop, logs_submission
-from stateshift.clusters.options import SECONDS, TEXT
+from stateshift.clusters.options import SECONDS, TEXT, Options
 from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.waiting import wait_for

@@ -1,5 +1,5 @@
-"""What is remembered of a submission over a network: its answer may be lost, and we may be killed
-before it comes.
+"""Notes of a submission over a network: its answer may be lost, and we may be killed before it
+comes.
 
     <state_dir>/<tag>.json  {"begun": seconds, "url": where, "id": "7" once it is known, "stopped":
                             true}
@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from stateshift.clusters.detached import file_name, taken
-from stateshift.clusters.options import Expected
+from stateshift.clusters.options import Expected, Options
 from stateshift.clusters.protocol import Cluster, JobStatus, StopRequest, Submission
 from stateshift.clusters.stopping import (
     GRACEFUL_SECONDS,
@@ -33,21 +33,23 @@ from stateshift.clusters.whole_files import write_whole
 from stateshift.errors import ClusterError
 from stateshift.formats.marks import WAIT
 
+# What is remembered under one tag, as JSON. Our own files: their values are those that we wrote.
+Record: TypeAlias = dict[str, Any]
+
 
 @dataclass(frozen=True, slots=True)
 class Notes:
     directory: Path
 
-    def read(self, tag: str) -> dict[str, Any] | None:
+    def read(self, tag: str) -> Record | None:
         return _record(self._path(tag))
 
-    def add(self, tag: str, **more: Any) -> None:
-        write_whole(
-            self._path(tag), json.dumps({**(self.read(tag) or {}), **more}, sort_keys=True).encode()
-        )
+    def add(self, tag: str, **more: object) -> None:
+        record = {**(self.read(tag) or {}), **more}
+        write_whole(self._path(tag), json.dumps(record, sort_keys=True).encode())
 
-    def every(self) -> Iterator[dict[str, Any]]:
-        """What is remembered of all submissions from here."""
+    def every(self) -> Iterator[Record]:
+        """Yield what is remembered of all submissions from here."""
         for path in sorted(self.directory.glob("*.json")):
             record = _record(path)
             if record is not None:
@@ -57,7 +59,7 @@ class Notes:
     def alone(
         self, tag: str, seconds_max: float, interrupt: threading.Event | None
     ) -> Iterator[None]:
-        """While this lasts, no other process or thread submits under the tag from here."""
+        """Keep all other processes and threads from submitting under the tag, while this lasts."""
         with ExitStack() as held:
 
             def attempt() -> bool | None:
@@ -76,68 +78,74 @@ class Notes:
         return self.directory / f"{file_name(tag)}.json"
 
 
-def _record(path: Path) -> dict[str, Any] | None:
+def _record(path: Path) -> Record | None:
     try:
         plain = json.loads(path.read_text("utf-8"))
     except (FileNotFoundError, ValueError):
         return None
-    return (
-        plain if isinstance(plain, dict) and isinstance(plain.get("begun"), int | float) else None
-    )
+    if not isinstance(plain, dict) or not isinstance(plain.get("begun"), int | float):
+        return None
+    return plain
 
 
 def handed_over(submission: Submission) -> dict[str, str]:
-    """What the job is told of itself (IS-6), as Spark's settings: `stateshift.job` reads them."""
-    told = {f"spark.stateshift.{key}": value for key, value in told_of(submission).items()}
+    """Return what a job gets to know of itself (IS-6), as Spark's settings: `stateshift.job` reads
+    them.
+    """
+    settings = {f"spark.stateshift.{key}": value for key, value in identity(submission).items()}
     waits = submission.environment.get(WAIT)
-    return {**told, "spark.stateshift.wait": waits} if waits else told
+    if waits:
+        settings["spark.stateshift.wait"] = waits
+    return settings
 
 
 def filled(argument: str, submission: Submission) -> str:
-    """An argument, with what stands for the location, the job and the tag replaced."""
-    for key, value in told_of(submission).items():
+    """Return an argument with the placeholders for location, job and tag replaced."""
+    for key, value in identity(submission).items():
         argument = argument.replace(f"{{{key}}}", value)
     return argument
 
 
 def filled_values(values: Mapping[str, str], submission: Submission) -> dict[str, str]:
-    """Settings, with the same replaced in their values."""
+    """Return settings with the placeholders in their values replaced."""
     return {key: filled(value, submission) for key, value in values.items()}
 
 
-def told_of(submission: Submission) -> Mapping[str, str]:
+def identity(submission: Submission) -> Mapping[str, str]:
+    """Return the values of the placeholders."""
     return {"checkpoint": submission.location, "job": submission.job, "tag": submission.tag}
 
 
 def reached_at(submission: Submission, url: str) -> str:
-    """The connection of the job overrides the cluster's (IS-4); host:port is reached by the same
-    protocol.
+    """Return the URL to submit at: the connection of the job overrides the cluster's (IS-4);
+    host:port is reached by the same protocol.
     """
-    reached = submission.connection
-    if not reached:
+    connection = submission.connection
+    if not connection:
         return url
-    return reached if "://" in reached else f"{url.partition('://')[0]}://{reached}"
+    if "://" in connection:
+        return connection
+    protocol = url.partition("://")[0]
+    return f"{protocol}://{connection}"
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """How a job that runs somewhere else is stopped: by the marker if it answers, else by
-    `kill`.
-    """
+    """Stops a job that runs somewhere else: by the marker if it answers, else by `kill`."""
 
     cluster: Cluster
     notes: Notes
-    options: Mapping[str, Any]
+    options: Options
     known: Mapping[str, Expected]
     submitting: Mapping[str, Expected]
     open_storage: OpenStorage | None
     interrupt: threading.Event | None
 
-    def asked(self, request: StopRequest) -> dict[str, Any]:
+    def asked(self, request: StopRequest) -> Options:
         return stop_options(request, self.options, self.known, self.submitting)
 
     def stop(self, request: StopRequest, kill: Callable[[str], None], look: str) -> JobStatus:
-        """Until it is not alive; `look` is how a person looks at a job that does not end, with {id}
+        """Stop a job and wait until it is not alive; `look` is how a person looks at a job that does not end, with {id}
         for its id. That it was stopped is noted before it is: a service may forget at once what it
         ends.
         """
@@ -161,10 +169,8 @@ class Stopping:
             return
         status = self.cluster.find_source(request)
         raise ClusterError(
-            (
-                f"{status.id}, the job {request.job}, is {status.state} "
-                f"{request.seconds_max:g} s after it was stopped"
-            ),
+            f"{status.id}, the job {request.job}, is {status.state} "
+            f"{request.seconds_max:g} s after it was stopped",
             cluster=self.cluster.name,
             job=request.job,
             hint=f"look at it: {look.format(id=status.id)}",
@@ -175,7 +181,7 @@ class Stopping:
 
 
 def refuse_unknown(status: JobStatus, request: StopRequest, cluster: str) -> None:
-    """A job of which nobody can tell whether it runs is not taken for one that does not."""
+    """Refuse a job of which nobody can tell whether it runs: it is not taken for a stopped one."""
     if status.state == "unknown":
         raise ClusterError(
             f"cannot tell whether {request.job} runs: {status.detail}",

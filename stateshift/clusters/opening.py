@@ -19,12 +19,11 @@ import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from stateshift import extensions
 from stateshift.clusters.detached import file_name
 from stateshift.clusters.kind import Ask, ClusterKind, Submit, Surroundings
-from stateshift.clusters.options import read_options
+from stateshift.clusters.options import Options, read_options
 from stateshift.clusters.protocol import Cluster
 from stateshift.clusters.stopping import OpenStorage
 from stateshift.errors import Complaint, SpecError
@@ -94,14 +93,14 @@ def open_cluster(
     return kind_of(spec).open(spec.name, options, surroundings)
 
 
-def check_cluster(spec: ClusterSpec) -> dict[str, Any]:
+def check_cluster(spec: ClusterSpec) -> Options:
     """Return the options, if the kind is known and knows them all. Opens nothing."""
     kind = kind_of(spec)
     return read_options(spec.options, kind.options, f"/clusters/{_escaped(spec.name)}")
 
 
 def check_submit(
-    cluster: ClusterSpec, options: Mapping[str, Any], pointer: str, connection: str | None = None
+    cluster: ClusterSpec, options: Options, pointer: str, connection: str | None = None
 ) -> None:
     """Check whether this cluster would understand how a job is to be submitted: asked before
     anything moves. `connection` overrides where the cluster is reached.

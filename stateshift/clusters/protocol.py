@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 from stateshift.errors import ClusterError
 
@@ -179,8 +179,10 @@ class Gone(ClusterError):
     sure, and there may be a later one.
     """
 
-    def __init__(self, fact: str, since: float, image: str | None = None, **more: Any) -> None:
-        super().__init__(fact, **more)
+    def __init__(
+        self, fact: str, since: float, image: str | None = None, **where: str | None
+    ) -> None:
+        super().__init__(fact, **where)
         self.since, self.image = since, image
 
 

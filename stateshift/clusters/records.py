@@ -1,5 +1,5 @@
-"""What a cluster of kind command has submitted and stopped itself: files, so that another process
-knows as well.
+"""Records of what a cluster of kind command has submitted and stopped itself: files, so that another
+process knows as well.
 
 <tag>.json                 which job, at which location, reached how
 <tag>.pid .exit .out .err  of the submit command (see `detached`); the last line of .out is the
@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from stateshift.clusters import detached
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
@@ -26,7 +26,7 @@ _UNSEEN = "as recorded here: without a command `find` nobody looks whether it st
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A job, as the commands are told of it."""
+    """A job, as the commands get it in their environment."""
 
     tag: str
     job: str
@@ -49,22 +49,22 @@ class Records:
     directory: Path
 
     def begun(self, submission: Submission) -> None:
-        """Before the command starts."""
+        """Record a submission, before its command starts."""
         known = Known(submission.tag, submission.job, submission.location, submission.connection)
         plain = {"job": known.job, "location": known.location, "connection": known.connection}
         _write(self._json(submission.tag), plain)
         _write(self._of_job(known.job, known.location), {"tag": known.tag})
 
     def stopped(self, request: StopRequest) -> None:
-        """After the command to stop it ended well."""
+        """Record that a job was stopped, after the command to stop it ended well."""
         if request.tag is not None:
             self.directory.mkdir(parents=True, exist_ok=True)
             detached.note_stopped(self.stem(request.tag))
         _write(self._of_job(request.job, request.location), {"tag": None})
 
     def of_tag(self, tag: str, in_hand: bool = False) -> JobStatus:
-        """What is recorded of a submission; of one that is under way, that it is absent yet. With
-        the lock in hand it is not under way.
+        """Return what is recorded of a submission. One that is under way is absent yet; with the
+        lock in hand it is not under way.
         """
         trace = detached.trace(self.stem(tag))
         match trace.code:
@@ -73,27 +73,26 @@ class Records:
             case 0:
                 return JobStatus(JobState.RUNNING, self.id_of(tag), _UNSEEN)
             case None if trace.started and (in_hand or not trace.held):
-                return JobStatus(
-                    JobState.UNKNOWN, None, "its submit command was killed before it ended"
-                )
+                why = "its submit command was killed before it ended"
+                return JobStatus(JobState.UNKNOWN, None, why)
             case _:
                 return JobStatus(JobState.ABSENT)
 
     def of_job(self, job: str, location: str) -> JobStatus:
         last = _read(self._of_job(job, location))
         if last is None:
-            return JobStatus(
-                JobState.UNKNOWN, None, "not submitted here, and there is no command `find`"
-            )
-        return (
-            self.of_tag(last["tag"])
-            if last["tag"] is not None
-            else JobStatus(JobState.FINISHED, None, "stopped")
-        )
+            why = "not submitted here, and there is no command `find`"
+            return JobStatus(JobState.UNKNOWN, None, why)
+        tag = last["tag"]
+        if tag is None:
+            return JobStatus(JobState.FINISHED, None, "stopped")
+        return self.of_tag(tag)
 
     def known(self, tag: str) -> Known | None:
         plain = _read(self._json(tag))
-        return Known(tag, **plain) if plain is not None else None
+        if plain is None:
+            return None
+        return Known(tag, str(plain["job"]), str(plain["location"]), plain["connection"])
 
     def id_of(self, tag: str) -> str | None:
         said = detached.said(self.stem(tag), "out").strip()
@@ -106,17 +105,16 @@ class Records:
         return self.directory / f"{detached.file_name(tag)}.json"
 
     def _of_job(self, job: str, location: str) -> Path:
-        digest = hashlib.sha256(f"{job}\0{location}".encode("utf-8", "surrogatepass")).hexdigest()[
-            :12
-        ]
+        identity = f"{job}\0{location}".encode("utf-8", "surrogatepass")
+        digest = hashlib.sha256(identity).hexdigest()[:12]
         return self.directory / "jobs" / f"{detached.file_name(job)}-{digest}.json"
 
 
-def _write(path: Path, plain: dict[str, Any]) -> None:
+def _write(path: Path, plain: Mapping[str, str | None]) -> None:
     write_whole(path, json.dumps(plain, sort_keys=True).encode())
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read(path: Path) -> dict[str, str | None] | None:
     try:
         plain = json.loads(path.read_text())
     except (FileNotFoundError, ValueError, RecursionError):

@@ -12,9 +12,8 @@ import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from stateshift.clusters.options import settings
+from stateshift.clusters.options import Options, settings
 from stateshift.clusters.protocol import JobState, JobStatus
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.errors import ClusterError
@@ -30,7 +29,7 @@ class Shell:
 
     cluster: str
     workdir: str
-    options: Mapping[str, Any]
+    options: Options
     seconds_max: float
 
     def has(self, verb: str) -> bool:

@@ -1,16 +1,17 @@
 """Why a Spark job failed, or a query of one that still runs: the newest exception in what it said.
 Pure.
 
-What a driver says is its log and, in between, what it prints. These lines tell that something is
+What a driver says is its log and, in between, what it prints. These lines say that something is
 over:
 
-    ... ERROR MicroBatchExecution: Query [id = X, runId = Y] terminated with error  a stack follows:
-    a query ended
-    ... INFO MicroBatchExecution: Starting [id = X, runId = Z]. Use ...             it was started again
-    Exception in thread "main" NAME: message                                        the driver ends, or hangs
-    ... User class threw exception: NAME: message                                   the same, as YARN tells it
-    Traceback (most recent call last):                                              the same, of a Python driver
-    Error: Failed to load class NAME.                                               spark-submit gave up
+    a query ended; a stack follows  ... ERROR MicroBatchExecution:
+                                        Query [id = X, runId = Y] terminated with error
+    it was started again            ... INFO MicroBatchExecution:
+                                        Starting [id = X, runId = Z]. Use ...
+    the driver ends, or hangs       Exception in thread "main" NAME: message
+    the same, as YARN says it       ... User class threw exception: NAME: message
+    the same, of a Python driver    Traceback (most recent call last):
+    spark-submit gave up            Error: Failed to load class NAME.
 
 (apache/spark: StreamExecution.runStream, deploy/SparkSubmit, deploy/yarn/ApplicationMaster.) In a
 stack everything that wraps comes first, and each "Caused by:" is nearer to the matter.
@@ -72,14 +73,16 @@ _ECHO = re.compile(
     r"Application \S+ finished with (?:failed|killed) status|InterruptedException|"
     r"Cannot call methods on a stopped SparkContext|Answer from Java side is empty"
 )
+# What Spark prints behind a message.
+_PLAN = re.compile(r"=== Streaming Query ===|SQLSTATE: \w+|Driver stacktrace:|JVM stacktrace:")
 _PLAIN_NAME = re.compile(r"(?:Spark|SparkRuntime|Runtime|IllegalState|Streaming\w*Query)?Exception")
 
 _REMEDIES: Final[tuple[tuple[Remedy, re.Pattern[str]], ...]] = (
     (
         Remedy.OTHER_JOB,
         re.compile(
-            r"SchemaNotCompatible|STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|ROW_FORMAT_VALIDATION_FAILURE|"
-            r"InvalidUnsafeRow|Provided (?:key |value )?schema doesn.t "
+            r"SchemaNotCompatible|STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|"
+            r"ROW_FORMAT_VALIDATION_FAILURE|InvalidUnsafeRow|Provided (?:key |value )?schema doesn.t "
             r"match|NOT_MATCH_IN_STATE_METADATA|"
             r"sources in the checkpoint offsets and now there "
             r"are|DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE|"
@@ -90,7 +93,8 @@ _REMEDIES: Final[tuple[tuple[Remedy, re.Pattern[str]], ...]] = (
     (
         Remedy.ROLLBACK,
         re.compile(
-            r"CANNOT_LOAD_STATE_STORE|CANNOT_READ_(?:DELTA|SNAPSHOT|STREAMING_STATE|STATE)|FAILED_TO_READ_|"
+            r"CANNOT_LOAD_STATE_STORE|CANNOT_READ_(?:DELTA|SNAPSHOT|STREAMING_STATE|STATE)|"
+            r"FAILED_TO_READ_|"
             r"Error reading (?:delta|snapshot|streaming state) file|Failed to read "
             r"(?:delta|snapshot) file|"
             r"batch \d+ (?:doesn't exist|not found)|batch(?:es)? .*(?:doesn't|don't) "
@@ -131,43 +135,65 @@ class _Event:
     started_again: bool = False
     lines: list[str] = field(default_factory=list)
 
+    @property
+    def is_end(self) -> bool:
+        """Whether the driver or a query is over, and not merely an error was logged."""
+        return self.of_driver or self.query is not None
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it is still over, of a job that runs."""
+        return self.is_certain and not self.started_again
+
     @cached_property
     def chain(self) -> tuple[str, ...]:
-        """Each exception of the stack, the outermost first. To be asked for once all lines are
-        there.
-        """
+        """The exceptions of the stack, the outermost first. To be read once all lines are there."""
         return tuple(_chain(self.lines))
 
     @cached_property
     def fact(self) -> tuple[Remedy, str | None]:
-        """What was the matter, and what helps."""
+        """The remedy and the cause."""
         return _fact(self.chain)
 
 
 def failure_of(log: str, alive: bool) -> Failure | None:
     """Return why the job failed; of one that is `alive`, why it cannot go on."""
     events = _events(log)
-    over = [event for event in events if event.of_driver or event.query is not None]
-    if alive:
-        over = [event for event in over if event.is_certain and not event.started_again]
-    newest = _newest(over, events if not alive else ())
+    newest = _newest_of_running(events) if alive else _newest_of_ended(events)
     if newest is None:
         return None
-    meant = _of_query(newest, events)
-    remedy, fact = meant.fact
+    explaining = _of_query(newest, events)
+    remedy, fact = explaining.fact
     if fact is None:
         return None
-    same = [event for event in events if event.query == meant.query and event.fact[1] == fact]
-    repeated = meant.query is not None and len(same) >= TIMES_MAX
-    final = remedy is not Remedy.UNKNOWN or repeated
-    if alive and not (final or newest.of_driver or newest.was_seen):
+    final = remedy is not Remedy.UNKNOWN or _has_repeated(explaining, events)
+    known_to_last = final or newest.of_driver or newest.was_seen
+    if alive and not known_to_last:
         # its job may have started it again, with a log level at which Spark does not say so
         return None
     return Failure(_safe(fact), remedy, newest.query, final)
 
 
+def _newest_of_running(events: Sequence[_Event]) -> _Event | None:
+    ends = [event for event in events if event.is_end]
+    return _newest([end for end in ends if end.is_lasting], ())
+
+
+def _newest_of_ended(events: Sequence[_Event]) -> _Event | None:
+    return _newest([event for event in events if event.is_end], events)
+
+
+def _has_repeated(meant: _Event, events: Sequence[_Event]) -> bool:
+    """Whether a query has failed with the same so often that it will again."""
+    if meant.query is None:
+        return False
+    of_query = [event for event in events if event.query == meant.query]
+    times = sum(event.fact[1] == meant.fact[1] for event in of_query)
+    return times >= TIMES_MAX
+
+
 def _events(log: str) -> list[_Event]:
-    """What is over by this log, the oldest first."""
+    """Return what is over by this log, the oldest first."""
     events: list[_Event] = []
     seen: set[str] = set()
     current: _Event | None = None
@@ -215,8 +241,8 @@ def _opened(line: str, alone: bool) -> _Event | None:
 
 
 def _newest(over: Sequence[_Event], others: Sequence[_Event]) -> _Event | None:
-    """The last that is over, if it is not merely the echo of something else; then the last of
-    the others.
+    """Return the last that is over, if it is not merely the echo of something else; then the last
+    of the others.
     """
     for events in (over, others):
         causes = [event for event in events if not _is_echo(event)]
@@ -234,18 +260,21 @@ def _of_query(newest: _Event, events: list[_Event]) -> _Event:
     event itself.
     """
     runs = set(_RUN.findall("\n".join(newest.lines)))
-    return next((event for event in events if event.run in runs and event.chain), newest)
+    named = (event for event in events if event.run in runs)
+    return next((event for event in named if event.chain), newest)
 
 
 def _chain(lines: list[str]) -> Iterator[str]:
-    """Each exception as `Name: message`, the outermost first; a message may have several lines."""
+    """Yield each exception as `Name: message`, the outermost first; a message may have several
+    lines.
+    """
     current = None
     for line in lines:
         head = _HEAD.match(line)
         if head is not None:
             if current is not None:
                 yield from _unwrapped(current)
-            current = head[1].rpartition(".")[2] + (f": {head[2]}" if head[2] else "")
+            current = _named(head)
         elif current is None:
             launcher = _LAUNCHER.match(line)
             current = line if launcher is not None else None
@@ -256,7 +285,7 @@ def _chain(lines: list[str]) -> Iterator[str]:
 
 
 def _unwrapped(link: str) -> Iterator[str]:
-    """An exception, and those that are told inside its message."""
+    """Yield an exception, and those inside its message."""
     inside: str | None = link[:LINK_MAX]
     for _ in range(LINKS_MAX):
         if inside is None:
@@ -266,43 +295,54 @@ def _unwrapped(link: str) -> Iterator[str]:
 
 
 def _inner(link: str) -> str | None:
-    """The exception that the message of another tells."""
-    inner = next((found for pattern in _INNER if (found := pattern.search(link)) is not None), None)
+    """Return the exception inside the message of another, if there is one."""
+    matches = (pattern.search(link) for pattern in _INNER)
+    inner = next((match[1] for match in matches if match is not None), None)
     if inner is None:
         return None
-    head = _HEAD.match(inner[1])
+    head = _HEAD.match(inner)
     if head is None or head[2] is None:
-        return inner[1]
-    return f"{head[1].rpartition('.')[2]}: {head[2]}"
+        return inner
+    return f"{_last_name(head)}: {head[2]}"
+
+
+def _named(head: re.Match[str]) -> str:
+    """Return an exception as `Name: message`, or its name alone."""
+    return f"{_last_name(head)}: {head[2]}" if head[2] else _last_name(head)
+
+
+def _last_name(head: re.Match[str]) -> str:
+    return str(head[1]).rpartition(".")[2]
 
 
 def _fact(chain: Sequence[str]) -> tuple[Remedy, str | None]:
-    """What was the matter, and what follows from it: the cause that is known, and the root of
-    it.
-    """
-    saying = [link for link in chain if not _SAYS_NOTHING.search(link)] or list(chain)
-    if not saying:
+    """Return the remedy and the cause: the cause that is known, and the root of it."""
+    links = [link for link in chain if not _SAYS_NOTHING.search(link)] or list(chain)
+    if not links:
         return Remedy.UNKNOWN, None
-    root = next((link for link in saying[::-1] if ": " in link), saying[-1])
+    innermost_first = links[::-1]
+    root = next((link for link in innermost_first if ": " in link), links[-1])
     for remedy, pattern in _REMEDIES:
-        known = next((link for link in saying[::-1] if pattern.search(link)), None)
-        if known is None:
-            continue
-        if known is root or _repeats(known, root):
-            return remedy, _shown(known)
-        return remedy, f"{_shown(known).rstrip('.')}: {_shown(root)}"
+        known = next(filter(pattern.search, innermost_first), None)
+        if known is not None:
+            return remedy, _with_root(known, root)
     return Remedy.UNKNOWN, _shown(root)
 
 
+def _with_root(known: str, root: str) -> str:
+    """Return the known cause, and the root of it if that says more."""
+    if known is root or _repeats(known, root):
+        return _shown(known)
+    return f"{_shown(known).rstrip('.')}: {_shown(root)}"
+
+
 def _shown(link: str) -> str:
-    """Without the exception's name where that says nothing, and without what Spark prints of the
-    query's plan.
+    """Return an exception without its name if that says nothing, and without what Spark prints of
+    the query's plan.
     """
-    said = re.split(
-        r"=== Streaming Query ===|SQLSTATE: \w+|Driver stacktrace:|JVM stacktrace:", link
-    )[0].strip()
-    name, _, message = said.partition(": ")
-    return message if message and _PLAIN_NAME.fullmatch(name) else said
+    shown = _PLAN.split(link)[0].strip()
+    name, _, message = shown.partition(": ")
+    return message if message and _PLAIN_NAME.fullmatch(name) else shown
 
 
 def _repeats(known: str, root: str) -> bool:
@@ -321,4 +361,5 @@ def _safe(fact: str) -> str:
     secrets.
     """
     line = " ".join(redact(fact, os.environ).split())
-    return "".join(letter if letter.isprintable() else "?" for letter in line)[:FACT_MAX]
+    printable = (letter if letter.isprintable() else "?" for letter in line)
+    return "".join(printable)[:FACT_MAX]

@@ -1,4 +1,4 @@
-"""The stop marker: how a job that imports `stateshift.job` is asked to stop between two batches.
+"""The stop marker, by which a job that imports `stateshift.job` is asked to stop between two batches.
 
     <location>/_stateshift/stop       written by us: which job, under which tag, until when
     <location>/_stateshift/stopping   the job's answer, a copy of the marker
@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from stateshift.clusters.options import Expected, read_options
+from stateshift.clusters.options import Expected, Options, read_options
 from stateshift.clusters.protocol import StopRequest, Submission
 from stateshift.clusters.waiting import wait_for
 from stateshift.clusters.whole_files import READABLE, write_whole
@@ -28,8 +28,8 @@ from stateshift.specification.location import normal, scheme
 
 
 class MarkerStorage(Protocol):
-    """What we need of a storage: a part of `storage.protocol.Storage`, which this room does not
-    know.
+    """What we need of a storage: a part of `storage.protocol.Storage`, which this package does
+    not know.
     """
 
     def stat(self, path: str) -> object: ...
@@ -47,7 +47,9 @@ GRACEFUL_SECONDS = 15.0  # the usual time a job has to answer the marker
 
 
 def local_path(location: str) -> str | None:
-    """The path of `file:///a`, `file:/a` and `/a`, taken literally; None for any other scheme."""
+    """Return the path of `file:///a`, `file:/a` and `/a`, taken literally; None for any other
+    scheme.
+    """
     url = normal(location, os.getcwd())
     return url.removeprefix("file://") if scheme(url) == "file" else None
 
@@ -79,7 +81,7 @@ class StopMarker:
         return self._storage.stat(STOPPING) is not None
 
     def remove(self) -> None:
-        """Marker and answer, and the folder where nothing else is in it."""
+        """Remove marker and answer, and the folder if nothing else is in it."""
         if self._path is None:
             self._storage.remove(STOP)
             self.remove_answer()
@@ -142,15 +144,15 @@ def forget_marker(submission: Submission, open_storage: OpenStorage | None) -> N
 
 def stop_options(
     request: StopRequest,
-    cluster: Mapping[str, Any],
+    cluster: Options,
     known: Mapping[str, Expected],
     submitting: Mapping[str, Expected],
-) -> dict[str, Any]:
-    """The request's over the cluster's. A rollback hands in how the job was submitted, and a spec
-    may have parts of the request itself among them: neither is a concern of ours here.
+) -> Options:
+    """Return the request's options over the cluster's. A rollback hands in how the job was
+    submitted, and a spec may have parts of the request itself among them: neither is a concern of
+    ours here.
     """
     others = {*submitting, "tag", "seconds_max"}
-    asked = {key: value for key, value in request.options.items() if key not in others}
-    return {key: value for key, value in cluster.items() if key in known} | read_options(
-        asked, known, "/stop"
-    )
+    requested = {key: value for key, value in request.options.items() if key not in others}
+    of_cluster = {key: value for key, value in cluster.items() if key in known}
+    return {**of_cluster, **read_options(requested, known, "/stop")}

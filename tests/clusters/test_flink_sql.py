@@ -179,7 +179,7 @@ def test_one_job_comes_of_it(before: str, last: str) -> None:
 def test_what_does_not_become_one_job_of_ours_is_refused(sql: str, fact: str) -> None:
     faults = list(faults_of(statements_of(sql), {"b.c": "1"}))
     assert len(faults) == 1
-    assert fact in faults[0].told and faults[0].expected
+    assert fact in faults[0].message and faults[0].expected
 
 
 def test_what_the_spec_sets_may_be_set_to_the_same() -> None:

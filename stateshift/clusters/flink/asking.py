@@ -1,7 +1,7 @@
-"""Asking Flink over HTTP, its JobManager or the SQL gateway before it: as whom, and what a "no"
-with a stack means.
+"""Requests to Flink over HTTP, to its JobManager or the SQL gateway before it: as whom, and what a
+"no" with a stack means.
 
-`flink_calls` and `flink_gateway` say what is asked. A failure that says what is wrong is a refusal,
+`calls` and `gateway` say what is asked. A failure that says what is wrong is a refusal,
 whatever its code.
 """
 
@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar, Unpack
 
 from stateshift.clusters.flink.causes import Cause, cause_of
 from stateshift.clusters.http.credentials import authentication, secret_headers
-from stateshift.clusters.http.rest import Refused, Service, Unanswered
+from stateshift.clusters.http.rest import Json, Query, Refused, Service, Unanswered
+from stateshift.clusters.options import Options
 from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
 
@@ -36,7 +37,7 @@ class Asking:
 
     cluster: str
     url: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
     words: str = "Flink"
     api: str = "Flink's REST API"
     example: str = "http://jobmanager:8081"
@@ -48,35 +49,30 @@ class Asking:
         path: str,
         failed: str | None = None,
         hints: Mapping[int, str] | None = None,
-        **asked: Any,
-    ) -> dict[str, Any]:
-        """`failed` is what it means if this is refused, and `hints` the way out by HTTP's
-        status.
+        **query: Unpack[Query],
+    ) -> Json:
+        """Return the object in the answer. `failed` is what it means if this is refused, and
+        `hints` the way out by HTTP's status.
         """
-        asks = self._service(asked.pop("headers", {}))
-        return self._in_its_words(
-            lambda: asks.json(method, self.place(path), **asked), failed, hints or {}
-        )
+        service, url = self._service(), self.place(path)
+        return self._in_its_words(lambda: service.json(method, url, **query), failed, hints or {})
 
-    def listed(self, path: str) -> list[Any]:
-        """What answers with a list, and no object."""
-        return self._in_its_words(
-            lambda: self._service({}).listed("GET", self.place(path)), None, {}
-        )
+    def listed(self, path: str) -> list[Json]:
+        """Return the list in the answer."""
+        service, url = self._service(), self.place(path)
+        return self._in_its_words(lambda: service.listed("GET", url), None, {})
 
-    def _service(self, more: Mapping[str, str]) -> Service:
-        headers = {**secret_headers(self.options, self.cluster), **more}
-        who = authentication(self.options, self.cluster, _PASSWORD)
+    def _service(self) -> Service:
         return Service(
-            self.cluster,
-            self.words,
-            self.example,
-            "errors",
-            self._ways_out,
-            self.options,
-            headers,
-            who,
-            self.option,
+            cluster=self.cluster,
+            words=self.words,
+            example=self.example,
+            said="errors",
+            ways_out=self._ways_out,
+            options=self.options,
+            headers=secret_headers(self.options, self.cluster),
+            authentication=authentication(self.options, self.cluster, _PASSWORD),
+            option=self.option,
         )
 
     def _in_its_words(
@@ -85,41 +81,42 @@ class Asking:
         try:
             return ask()
         except (Refused, Unanswered) as error:
-            cause = cause_of(error.told)
+            cause = cause_of(error.answer)
             if cause is None:
                 raise
-            raise self._told(error, cause, failed, hints) from error
+            raise self._restated(error, cause, failed, hints) from error
 
     def place(self, path: str) -> str:
         return self.url.rstrip("/") + path
 
     @contextmanager
     def read(self, path: str) -> Iterator[None]:
-        """Something else than Flink may answer there: what it says is read in here."""
+        """Report whoever answers with other fields than Flink does: an answer is read in here."""
         try:
             yield
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise Unanswered(
-                f"{redact(self.place(path))} does not tell what {self.words} tells there: "
+                f"{redact(self.place(path))} does not answer as {self.words} does there: "
                 f"{type(error).__name__} {error}",
                 cluster=self.cluster,
                 hint=self._right,
             ) from error
 
-    def _told(
+    def _restated(
         self,
         error: Refused | Unanswered,
         cause: Cause,
         failed: str | None,
         hints: Mapping[int, str],
     ) -> ClusterError:
-        """The same error, in its own words."""
+        """Return the same error with the cause that Flink names."""
         status = error.status or 0
         hint = cause.hint or hints.get(status) or error.hint or "the JobManager's log has all of it"
-        fact = f"{redact(self.url)}: {f'{failed}: ' if failed else ''}{cause.fact}"
+        means = f"{failed}: " if failed else ""
+        fact = f"{redact(self.url)}: {means}{cause.fact}"
         if isinstance(error, Refused) or (status == 500 and cause.certain):
-            return Refused(fact, status, error.told, cluster=self.cluster, hint=hint)
-        return Unanswered(fact, status, error.told, cluster=self.cluster, hint=hint)
+            return Refused(fact, status, error.answer, cluster=self.cluster, hint=hint)
+        return Unanswered(fact, status, error.answer, cluster=self.cluster, hint=hint)
 
     @property
     def _ways_out(self) -> Mapping[int, str]:

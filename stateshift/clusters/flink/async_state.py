@@ -26,7 +26,7 @@ _GATHERING_SECONDS: Final = 12.0
 
 
 def no_canonical(calls: FlinkCalls, job: Job, interrupt: threading.Event | None) -> str | None:
-    """Why a canonical savepoint of this job would fail; None where nothing speaks against it."""
+    """Return why a canonical savepoint of this job would fail; None if nothing speaks against it."""
     if keeps_in_forst(calls, job):
         return f"{job.name} keeps its state in ForSt, which writes no canonical savepoint"
     if release_of(calls.version()) < (2, 0):
@@ -45,29 +45,32 @@ def keeps_in_forst(calls: FlinkCalls, job: Job) -> bool:
 
 
 def _async_operators(calls: FlinkCalls, job: Job, interrupt: threading.Event | None) -> list[str]:
-    """The operators, by the names under which they measure; nothing where Flink does not tell in
+    """Return the operators, by the names under which they measure; none if Flink does not say in
     time.
     """
+    age = _GATHERING_SECONDS
+    if job.started is not None:
+        age = (job.now - job.started) / 1000
+    settled = time.monotonic() + max(0.0, _GATHERING_SECONDS - age)
 
     def measured() -> list[str] | None:
+        operators: set[str] = set()
+        unknown = False
         try:
-            every = [calls.metrics(job.id, vertex.id) for vertex in job.vertices]
+            for vertex in job.vertices:
+                metrics = calls.metrics(job.id, vertex.id)
+                operators.update(_operator(name) for name in metrics if _MEASURED in name)
+                if vertex.state == "RUNNING" and not metrics:
+                    unknown = True
         except (Refused, Unanswered):  # it has ended, or nothing is measured here
             return []
-        found = sorted({_operator(name) for names in every for name in names if _MEASURED in name})
-        if found:
-            return found
-        unknown = any(
-            vertex.state == "RUNNING" and not names
-            for vertex, names in zip(job.vertices, every, strict=True)
-        )
+        if operators:
+            return sorted(operators)
         return None if unknown or time.monotonic() < settled else []
 
-    age = (job.now - job.started) / 1000 if job.started is not None else _GATHERING_SECONDS
-    settled = time.monotonic() + max(0.0, _GATHERING_SECONDS - age)
     return wait_for(measured, _GATHERING_SECONDS + 1.0, interrupt) or []
 
 
 def _operator(metric: str) -> str:
-    """`0.orders_count.asyncStateProcessing.numInFlightRecords` is of `orders_count`."""
+    """Return `orders_count` of `0.orders_count.asyncStateProcessing.numInFlightRecords`."""
     return metric.partition(_MEASURED)[0].partition(".")[2]

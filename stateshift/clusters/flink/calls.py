@@ -51,7 +51,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Unpack
 from urllib.parse import quote
 
 from stateshift.clusters.flink.asking import Asking
@@ -66,7 +66,8 @@ from stateshift.clusters.flink.values import (
     triggered_of,
 )
 from stateshift.clusters.http.multipart import FileForm
-from stateshift.clusters.http.rest import Refused
+from stateshift.clusters.http.rest import Json, Query, Refused
+from stateshift.clusters.options import Options
 
 OUTAGE_SECONDS: Final = 30.0
 
@@ -77,7 +78,7 @@ class FlinkCalls:
 
     cluster: str
     url: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Options = field(default_factory=dict)
 
     @property
     def of_one_application(self) -> bool:
@@ -114,7 +115,7 @@ class FlinkCalls:
             job is None or not job.vertices
         ):  # what has come to nothing is told by its having no parts: both at one time
             return job
-        return replace(job, told=self.state(id) or job.told)
+        return replace(job, flink_state=self.state(id) or job.flink_state)
 
     def state(self, id: str) -> str | None:
         """In Flink's own word, as it is now; None of a job that Flink does not know, and where
@@ -142,10 +143,10 @@ class FlinkCalls:
         with self._read(f"/jobs/{id}/checkpoints"):
             return Checkpoints(None, None, ()) if told is None else checkpoints_of(told)
 
-    def settings(self, id: str) -> dict[str, Any]:
+    def settings(self, id: str) -> Json:
         return self._known_of(id, "checkpoints/config") or {}
 
-    def exceptions(self, id: str) -> list[dict[str, Any]]:
+    def exceptions(self, id: str) -> list[Json]:
         """What made it fail, newest first: stacktrace, timestamp, taskName."""
         told = self._known_of(id, "exceptions") or {}
         entries = (told.get("exceptionHistory") or {}).get("entries")
@@ -157,7 +158,7 @@ class FlinkCalls:
             [{"stacktrace": first, "timestamp": told.get("timestamp")}] if first else []
         )
 
-    def failure(self, id: str) -> Mapping[str, Any]:
+    def failure(self, id: str) -> Json:
         """What a job has ended with that has failed: which is not always what its history of
         exceptions has.
         """
@@ -186,7 +187,7 @@ class FlinkCalls:
                 for one in self._asking.listed("/jobmanager/config")
             }
 
-    def trigger(self, id: str, stop: bool, body: Mapping[str, Any]) -> None:
+    def trigger(self, id: str, stop: bool, body: Json) -> None:
         self._call("POST", f"/jobs/{id}/{'stop' if stop else 'savepoints'}", json=body)
 
     def triggered(self, id: str, trigger: str) -> Triggered | None:
@@ -229,23 +230,23 @@ class FlinkCalls:
             told = self._call("POST", "/jars/upload", failed, _NO_JARS, data=form, headers=headers)
             return str(told["filename"]).rpartition("/")[2]
 
-    def run(self, jar: str, body: Mapping[str, Any]) -> str:
+    def run(self, jar: str, body: Json) -> str:
         path = f"/jars/{quote(jar, safe='')}/run"
         with self._read(path):
             return str(
                 self._call("POST", path, "the job was not started", _NO_JARS, json=body)["jobid"]
             )
 
-    def parallelism(self, id: str) -> dict[str, Any]:
+    def parallelism(self, id: str) -> Json:
         """How many of each vertex there are to be: {"<vertex>": {"parallelism": {"lowerBound",
         "upperBound"}}}.
         """
         return self._call("GET", f"/jobs/{id}/resource-requirements")
 
-    def set_parallelism(self, id: str, wanted: Mapping[str, Any]) -> None:
+    def set_parallelism(self, id: str, wanted: Json) -> None:
         self._call("PUT", f"/jobs/{id}/resource-requirements", json=wanted)
 
-    def _known_of(self, id: str, what: str) -> dict[str, Any] | None:
+    def _known_of(self, id: str, what: str) -> Json | None:
         """None as long as there is nothing to be told: while a job is INITIALIZING, Flink answers
         500 to all but the job itself.
         """
@@ -256,7 +257,7 @@ class FlinkCalls:
                 return None
             raise
 
-    def _counted_of(self, id: str) -> dict[str, Any] | None:
+    def _counted_of(self, id: str) -> Json | None:
         """Its checkpoints. With them come quantiles of how long they took, which are first computed
         for who asks first: another who asks meanwhile is told NullArgumentException (seen of 2.3).
         """
@@ -269,11 +270,11 @@ class FlinkCalls:
             time.sleep(0.05)
         return self._known_of(id, "checkpoints")
 
-    def _call_or_none(self, path: str) -> dict[str, Any] | None:
+    def _call_or_none(self, path: str) -> Json | None:
         try:
             return self._call("GET", path)
         except Refused as refused:
-            if refused.status == 404 and _is_flinks(refused.told):
+            if refused.status == 404 and _is_flinks(refused.answer):
                 return None
             raise
 
@@ -283,8 +284,8 @@ class FlinkCalls:
         path: str,
         failed: str | None = None,
         hints: Mapping[int, str] | None = None,
-        **asked: Any,
-    ) -> dict[str, Any]:
+        **asked: Unpack[Query],
+    ) -> Json:
         return self._asking.call(method, path, failed, hints, **asked)
 
     def _read(self, path: str) -> AbstractContextManager[None]:
@@ -302,7 +303,7 @@ _NO_JARS: Final = {
 }
 
 
-def _is_flinks(told: Any) -> bool:
+def _is_flinks(told: object) -> bool:
     """Whether it is Flink that does not know what was asked about: who knows no such page
     answers 404 as well.
     """

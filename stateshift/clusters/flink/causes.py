@@ -1,4 +1,4 @@
-"""Why Flink said no: the one line of a Java stack that tells it, and the way out.
+"""The cause in what Flink answers: the one line of a Java stack that says it, and the way out.
 
 A refusal is {"errors": ["Internal server error.", "<Exception on server side:\\n...stack...\\nEnd
 of exception ...>"]}, or one text with a stack; a failed savepoint, and what made a job fail, is a
@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from stateshift.clusters.redaction import redact
 
@@ -23,9 +23,10 @@ _NOISE = re.compile(
     r"\s|$|<Exception on server side:|End of exception on server side>|Internal server error\.$"
 )
 _SAYS_NOTHING = re.compile(
-    r"(Runtime|IllegalState|IllegalArgument|Flink|FlinkRuntime|Completion|RestHandler|Checkpoint|ProgramInvocation|"
-    r"JobInitialization|JobExecution|UnsupportedOperation|IO|SqlGateway|SqlExecution|SqlParser|SqlParse|SqlValidator|"
-    r"Parse|Validation|Calcite|CalciteContext|Table)?(Exception|Error)|SerializedThrowable"
+    r"(Runtime|IllegalState|IllegalArgument|Flink|FlinkRuntime|Completion|RestHandler|Checkpoint|"
+    r"ProgramInvocation|JobInitialization|JobExecution|UnsupportedOperation|IO|SqlGateway|"
+    r"SqlExecution|SqlParser|SqlParse|SqlValidator|Parse|Validation|Calcite|CalciteContext|Table)?"
+    r"(Exception|Error)|SerializedThrowable"
 )
 # Of these nobody knows whether what was asked for has happened, or will.
 _UNCERTAIN = re.compile(
@@ -38,8 +39,8 @@ HOPELESS_TIMES: Final = 3
 # What the next attempt meets again.
 _LASTS = re.compile(
     r"StateMigrationException|serializer must (?:not )?be (?:in)?compatible|InvalidClassException|"
-    r"ClassNotFoundException|NoClassDefFoundError|NoSuchMethodError|NoSuchFieldError|ClassCastException|"
-    r"StreamCorruptedException|KryoException|"
+    r"ClassNotFoundException|NoClassDefFoundError|NoSuchMethodError|NoSuchFieldError|"
+    r"ClassCastException|StreamCorruptedException|KryoException|"
     r"Unexpected state handle type|Key group \d+ is not "
     r"in|DeserializationException|Failed to deserialize|"
     r"Unexpected magic number|Cannot instantiate user function|"
@@ -55,6 +56,7 @@ _DAMAGED = "see what it is: stateshift verify LOCATION"
 # What happened, is told by these; why, by the last.
 _RESTORING: Final = r"Could not restore (?:keyed|operator) state"
 _FAILED_BEHIND: Final = r"savepoint has been created at"
+_SAYS_WHERE: Final = re.compile(f"{_RESTORING}|{_FAILED_BEHIND}")
 _WAYS_OUT: Final = tuple(
     (re.compile(pattern), hint)
     for pattern, hint in {
@@ -97,8 +99,12 @@ _WAYS_OUT: Final = tuple(
             r"NoResourceAvailable|Could not acquire the minimum required resources|Slot "
             r"request bulk is not fulfillable"
         ): ("the cluster needs more free slots (TaskManagers), or the job a lower parallelism"),
-        r"entry point class|Neither a 'Main-Class'": '"entry_class" has to be the class in the jar whose main is run',
-        r"Jar file .* does not exist": '"jar_id" has to be one that GET /jars of the cluster lists; or give it a "jar"',
+        r"entry point class|Neither a 'Main-Class'": (
+            '"entry_class" has to be the class in the jar whose main is run'
+        ),
+        r"Jar file .* does not exist": (
+            '"jar_id" has to be one that GET /jars of the cluster lists; or give it a "jar"'
+        ),
         r"Could not find a file system implementation for scheme": (
             "put the plugin of that file system into the cluster's plugins folder, or name "
             "another location"
@@ -147,12 +153,16 @@ _WAYS_OUT: Final = tuple(
         r"^CalciteContextException: .*(?:Object|Table) '.*' not found|Cannot find table '": (
             "the file has to create each table that it names, or USE the catalog that has it"
         ),
-        r"^CalciteContextException: |^(?:Sql)?Pars\w*Exception: ": "mend the statement; no job was started",
+        r"^CalciteContextException: |^(?:Sql)?Pars\w*Exception: ": (
+            "mend the statement; no job was started"
+        ),
         r"doesn't support consuming update": (
             "the query changes rows that it wrote: give the sink's table a primary key and "
             "a connector that upserts"
         ),
-        r"Session '.*' does not exist": "the SQL gateway was started anew: stateshift resume WORKDIR",
+        r"Session '.*' does not exist": (
+            "the SQL gateway was restarted: stateshift resume WORKDIR"
+        ),
         r"Could not find Flink job|^NotFoundException: Job ": (
             "it has ended and was forgotten, or another JobManager runs it: list them with "
             "GET /jobs/overview"
@@ -163,108 +173,130 @@ _WAYS_OUT: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What was the matter, and the way out where we know one. `certain`: that nothing was done."""
+    """A cause, and the way out if we know one. `certain`: that nothing was done."""
 
     fact: str
     hint: str | None = None
     certain: bool = True
 
 
-def cause_of(told: Any) -> Cause | None:
-    """Of an answer that says no, or of a stack; None where it has nothing that can be told."""
-    errors = told.get("errors") if isinstance(told, dict) else told
-    text = "\n".join(map(str, errors)) if isinstance(errors, list) else str(errors or "")
+def cause_of(answer: object) -> Cause | None:
+    """Return the cause in an answer that says no, or in a stack; None if neither says one."""
+    text = _text_of(answer)
     chain = list(_chain(text))
     if not chain:
-        lines = [line for line in text.splitlines() if not _NOISE.match(line)]
-        return Cause(_shown(lines[-1]), _known(lines[-1:])[1], certain=False) if lines else None
-    snapshot = next((one for one in chain if "Could not complete snapshot" in one), None)
-    if snapshot is not None and chain[-1].startswith("UnsupportedOperationException"):
-        return Cause(f"{_shown(snapshot).rstrip('.')}: {_shown(chain[-1])}", _NO_CANONICAL)
-    certain = not any(_UNCERTAIN.search(one.partition(":")[0]) for one in chain)
-    known, hint = _known(chain)
-    if known is None or ": " not in known:
-        return Cause(_last(chain), hint, certain)
-    where = re.search(f"{_RESTORING}|{_FAILED_BEHIND}", known) is not None and known != chain[-1]
-    return Cause(
-        f"{_shown(known).rstrip('.')}: {_shown(chain[-1])}" if where else _shown(known),
-        hint,
-        certain,
-    )
+        return _cause_in_text(text)
+    return _unsupported_snapshot(chain) or _cause_in_stack(chain)
 
 
 def hopeless(stacks: Sequence[str], times: int = HOPELESS_TIMES) -> str | None:
-    """Why a job fails each time that it is tried again, by its exceptions, newest first: the same
-    state or the same record is met by the same code. An outage of a storage or a network is none of
-    these, however often it comes.
+    """Return why a job fails each time that it is tried again, by its exceptions, newest first: the
+    same state or the same record is met by the same code. An outage of a storage or a network is
+    none of these, however often it comes.
     """
-    causes = [cause_of(stack) for stack in stacks[:times]]
-    facts = {cause.fact for cause in causes if cause is not None}
-    if (
-        len(causes) < times
-        or len(facts) != 1
-        or not all(_LASTS.search(stack) for stack in stacks[:times])
-    ):
+    newest = stacks[:times]
+    if len(newest) < times or not all(map(_LASTS.search, newest)):
         return None
-    return next(iter(facts))
+    causes = [cause_of(stack) for stack in newest]
+    facts = {cause.fact for cause in causes if cause is not None}
+    return facts.pop() if len(facts) == 1 else None
 
 
 def without_frames(stack: str) -> list[str]:
-    """A stack's own lines."""
-    return [
-        redact(line, os.environ)[:_FACT_MAX]
-        for line in stack.splitlines()
-        if not _NOISE.match(line)
-    ]
+    """Return a stack's own lines."""
+    return [redact(line, os.environ)[:_FACT_MAX] for line in _telling_lines(stack)]
+
+
+def _telling_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not _NOISE.match(line)]
+
+
+def _text_of(answer: object) -> str:
+    errors = answer.get("errors") if isinstance(answer, dict) else answer
+    if isinstance(errors, list):
+        return "\n".join(map(str, errors))
+    return str(errors or "")
+
+
+def _cause_in_text(text: str) -> Cause | None:
+    """Return the cause in a text without an exception: its last line."""
+    last = _telling_lines(text)[-1:]
+    if not last:
+        return None
+    _, hint = _known(last)
+    return Cause(_shown(last[0]), hint, certain=False)
+
+
+def _unsupported_snapshot(chain: list[str]) -> Cause | None:
+    """Return the cause if an operator cannot write this kind of savepoint."""
+    root = chain[-1]
+    if not root.startswith("UnsupportedOperationException"):
+        return None
+    snapshot = next((link for link in chain if "Could not complete snapshot" in link), None)
+    return None if snapshot is None else Cause(_with_root(snapshot, root), _NO_CANONICAL)
+
+
+def _cause_in_stack(chain: list[str]) -> Cause:
+    names = [link.partition(":")[0] for link in chain]
+    certain = not any(map(_UNCERTAIN.search, names))
+    known, hint = _known(chain)
+    root = chain[-1]
+    if known is None or ": " not in known:
+        return Cause(_last(chain), hint, certain)
+    if known != root and _SAYS_WHERE.search(known):
+        return Cause(_with_root(known, root), hint, certain)
+    return Cause(_shown(known), hint, certain)
+
+
+def _with_root(link: str, root: str) -> str:
+    return f"{_shown(link).rstrip('.')}: {_shown(root)}"
 
 
 def _chain(text: str) -> Iterator[str]:
-    """Each exception as `Name: message`, the outermost first; a message may have several lines."""
+    """Yield each exception as `Name: message`, the outermost first; a message may have several
+    lines.
+    """
     current = None
-    for line in text.splitlines():
-        if _NOISE.match(line):
-            continue
-        found = _HEAD.match(line)
-        if found is None:
-            current = f"{current} {line}" if current is not None else None
-            continue
-        if current is not None:
-            yield current
-        current = found[1] + (f": {found[2]}" if found[2] else "")
+    for line in _telling_lines(text):
+        head = _HEAD.match(line)
+        if head is not None:
+            if current is not None:
+                yield current
+            current = f"{head[1]}: {head[2]}" if head[2] else head[1]
+        elif current is not None:
+            current = f"{current} {line}"
     if current is not None:
         yield current
 
 
 def _last(chain: list[str]) -> str:
-    """The last that says something; the name alone only behind what it happened to."""
-    root = chain[-1]
+    """Return the root, or what it happened to with its name, if it has no message."""
+    *outer, root = chain
     if ": " in root:
         return _shown(root)
-    context = next(
-        (_shown(one) for one in chain[-2::-1] if ": " in one and not _EMPTY.search(one)), ""
-    )
-    return f"{context} ({root})" if context else root
+    context = next(filter(_is_telling, reversed(outer)), None)
+    return root if context is None else f"{_shown(context)} ({root})"
+
+
+def _is_telling(link: str) -> bool:
+    return ": " in link and not _EMPTY.search(link)
 
 
 def _known(chain: list[str]) -> tuple[str | None, str | None]:
-    """The cause that tells what is the matter, where one does, and the way out: the nearest to
-    the root.
-    """
+    """Return the cause that is known, if one is, and the way out: the nearest to the root."""
     for pattern, hint in _WAYS_OUT:
-        found = next((cause for cause in chain[::-1] if pattern.search(cause)), None)
-        if found is not None:
-            return found, hint
+        cause = next(filter(pattern.search, reversed(chain)), None)
+        if cause is not None:
+            return cause, hint
     return None, None
 
 
 def _shown(cause: str) -> str:
-    """Without the exception's name where that says nothing, and without secrets."""
+    """Return a cause without the exception's name if that says nothing, and without secrets."""
     name, _, message = cause.partition(": ")
-    said = message if message and _SAYS_NOTHING.fullmatch(name) else cause
-    nested = _HEAD.match(said) if said is message else None  # a wrapper's message is what it wraps
-    shown = (
-        _shown(f"{nested[1]}: {nested[2]}")
-        if nested is not None and nested[2]
-        else redact(said, os.environ)
-    )
-    return shown.strip()[:_FACT_MAX]
+    if not message or not _SAYS_NOTHING.fullmatch(name):
+        return redact(cause, os.environ).strip()[:_FACT_MAX]
+    wrapped = _HEAD.match(message)  # a wrapper's message is what it wraps
+    if wrapped is not None and wrapped[2]:
+        return _shown(f"{wrapped[1]}: {wrapped[2]}")
+    return redact(message, os.environ).strip()[:_FACT_MAX]

@@ -31,12 +31,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.values import Job, Triggered, lasting_of
 from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
-from stateshift.clusters.noted import Notes
+from stateshift.clusters.noted import Notes, Record
 from stateshift.clusters.protocol import CheckpointRequest, Gone
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
@@ -116,13 +116,13 @@ class _Ending:
         if not (self.calls.of_one_application and noted.get("cancelled")) or noted.get("accepted"):
             return False
         try:
-            return self._wait(lambda: self._job().told, until) in _RUNS
+            return self._wait(lambda: self._job().flink_state, until) in _RUNS
         except Unanswered:
             return False
 
     def _refuse_what_would_be_lost(self) -> None:
         job = self._job()
-        if job.told not in _ENDED and not lasting_of(self.calls.settings(job.id)):
+        if job.flink_state not in _ENDED and not lasting_of(self.calls.settings(job.id)):
             fact = f"the checkpoints of {job.name} ({job.id}) are deleted when it is cancelled"
             raise self._error(
                 fact,
@@ -169,9 +169,9 @@ class _Ending:
 
         def look() -> int | None:
             job = self._job()
-            if job.told in _ENDED:
+            if job.flink_state in _ENDED:
                 return 0  # by somebody, in between: what it completed last is its image
-            if job.told == "FINISHED":
+            if job.flink_state == "FINISHED":
                 raise self._error(
                     (
                         f"{job.name} ({job.id}) has come to the end of its input: nothing is "
@@ -187,7 +187,7 @@ class _Ending:
                     )
                 if told.checkpoint is not None:
                     return told.checkpoint
-            elif not asked and job.told not in _BEGINS:
+            elif not asked and job.flink_state not in _BEGINS:
                 asked.append(self._ask(job.id))
             latest = self.calls.checkpoints(job.id).latest_checkpoint
             return latest.id if latest is not None and latest.triggered >= since else None
@@ -208,7 +208,7 @@ class _Ending:
 
         def look() -> bool | None:
             job = self._job()
-            ended = job.told in _ENDED
+            ended = job.flink_state in _ENDED
             if not asked:
                 if not ended:
                     self.calls.cancel(job.id)
@@ -264,5 +264,5 @@ class _Ending:
         return f"{self.request.tag}.checkpoint"
 
     @property
-    def _noted(self) -> dict[str, Any]:
+    def _noted(self) -> Record:
         return self.notes.read(self._note) or {}

@@ -36,7 +36,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from stateshift.clusters.flink.async_state import no_canonical
 from stateshift.clusters.flink.calls import FlinkCalls
@@ -59,10 +58,19 @@ from stateshift.clusters.http.credentials import AUTHENTICATION
 from stateshift.clusters.http.hosts import host_of
 from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
 from stateshift.clusters.jars import complaints_about
-from stateshift.clusters.kind import ClusterKind, Options, Submit, Surroundings
+from stateshift.clusters.kind import ClusterKind, Submit, Surroundings
 from stateshift.clusters.logged import logs_image, logs_stop, logs_submission
-from stateshift.clusters.noted import Notes, reached_at, refuse_unknown
-from stateshift.clusters.options import FLAG, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, Expected
+from stateshift.clusters.noted import Notes, Record, reached_at, refuse_unknown
+from stateshift.clusters.options import (
+    FLAG,
+    NEEDED_TEXT,
+    SECONDS,
+    SETTINGS,
+    TEXT,
+    TEXTS,
+    Expected,
+    Options,
+)
 from stateshift.clusters.protocol import (
     CheckpointRequest,
     Failure,
@@ -115,7 +123,7 @@ class FlinkRest:
 
     name: str
     state_dir: Path
-    options: Mapping[str, Any]
+    options: Options
     interrupt: threading.Event | None = None
 
     @property
@@ -184,7 +192,7 @@ class FlinkRest:
         status = self.find(submission.tag)
         if status.state is not JobState.ABSENT:
             return status.id or submission.tag
-        record: dict[str, Any] = {"url": reached_at(submission, str(self.options["url"]))}
+        record: Record = {"url": reached_at(submission, str(self.options["url"]))}
         calls = self._calls(record)
         with ready(calls, submission, given, self.interrupt) as start:
             attempt, _ = attempts(calls, submission.tag)
@@ -197,7 +205,7 @@ class FlinkRest:
             return self._started(calls, submission.tag, record, start)
 
     def _started(
-        self, calls: FlinkCalls, tag: str, record: Mapping[str, Any], start: Callable[[str], object]
+        self, calls: FlinkCalls, tag: str, record: Record, start: Callable[[str], object]
     ) -> str:
         id = job_id(tag, int(record["attempt"]))
         self._notes.add(tag, **record, asked=id)
@@ -331,7 +339,7 @@ class FlinkRest:
         rescale(self._calls(None), job_id, parallelism, seconds_max, self.interrupt)
 
     def _restored_from(
-        self, tag: str, record: Mapping[str, Any], id: str, told: tuple[int, str] | None
+        self, tag: str, record: Record, id: str, told: tuple[int, str] | None
     ) -> tuple[int | None, str | None]:
         """The image it began from. Flink tells what it was restored from last: after a failure that
         is a checkpoint of its own. It gets there only from what it was submitted with, so that is
@@ -430,7 +438,7 @@ class FlinkRest:
     def _notes(self) -> Notes:
         return Notes(self.state_dir)
 
-    def _calls(self, record: Mapping[str, Any] | None) -> FlinkCalls:
+    def _calls(self, record: Record | None) -> FlinkCalls:
         """Where the record's job was submitted, else where the cluster is."""
         return FlinkCalls(
             self.name, str((record or {}).get("url") or self.options["url"]), self.options

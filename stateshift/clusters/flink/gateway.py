@@ -20,12 +20,13 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, Unpack
 from urllib.parse import quote
 
 from stateshift.clusters.flink.asking import Asking
 from stateshift.clusters.flink.sql import Statement
-from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
+from stateshift.clusters.http.rest import Json, Query, Refused, Unanswered, through_outages
+from stateshift.clusters.options import Options
 from stateshift.clusters.redaction import redact
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
@@ -41,7 +42,7 @@ class Gateway:
 
     cluster: str
     url: str
-    options: Mapping[str, Any]
+    options: Options
     file: str
     seconds_max: float
     outage_seconds: float
@@ -51,8 +52,9 @@ class Gateway:
     def session(self, properties: Mapping[str, str]) -> Iterator[Session]:
         path = "/v1/sessions"
         with self.asking.read(path):
-            told = self.asking.call("POST", path, json={"properties": dict(properties)})
-            path = f"{path}/{quote(str(told['sessionHandle']), safe='')}"
+            body: Json = {"properties": dict(properties)}
+            handle = self.asking.call("POST", path, json=body)["sessionHandle"]
+            path = f"{path}/{quote(str(handle), safe='')}"
         try:
             yield Session(self, path)
         finally:
@@ -73,7 +75,11 @@ class Session:
     path: str
 
     def run(self, statement: Statement, configuration: Mapping[str, str] | None = None) -> None:
-        """To its end. Unanswered, where it was taken and nobody knows what came of it."""
+        """Run a statement to its end.
+
+        Raises:
+            Unanswered: it was taken, and nobody knows what came of it.
+        """
         operation = self._begun(statement, configuration or {})
         look = through_outages(lambda: self._ended(operation), self.gateway.outage_seconds)
         ended = wait_for(look, self.gateway.seconds_max, self.gateway.interrupt)
@@ -84,27 +90,24 @@ class Session:
         if isinstance(ended, Refused):
             fact = f"it was taken, and then the gateway did not know it any more: {ended.fact}"
             raise self._unanswered(statement, fact) from ended
-        told = (
-            f"it ended as {ended}"
-            if ended
-            else f"it has taken more than {self.gateway.seconds_max:g} s"
-        )
-        raise self._unanswered(statement, f"{redact(self.gateway.url)}: {told}")
+        outcome = f"it has taken more than {self.gateway.seconds_max:g} s"
+        if ended:
+            outcome = f"it ended as {ended}"
+        raise self._unanswered(statement, f"{redact(self.gateway.url)}: {outcome}")
 
     def _begun(self, statement: Statement, configuration: Mapping[str, str]) -> str:
-        """The path of the operation that carries it out."""
-        asked = {
-            "statement": statement.text,
-            **({"executionConfig": dict(configuration)} if configuration else {}),
-        }
+        """Begin a statement. Return the path of the operation that carries it out."""
+        body: Json = {"statement": statement.text}
+        if configuration:
+            body["executionConfig"] = dict(configuration)
         path = f"{self.path}/statements"
         with self.gateway.asking.read(path):
-            told = self._call(statement, "POST", path, json=asked)
-            return f"{self.path}/operations/{quote(str(told['operationHandle']), safe='')}"
+            handle = self._call(statement, "POST", path, json=body)["operationHandle"]
+            return f"{self.path}/operations/{quote(str(handle), safe='')}"
 
     def _ended(self, operation: str) -> str | Refused | None:
-        """How; None as long as it has not. A gateway that was started anew knows neither session
-        nor operation.
+        """Return how an operation has ended; None as long as it has not. A gateway that was
+        restarted knows neither session nor operation.
         """
         path = f"{operation}/status"
         with self.gateway.asking.read(path):
@@ -114,15 +117,15 @@ class Session:
                 return refused
         return None if status in _UNDER_WAY else status
 
-    def _call(self, statement: Statement, method: str, path: str, **asked: Any) -> dict[str, Any]:
-        """What goes wrong is told with where in the file that is."""
+    def _call(self, statement: Statement, method: str, path: str, **asked: Unpack[Query]) -> Json:
+        """Call the gateway; errors say where in the file the statement is."""
         try:
             return self.gateway.asking.call(method, path, **asked)
         except (Refused, Unanswered) as error:
-            told = statement.in_file(error.fact.partition(" Was expecting one of")[0])
-            fact, status = f"{self._where(statement)}: {told}", error.status or 0
+            message = statement.in_file(error.fact.partition(" Was expecting one of")[0])
+            fact, status = f"{self._where(statement)}: {message}", error.status or 0
             raise type(error)(
-                fact, status, error.told, cluster=self.gateway.cluster, hint=error.hint
+                fact, status, error.answer, cluster=self.gateway.cluster, hint=error.hint
             ) from error
 
     def _where(self, statement: Statement) -> str:

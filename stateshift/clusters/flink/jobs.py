@@ -1,5 +1,4 @@
-"""Which of Flink's jobs is meant, and what is told of it: the jobs under a tag, those of a name,
-and their state.
+"""Jobs of Flink: those under a tag, those of a name, and their state as a cluster reports it.
 
 A job's id is a digest of its tag and of the attempt: one that failed before it was anything keeps
 its id for an hour, and the attempt after it has another.
@@ -9,40 +8,48 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.causes import Cause, cause_of, without_frames
 from stateshift.clusters.flink.values import Job, lasting_of
+from stateshift.clusters.http.rest import Json
 from stateshift.clusters.protocol import JobState, JobStatus, RunningJob
 from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
 
 
 def job_id(tag: str, attempt: int = 0) -> str:
-    """Flink's id of the job that is submitted under a tag."""
-    told = tag if attempt == 0 else f"{tag}\0{attempt}"
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    """Return Flink's id of the job that is submitted under a tag."""
+    identity = tag if attempt == 0 else f"{tag}\0{attempt}"
+    return hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def attempts(calls: FlinkCalls, tag: str) -> tuple[int, Job | None]:
-    """The first attempt that was not stillborn, or not made yet; and its job."""
+    """Return the first attempt that was not stillborn, or not made yet; and its job."""
     attempt = 0
-    while (job := calls.job(job_id(tag, attempt))) is not None and job.stillborn:
+    job = calls.job(job_id(tag))
+    while job is not None and job.stillborn:
         attempt += 1
+        job = calls.job(job_id(tag, attempt))
     return attempt, job
 
 
 def named(calls: FlinkCalls, name: str) -> list[Job]:
-    """Oldest first, as far as they are still there; those that never were anything are left out."""
-    found = [calls.job(id) for id, called, _ in calls.jobs() if called == name]
-    return [job for job in found[::-1] if job is not None and not job.stillborn]
+    """Return the jobs of this name, oldest first, as far as they are still there; those that never
+    ran are left out.
+    """
+    ids = [id for id, called, _ in calls.jobs() if called == name]
+    jobs = [calls.job(id) for id in ids]
+    there = [job for job in jobs if job is not None]
+    return [job for job in reversed(there) if not job.stillborn]
 
 
 def running_of(calls: FlinkCalls, job: Job) -> RunningJob:
-    settings = {**calls.settings(job.id), **({"scheduler": job.scheduler} if job.scheduler else {})}
+    settings = dict(calls.settings(job.id))
+    if job.scheduler:
+        settings["scheduler"] = job.scheduler
     vertices = {v.id: (v.name, v.parallelism, v.parallelism_max) for v in job.vertices}
     return RunningJob(job.id, job.name, job.state, settings, vertices, lasting_of(settings))
 
@@ -50,15 +57,18 @@ def running_of(calls: FlinkCalls, job: Job) -> RunningJob:
 def status_of(calls: FlinkCalls, job: Job, stopped: bool) -> JobStatus:
     if stopped and job.state is JobState.FAILED:
         return JobStatus(JobState.FINISHED, job.id, "stopped")
-    if job.told in ("RUNNING", "FINISHED", "CREATED", "INITIALIZING"):
-        waits = job.told == "RUNNING" and job.state is JobState.QUEUED
+    if job.flink_state in ("RUNNING", "FINISHED", "CREATED", "INITIALIZING"):
+        waits = job.flink_state == "RUNNING" and job.state is JobState.QUEUED
         return JobStatus(job.state, job.id, "waits for slots" if waits else None)
+    detail = job.flink_state.lower()
     cause = _ended_with(calls, job) or _cause(calls.exceptions(job.id))
-    return JobStatus(job.state, job.id, job.told.lower() + (f": {cause.fact}" if cause else ""))
+    if cause is not None:
+        detail += f": {cause.fact}"
+    return JobStatus(job.state, job.id, detail)
 
 
 def stillborn_of(calls: FlinkCalls, id: str) -> ClusterError | None:
-    """Why a job never was anything, where its answer was lost; None of one that is not there."""
+    """Return why a job never ran, if its answer was lost; None if it is not there."""
     cause = _cause(calls.exceptions(id))
     if cause is None:
         return None
@@ -70,41 +80,41 @@ def stillborn_of(calls: FlinkCalls, id: str) -> ClusterError | None:
 
 def log_of(calls: FlinkCalls, id: str) -> str:
     exceptions = calls.exceptions(id) or _last(calls.failure(id))
+    lines: list[str] = []
+    for exception in reversed(exceptions):
+        lines += _lines_of(exception)
     cause = _cause(exceptions)
-    lines = [line for one in exceptions[::-1] for line in _told(one)]
-    return "\n".join(
-        [*lines, f"way out: {cause.hint}"] if cause is not None and cause.hint else lines
-    )
+    if cause is not None and cause.hint:
+        lines.append(f"way out: {cause.hint}")
+    return "\n".join(lines)
 
 
 def _ended_with(calls: FlinkCalls, job: Job) -> Cause | None:
-    """What has failed it for good: the page of exceptions is seconds old, and not every
+    """Return what has failed a job for good. The page of exceptions is seconds old, and not every
     scheduler puts it there.
     """
-    return cause_of(calls.failure(job.id).get("stack-trace")) if job.told == "FAILED" else None
+    if job.flink_state != "FAILED":
+        return None
+    return cause_of(calls.failure(job.id).get("stack-trace"))
 
 
-def _cause(exceptions: Sequence[Mapping[str, Any]]) -> Cause | None:
-    """Of the newest."""
+def _cause(exceptions: Sequence[Json]) -> Cause | None:
+    """Return the cause of the newest exception."""
     return cause_of(exceptions[0].get("stacktrace")) if exceptions else None
 
 
-def _last(failure: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A failure as the page of exceptions has one, which does not have it yet."""
+def _last(failure: Json) -> list[Json]:
+    """Return a failure as the page of exceptions has one, which does not have it yet."""
     stack = failure.get("stack-trace")
     return [{"stacktrace": stack}] if stack else []
 
 
-def _told(exception: Mapping[str, Any]) -> list[str]:
-    """When and where, and the stack without its frames."""
-    at, who = (
-        exception.get("timestamp"),
-        redact(str(exception.get("taskName") or "the job"), os.environ),
-    )
-    when = (
-        f"{datetime.fromtimestamp(float(at) / 1000, UTC).isoformat(' ', 'seconds')} " if at else ""
-    )
-    return [
-        f"{when}{who}",
-        *(f"  {line}" for line in without_frames(str(exception.get("stacktrace") or ""))),
-    ]
+def _lines_of(exception: Json) -> list[str]:
+    """Return when and where an exception came, and its stack without the frames."""
+    title = redact(str(exception.get("taskName") or "the job"), os.environ)
+    milliseconds = exception.get("timestamp")
+    if milliseconds:
+        time = datetime.fromtimestamp(float(milliseconds) / 1000, UTC)
+        title = f"{time.isoformat(' ', 'seconds')} {title}"
+    stack = without_frames(str(exception.get("stacktrace") or ""))
+    return [title, *(f"  {line}" for line in stack)]

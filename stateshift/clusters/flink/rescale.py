@@ -61,7 +61,10 @@ def _refuse_what_does_not_fit(calls: FlinkCalls, job: Job, parallelism: Mapping[
     vertices = {vertex.id: vertex for vertex in job.vertices}
     if not job.state.alive:
         raise _error(
-            calls, job.id, f"{job.name} is {job.told}", "only a job that runs can be rescaled"
+            calls,
+            job.id,
+            f"{job.name} is {job.flink_state}",
+            "only a job that runs can be rescaled",
         )
     for id, count in parallelism.items():
         if id not in vertices:

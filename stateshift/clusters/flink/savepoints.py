@@ -24,49 +24,62 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Literal, TypeVar
 
 from stateshift.clusters.flink.async_state import no_canonical
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.causes import ASK_NATIVE, Cause, cause_of
-from stateshift.clusters.flink.values import Checkpoint, Job, failed_behind
-from stateshift.clusters.http.rest import Refused, Unanswered, through_outages
-from stateshift.clusters.noted import Notes
+from stateshift.clusters.flink.values import Checkpoint, Job, Triggered, failed_behind
+from stateshift.clusters.http.rest import Json, Refused, Unanswered, through_outages
+from stateshift.clusters.noted import Notes, Record
+from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import Gone, SavepointRequest
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
-# What a savepoint is told to have ended with where a task failed meanwhile: not why.
+T = TypeVar("T")
+
+# What a savepoint is said to have ended with if a task failed meanwhile: not why.
 _GIVEN_UP = re.compile(
     r"Coordinator is suspending|Task has failed|was declined|Task name with subtask|job.*failing"
 )
+_CAUTIONS: Final[Mapping[str, str]] = {
+    "unaligned_checkpoints": (
+        "its checkpoints are unaligned and a savepoint is not: it waits for the records that "
+        "are on their way"
+    ),
+    "state_changelog_enabled": (
+        "its changelog is on: it is restored from a savepoint with no_claim only where the "
+        "changelog is off"
+    ),
+}
 _BEGINS, _ENDS = {"INITIALIZING", "CREATED"}, {"FINISHED", "CANCELED", "FAILED"}
 
 
 def take_savepoint(
     calls: FlinkCalls, request: SavepointRequest, notes: Notes, interrupt: threading.Event | None
 ) -> str:
-    """Its location; with `stop` and `cancel` once the job has ended."""
+    """Take a savepoint and return its location; with `stop` and `cancel` once the job has ended."""
     return _Taking(calls, request, notes, interrupt).done()
 
 
 def failed_savepoint(request_tag: str, notes: Notes) -> str | None:
-    """Why the job failed behind the savepoint that it was to stop with; None where it did not."""
+    """Return why the job failed behind the savepoint that it was to stop with; None if it did not."""
     why = (notes.read(_note(request_tag)) or {}).get("failed")
     return None if why is None else str(why)
 
 
 def trigger_id(tag: str, attempt: int = 0) -> str:
-    return hashlib.sha256(
-        f"savepoint {attempt} {tag}".encode("utf-8", "surrogatepass")
-    ).hexdigest()[:32]
+    identity = f"savepoint {attempt} {tag}".encode("utf-8", "surrogatepass")
+    return hashlib.sha256(identity).hexdigest()[:32]
 
 
 def lies_below(path: str, directory: str) -> bool:
-    """Whether a path that Flink tells is below the directory that it was told: `file:/a/b` is below
-    `file:///a` and below `/a`; what the directory leaves out (scheme, host) is what the cluster has
-    by default.
+    """Whether a path that Flink reports is below the directory that it was given: `file:/a/b` is
+    below `file:///a` and below `/a`; what the directory leaves out (scheme, host) is what the
+    cluster has by default.
     """
     if not directory:
         return True
@@ -75,26 +88,11 @@ def lies_below(path: str, directory: str) -> bool:
     return same and f"{below.rstrip('/')}/".startswith(f"{above.rstrip('/')}/")
 
 
-def cautions(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """What of a job's settings makes a savepoint slower or harder to restore than its
+def cautions(settings: Options) -> tuple[str, ...]:
+    """Return what of a job's settings makes a savepoint slower or harder to restore than its
     checkpoints.
     """
-    unaligned = (
-        "its checkpoints are unaligned and a savepoint is not: it waits for the records that "
-        "are on their way"
-    )
-    changelog = (
-        "its changelog is on: it is restored from a savepoint with no_claim only where the "
-        "changelog is off"
-    )
-    return tuple(
-        text
-        for key, text in (
-            ("unaligned_checkpoints", unaligned),
-            ("state_changelog_enabled", changelog),
-        )
-        if settings.get(key) is True
-    )
+    return tuple(text for name, text in _CAUTIONS.items() if settings.get(name) is True)
 
 
 def _note(tag: str) -> str:
@@ -102,18 +100,27 @@ def _note(tag: str) -> str:
 
 
 def _parts(location: str) -> tuple[str, str, str]:
-    """Scheme, host and path: a path may have any character in it."""
-    found = re.match(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?(.*)", location, re.DOTALL)
-    assert found is not None
-    return found[1] or "", found[2] or "", found[3]
+    """Return scheme, host and path: a path may have any character in it."""
+    parts = re.match(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?(.*)", location, re.DOTALL)
+    assert parts is not None
+    return parts[1] or "", parts[2] or "", parts[3]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Taking:
+    """Takes a savepoint. `attempt` is the one under way, `asked` whether we have asked for it;
+    `known` the job's exceptions from before that. Until `listed_at` Flink's list of checkpoints may
+    not have a savepoint that somebody else of our run took.
+    """
+
     calls: FlinkCalls
     request: SavepointRequest
     notes: Notes
     interrupt: threading.Event | None
+    attempt: int = 0
+    asked: bool = False
+    known: list[Json] = field(default_factory=list)
+    listed_at: float | None = None
 
     @property
     def ends(self) -> bool:
@@ -123,7 +130,7 @@ class _Taking:
         until = time.monotonic() + self.request.seconds_max
         location = self._noted.get("location")
         if location is None:
-            location = self._wait(self._look_after(self._begun()), until)
+            location = self._wait(partial(self._look, self._begun()), until)
             if location is None:
                 raise self._late()
             self.notes.add(self._note, location=location)
@@ -132,159 +139,165 @@ class _Taking:
         return str(location)
 
     def _begun(self) -> float:
-        """When we began, by the JobManager's clock: noted before anything is asked for."""
+        """Return when we began, by the JobManager's clock: noted before anything is asked for."""
         noted = self._noted.get("since")
         if noted is None:
             noted = self._job().now
             self.notes.add(self._note, begun=time.time(), since=noted)
         return float(noted)
 
-    def _look_after(self, since: float) -> Callable[[], str | None]:
-        attempt, asked, ended, known = [0], [False], list[float](), list[Any]()
-
-        def look() -> str | None:
-            told = self.calls.triggered(
-                self.request.job_id, trigger_id(self.request.tag, attempt[0])
-            )
-            if told is not None and told.location is not None and told.cause is not None:
-                return self._with_failure(told.location, told.cause.fact)
-            if told is not None and told.cause is not None:
-                if asked[0]:
-                    raise self._failed(told.cause, known)
-                attempt[0] += 1  # an earlier attempt's: it was told then
-                return look()
-            if told is not None:
-                return told.location
-            found = self._found(since)
-            if found is not None:
-                return found
-            job = self._job()
-            if job.told in _BEGINS or (job.told in _ENDS and self._is_told_later(ended)):
-                return None  # it cannot be asked yet; or it has been
-            known[:] = self._exceptions()  # what comes after them is of the savepoint
-            asked[0] = True  # also where the answer is lost
-            self._ask(job, trigger_id(self.request.tag, attempt[0]))
+    def _look(self, since: float) -> str | None:
+        """Return the savepoint's location once it is there; ask for it if nobody has."""
+        triggered = self.calls.triggered(self.request.job_id, self._trigger)
+        if triggered is not None:
+            return self._location_of(triggered, since)
+        listed = self._listed(since)
+        if listed is not None:
+            return listed
+        job = self._job()
+        if self._is_to_wait(job):
             return None
+        self.known = self._exceptions()  # what comes after them is of the savepoint
+        self.asked = True  # also where the answer is lost
+        self._ask(job, self._trigger)
+        return None
 
-        return look
+    def _location_of(self, triggered: Triggered, since: float) -> str | None:
+        cause = triggered.cause
+        if cause is None:
+            return triggered.location
+        if triggered.location is not None:
+            return self._with_failure(triggered.location, cause.fact)
+        if self.asked:
+            raise self._failed(cause)
+        self.attempt += 1  # it is an earlier attempt's, and was reported then
+        return self._look(since)
 
-    def _failed(self, told: Cause, known: list[Any]) -> ClusterError:
-        """Of a savepoint that was not taken: what made the job's task fail, where one did, tells
-        more than that the savepoint was given up.
+    def _is_to_wait(self, job: Job) -> bool:
+        """Whether the job cannot be asked yet, or perhaps has been."""
+        if job.flink_state in _BEGINS:
+            return True
+        return job.flink_state in _ENDS and self._may_be_listed_later()
+
+    def _failed(self, given_up: Cause) -> ClusterError:
+        """Return the error for a savepoint that was not taken. What made the job's task fail, if
+        one did, says more than that the savepoint was given up.
         """
-        cause, ended = told, False
-        if _GIVEN_UP.search(told.fact):
-            patience = (
-                self.calls.refresh_seconds() + 0.5
-            )  # a job that fails takes a while, and so does the page
-            cause = wait_for(lambda: self._newest(known), patience, self.interrupt) or told
+        cause, ended = given_up, False
+        if _GIVEN_UP.search(given_up.fact):
+            # A job that fails takes a while, and so does the page.
+            patience = self.calls.refresh_seconds() + 0.5
+            cause = wait_for(self._newest, patience, self.interrupt) or given_up
             ended = bool(wait_for(self._is_over, patience, self.interrupt))
-        after = (
-            "the job has failed with that" if ended else "the job goes on, from its last checkpoint"
-        )
-        hint = cause.hint or told.hint or "see the job's exceptions"
+        hint = cause.hint or given_up.hint or "see the job's exceptions"
         if ended:
-            checkpoint = self.calls.checkpoints(self.request.job_id).latest_checkpoint
-            left = (
-                f": its last checkpoint is {checkpoint.path}"
-                if checkpoint and checkpoint.path
-                else ""
-            )
             hint = (
-                f"{hint}. {after}{left}; start it again from there, or roll this back: "
-                "stateshift rollback WORKDIR"
+                f"{hint}. the job has failed with that{self._last_checkpoint()}; start it again "
+                "from there, or roll this back: stateshift rollback WORKDIR"
             )
-        elif cause is not told:
-            hint = f"{hint}. {after}"
+        elif cause is not given_up:
+            hint = f"{hint}. the job goes on, from its last checkpoint"
         return self._error(f"no savepoint was taken: {cause.fact}", hint)
+
+    def _last_checkpoint(self) -> str:
+        """Return words that name the job's last checkpoint, none if it has none."""
+        checkpoint = self.calls.checkpoints(self.request.job_id).latest_checkpoint
+        if checkpoint is None or not checkpoint.path:
+            return ""
+        return f": its last checkpoint is {checkpoint.path}"
 
     def _is_over(self) -> bool | None:
         job = self.calls.job(self.request.job_id)
-        return True if job is None or job.told in ("FAILED", "CANCELED") else None
+        return True if job is None or job.flink_state in ("FAILED", "CANCELED") else None
 
-    def _newest(self, known: list[Any]) -> Cause | None:
-        """Why a task of the job has failed since."""
-        exceptions = self._exceptions()
-        new = [one for one in exceptions if one not in known]
+    def _newest(self) -> Cause | None:
+        """Return why a task of the job has failed since we asked."""
+        new = [exception for exception in self._exceptions() if exception not in self.known]
         return cause_of(new[0].get("stacktrace")) if new else None
 
-    def _exceptions(self) -> list[dict[str, Any]]:
-        """Those that the job has had, newest first; nothing where Flink does not tell them."""
+    def _exceptions(self) -> list[Json]:
+        """Return the job's exceptions, newest first; none if Flink does not say."""
         try:
             return self.calls.exceptions(self.request.job_id)
         except (Refused, Unanswered):
             return []
 
-    def _is_told_later(self, ended: list[float]) -> bool:
-        """Of a job that has ended just now, somebody else of our run may have asked for what ended
-        it since we looked; and the list, which is some seconds old, may not have it yet.
+    def _may_be_listed_later(self) -> bool:
+        """Whether a job that has just ended may have a savepoint that is not listed yet: somebody
+        else of our run may have asked for it since we looked, and the list is some seconds old.
         """
-        if not ended:
-            ended.append(time.monotonic() + self.calls.refresh_seconds() + 0.5)
-        return time.monotonic() < ended[0]
+        if self.listed_at is None:
+            self.listed_at = time.monotonic() + self.calls.refresh_seconds() + 0.5
+        return time.monotonic() < self.listed_at
 
     def _ask(self, job: Job, trigger: str) -> None:
         self._refuse_what_would_fail(job)
         request = self.request
-        words = ("targetDirectory", "drain") if request.stop else ("target-directory", "cancel-job")
-        flag = request.drain if request.stop else request.cancel
-        body = {
-            words[1]: flag,
+        body: Json = {
             "formatType": "NATIVE" if request.native else "CANONICAL",
             "triggerId": trigger,
         }
-        self.calls.trigger(
-            request.job_id,
-            request.stop,
-            {**body, **({words[0]: request.directory} if request.directory else {})},
-        )
+        if request.stop:
+            body["drain"] = request.drain
+        else:
+            body["cancel-job"] = request.cancel
+        if request.directory:
+            body["targetDirectory" if request.stop else "target-directory"] = request.directory
+        self.calls.trigger(request.job_id, request.stop, body)
 
     def _refuse_what_would_fail(self, job: Job) -> None:
-        if job.told in _ENDS:
+        if job.flink_state in _ENDS:
             fact = (
-                f"{job.name} ({job.id}) is {job.told}, and no savepoint below "
+                f"{job.name} ({job.id}) is {job.flink_state}, and no savepoint below "
                 f"{self.request.directory} ended it"
             )
             raise self._error(
                 fact,
                 "take its last retained checkpoint, or a savepoint that there is, as its image",
             )
-        why = no_canonical(self.calls, job, self.interrupt) if not self.request.native else None
-        if why is not None:
-            raise self._error(
-                f"{why}: asked for one, it fails", f"{ASK_NATIVE}; nothing was stopped"
-            )
+        if not self.request.native:
+            self._refuse_without_canonical(job)
         if self.request.drain and not self.request.stop:
             raise self._error(
                 "only a job that is stopped can be drained", "stop it, or do not drain it"
             )
 
-    def _found(self, since: float) -> str | None:
-        """A savepoint of ours among the job's checkpoints, where its id is forgotten."""
-        told = self.calls.checkpoints(self.request.job_id)
-        ours = [one for one in told.savepoints if lies_below(one.path, self.request.directory)]
-        job = self._job()
-        if self.ends and job.told in _ENDS:
-            last = next((one.path for one in ours if self._ended_with(one, job, told.latest)), None)
-            return last or self._failed_behind(job)
-        return (
-            next((one.path for one in ours if one.triggered >= since), None)
-            if not self.ends
-            else None
-        )
+    def _refuse_without_canonical(self, job: Job) -> None:
+        why = no_canonical(self.calls, job, self.interrupt)
+        if why is not None:
+            fact = f"{why}: asked for one, it fails"
+            raise self._error(fact, f"{ASK_NATIVE}; nothing was stopped")
 
-    def _ended_with(self, one: Checkpoint, job: Job, latest: Checkpoint | None) -> bool:
+    def _listed(self, since: float) -> str | None:
+        """Return a savepoint of ours among the job's checkpoints, if its id is forgotten."""
+        checkpoints = self.calls.checkpoints(self.request.job_id)
+        directory = self.request.directory
+        ours = [made for made in checkpoints.savepoints if lies_below(made.path, directory)]
+        job = self._job()
+        if not self.ends:
+            return next((made.path for made in ours if made.triggered >= since), None)
+        if job.flink_state not in _ENDS:
+            return None
+        last = checkpoints.latest
+        if last is not None and last in ours and self._has_ended(job, last):
+            return last.path
+        return self._failed_behind(job)
+
+    def _has_ended(self, job: Job, last: Checkpoint) -> bool:
+        """Whether this is the savepoint that the job was to end with."""
         expected = "FINISHED" if self.request.stop else "CANCELED"
-        return job.told == expected and one == latest and one.sync == self.request.stop
+        return job.flink_state == expected and last.sync == self.request.stop
 
     def _failed_behind(self, job: Job) -> str | None:
-        """The savepoint that the job was stopped with, where it has failed instead."""
-        failure = self.calls.failure(job.id) if self.request.stop and job.told == "FAILED" else {}
-        location = failed_behind(failure)
-        cause = cause_of(failure["stack-trace"]) if location is not None else None
-        if location is None or cause is None or not lies_below(location, self.request.directory):
+        """Return the savepoint that the job was stopped with, if it has failed instead."""
+        if not self.request.stop or job.flink_state != "FAILED":
             return None
-        return self._with_failure(location, cause.fact)
+        failure = self.calls.failure(job.id)
+        location = failed_behind(failure)
+        if location is None or not lies_below(location, self.request.directory):
+            return None
+        cause = cause_of(failure["stack-trace"])
+        return None if cause is None else self._with_failure(location, cause.fact)
 
     def _with_failure(self, location: str, why: str) -> str:
         self.notes.add(self._note, failed=why)
@@ -292,14 +305,14 @@ class _Taking:
 
     def _ended(self) -> bool | None:
         job = self.calls.job(self.request.job_id)
-        if job is None or job.told in ("FINISHED", "CANCELED"):
+        if job is None or job.flink_state in ("FINISHED", "CANCELED"):
             return True
-        if job.told == "FAILED" and not self._noted.get("failed"):
+        if job.flink_state == "FAILED" and not self._noted.get("failed"):
             fact = f"{job.name} ({job.id}) failed after its savepoint was taken"
             raise self._error(fact, f"its image is at {self._noted.get('location')}")
-        return True if job.told == "FAILED" else None
+        return True if job.flink_state == "FAILED" else None
 
-    def _wait(self, look: Callable[[], Any], until: float) -> Any:
+    def _wait(self, look: Callable[[], T | None], until: float) -> T | Literal[True] | None:
         patient = through_outages(look, self.calls.outage_seconds)
         try:
             return wait_for(patient, max(0.0, until - time.monotonic()), self.interrupt)
@@ -350,9 +363,14 @@ class _Taking:
         return ClusterError(fact, cluster=self.calls.cluster, job=self.request.job_id, hint=hint)
 
     @property
+    def _trigger(self) -> str:
+        """The id under which Flink knows the attempt."""
+        return trigger_id(self.request.tag, self.attempt)
+
+    @property
     def _note(self) -> str:
         return _note(self.request.tag)
 
     @property
-    def _noted(self) -> dict[str, Any]:
+    def _noted(self) -> Record:
         return self.notes.read(self._note) or {}

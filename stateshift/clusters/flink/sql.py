@@ -1,8 +1,7 @@
-"""A file of Flink's SQL as its statements, and whether one job comes of them.
+"""Statements of a file of Flink's SQL, and whether one job comes of them.
 
-    CREATE TABLE orders (...);  SET 'k' = 'v';  INSERT INTO totals SELECT ...;  each ends with `;`,
-    or with the file
-    BEGIN STATEMENT SET;  INSERT ...;  INSERT ...;  END;                        one statement, and one job
+    CREATE TABLE orders (...);  SET 'k' = 'v';  INSERT ...;  each ends with `;`, or with the file
+    BEGIN STATEMENT SET;  INSERT ...;  INSERT ...;  END;     one statement, and one job
 
 A `;` in a comment, in quotes or in a statement set ends nothing. The last statement is the one that
 starts the job: what stands behind it would be lost where we are killed between the two.
@@ -103,9 +102,11 @@ class Statement:
     def called(self) -> str:
         return " ".join(self.words[:2]) or "that"
 
-    def in_file(self, told: str) -> str:
-        """What Flink tells, which counts lines from where the statement begins."""
-        return _LINE.sub(lambda found: f"line {int(found[1]) + self.line - 1}", told)
+    def in_file(self, message: str) -> str:
+        """Return a message of Flink with lines of the file: Flink counts from where the statement
+        begins.
+        """
+        return _LINE.sub(lambda line: f"line {int(line[1]) + self.line - 1}", message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class Fault:
     expected: str
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         return f"line {self.line}: {self.fact}"
 
 
@@ -123,17 +124,21 @@ class BrokenSql(Exception):
     """It cannot be divided into statements."""
 
     def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.told)
+        super().__init__(fault.message)
         self.fault = fault
 
 
 def statements_of(text: str) -> tuple[Statement, ...]:
-    """In their order, statement sets in one; BrokenSql where something is never closed."""
-    found: list[Statement] = []
+    """Return the statements in their order, a statement set as one.
+
+    Raises:
+        BrokenSql: something is never closed.
+    """
+    statements: list[Statement] = []
     pieces = iter(_pieces(text))
     for first, start, end in pieces:
         if not _opens_set(first.words):
-            found.append(first)
+            statements.append(first)
             continue
         last = next((at for piece, at, _ in pieces if piece.words == ("END",)), None)
         if last is None:
@@ -141,34 +146,31 @@ def statements_of(text: str) -> tuple[Statement, ...]:
                 Fault(first.line, "the statement set that begins here has no end", "END;")
             )
         begun = first.words == _BEGIN
-        found.append(_set_of(first, text[end + 1 if begun else start : last], begun))
-    return tuple(found)
+        statements.append(_set_of(first, text[end + 1 if begun else start : last], begun))
+    return tuple(statements)
 
 
 def faults_of(statements: Sequence[Statement], settings: Mapping[str, str]) -> Iterator[Fault]:
-    """Why one job of ours, and that alone, does not come of them. `settings` are those of the
+    """Yield why one job of ours, and that alone, does not come of them. `settings` are those of the
     submission.
     """
-    starting = [one for one in statements if one.starts_job]
-    for one in statements:
-        yield from _about_kind(one)
-        yield from _about_setting(one, settings)
+    for statement in statements:
+        yield from _about_kind(statement)
+        yield from _about_setting(statement, settings)
+    starting = [statement for statement in statements if statement.starts_job]
     if not starting:
-        yield Fault(
-            statements[-1].line if statements else 1,
-            "no statement starts a job",
-            "an INSERT at the end",
-        )
-    for one in starting[1:]:
-        fact = f"{one.called} starts a job beside that of line {starting[0].line}"
-        yield Fault(one.line, fact, f"one job: {SET_IN_ONE}")
+        last_line = statements[-1].line if statements else 1
+        yield Fault(last_line, "no statement starts a job", "an INSERT at the end")
+    for another in starting[1:]:
+        fact = f"{another.called} starts a job beside that of line {starting[0].line}"
+        yield Fault(another.line, fact, f"one job: {SET_IN_ONE}")
     if len(starting) == 1 and statements[-1] is not starting[0]:
         fact = f"{statements[-1].called} stands behind the statement that starts the job"
         yield Fault(statements[-1].line, fact, "that statement as the last one")
 
 
 def refused_setting(key: str, value: str) -> str | None:
-    """Why that is not to be said, by anybody but us at least, where that is so."""
+    """Return why a setting is not to be made, by anybody but us at least; None if it may be."""
     if key in _OURS or key.startswith("$internal."):
         return "which job this is and what it is restored from is said by stateshift"
     if key == _MODE and value.strip("'").lower() != "streaming":

@@ -1,4 +1,4 @@
-"""How a job of SQL is submitted: its file read and checked, and what the SQL gateway is told.
+"""Submission of a job of SQL: its file read and checked, and what the SQL gateway runs.
 
 All but the last statement are run before the job is begun, in a session with the spec's
 configuration; after a crash they are run again. The last one goes with what makes the job ours, for
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from stateshift.clusters.flink.calls import FlinkCalls
@@ -27,7 +27,7 @@ from stateshift.clusters.flink.sql import (
 )
 from stateshift.clusters.flink.values import Job, release_of
 from stateshift.clusters.http.rest import REQUEST_SECONDS, Refused
-from stateshift.clusters.options import settings
+from stateshift.clusters.options import Options, settings
 from stateshift.clusters.protocol import Submission
 from stateshift.clusters.redaction import redact
 from stateshift.clusters.waiting import wait_for
@@ -49,30 +49,20 @@ _SECONDS_TO_APPEAR: Final = 5.0
 _REQUESTS: Final = 3
 
 
-def complaints_about_sql(
-    given: Mapping[str, Any], cluster: Mapping[str, Any], pointer: str
-) -> Iterator[Complaint]:
-    """Why no job could be submitted by it."""
-    yield from (
-        Complaint(
-            f"{pointer}/{option}",
-            "is of a jar, and there is none",
-            given[option],
-            'nothing, beside "sql"',
-        )
-        for option in _OF_JARS
-        if option in given
-    )
+def complaints_about_sql(given: Options, cluster: Options, pointer: str) -> Iterator[Complaint]:
+    """Yield why no job could be submitted by it."""
+    place = f"{pointer}/sql"
+    for option in [option for option in _OF_JARS if option in given]:
+        why = "is of a jar, and there is none"
+        yield Complaint(f"{pointer}/{option}", why, given[option], 'nothing, beside "sql"')
     if "sql_gateway" not in cluster:
         expected = '"sql_gateway" in the cluster, such as http://gateway:8083'
-        yield Complaint(
-            f"{pointer}/sql", "the cluster has no gateway that takes SQL", given["sql"], expected
-        )
+        yield Complaint(place, "the cluster has no gateway that takes SQL", given["sql"], expected)
     for key, value in _configuration(given, cluster).items():
-        if (why := refused_setting(key, value)) is not None:
-            yield Complaint(
-                f"{pointer}/flink_configuration", f"{key}: {why}", value, "nothing about it"
-            )
+        refusal = refused_setting(key, value)
+        if refusal is not None:
+            configuration = f"{pointer}/flink_configuration"
+            yield Complaint(configuration, f"{key}: {refusal}", value, "nothing about it")
     try:
         statements = _statements(given)
         faults = tuple(faults_of(statements, _of_submission(given)))
@@ -80,26 +70,21 @@ def complaints_about_sql(
         faults = (broken.fault,)
     except (OSError, UnicodeDecodeError) as error:
         why = str(error.strerror) if isinstance(error, OSError) else "it is no UTF-8"
-        yield Complaint(
-            f"{pointer}/sql",
-            f"cannot be read: {why}",
-            given["sql"],
-            "a file of SQL on this machine",
-        )
+        expected = "a file of SQL on this machine"
+        yield Complaint(place, f"cannot be read: {why}", given["sql"], expected)
         return
-    yield from (
-        Complaint(f"{pointer}/sql", fault.told, given["sql"], fault.expected) for fault in faults
-    )
+    for fault in faults:
+        yield Complaint(place, fault.message, given["sql"], fault.expected)
 
 
 @contextmanager
 def sql_ready(
     calls: FlinkCalls,
     submission: Submission,
-    given: Mapping[str, Any],
+    given: Options,
     interrupt: threading.Event | None,
 ) -> Iterator[Callable[[str], None]]:
-    """All is done but the start, which is given the job's id."""
+    """Do all but the start, which is given the job's id."""
     version = calls.version()
     if release_of(version) < _GATEWAY_SINCE:
         fact = (
@@ -124,18 +109,18 @@ def sql_ready(
     with gateway.session({"pipeline.name": submission.job, **configuration}) as session:
         for statement in before:
             session.run(statement)
-        told = {
+        ours = {
             **_ours(submission, given, release_of(version)),
             **target_of(calls.url, calls.options, configuration),
         }
-        yield lambda id: _start(
-            session, last, {**told, "$internal.pipeline.job-id": id}, calls, interrupt
-        )
+
+        def start(id: str) -> None:
+            _start(session, last, {**ours, "$internal.pipeline.job-id": id}, calls, interrupt)
+
+        yield start
 
 
-def target_of(
-    url: str, options: Mapping[str, Any], configuration: Mapping[str, str]
-) -> dict[str, str]:
+def target_of(url: str, options: Options, configuration: Mapping[str, str]) -> dict[str, str]:
     """Where the gateway is to submit to. Nothing, where it is told otherwise or knows better:
     behind a proxy, Flink is not where it is for us.
     """
@@ -187,9 +172,7 @@ def _start(
         raise Refused(fact, 0, cluster=calls.cluster, hint=hint)
 
 
-def _ours(
-    submission: Submission, given: Mapping[str, Any], release: tuple[int, int]
-) -> dict[str, str]:
+def _ours(submission: Submission, given: Options, release: tuple[int, int]) -> dict[str, str]:
     told = {"table.dml-sync": "false", "execution.runtime-mode": "streaming"}
     if not submission.location:
         return told
@@ -199,15 +182,15 @@ def _ours(
     return {**told, path: submission.location, mode: claim, ignore: allow}
 
 
-def _statements(given: Mapping[str, Any]) -> tuple[Statement, ...]:
+def _statements(given: Options) -> tuple[Statement, ...]:
     return statements_of(Path(str(given["sql"])).read_text("utf-8-sig"))
 
 
-def _configuration(given: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, str]:
+def _configuration(given: Options, cluster: Options) -> dict[str, str]:
     return {**settings(cluster.get("flink_configuration")), **_of_submission(given)}
 
 
-def _of_submission(given: Mapping[str, Any]) -> dict[str, str]:
+def _of_submission(given: Options) -> dict[str, str]:
     parallelism = (
         {"parallelism.default": str(given["parallelism"])} if "parallelism" in given else {}
     )

@@ -1,8 +1,7 @@
-"""How a Flink job is submitted: the options checked, the jar brought there, and what the request
-says.
+"""Submission of a Flink job: the options checked, the jar uploaded, and the request's body.
 
 A jar goes there under its own name with a digest of its content behind it, so that one that is
-there is not sent again. How a job of SQL is, says `flink_sql_submit`.
+there is not sent again. Jobs of SQL are `sql_submit`'s.
 """
 
 from __future__ import annotations
@@ -10,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from stateshift.clusters.flink.calls import FlinkCalls
 from stateshift.clusters.flink.sql_submit import complaints_about_sql, sql_ready
 from stateshift.clusters.flink.values import release_of, texts_of
+from stateshift.clusters.http.rest import Json
 from stateshift.clusters.noted import filled, filled_values
 from stateshift.clusters.options import (
     ARGUMENTS,
@@ -25,6 +24,7 @@ from stateshift.clusters.options import (
     FLAG,
     SETTINGS,
     TEXT,
+    Options,
     read_options,
     settings,
 )
@@ -45,18 +45,15 @@ SUBMIT_OPTIONS = {
 _CLAIMS = ("no_claim", "legacy")
 
 
-def read_submit(
-    options: Mapping[str, Any], pointer: str, cluster: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The options, if they can be meant: asked before anything moves, and once more before a
-    submission. `cluster` are the cluster's own.
+def read_submit(options: Options, pointer: str, cluster: Options) -> Options:
+    """Return the options, if they can be meant: checked before anything moves, and once more before
+    a submission. `cluster` are the cluster's own.
     """
     given = read_options(options, SUBMIT_OPTIONS, pointer)
     complaints = [*_about_program(given, cluster, pointer), *_about_claim(given, pointer)]
     if given.get("parallelism") == 0:
-        complaints.append(
-            Complaint(f"{pointer}/parallelism", "does not fit", 0, "a whole number from 1 on")
-        )
+        place = f"{pointer}/parallelism"
+        complaints.append(Complaint(place, "does not fit", 0, "a whole number from 1 on"))
     if complaints:
         raise SpecError(tuple(complaints))
     return given
@@ -70,10 +67,10 @@ def one_application(name: str) -> str:
 def ready(
     calls: FlinkCalls,
     submission: Submission,
-    given: Mapping[str, Any],
+    given: Options,
     interrupt: threading.Event | None,
 ) -> Iterator[Callable[[str], object]]:
-    """All is done but the start, which is given the job's id."""
+    """Do all but the start, which is given the job's id."""
     if "sql" in given:
         with sql_ready(calls, submission, given, interrupt) as start:
             yield start
@@ -85,13 +82,13 @@ def ready(
 
 def run_body(
     submission: Submission,
-    given: Mapping[str, Any],
-    cluster: Mapping[str, Any],
+    given: Options,
+    cluster: Options,
     version: str | None,
     name: str,
-) -> dict[str, Any]:
-    """What Flink is told. It ignores words that it does not know: what a version lacks is
-    refused here.
+) -> Json:
+    """Return the body of the request that starts a job. Flink ignores words that it does not know:
+    what a version lacks is refused here.
     """
     release = release_of(version)
     configured = {
@@ -99,31 +96,35 @@ def run_body(
         **settings(given.get("flink_configuration")),
     }
     configuration = filled_values(configured, submission)
-    for option, since, asked in (
-        ("flink_configuration", (1, 17), configuration),
-        ("claim_mode", (1, 15), True),
-    ):
-        if asked and release < since:
-            fact = f'Flink {version} does not know "{option}": it came with {since[0]}.{since[1]}'
-            raise ClusterError(
-                fact,
-                cluster=name,
-                job=submission.job,
-                hint="submit to a newer one, or leave it out",
-            )
-    plain = {"entry_class": "entryClass", "parallelism": "parallelism"}
-    return {
-        "programArgsList": [
-            filled(argument, submission) for argument in texts_of(given.get("arguments", ()))
-        ],
-        **({"flinkConfiguration": configuration} if configuration else {}),
-        **{theirs: given[ours] for ours, theirs in plain.items() if ours in given},
-        **(_restored(submission.location, given, release) if submission.location else {}),
-    }
+    lacking = _lacking(release, configured=bool(configuration))
+    if lacking is not None:
+        fact = f"Flink {version} does not know {lacking}"
+        hint = "submit to a newer one, or leave it out"
+        raise ClusterError(fact, cluster=name, job=submission.job, hint=hint)
+    arguments = texts_of(given.get("arguments", ()))
+    body: Json = {"programArgsList": [filled(argument, submission) for argument in arguments]}
+    if configuration:
+        body["flinkConfiguration"] = configuration
+    if "entry_class" in given:
+        body["entryClass"] = given["entry_class"]
+    if "parallelism" in given:
+        body["parallelism"] = given["parallelism"]
+    if submission.location:
+        body |= _restored(submission.location, given, release)
+    return body
 
 
-def jar_there(calls: FlinkCalls, given: Mapping[str, Any], submission: Submission) -> str:
-    """The id of the jar on the cluster, which it has afterwards."""
+def _lacking(release: tuple[int, int], configured: bool) -> str | None:
+    """Return what a request needs and a release does not know, None if it knows all."""
+    if configured and release < (1, 17):
+        return '"flink_configuration": it came with 1.17'
+    if release < (1, 15):
+        return '"claim_mode": it came with 1.15'
+    return None
+
+
+def jar_there(calls: FlinkCalls, given: Options, submission: Submission) -> str:
+    """Return the id of the jar on the cluster, uploaded if it was not there."""
     if "jar_id" in given:
         return str(given["jar_id"])
     jar = Path(str(given["jar"]))
@@ -136,19 +137,16 @@ def jar_there(calls: FlinkCalls, given: Mapping[str, Any], submission: Submissio
         raise ClusterError(fact, cluster=calls.cluster, job=submission.job, hint=hint) from error
 
 
-def _restored(location: str, given: Mapping[str, Any], release: tuple[int, int]) -> dict[str, Any]:
+def _restored(location: str, given: Options, release: tuple[int, int]) -> Json:
+    claim_mode = "claimMode" if release >= (1, 20) else "restoreMode"
     return {
         "savepointPath": location,
         "allowNonRestoredState": bool(given.get("allow_non_restored_state", False)),
-        "claimMode" if release >= (1, 20) else "restoreMode": str(
-            given.get("claim_mode", "no_claim")
-        ).upper(),
+        claim_mode: str(given.get("claim_mode", "no_claim")).upper(),
     }
 
 
-def _about_program(
-    given: Mapping[str, Any], cluster: Mapping[str, Any], pointer: str
-) -> Iterator[Complaint]:
+def _about_program(given: Options, cluster: Options, pointer: str) -> Iterator[Complaint]:
     named = [option for option in ("jar", "jar_id", "sql") if option in given]
     if len(named) != 1:
         yield Complaint(
@@ -165,15 +163,13 @@ def _about_program(
         )
 
 
-def _about_claim(given: Mapping[str, Any], pointer: str) -> list[Complaint]:
+def _about_claim(given: Options, pointer: str) -> list[Complaint]:
     claim = given.get("claim_mode", "no_claim")
     if claim in _CLAIMS:
         return []
-    why = (
-        "lets Flink delete the image, which may be the only copy"
-        if claim == "claim"
-        else "does not fit"
-    )
+    why = "does not fit"
+    if claim == "claim":
+        why = "lets Flink delete the image, which may be the only copy"
     return [Complaint(f"{pointer}/claim_mode", why, claim, ", ".join(_CLAIMS))]
 
 

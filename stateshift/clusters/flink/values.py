@@ -8,11 +8,13 @@ that came from.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from stateshift.clusters.flink.causes import Cause, cause_of
+from stateshift.clusters.http.rest import Json
+from stateshift.clusters.options import Options, as_text
 from stateshift.clusters.protocol import JobState
 
 STATES: Final[Mapping[str, JobState]] = {
@@ -47,7 +49,7 @@ class Vertex:
 class Job:
     id: str
     name: str
-    told: str  # the state in Flink's own word
+    flink_state: str  # the state in Flink's own word
     vertices: tuple[Vertex, ...] = ()
     now: int = 0  # by the JobManager's clock, in milliseconds
     scheduler: str | None = None
@@ -56,22 +58,24 @@ class Job:
     @property
     def state(self) -> JobState:
         waits = (
-            self.told == "RUNNING"
+            self.flink_state == "RUNNING"
             and self.vertices
-            and all(v.state in _WAITING for v in self.vertices)
+            and all(vertex.state in _WAITING for vertex in self.vertices)
         )
-        return JobState.QUEUED if waits else STATES.get(self.told, JobState.UNKNOWN)
+        return JobState.QUEUED if waits else STATES.get(self.flink_state, JobState.UNKNOWN)
 
     @property
     def runs(self) -> bool:
-        """All of it: bounded parts may have finished."""
+        """Whether all of it runs: bounded parts may have finished."""
         states = {vertex.state for vertex in self.vertices}
-        return self.told == "RUNNING" and "RUNNING" in states and states <= {"RUNNING", "FINISHED"}
+        if self.flink_state != "RUNNING" or "RUNNING" not in states:
+            return False
+        return states <= {"RUNNING", "FINISHED"}
 
     @property
     def stillborn(self) -> bool:
-        """It failed before it was anything: nothing of it ever ran."""
-        return self.told == "FAILED" and not self.vertices
+        """Whether it failed before anything of it ran."""
+        return self.flink_state == "FAILED" and not self.vertices
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,101 +108,100 @@ class Triggered:
     checkpoint: int | None = None
 
 
-def job_of(told: Mapping[str, Any]) -> Job:
-    vertices = tuple(
-        Vertex(
-            str(v["id"]),
-            str(v["name"]),
-            int(v["parallelism"]),
-            int(v.get("maxParallelism", -1)),
-            str(v["status"]),
-        )
-        for v in told["vertices"]
-    )
-    scheduler = told.get("schedulerType")
-    begun = [int(v["start-time"]) for v in told["vertices"] if v.get("start-time") is not None]
-    started = max(
-        begun, default=None
-    )  # of the part that was started last: after a failure, all are anew
+def job_of(answer: Json) -> Job:
+    start_times = [vertex.get("start-time") for vertex in answer["vertices"]]
+    begun = [int(time) for time in start_times if time is not None]
     return Job(
-        str(told["jid"]),
-        str(told["name"]),
-        str(told["state"]),
-        vertices,
-        int(told["now"]),
-        scheduler,
-        started,
+        id=str(answer["jid"]),
+        name=str(answer["name"]),
+        flink_state=str(answer["state"]),
+        vertices=tuple(map(_vertex, answer["vertices"])),
+        now=int(answer["now"]),
+        scheduler=answer.get("schedulerType"),
+        # of the part that was started last: after a failure, all start again
+        started=max(begun, default=None),
     )
 
 
-def checkpoints_of(told: Mapping[str, Any]) -> Checkpoints:
-    latest = told["latest"]
-    restored = latest.get("restored")
-    made = [
-        _checkpoint(one)
-        for one in (latest.get("completed"), latest.get("savepoint"), *told.get("history", ()))
-    ]
-    known = sorted(
-        {one.id: one for one in made if one is not None}.values(),
-        key=lambda one: one.id,
-        reverse=True,
+def _vertex(answer: Json) -> Vertex:
+    return Vertex(
+        str(answer["id"]),
+        str(answer["name"]),
+        int(answer["parallelism"]),
+        int(answer.get("maxParallelism", -1)),
+        str(answer["status"]),
     )
+
+
+def checkpoints_of(answer: Json) -> Checkpoints:
+    latest = answer["latest"]
+    listed = (latest.get("completed"), latest.get("savepoint"), *answer.get("history", ()))
+    by_id = {made.id: made for made in map(_checkpoint, listed) if made is not None}
+    newest_first = [by_id[id] for id in sorted(by_id, reverse=True)]
+    savepoints = [made for made in newest_first if made.savepoint]
+    checkpoints = [made for made in newest_first if not made.savepoint]
     return Checkpoints(
-        (int(restored["id"]), str(restored.get("external_path") or "")) if restored else None,
-        next(iter(known), None),
-        tuple(one for one in known if one.savepoint),
-        next((one for one in known if not one.savepoint), None),
+        restored=_restored(latest.get("restored")),
+        latest=next(iter(newest_first), None),
+        savepoints=tuple(savepoints),
+        latest_checkpoint=next(iter(checkpoints), None),
     )
 
 
-def _checkpoint(told: Mapping[str, Any] | None) -> Checkpoint | None:
-    if told is None or told["status"] != "COMPLETED":
+def _restored(answer: Json | None) -> tuple[int, str] | None:
+    if not answer:
         return None
-    sync = told.get("checkpoint_type") == "SYNC_SAVEPOINT"
-    path, savepoint = str(told.get("external_path") or ""), bool(told["is_savepoint"])
-    return Checkpoint(int(told["id"]), path, savepoint, sync, int(told["trigger_timestamp"]))
+    return int(answer["id"]), str(answer.get("external_path") or "")
 
 
-def triggered_of(told: Mapping[str, Any]) -> Triggered:
-    if told["status"]["id"] != "COMPLETED":
+def _checkpoint(answer: Json | None) -> Checkpoint | None:
+    if answer is None or answer["status"] != "COMPLETED":
+        return None
+    sync = answer.get("checkpoint_type") == "SYNC_SAVEPOINT"
+    path, savepoint = str(answer.get("external_path") or ""), bool(answer["is_savepoint"])
+    return Checkpoint(int(answer["id"]), path, savepoint, sync, int(answer["trigger_timestamp"]))
+
+
+def triggered_of(answer: Json) -> Triggered:
+    if answer["status"]["id"] != "COMPLETED":
         return Triggered()
-    operation = told["operation"]
+    operation = answer["operation"]
     if operation.get("failure-cause") is None:
         return Triggered(str(operation["location"]))
-    return replace(
-        _failed(operation["failure-cause"]), location=failed_behind(operation["failure-cause"])
-    )
+    failure = operation["failure-cause"]
+    return replace(_failed(failure), location=failed_behind(failure))
 
 
-def failed_behind(failure: Mapping[str, Any]) -> str | None:
-    """Where the savepoint is that a job was to stop with, where it failed once that was whole."""
-    found = _FAILED_BEHIND.search(str(failure.get("stack-trace")))
-    return found[1] if found is not None else None
+def failed_behind(failure: Json) -> str | None:
+    """Return where the savepoint is that a job was to stop with, if it failed once that was
+    whole.
+    """
+    named = _FAILED_BEHIND.search(str(failure.get("stack-trace")))
+    return named[1] if named is not None else None
 
 
-def result_of(told: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What made a job fail; nothing of one that has not."""
-    return (told.get("job-execution-result") or {}).get("failure-cause") or {}
+def result_of(answer: Json) -> Json:
+    """Return what made a job fail; nothing of one that has not."""
+    return (answer.get("job-execution-result") or {}).get("failure-cause") or {}
 
 
-def triggered_checkpoint_of(told: Mapping[str, Any]) -> Triggered:
-    """Where it is, the list of the job's checkpoints tells."""
-    if told["status"]["id"] != "COMPLETED":
+def triggered_checkpoint_of(answer: Json) -> Triggered:
+    """Return the number of a checkpoint; the list of the job's checkpoints says where it is."""
+    if answer["status"]["id"] != "COMPLETED":
         return Triggered()
-    failure = told["operation"].get("failureCause")
-    return (
-        Triggered(checkpoint=int(told["operation"]["checkpointId"]))
-        if failure is None
-        else _failed(failure)
-    )
+    operation = answer["operation"]
+    failure = operation.get("failureCause")
+    if failure is not None:
+        return _failed(failure)
+    return Triggered(checkpoint=int(operation["checkpointId"]))
 
 
-def _failed(failure: Mapping[str, Any]) -> Triggered:
+def _failed(failure: Json) -> Triggered:
     stack = str(failure.get("stack-trace") or failure.get("class"))
     return Triggered(None, cause_of(stack) or Cause(stack[:200]))
 
 
-def lasting_of(settings: Mapping[str, Any]) -> bool | None:
+def lasting_of(settings: Options) -> bool | None:
     """Whether a job's checkpoints are still there when it was cancelled; None of a job that has
     none to tell of.
     """
@@ -208,14 +211,14 @@ def lasting_of(settings: Mapping[str, Any]) -> bool | None:
     return kept.get("enabled") is True and kept.get("delete_on_cancellation") is False
 
 
-def wanted_parallelism(now: Mapping[str, Any], wanted: Mapping[str, int]) -> dict[str, Any]:
-    """All vertices' requirements, with some changed: Flink wants all of them. As many as asked for
-    and not more; fewer while there are no slots for them, rather than none.
+def wanted_parallelism(now: Json, wanted: Mapping[str, int]) -> Json:
+    """Return all vertices' requirements, with some changed: Flink wants all of them. As many as
+    asked for and not more; fewer while there are no slots for them, rather than none.
     """
-    changed = {
-        id: {"parallelism": {"lowerBound": 1, "upperBound": count}} for id, count in wanted.items()
-    }
-    return {**now, **changed}
+    requirements = dict(now)
+    for id, count in wanted.items():
+        requirements[id] = {"parallelism": {"lowerBound": 1, "upperBound": count}}
+    return requirements
 
 
 def is_job_id(text: str) -> bool:
@@ -223,13 +226,10 @@ def is_job_id(text: str) -> bool:
 
 
 def release_of(version: str | None) -> tuple[int, int]:
-    """(major, minor), of a version that cannot be read the newest."""
-    found = re.match(r"(\d+)\.(\d+)", version or "")
-    return (int(found[1]), int(found[2])) if found else (99, 0)
+    """Return (major, minor), for a version that cannot be read the newest."""
+    numbers = re.match(r"(\d+)\.(\d+)", version or "")
+    return (int(numbers[1]), int(numbers[2])) if numbers else (99, 0)
 
 
-def texts_of(arguments: Sequence[Any]) -> list[str]:
-    return [
-        str(argument).lower() if isinstance(argument, bool) else str(argument)
-        for argument in arguments
-    ]
+def texts_of(arguments: Iterable[object]) -> list[str]:
+    return [as_text(argument) for argument in arguments]

@@ -1,5 +1,4 @@
-"""Asking a service over HTTP that answers in JSON: what it says, that it said no, or that nobody
-knows.
+"""Requests to a service over HTTP that answers in JSON: its answer, its refusal, or no answer.
 
 Whether a request has had an effect is not known where its answer did not come, and where the server
 failed (5xx): `Unanswered`. A refusal (4xx) has had none: `Refused`. No message has a credential in
@@ -14,15 +13,45 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar, Unpack
 
+from stateshift.clusters.options import Options
 from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
 
+if TYPE_CHECKING:
+    from requests import Response
+    from requests.auth import AuthBase
+
 T = TypeVar("T")
+
+# An object that a service answered, or is sent. Nothing is known of its fields before they are read:
+# whoever reads them expects KeyError and TypeError, and reports the service that answered so.
+Json: TypeAlias = dict[str, Any]
+
+# What `requests` takes as `auth`.
+Authentication: TypeAlias = "tuple[str, str] | AuthBase | None"
+
+
+class Query(TypedDict, total=False):
+    """What of a request goes to `requests` as it is."""
+
+    params: Mapping[str, str | int]
+    json: Json
+    data: Iterable[bytes]
+    headers: dict[str, str]
+
+
+class Where(TypedDict, total=False):
+    """What every ClusterError takes besides its fact."""
+
+    cluster: str | None
+    job: str | None
+    hint: str | None
+
 
 _log = logging.getLogger(__name__)
 
@@ -32,20 +61,28 @@ REQUEST_SECONDS: Final = 60.0
 
 class Unanswered(ClusterError):
     """No answer, or one from which it cannot be told whether the request had an effect. `status` is
-    HTTP's where there was one, `told` what it said.
+    HTTP's where there was one, `answer` what it said.
     """
 
-    def __init__(self, fact: str, status: int | None = None, told: Any = None, **more: Any) -> None:
-        super().__init__(fact, **more)
-        self.status, self.told = status, told
+    def __init__(
+        self,
+        fact: str,
+        status: int | None = None,
+        answer: object = None,
+        **where: Unpack[Where],
+    ) -> None:
+        super().__init__(fact, **where)
+        self.status, self.answer = status, answer
 
 
 class Refused(ClusterError):
     """An answer that says no. `status` is HTTP's."""
 
-    def __init__(self, fact: str, status: int, told: Any = None, **more: Any) -> None:
-        super().__init__(fact, **more)
-        self.status, self.told = status, told
+    def __init__(
+        self, fact: str, status: int, answer: object = None, **where: Unpack[Where]
+    ) -> None:
+        super().__init__(fact, **where)
+        self.status, self.answer = status, answer
 
 
 @dataclass(frozen=True)
@@ -60,54 +97,47 @@ class Service:
     example: str
     said: str
     ways_out: Mapping[int, str]
-    options: Mapping[str, Any]
+    options: Options
     headers: Mapping[str, str]
-    authentication: Any = None
+    authentication: Authentication = None
     option: str = "url"  # of the cluster, where this is to be reached
 
-    def json(self, method: str, url: str, **asked: Any) -> dict[str, Any]:
-        """The object in the answer."""
-        told: dict[str, Any] = self._told(dict, method, url, **asked)
-        return told
+    def json(self, method: str, url: str, **query: Unpack[Query]) -> Json:
+        """Return the object in the answer."""
+        return self._decoded(dict, method, url, **query)
 
-    def listed(self, method: str, url: str, **asked: Any) -> list[Any]:
-        """The list in the answer."""
-        told: list[Any] = self._told(list, method, url, **asked)
-        return told
+    def listed(self, method: str, url: str, **query: Unpack[Query]) -> list[Json]:
+        """Return the list in the answer, of objects as far as whoever reads them knows."""
+        return self._decoded(list, method, url, **query)
 
-    def _told(self, kind_of_answer: type, method: str, url: str, **asked: Any) -> Any:
-        answer = self._asked(method, url, **asked)
+    def _decoded(self, expected: type[T], method: str, url: str, **query: Unpack[Query]) -> T:
+        """Return the answer's JSON if it is of the expected type; raise what it means if not."""
+        response = self._asked(method, url, **query)
         try:
-            told = answer.json()
+            answer = response.json()
         except ValueError:
-            told = None
-        status = answer.status_code
-        if status < 300 and isinstance(told, kind_of_answer):
-            return told
-        if status < 300 or (
-            status < 500 and not isinstance(told, dict) and status not in (401, 403, 404)
-        ):
-            kind = answer.headers.get("Content-Type", "no content type")
+            answer = None
+        status = response.status_code
+        if status < 300 and isinstance(answer, expected):
+            return answer
+        of_service = isinstance(answer, dict)
+        means_something = status >= 500 or status in (401, 403, 404)
+        if status < 300 or not (of_service or means_something):
+            kind = response.headers.get("Content-Type", "no content type")
             raise self.odd(url, f"does not answer as {self.words} does (HTTP {status}, {kind})")
-        said = (
-            redact(str(told.get(self.said, told))[:500], os.environ)
-            if isinstance(told, dict)
-            else ""
-        )
-        raise self._failed(
-            status,
-            f"{redact(url)}: HTTP {status} for {method}" + (f": {said}" if said else ""),
-            told,
-        )
+        fact = f"{redact(url)}: HTTP {status} for {method}"
+        if of_service:
+            said = redact(str(answer.get(self.said, answer))[:500], os.environ)
+            fact += f": {said}" if said else ""
+        raise self._failed(status, fact, answer)
 
-    def text(self, url: str, **asked: Any) -> str:
-        """A page as it is."""
-        answer = self._asked("GET", url, **asked)
-        if answer.status_code >= 300:
-            raise self._failed(
-                answer.status_code, f"{redact(url)}: HTTP {answer.status_code} for GET"
-            )
-        return str(answer.text)
+    def text(self, url: str, **query: Unpack[Query]) -> str:
+        """Return a page as it is."""
+        response = self._asked("GET", url, **query)
+        status = response.status_code
+        if status >= 300:
+            raise self._failed(status, f"{redact(url)}: HTTP {status} for GET")
+        return str(response.text)
 
     def odd(self, url: str, fact: str) -> Unanswered:
         return Unanswered(
@@ -116,30 +146,31 @@ class Service:
             hint=f'"{self.option}" has to be that of {self.words}, such as {self.example}',
         )
 
-    def _failed(self, status: int, fact: str, told: Any = None) -> ClusterError:
+    def _failed(self, status: int, fact: str, answer: object = None) -> ClusterError:
         if status >= 500 or status in (408, 425, 429):
             hint = "try again in a moment: stateshift resume WORKDIR"
-            return Unanswered(fact, status, told, cluster=self.cluster, hint=hint)
-        return Refused(fact, status, told, cluster=self.cluster, hint=self.ways_out.get(status))
+            return Unanswered(fact, status, answer, cluster=self.cluster, hint=hint)
+        return Refused(fact, status, answer, cluster=self.cluster, hint=self.ways_out.get(status))
 
-    def _asked(self, method: str, url: str, **asked: Any) -> Any:
+    def _asked(self, method: str, url: str, **query: Unpack[Query]) -> Response:
         import requests
 
+        seconds = float(self.options.get("request_seconds", REQUEST_SECONDS))
+        headers = {**self.headers, **query.get("headers", {})}
         began = time.perf_counter()
         try:
             answer = requests.request(
                 method,
                 url,
                 auth=self.authentication,
-                headers=dict(self.headers),
+                headers=headers,
                 verify=self.options.get("ca_file", True),
                 cert=_certificate(self.options),
-                timeout=(
-                    SECONDS_TO_CONNECT,
-                    float(self.options.get("request_seconds", REQUEST_SECONDS)),
-                ),
+                timeout=(SECONDS_TO_CONNECT, seconds),
                 allow_redirects=False,
-                **asked,
+                params=query.get("params"),
+                json=query.get("json"),
+                data=query.get("data"),
             )
             _log_answer(method, url, answer, began)
             return answer
@@ -150,10 +181,8 @@ class Service:
             raise Unanswered(
                 f"{redact(_host(url))} does not answer: {type(error).__name__}: {_reason(error)}",
                 cluster=self.cluster,
-                hint=(
-                    f'is {self.words} up, and "{self.option}" right? Then: stateshift resume '
-                    "WORKDIR"
-                ),
+                hint=f'is {self.words} up, and "{self.option}" right? '
+                "Then: stateshift resume WORKDIR",
             ) from error
         except OSError as error:  # requests looks for the file before it opens a connection
             raise self._unreadable(error) from error
@@ -171,36 +200,39 @@ class Service:
         return Unanswered(fact, cluster=self.cluster, hint=hint)
 
     def _unreadable(self, error: OSError) -> Unanswered:
-        """A file of certificates that is not there: which of them, only the words tell."""
-        whose = {
-            "CA certificate": ("ca_file", "the authority's certificate"),
-            "key file": ("key_file", "our own key"),
-        }
-        ours = ("cert_file", "our own certificate")
-        option, words = next((named for said, named in whose.items() if said in str(error)), ours)
+        """Return the error for a file of certificates that is not there. Only the words of
+        `requests` tell which one.
+        """
+        option, words = "cert_file", "our own certificate"
+        if "CA certificate" in str(error):
+            option, words = "ca_file", "the authority's certificate"
+        elif "key file" in str(error):
+            option, words = "key_file", "our own key"
         hint = f"name the file of {words}"
         return Unanswered(f'"{option}": {redact(str(error))}', cluster=self.cluster, hint=hint)
 
 
 def through_outages(look: Callable[[], T | None], seconds_max: float) -> Callable[[], T | None]:
-    """`look`, for which no answer means "not yet", until there has been none for that long."""
-    silent_since: list[float] = []
+    """Return `look`, with no answer taken for "not yet" until there has been none for that long."""
+    silent_since: float | None = None
 
     def patient() -> T | None:
+        nonlocal silent_since
         try:
-            found = look()
+            result = look()
         except Unanswered:
-            silent_since.append(time.monotonic())
-            if silent_since[-1] - silent_since[0] > seconds_max:
+            if silent_since is None:
+                silent_since = time.monotonic()
+            if time.monotonic() - silent_since > seconds_max:
                 raise
             return None
-        silent_since.clear()
-        return found
+        silent_since = None
+        return result
 
     return patient
 
 
-def _log_answer(method: str, url: str, answer: Any, began: float) -> None:
+def _log_answer(method: str, url: str, answer: Response, began: float) -> None:
     if _log.isEnabledFor(logging.DEBUG):
         milliseconds = (time.perf_counter() - began) * 1000
         bytes = len(answer.content)
@@ -214,21 +246,23 @@ def _log_answer(method: str, url: str, answer: Any, began: float) -> None:
         )
 
 
-def _certificate(options: Mapping[str, Any]) -> Any:
-    """Our own, where the server asks for one: a file with both, or with a file of the key beside
-    it.
+def _certificate(options: Options) -> str | tuple[str, str] | None:
+    """Return our own certificate, if there is one: a file with its key, or with a file of the key
+    beside it.
     """
     file, key = options.get("cert_file"), options.get("key_file")
-    return (str(file), str(key)) if file and key else file
+    if file is None:
+        return None
+    return (str(file), str(key)) if key else str(file)
 
 
 def _reason(error: Exception) -> str:
-    inner: Any = error.args[0] if error.args else error
+    inner = error.args[0] if error.args else error
     return redact(str(getattr(inner, "reason", None) or inner)[:300], os.environ)
 
 
 def read_secret(path: object, words: str, cluster: str) -> str:
-    """What a file holds that is nobody else's business, but for the newline at its end."""
+    """Return what a file of a secret holds, but for the newline at its end."""
     try:
         return Path(str(path)).read_text("utf-8").rstrip("\n")
     except OSError as error:
@@ -237,6 +271,6 @@ def read_secret(path: object, words: str, cluster: str) -> str:
 
 
 def _host(url: str) -> str:
-    """scheme://host:port of a URL."""
+    """Return scheme://host:port of a URL."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, Unpack
 
 from stateshift.clusters.http.credentials import authentication
-from stateshift.clusters.http.rest import Refused, Service, Unanswered
+from stateshift.clusters.http.rest import Json, Query, Refused, Service, Unanswered
+from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import JobState
 from stateshift.clusters.redaction import redact
 
@@ -56,7 +57,7 @@ class LivyCalls:
 
     cluster: str
     url: str
-    options: Mapping[str, Any]
+    options: Options
 
     def batches(self) -> Iterator[Batch]:
         """All of them, page by page; one that ends meanwhile may be told twice."""
@@ -77,7 +78,7 @@ class LivyCalls:
                 return None
             raise
 
-    def create(self, body: Mapping[str, Any]) -> Batch:
+    def create(self, body: Json) -> Batch:
         return batch_of(self._call("POST", "/batches", json=body), self)
 
     def delete(self, id: int) -> None:
@@ -101,7 +102,7 @@ class LivyCalls:
             for line in _list(self._call("GET", f"/batches/{id}/log", params=params), "log", self)
         ]
 
-    def _call(self, method: str, path: str, **asked: Any) -> dict[str, Any]:
+    def _call(self, method: str, path: str, **asked: Unpack[Query]) -> Json:
         headers = {
             "X-Requested-By": "stateshift"
         }  # Livy's protection against forged requests asks for it
@@ -122,7 +123,7 @@ _WAYS_OUT: Final[Mapping[int, str]] = {
 }
 
 
-def batch_of(told: Any, calls: LivyCalls) -> Batch:
+def batch_of(told: Json, calls: LivyCalls) -> Batch:
     try:
         word, name, application = str(told["state"]), told.get("name"), told.get("appId")
         return Batch(int(told["id"]), name, _STATES.get(word, JobState.UNKNOWN), word, application)
@@ -134,7 +135,7 @@ def batch_of(told: Any, calls: LivyCalls) -> Batch:
         ) from error
 
 
-def _list(told: Any, key: str, calls: LivyCalls) -> list[Any]:
+def _list(told: object, key: str, calls: LivyCalls) -> list[Json]:
     found = told.get(key) if isinstance(told, dict) else None
     if not isinstance(found, list):
         raise Unanswered(f"{redact(calls.url)} has no {key!r} in its answer", cluster=calls.cluster)

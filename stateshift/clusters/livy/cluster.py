@@ -29,19 +29,18 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from stateshift.clusters.http.credentials import AUTHENTICATION
 from stateshift.clusters.http.hosts import host_of
-from stateshift.clusters.http.rest import Refused, Unanswered
-from stateshift.clusters.kind import ClusterKind, Options, Surroundings, submit_options
+from stateshift.clusters.http.rest import Json, Refused, Unanswered
+from stateshift.clusters.kind import ClusterKind, Surroundings, submit_options
 from stateshift.clusters.livy.calls import Batch, LivyCalls
 from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.noted import (
     Notes,
+    Record,
     Stopping,
     filled,
     filled_values,
@@ -56,6 +55,7 @@ from stateshift.clusters.options import (
     SETTINGS,
     TEXT,
     TEXTS,
+    Options,
     read_options,
 )
 from stateshift.clusters.options import settings as texts
@@ -118,7 +118,7 @@ class Livy:
 
     name: str
     state_dir: Path
-    options: Mapping[str, Any]
+    options: Options
     open_storage: OpenStorage | None = None
     interrupt: threading.Event | None = None
 
@@ -222,7 +222,7 @@ class Livy:
         alive = [batch for batch in found if batch.state.alive]
         return next(iter([*alive[-1:], *found[-1:]]), None)
 
-    def _body(self, submission: Submission, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _body(self, submission: Submission, given: Options) -> Json:
         conf = filled_values(
             {**texts(self.options.get("conf")), **texts(given.get("conf"))}, submission
         )
@@ -244,7 +244,7 @@ class Livy:
         known = (STOP_OPTIONS, SUBMIT_OPTIONS)
         return Stopping(self, self._notes, self.options, *known, self.open_storage, self.interrupt)
 
-    def _calls(self, record: Mapping[str, Any] | None) -> LivyCalls:
+    def _calls(self, record: Record | None) -> LivyCalls:
         """Where the record's batch was submitted, else where the cluster is."""
         return LivyCalls(
             self.name, str((record or {}).get("url") or self.options["url"]), self.options

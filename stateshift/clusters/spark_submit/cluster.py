@@ -38,16 +38,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Any
 from urllib.parse import unquote
 
 from stateshift.clusters import detached, processes
 from stateshift.clusters.http.hosts import host_of_master
-from stateshift.clusters.kind import ClusterKind, Options, Submit, Surroundings
+from stateshift.clusters.kind import ClusterKind, Submit, Surroundings
 from stateshift.clusters.logged import log_command, logs_stop, logs_submission
 from stateshift.clusters.noted import filled
 from stateshift.clusters.options import (
@@ -57,6 +55,7 @@ from stateshift.clusters.options import (
     SETTINGS,
     TEXT,
     TEXTS,
+    Options,
     read_options,
     settings,
 )
@@ -109,7 +108,7 @@ STOP_OPTIONS = {"pid_file": TEXT, "graceful_seconds": SECONDS}
 _IN_SPARK = ("spark-internal", "pyspark-shell", "sparkr-shell")  # no files, but classes of Spark's
 
 
-def refuse_missing(given: Mapping[str, Any], pointer: str) -> None:
+def refuse_missing(given: Options, pointer: str) -> None:
     """An application that is not there would be found out when the old job has been stopped
     already.
     """
@@ -132,7 +131,7 @@ def refuse_missing(given: Mapping[str, Any], pointer: str) -> None:
 
 
 def refuse_impossible(
-    cluster: Mapping[str, Any], given: Mapping[str, Any], pointer: str, connection: str | None
+    cluster: Options, given: Options, pointer: str, connection: str | None
 ) -> None:
     """A way to run the driver that this master does not have."""
     mode = spark_deploy.deploy_mode(cluster, given)
@@ -141,7 +140,7 @@ def refuse_impossible(
     )
 
 
-def master_of(cluster: Mapping[str, Any], connection: str | None) -> str:
+def master_of(cluster: Options, connection: str | None) -> str:
     """The connection overrides the cluster's master; `host:port` means a standalone one."""
     if not connection:
         return str(cluster.get("master", "local[*]"))
@@ -159,7 +158,7 @@ class SparkSubmit:
 
     name: str
     state_dir: Path
-    options: Mapping[str, Any]
+    options: Options
     open_storage: OpenStorage | None = None
     interrupt: threading.Event | None = None
 
@@ -367,10 +366,10 @@ class SparkSubmit:
         tagged = processes.of_tag(request.tag) if request.tag is not None else ()
         return tagged or processes.of_job(request.job, request.location)
 
-    def _stop_options(self, request: StopRequest) -> dict[str, Any]:
+    def _stop_options(self, request: StopRequest) -> Options:
         return stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS)
 
-    def _command(self, submission: Submission, given: Mapping[str, Any]) -> list[str]:
+    def _command(self, submission: Submission, given: Options) -> list[str]:
         master, mode = (
             self._master(submission.connection),
             spark_deploy.deploy_mode(self.options, given),
@@ -389,10 +388,10 @@ class SparkSubmit:
         arguments = [filled(str(argument), submission) for argument in given.get("arguments", ())]
         return [*command, given["application"], *arguments]
 
-    def _conf(self, given: Mapping[str, Any]) -> dict[str, str]:
+    def _conf(self, given: Options) -> dict[str, str]:
         return {**settings(self.options.get("conf")), **settings(given.get("conf"))}
 
-    def _to_deploy(self, submission: Submission, given: Mapping[str, Any]) -> Deployed | None:
+    def _to_deploy(self, submission: Submission, given: Options) -> Deployed | None:
         """The driver, where it is to run in the cluster."""
         if spark_deploy.deploy_mode(self.options, given) == "client":
             return None
@@ -401,7 +400,7 @@ class SparkSubmit:
     def _master(self, connection: str | None) -> str:
         return master_of(self.options, connection)
 
-    def _environment(self, submission: Submission, given: Mapping[str, Any]) -> dict[str, str]:
+    def _environment(self, submission: Submission, given: Options) -> dict[str, str]:
         ours = {
             "STATESHIFT_TAG": submission.tag,
             "STATESHIFT_JOB": submission.job,

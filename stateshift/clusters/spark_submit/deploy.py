@@ -23,11 +23,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from stateshift.clusters.detached import Trace
 from stateshift.clusters.noted import handed_over
-from stateshift.clusters.options import Expected, settings
+from stateshift.clusters.options import Expected, Options, settings
 from stateshift.clusters.protocol import JobState, JobStatus, Submission
 from stateshift.clusters.whole_files import write_whole
 from stateshift.errors import Complaint, SpecError
@@ -103,7 +103,7 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith(("local[", "local-cluster["))
 
 
-def deploy_mode(cluster: Mapping[str, Any], given: Mapping[str, Any]) -> DeployMode:
+def deploy_mode(cluster: Options, given: Options) -> DeployMode:
     """What the submission says, else what the cluster says; an option goes before the same in
     Spark's words.
     """

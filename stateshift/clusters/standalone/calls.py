@@ -25,10 +25,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, Unpack
 from urllib.parse import urlsplit
 
-from stateshift.clusters.http.rest import Refused, Service, Unanswered, read_secret
+from stateshift.clusters.http.rest import Json, Query, Refused, Service, Unanswered, read_secret
+from stateshift.clusters.options import Options
 from stateshift.clusters.protocol import JobState
 from stateshift.clusters.redaction import redact
 
@@ -63,14 +64,14 @@ class StandaloneCalls:
 
     cluster: str
     url: str
-    options: Mapping[str, Any]
+    options: Options
 
     def version(self) -> str | None:
         """Spark's, of the master: in every answer."""
         told = self._rest("GET", "status/stateshift").get("serverSparkVersion")
         return str(told) if told else None
 
-    def create(self, body: Mapping[str, Any]) -> str:
+    def create(self, body: Json) -> str:
         told = self._rest("POST", "create", json=body)
         id = told.get("submissionId")
         if told.get("success") is not True or not id:
@@ -134,7 +135,7 @@ class StandaloneCalls:
             f"{driver.page}/log/", params={"driverId": driver.id, "logType": kind, **part}
         )
 
-    def _rest(self, method: str, path: str, **asked: Any) -> dict[str, Any]:
+    def _rest(self, method: str, path: str, **asked: Unpack[Query]) -> Json:
         return self._service.json(method, self._place(path), **asked)
 
     def _place(self, path: str) -> str:
@@ -177,14 +178,14 @@ _WAYS_OUT: Final[Mapping[int, str]] = {
 }
 
 
-def _reason(message: Any) -> str:
+def _reason(message: object) -> str:
     """The first words of "Exception from the cluster:" and a stack."""
     lines = [line.strip() for line in str(message or "").splitlines()]
     said = next((line for line in lines if line and not line.endswith("cluster:")), "")
     return f": {redact(said, os.environ)[:REASON_MAX]}" if said else ""
 
 
-def _listed(told: Any, pages: Mapping[str, str], calls: StandaloneCalls) -> Driver:
+def _listed(told: Json, pages: Mapping[str, str], calls: StandaloneCalls) -> Driver:
     try:
         word, page = str(told["state"]), pages.get(str(told.get("worker")))
         submitted = float(told.get("starttime") or 0) / 1000
@@ -195,7 +196,7 @@ def _listed(told: Any, pages: Mapping[str, str], calls: StandaloneCalls) -> Driv
         ) from error
 
 
-def _list(told: Mapping[str, Any], key: str, calls: StandaloneCalls) -> Iterator[Any]:
+def _list(told: Json, key: str, calls: StandaloneCalls) -> Iterator[Json]:
     found = told.get(key)
     if not isinstance(found, list):
         raise Unanswered(

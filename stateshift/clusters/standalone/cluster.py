@@ -29,23 +29,23 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from stateshift.clusters.http.hosts import host_of
-from stateshift.clusters.http.rest import Unanswered
-from stateshift.clusters.kind import ClusterKind, Options, Surroundings, submit_options
+from stateshift.clusters.http.rest import Json, Unanswered
+from stateshift.clusters.kind import ClusterKind, Surroundings, submit_options
 from stateshift.clusters.logged import logs_stop, logs_submission
 from stateshift.clusters.noted import (
     Notes,
+    Record,
     Stopping,
     filled,
     filled_values,
     handed_over,
+    identity,
     reached_at,
-    told_of,
 )
 from stateshift.clusters.options import (
     ARGUMENTS,
@@ -55,6 +55,7 @@ from stateshift.clusters.options import (
     SETTINGS,
     TEXT,
     TEXTS,
+    Options,
     read_options,
 )
 from stateshift.clusters.options import settings as texts
@@ -131,7 +132,7 @@ class Standalone:
 
     name: str
     state_dir: Path
-    options: Mapping[str, Any]
+    options: Options
     open_storage: OpenStorage | None = None
     interrupt: threading.Event | None = None
 
@@ -248,16 +249,14 @@ class Standalone:
     def failure(self, tag: str, alive: bool = False) -> Failure | None:
         return failure_of(self.log(tag, LOG_LINES), alive)
 
-    def _body(
-        self, submission: Submission, given: Mapping[str, Any], version: str | None
-    ) -> dict[str, Any]:
+    def _body(self, submission: Submission, given: Options, version: str | None) -> Json:
         application, python = str(given["application"]), str(given["application"]).endswith(".py")
         arguments = [filled(str(argument), submission) for argument in given.get("arguments", ())]
         if not python and "class" not in given:
             fact = f"{application} is no .py file, and nothing says which class of it is to be run"
             hint = '"submit": {"class": "org.shop.Orders"}'
             raise ClusterError(fact, cluster=self.name, job=submission.job, hint=hint)
-        ours = {f"STATESHIFT_{name.upper()}": value for name, value in told_of(submission).items()}
+        ours = {f"STATESHIFT_{name.upper()}": value for name, value in identity(submission).items()}
         return {
             "action": "CreateSubmissionRequest",
             "clientSparkVersion": "stateshift",
@@ -278,7 +277,7 @@ class Standalone:
         }
 
     def _settings(
-        self, submission: Submission, given: Mapping[str, Any], version: str | None
+        self, submission: Submission, given: Options, version: str | None
     ) -> dict[str, str]:
         sized = {
             f"spark.driver.{key[7:]}": given[key]
@@ -311,7 +310,7 @@ class Standalone:
         known = (STOP_OPTIONS, SUBMIT_OPTIONS)
         return Stopping(self, self._notes, self.options, *known, self.open_storage, self.interrupt)
 
-    def _calls(self, record: Mapping[str, Any] | None) -> StandaloneCalls:
+    def _calls(self, record: Record | None) -> StandaloneCalls:
         """Where the record's driver was submitted, else where the cluster is; another master has
         a page of its own.
         """
