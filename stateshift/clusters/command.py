@@ -188,14 +188,12 @@ class Command:
         self._records.begun(submission)
         variables = self._of_submission(submission)
         self._shell.log_begun("submit")
-        process = detached.start(
-            stem,
+        command = detached.Command(
             self._shell.arguments("submit"),
             self._shell.environment(variables, submission.environment),
-            lock,
-            directory=self.options.get("cwd"),
-            one_log=False,
+            self.options.get("cwd"),
         )
+        process = detached.start(stem, command, lock, one_log=False)
         return self._id_of(process, submission)
 
     def _id_of(self, process: subprocess.Popen[bytes], submission: Submission) -> str:

@@ -1,10 +1,10 @@
-"""A process that outlives us, and what can be told of it afterwards by anybody.
+"""Processes that outlive us, and what anybody can learn of them afterwards.
 
     <stem>.lock  held (flock) as long as the process, or anything it left running, lives
     <stem>.pid   written by the process itself as the first thing it does; its process group has the
                  same number
     <stem>.exit  its exit code, written when it ends
-    <stem>.log   what it said (where one file takes both), or <stem>.out and <stem>.err
+    <stem>.log   its output (if one file takes both), or <stem>.out and <stem>.err
 
 The lock belongs to an open file description that the child inherits. We take it, look whether the
 process was started before, and start it; killed at any instant in between, we leave either no
@@ -43,7 +43,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What the files of a stem tell. `code` is None for what still runs, and for what was killed
+    """What the files of a stem say. `code` is None for what still runs, and for what was killed
     together with its wrapper.
     """
 
@@ -57,7 +57,7 @@ class Trace:
 
 
 def file_name(tag: str) -> str:
-    """The tag itself where a file may be called that, else what is left of it with a digest
+    """Return the tag itself if a file may be called that, else what is left of it with a digest
     behind.
     """
     if _PLAIN_NAME.fullmatch(tag):
@@ -88,7 +88,7 @@ def is_held(stem: Path) -> bool:
 
 @contextmanager
 def taken(stem: Path) -> Iterator[int | None]:
-    """The lock's descriptor, to be handed to `start`; None where somebody else holds it."""
+    """Give the lock's descriptor, to be handed to `start`; None if somebody else holds it."""
     stem.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(_beside(stem, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -102,14 +102,17 @@ def taken(stem: Path) -> Iterator[int | None]:
         os.close(lock)
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to run, and where."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    directory: str | None = None
+
+
 def start(
-    stem: Path,
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    lock: int,
-    *,
-    directory: str | None = None,
-    one_log: bool = True,
+    stem: Path, command: Command, lock: int, *, one_log: bool = True
 ) -> subprocess.Popen[bytes]:
     """Start the process in a session of its own, without a terminal, holding the lock."""
     forget(stem)
@@ -117,12 +120,12 @@ def start(
     err = out if one_log else _log(stem, "err")
     try:
         return subprocess.Popen(
-            ["/bin/sh", "-c", _WRAPPER, "sh", str(stem.absolute()), *arguments],
+            ["/bin/sh", "-c", _WRAPPER, "sh", str(stem.absolute()), *command.arguments],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            env=dict(environment),
-            cwd=directory,
+            env=dict(command.environment),
+            cwd=command.directory,
             pass_fds=(lock,),
             start_new_session=True,
         )
@@ -133,8 +136,8 @@ def start(
 
 
 def leave(process: subprocess.Popen[bytes]) -> int:
-    """Its number. A thread that nobody waits for takes note of its end, so that it does not stay
-    as a zombie.
+    """Leave a process alone and return its number. A thread that nobody waits for takes note of its
+    end, so that it does not stay as a zombie.
     """
     threading.Thread(target=process.wait, daemon=True).start()
     return process.pid
@@ -147,7 +150,7 @@ def forget(stem: Path) -> None:
 
 
 def note_stopped(stem: Path) -> None:
-    """Somebody was asked, or told, to end it."""
+    """Note that somebody was asked to end it."""
     _beside(stem, "stopped").touch()
 
 
@@ -156,7 +159,7 @@ def stopped(stem: Path) -> bool:
 
 
 def said(stem: Path, suffix: str = "log", bytes_max: int = 1 << 16) -> str:
-    """The end of what the process said."""
+    """Return the end of the process's output."""
     try:
         with _beside(stem, suffix).open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - bytes_max))
@@ -166,7 +169,7 @@ def said(stem: Path, suffix: str = "log", bytes_max: int = 1 << 16) -> str:
 
 
 def holders(stem: Path) -> tuple[int, ...]:
-    """The processes that hold the lock, as far as /proc shows them to us; else the one that
+    """Return the processes that hold the lock, as far as /proc shows them to us; else the one that
     wrote `.pid`.
     """
     lock = os.path.realpath(_beside(stem, "lock"))

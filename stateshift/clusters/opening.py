@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -68,27 +69,28 @@ def kind_of(spec: ClusterSpec) -> ClusterKind:
     return added
 
 
-def open_cluster(
-    spec: ClusterSpec,
-    workdir: str,
-    *,
-    open_storage: OpenStorage | None = None,
-    ask: Ask | None = None,
-    say: Callable[[str], None] | None = None,
-    interrupt: threading.Event | None = None,
-) -> Cluster:
-    """Open a cluster of the spec. `open_storage`, `ask`, `say` and `interrupt` are those of
-    `kind.Surroundings`.
-    """
+@dataclass(frozen=True, slots=True)
+class Contacts:
+    """Whom a cluster may turn to: the part of `kind.Surroundings` that is the caller's."""
+
+    open_storage: OpenStorage | None = None
+    ask: Ask | None = None
+    say: Callable[[str], None] | None = None
+    interrupt: threading.Event | None = None
+
+
+def open_cluster(spec: ClusterSpec, workdir: str, contacts: Contacts | None = None) -> Cluster:
+    """Open a cluster of the spec."""
     options = check_cluster(spec)
+    contacts = contacts or Contacts()
     remembers = options.get("state_dir") or Path(workdir) / "clusters" / file_name(spec.name)
     surroundings = Surroundings(
         workdir=Path(workdir),
         state_dir=Path(remembers).absolute(),
-        open_storage=open_storage,
-        ask=ask,
-        say=say,
-        interrupt=interrupt,
+        open_storage=contacts.open_storage,
+        ask=contacts.ask,
+        say=contacts.say,
+        interrupt=contacts.interrupt,
     )
     return kind_of(spec).open(spec.name, options, surroundings)
 

@@ -89,17 +89,11 @@ def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) 
     interrupt, watched = stop or threading.Event(), meter or Unwatched()
 
     def cluster(spec: ClusterSpec, workdir: Workdir) -> Cluster:
-        from stateshift.clusters.opening import (
-            open_cluster,
-        )  # where there is no cluster, nobody waits for one
+        # Where there is no cluster, nobody waits for this import.
+        from stateshift.clusters.opening import Contacts, open_cluster
 
-        return open_cluster(
-            spec,
-            str(workdir.path),
-            open_storage=open_patiently,
-            say=watched.say,
-            interrupt=interrupt,
-        )
+        contacts = Contacts(open_patiently, say=watched.say, interrupt=interrupt)
+        return open_cluster(spec, str(workdir.path), contacts)
 
     host = socket.gethostname()
     return Doors(

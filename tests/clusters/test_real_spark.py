@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.opening import Contacts, open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.formats import marks, uid
 from stateshift.specification.model import ClusterSpec
@@ -37,9 +37,7 @@ def _cluster(tmp_path: Path, **conf: object) -> Cluster:
     spec = ClusterSpec(
         "local", "spark_submit", {"master": "local[2]", "conf": conf, "environment": environment}
     )
-    return open_cluster(
-        spec, str(tmp_path / "work"), open_storage=lambda _: LocalStorage(str(image))
-    )
+    return open_cluster(spec, str(tmp_path / "work"), Contacts(lambda _: LocalStorage(str(image))))
 
 
 def _until(look: Callable[[], bool], seconds: float = 60.0) -> bool:
@@ -116,7 +114,7 @@ def test_a_job_that_does_not_watch_is_killed_and_found_before_that_by_another_pr
     try:
         assert _until(lambda: _newest(image / "commits") >= 0), cluster.log("run.words")
         script = (
-            "import sys; from stateshift.clusters.opening import open_cluster;"
+            "import sys; from stateshift.clusters.opening import Contacts, open_cluster;"
             "from stateshift.specification.model import ClusterSpec;"
             "print(open_cluster(ClusterSpec('local', 'spark_submit'), "
             "sys.argv[1]).find('run.words').state)"

@@ -47,7 +47,7 @@ class Batch:
     id: int
     name: str | None
     state: JobState
-    told: str  # the state in Livy's own word
+    word: str  # the state in Livy's own word
     application: str | None
 
 
@@ -60,12 +60,13 @@ class LivyCalls:
     options: Options
 
     def batches(self) -> Iterator[Batch]:
-        """All of them, page by page; one that ends meanwhile may be told twice."""
+        """Yield all batches, page by page; one that ends meanwhile may come twice."""
         start = 0
         while True:
-            told = self._call("GET", "/batches", params={"from": start, "size": PAGE})
-            sessions = _list(told, "sessions", self)
-            yield from (batch_of(one, self) for one in sessions)
+            answer = self._call("GET", "/batches", params={"from": start, "size": PAGE})
+            sessions = _list(answer, "sessions", self)
+            for session in sessions:
+                yield batch_of(session, self)
             start += PAGE
             if len(sessions) < PAGE:
                 return
@@ -82,7 +83,7 @@ class LivyCalls:
         return batch_of(self._call("POST", "/batches", json=body), self)
 
     def delete(self, id: int) -> None:
-        """One that is not there is fine."""
+        """Delete a batch; one that is not there is fine."""
         try:
             self._call("DELETE", f"/batches/{id}")
         except Refused as refused:
@@ -90,27 +91,28 @@ class LivyCalls:
                 raise
 
     def log(self, id: int, lines_max: int) -> list[str]:
-        """The end of it: asked from where it begins, for Livy keeps but the last lines, and
-        counts those.
+        """Return the end of a log. Livy keeps but the last lines, and counts those: so its number
+        is asked for first.
         """
-        total = int(
-            self._call("GET", f"/batches/{id}/log", params={"from": 0, "size": 0}).get("total", 0)
-        )
+        path = f"/batches/{id}/log"
+        total = int(self._call("GET", path, params={"from": 0, "size": 0}).get("total", 0))
         params = {"from": max(0, total - lines_max), "size": lines_max}
-        return [
-            str(line)
-            for line in _list(self._call("GET", f"/batches/{id}/log", params=params), "log", self)
-        ]
+        lines = _list(self._call("GET", path, params=params), "log", self)
+        return [str(line) for line in lines]
 
-    def _call(self, method: str, path: str, **asked: Unpack[Query]) -> Json:
-        headers = {
-            "X-Requested-By": "stateshift"
-        }  # Livy's protection against forged requests asks for it
-        who = authentication(self.options, self.cluster, _PASSWORD)
+    def _call(self, method: str, path: str, **query: Unpack[Query]) -> Json:
         service = Service(
-            self.cluster, _LIVY, _EXAMPLE, "msg", _WAYS_OUT, self.options, headers, who
+            cluster=self.cluster,
+            words=_LIVY,
+            example=_EXAMPLE,
+            said="msg",
+            ways_out=_WAYS_OUT,
+            options=self.options,
+            # Livy's protection against forged requests asks for it.
+            headers={"X-Requested-By": "stateshift"},
+            authentication=authentication(self.options, self.cluster, _PASSWORD),
         )
-        return service.json(method, self.url.rstrip("/") + path, **asked)
+        return service.json(method, self.url.rstrip("/") + path, **query)
 
 
 _WAYS_OUT: Final[Mapping[int, str]] = {
@@ -123,20 +125,22 @@ _WAYS_OUT: Final[Mapping[int, str]] = {
 }
 
 
-def batch_of(told: Json, calls: LivyCalls) -> Batch:
+def batch_of(answer: Json, calls: LivyCalls) -> Batch:
     try:
-        word, name, application = str(told["state"]), told.get("name"), told.get("appId")
-        return Batch(int(told["id"]), name, _STATES.get(word, JobState.UNKNOWN), word, application)
+        word, name, application = str(answer["state"]), answer.get("name"), answer.get("appId")
+        state = _STATES.get(word, JobState.UNKNOWN)
+        return Batch(int(answer["id"]), name, state, word, application)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Unanswered(
-            f"{redact(calls.url)} tells of a batch in a way that Livy does not: {str(told)[:200]}",
+            f"{redact(calls.url)} describes a batch in a way that Livy does not: "
+            f"{str(answer)[:200]}",
             cluster=calls.cluster,
             hint=f'"url" has to be that of Livy\'s REST API, such as {_EXAMPLE}',
         ) from error
 
 
-def _list(told: object, key: str, calls: LivyCalls) -> list[Json]:
-    found = told.get(key) if isinstance(told, dict) else None
-    if not isinstance(found, list):
+def _list(answer: Json, key: str, calls: LivyCalls) -> list[Json]:
+    listed = answer.get(key)
+    if not isinstance(listed, list):
         raise Unanswered(f"{redact(calls.url)} has no {key!r} in its answer", cluster=calls.cluster)
-    return found
+    return listed

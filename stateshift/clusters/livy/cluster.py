@@ -30,6 +30,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from stateshift.clusters.http.credentials import AUTHENTICATION
@@ -203,37 +204,33 @@ class Livy:
         return failure_of(self.log(tag, LOG_LINES), alive)
 
     def _source(self, request: StopRequest) -> Batch | None:
-        """One that is alive, if there is: by the id or the name that the spec gives it; else what
-        any run of ours has submitted for this location, or somebody else under the job's name.
+        """Return one that is alive, if there is: by the id or the name that the spec gives it; else
+        what any run of ours has submitted for this location, or somebody else under the job's name.
         """
-        asked, calls = self._stopping.asked(request), self._calls(None)
-        if "batch" in asked:
-            return calls.batch(int(asked["batch"]))
-        name, ours = asked.get("batch_name"), f"@{_place(request.location)}"
-        found = [
-            batch
-            for batch in calls.batches()
-            if (
-                batch.name == name
-                if name
-                else batch.name == request.job or (batch.name or "").endswith(ours)
-            )
-        ]
-        alive = [batch for batch in found if batch.state.alive]
-        return next(iter([*alive[-1:], *found[-1:]]), None)
+        options, calls = self._stopping.asked(request), self._calls(None)
+        if "batch" in options:
+            return calls.batch(int(options["batch"]))
+        name = options.get("batch_name")
+        is_source = partial(_has_name, name) if name else partial(_is_source, request)
+        sources = list(filter(is_source, calls.batches()))
+        alive = [batch for batch in sources if batch.state.alive]
+        last = alive[-1:] or sources[-1:]
+        return last[0] if last else None
 
     def _body(self, submission: Submission, given: Options) -> Json:
-        conf = filled_values(
-            {**texts(self.options.get("conf")), **texts(given.get("conf"))}, submission
-        )
-        return {
+        conf = {**texts(self.options.get("conf")), **texts(given.get("conf"))}
+        body: Json = {
             "file": given["application"],
             "name": f"{submission.tag}@{_place(submission.location)}",
             "args": [filled(str(argument), submission) for argument in given.get("arguments", ())],
-            "conf": {**conf, **handed_over(submission)},
-            **({"proxyUser": self.options["proxy_user"]} if "proxy_user" in self.options else {}),
-            **{theirs: given[ours] for ours, theirs in _PLAIN.items() if ours in given},
+            "conf": {**filled_values(conf, submission), **handed_over(submission)},
         }
+        if "proxy_user" in self.options:
+            body["proxyUser"] = self.options["proxy_user"]
+        for option, field in _PLAIN.items():
+            if option in given:
+                body[field] = given[option]
+        return body
 
     @property
     def _notes(self) -> Notes:
@@ -245,22 +242,31 @@ class Livy:
         return Stopping(self, self._notes, self.options, *known, self.open_storage, self.interrupt)
 
     def _calls(self, record: Record | None) -> LivyCalls:
-        """Where the record's batch was submitted, else where the cluster is."""
-        return LivyCalls(
-            self.name, str((record or {}).get("url") or self.options["url"]), self.options
-        )
+        """Return the calls of where the record's batch was submitted, else of the cluster."""
+        url = (record or {}).get("url") or self.options["url"]
+        return LivyCalls(self.name, str(url), self.options)
 
 
 def _tagged(calls: LivyCalls, tag: str) -> list[Batch]:
-    return [
-        batch
-        for batch in calls.batches()
-        if batch.name is not None and batch.name.rpartition("@")[0] == tag
-    ]
+    return [batch for batch in calls.batches() if (batch.name or "").rpartition("@")[0] == tag]
+
+
+def _has_name(name: str, batch: Batch) -> bool:
+    return batch.name == name
+
+
+def _is_source(request: StopRequest, batch: Batch) -> bool:
+    """Whether any run of ours submitted the batch for this location, or somebody else under the
+    job's name.
+    """
+    ours = f"@{_place(request.location)}"
+    return batch.name == request.job or (batch.name or "").endswith(ours)
 
 
 def _place(location: str) -> str:
-    """What stands for a location in a name: Livy tells nothing else of a batch that we gave it."""
+    """Return what stands for a location in a name, the only thing of ours that Livy tells of a
+    batch.
+    """
     return hashlib.sha256(location.rstrip("/").encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -272,7 +278,9 @@ def _of_id(calls: LivyCalls, id: int, stopped: bool) -> JobStatus:
 
 
 def _status(batch: Batch) -> JobStatus:
-    detail = batch.told if batch.state in (JobState.FAILED, JobState.UNKNOWN) else batch.application
+    detail = batch.application
+    if batch.state in (JobState.FAILED, JobState.UNKNOWN):
+        detail = batch.word
     return JobStatus(batch.state, str(batch.id), detail)
 
 

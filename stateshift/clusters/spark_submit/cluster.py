@@ -36,6 +36,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 from dataclasses import dataclass
@@ -251,23 +252,18 @@ class SparkSubmit:
                 self._notes.submitting(submission, driver)
                 environment = self._environment(submission, given)
                 log_command(_log, self.name, arguments)
-                process = detached.start(
-                    stem, arguments, environment, lock, directory=given.get("cwd")
-                )
-                # Others know it by the number that it writes down itself: nobody shall be told of
-                # it earlier.
-                wait_for(
-                    lambda: detached.trace(stem).started or process.poll() is not None or None, 5.0
-                )
+                command = detached.Command(arguments, environment, given.get("cwd"))
+                process = detached.start(stem, command, lock)
+                # Others know it by the number that it writes down itself: nobody shall hear of it
+                # earlier.
+                wait_for(lambda: _is_known(stem, process) or None, 5.0)
                 return str(detached.leave(process))
 
         id = wait_for(attempt, self._seconds_max, self.interrupt)
         if id is None:
             raise ClusterError(
-                (
-                    f"{submission.tag} is being submitted by another process, which does not "
-                    "come to an end"
-                ),
+                f"{submission.tag} is being submitted by another process, which does not "
+                "come to an end",
                 cluster=self.name,
                 job=submission.job,
             )
@@ -440,6 +436,11 @@ class SparkSubmit:
     @property
     def _notes(self) -> DriverNotes:
         return DriverNotes(self.state_dir)
+
+
+def _is_known(stem: Path, process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process has written its number down, or has ended."""
+    return detached.trace(stem).started or process.poll() is not None
 
 
 def _open(name: str, options: Options, surroundings: Surroundings) -> SparkSubmit:

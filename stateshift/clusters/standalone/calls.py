@@ -23,7 +23,7 @@ of who submitted it: that stands in its launch command, where Spark writes the s
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Unpack
 from urllib.parse import urlsplit
@@ -53,7 +53,7 @@ REASON_MAX: Final = 300
 class Driver:
     id: str
     state: JobState
-    told: str  # the state in Spark's own word, and what it says of a driver that it could not start
+    message: str  # the state in Spark's own word, and why it could not start a driver
     submitted: float = 0.0
     page: str | None = None  # of the worker that runs it
 
@@ -67,61 +67,63 @@ class StandaloneCalls:
     options: Options
 
     def version(self) -> str | None:
-        """Spark's, of the master: in every answer."""
-        told = self._rest("GET", "status/stateshift").get("serverSparkVersion")
-        return str(told) if told else None
+        """Return the version of the master's Spark, which is in every answer."""
+        version = self._rest("GET", "status/stateshift").get("serverSparkVersion")
+        return str(version) if version else None
 
     def create(self, body: Json) -> str:
-        told = self._rest("POST", "create", json=body)
-        id = told.get("submissionId")
-        if told.get("success") is not True or not id:
-            fact = f"{self._place('create')}: {str(told.get('message') or told)[:500]}"
+        answer = self._rest("POST", "create", json=body)
+        id = answer.get("submissionId")
+        if answer.get("success") is not True or not id:
+            fact = f"{self._place('create')}: {str(answer.get('message') or answer)[:500]}"
             hint = "look at the master's page; then: stateshift resume WORKDIR"
             raise Refused(fact, 200, cluster=self.cluster, hint=hint)
         return str(id)
 
     def driver(self, id: str) -> Driver | None:
-        told = self._rest("GET", f"status/{id}")
-        if told.get("success") is not True:
+        answer = self._rest("GET", f"status/{id}")
+        if answer.get("success") is not True:
             return None
-        word = str(told.get("driverState", "UNKNOWN"))
-        return Driver(id, _STATES.get(word, JobState.UNKNOWN), word + _reason(told.get("message")))
+        word = str(answer.get("driverState", "UNKNOWN"))
+        message = word + _reason(answer.get("message"))
+        return Driver(id, _STATES.get(word, JobState.UNKNOWN), message)
 
     def kill(self, id: str) -> None:
-        """One that is not there, or has ended, is fine."""
+        """Kill a driver; one that is not there, or has ended, is fine."""
         self._rest("POST", f"kill/{id}", json={})
 
     def drivers(self, active: bool = False) -> list[Driver]:
-        """All that the master still knows of, newest first."""
-        told = self._pages.json("GET", f"{self.ui_url}/json/")
-        keys = ("activedrivers",) if active else ("activedrivers", "completeddrivers")
-        listed = [one for key in keys for one in _list(told, key, self)]
-        pages = {
-            str(one.get("id")): one.get("webuiaddress") for one in _list(told, "workers", self)
-        }
-        found = [_listed(one, pages, self) for one in listed]
-        return sorted(found, key=lambda one: one.submitted, reverse=True)
+        """Return all drivers that the master still knows of, newest first."""
+        answer = self._pages.json("GET", f"{self.ui_url}/json/")
+        listed = list(_list(answer, "activedrivers", self))
+        if not active:
+            listed += _list(answer, "completeddrivers", self)
+        workers = _list(answer, "workers", self)
+        pages = {str(worker.get("id")): worker.get("webuiaddress") for worker in workers}
+        drivers = [_listed(driver, pages, self) for driver in listed]
+        return sorted(drivers, key=lambda driver: driver.submitted, reverse=True)
 
     def applications(self, name: str) -> list[str]:
-        """The ids of those that run under this name, wherever their drivers do."""
-        told = self._pages.json("GET", f"{self.ui_url}/json/").get("activeapps")
-        running = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+        """Return the ids of those that run under this name, wherever their drivers do."""
+        active = self._pages.json("GET", f"{self.ui_url}/json/").get("activeapps")
+        if not isinstance(active, list):
+            return []
+        running = [application for application in active if isinstance(application, dict)]
         return [str(one.get("id")) for one in running if one.get("name") == name]
 
     def launch_command(self, driver: Driver) -> str | None:
-        """How its worker started it; None where no worker has, or where the worker does not
-        tell.
+        """Return how its worker started a driver; None if no worker has, or if the worker does not
+        say.
         """
         try:
-            said = self._said(driver, "stderr", {"offset": "0", "byteLength": str(_LAUNCH_BYTES)})
+            text = self._said(driver, "stderr", {"offset": "0", "byteLength": str(_LAUNCH_BYTES)})
         except (Refused, Unanswered):
             return None
-        return next(
-            (line for line in said.splitlines() if line.startswith("Launch Command:")), None
-        )
+        commands = (line for line in text.splitlines() if line.startswith("Launch Command:"))
+        return next(commands, None)
 
     def said(self, driver: Driver, kind: str, bytes_max: int) -> str:
-        """The end of its stdout or stderr; nothing where its worker does not tell."""
+        """Return the end of its stdout or stderr; nothing if its worker does not say."""
         try:
             said = self._said(driver, kind, {"byteLength": str(bytes_max)})
         except (Refused, Unanswered):
@@ -143,8 +145,8 @@ class StandaloneCalls:
 
     @property
     def ui_url(self) -> str:
-        """Where the master's page is: its usual port on the same host, unless the cluster says
-        otherwise.
+        """Return where the master's page is: its usual port on the same host, unless the cluster
+        says otherwise.
         """
         named = self.options.get("ui_url")
         if named:
@@ -154,7 +156,7 @@ class StandaloneCalls:
 
     @property
     def _pages(self) -> Service:
-        """Of the master and its workers: they want no token."""
+        """The pages of the master and its workers, which want no token."""
         return Service(
             self.cluster, _PAGE, _PAGE_EXAMPLE, "message", {}, self.options, {}, option="ui_url"
         )
@@ -162,9 +164,9 @@ class StandaloneCalls:
     @property
     def _service(self) -> Service:
         file = self.options.get("token_file")
-        headers = (
-            {"Authorization": f"Bearer {read_secret(file, 'token', self.cluster)}"} if file else {}
-        )
+        headers = {}
+        if file:
+            headers["Authorization"] = f"Bearer {read_secret(file, 'token', self.cluster)}"
         return Service(self.cluster, _SPARK, _EXAMPLE, "message", _WAYS_OUT, self.options, headers)
 
 
@@ -179,29 +181,32 @@ _WAYS_OUT: Final[Mapping[int, str]] = {
 
 
 def _reason(message: object) -> str:
-    """The first words of "Exception from the cluster:" and a stack."""
+    """Return the first words of "Exception from the cluster:" and a stack."""
     lines = [line.strip() for line in str(message or "").splitlines()]
-    said = next((line for line in lines if line and not line.endswith("cluster:")), "")
-    return f": {redact(said, os.environ)[:REASON_MAX]}" if said else ""
+    telling = (line for line in filter(None, lines) if not line.endswith("cluster:"))
+    reason = next(telling, "")
+    return f": {redact(reason, os.environ)[:REASON_MAX]}" if reason else ""
 
 
-def _listed(told: Json, pages: Mapping[str, str], calls: StandaloneCalls) -> Driver:
+def _listed(answer: Json, pages: Mapping[str, str | None], calls: StandaloneCalls) -> Driver:
     try:
-        word, page = str(told["state"]), pages.get(str(told.get("worker")))
-        submitted = float(told.get("starttime") or 0) / 1000
-        return Driver(str(told["id"]), _STATES.get(word, JobState.UNKNOWN), word, submitted, page)
+        word, page = str(answer["state"]), pages.get(str(answer.get("worker")))
+        state = _STATES.get(word, JobState.UNKNOWN)
+        submitted = float(answer.get("starttime") or 0) / 1000
+        return Driver(str(answer["id"]), state, word, submitted, page)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise calls._pages.odd(
-            calls.ui_url, "tells of a driver in a way that Spark does not"
+            calls.ui_url, "describes a driver in a way that Spark does not"
         ) from error
 
 
-def _list(told: Json, key: str, calls: StandaloneCalls) -> Iterator[Json]:
-    found = told.get(key)
-    if not isinstance(found, list):
+def _list(answer: Json, key: str, calls: StandaloneCalls) -> list[Json]:
+    """Return the objects of a list in an answer, which has to be there."""
+    listed = answer.get(key)
+    if not isinstance(listed, list):
         raise Unanswered(
             f"{calls.ui_url}/json/ has no {key!r} in its answer",
             cluster=calls.cluster,
             hint=f'"ui_url" has to be that of {_PAGE}, such as {_PAGE_EXAMPLE}',
         )
-    return iter(found)
+    return listed

@@ -163,38 +163,32 @@ class Standalone:
         settled = begun + float(self.options.get("settle_seconds", _SETTLE_SECONDS))
 
         def look(over: bool) -> JobStatus | None:
-            recent = [
-                one for one in calls.drivers() if one.submitted >= begun - _CLOCKS_APART_SECONDS
-            ]
-            found, unseen = _first(calls, recent, _has(_mark(tag)))
-            if found is not None:
-                self._notes.add(tag, id=found.id)
-                return _status(found)
+            since = begun - _CLOCKS_APART_SECONDS
+            recent = [driver for driver in calls.drivers() if driver.submitted >= since]
+            ours, unseen = _first(calls, recent, _has(_mark(tag)))
+            if ours is not None:
+                self._notes.add(tag, id=ours.id)
+                return _status(ours)
             return _not_found(unseen) if over else None
 
-        found = wait_until_settled(look, settled, self.interrupt)
-        return found or JobStatus(JobState.UNKNOWN, None, "its master did not tell in time")
+        status = wait_until_settled(look, settled, self.interrupt)
+        return status or JobStatus(JobState.UNKNOWN, None, "its master did not answer in time")
 
     def find_source(self, request: StopRequest) -> JobStatus:
         if request.tag is not None:
             status = self.find(request.tag)
             if status.state is not JobState.ABSENT:
                 return status
-        asked, calls = self._stopping.asked(request), self._calls(None)
-        if "driver" in asked:
-            driver = calls.driver(str(asked["driver"]))
-            return JobStatus(JobState.ABSENT) if driver is None else _status(driver)
-        name = asked.get("app_name")
-        wanted, drivers = (
-            _has(_named(str(name))) if name else _is_source(request),
-            calls.drivers(active=True),
-        )
-        found = _first(calls, drivers, wanted)[0]
-        return (
-            _status(found)
-            if found is not None
-            else _unseen(calls, drivers, str(name or request.job))
-        )
+        options, calls = self._stopping.asked(request), self._calls(None)
+        if "driver" in options:
+            return _seen(calls.driver(str(options["driver"])))
+        name = options.get("app_name")
+        is_source = _has(_named(str(name))) if name else _is_source(request)
+        drivers = calls.drivers(active=True)
+        source, _ = _first(calls, drivers, is_source)
+        if source is not None:
+            return _status(source)
+        return _unseen(calls, drivers, str(name or request.job))
 
     @logs_submission
     def submit(self, submission: Submission) -> str:
@@ -207,10 +201,8 @@ class Standalone:
                     f"cannot tell whether {submission.job} was submitted: {status.detail}",
                     cluster=self.name,
                     job=submission.job,
-                    hint=(
-                        "see on the master's page what these drivers are; then: stateshift "
-                        "resume WORKDIR"
-                    ),
+                    hint="see on the master's page what these drivers are; then: stateshift "
+                    "resume WORKDIR",
                 )
             if status.state is not JobState.ABSENT:
                 return status.id or submission.tag
@@ -236,37 +228,39 @@ class Standalone:
         return self._stopping.stop(request, calls.kill, look)
 
     def log(self, tag: str, lines_max: int = 50) -> str:
-        """What Java said, and behind it what Python did: PythonRunner sends both of its streams
-        to stdout.
+        """Return what Java said, and behind it what Python did: PythonRunner sends both of its
+        streams to stdout.
         """
         calls, id = self._calls(self._notes.read(tag)), self.find(tag).id
-        driver = next((one for one in calls.drivers() if one.id == id), None)
+        driver = next((driver for driver in calls.drivers() if driver.id == id), None)
         if driver is None or lines_max <= 0:
             return ""
-        said = [calls.said(driver, kind, 1 << 16) for kind in ("stderr", "stdout")]
-        return last_lines(redact("\n".join(part for part in said if part), os.environ), lines_max)
+        logs = [calls.said(driver, stream, 1 << 16) for stream in ("stderr", "stdout")]
+        text = "\n".join(filter(None, logs))
+        return last_lines(redact(text, os.environ), lines_max)
 
     def failure(self, tag: str, alive: bool = False) -> Failure | None:
         return failure_of(self.log(tag, LOG_LINES), alive)
 
     def _body(self, submission: Submission, given: Options, version: str | None) -> Json:
-        application, python = str(given["application"]), str(given["application"]).endswith(".py")
+        application = str(given["application"])
+        python = application.endswith(".py")
         arguments = [filled(str(argument), submission) for argument in given.get("arguments", ())]
         if not python and "class" not in given:
             fact = f"{application} is no .py file, and nothing says which class of it is to be run"
             hint = '"submit": {"class": "org.shop.Orders"}'
             raise ClusterError(fact, cluster=self.name, job=submission.job, hint=hint)
         ours = {f"STATESHIFT_{name.upper()}": value for name, value in identity(submission).items()}
+        if python:
+            arguments = [_COPY, ",".join(given.get("py_files", ())), *arguments]
+        if "://" not in application:
+            application = f"file://{os.path.abspath(application)}"
         return {
             "action": "CreateSubmissionRequest",
             "clientSparkVersion": "stateshift",
-            "appResource": application
-            if "://" in application
-            else f"file://{os.path.abspath(application)}",
+            "appResource": application,
             "mainClass": _PYTHON if python else given["class"],
-            "appArgs": [_COPY, ",".join(given.get("py_files", ())), *arguments]
-            if python
-            else arguments,
+            "appArgs": arguments,
             "environmentVariables": {
                 **texts(self.options.get("environment")),
                 **submission.environment,
@@ -279,22 +273,20 @@ class Standalone:
     def _settings(
         self, submission: Submission, given: Options, version: str | None
     ) -> dict[str, str]:
-        sized = {
-            f"spark.driver.{key[7:]}": given[key]
-            for key in ("driver_memory", "driver_cores")
-            if key in given
-        }
+        defaults = {}
+        if version is not None and version.startswith("3."):
+            defaults["spark.driver.defaultJavaOptions"] = _JAVA_OPTIONS
+        sizes = {}
+        if "driver_memory" in given:
+            sizes["spark.driver.memory"] = given["driver_memory"]
+        if "driver_cores" in given:
+            sizes["spark.driver.cores"] = given["driver_cores"]
+        conf = {**texts(self.options.get("conf")), **texts(given.get("conf"))}
         return {
             "spark.app.name": submission.job,
-            **(
-                {"spark.driver.defaultJavaOptions": _JAVA_OPTIONS}
-                if (version or "").startswith("3.")
-                else {}
-            ),
-            **filled_values(
-                {**texts(self.options.get("conf")), **texts(given.get("conf"))}, submission
-            ),
-            **texts(sized),
+            **defaults,
+            **filled_values(conf, submission),
+            **texts(sizes),
             **handed_over(submission),
             "spark.submit.deployMode": "cluster",
             "spark.stateshift.submission": _digest(submission.tag),
@@ -311,18 +303,19 @@ class Standalone:
         return Stopping(self, self._notes, self.options, *known, self.open_storage, self.interrupt)
 
     def _calls(self, record: Record | None) -> StandaloneCalls:
-        """Where the record's driver was submitted, else where the cluster is; another master has
-        a page of its own.
+        """Return the calls of the master where the record's driver was submitted, else of the
+        cluster's. Another master has a page of its own.
         """
         url = str((record or {}).get("url") or self.options["url"])
-        here = url == self.options["url"]
-        options = {key: value for key, value in self.options.items() if here or key != "ui_url"}
+        options = dict(self.options)
+        if url != self.options["url"]:
+            options.pop("ui_url", None)
         return StandaloneCalls(self.name, url, options)
 
 
 def _digest(text: str) -> str:
-    """What stands for a tag or a location in a launch command: Spark hides settings in which it
-    sees the word `secret` or `token`, and either may have one.
+    """Return what stands for a tag or a location in a launch command: Spark hides settings in which
+    it sees the word `secret` or `token`, and either may have one.
     """
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
@@ -339,8 +332,15 @@ def _is_source(request: StopRequest) -> Callable[[str], bool]:
     """Whether any run of ours submitted the driver for this location, or somebody else under the
     job's name.
     """
-    here, named = f'"{_PLACE}{_digest(request.location.rstrip("/"))}"', _named(request.job)
-    return lambda command: here in command or (named in command and _PLACE not in command)
+    here = f'"{_PLACE}{_digest(request.location.rstrip("/"))}"'
+    named = _named(request.job)
+
+    def is_source(command: str) -> bool:
+        if _PLACE in command:
+            return here in command
+        return named in command
+
+    return is_source
 
 
 def _named(name: str) -> str:
@@ -350,8 +350,8 @@ def _named(name: str) -> str:
 def _first(
     calls: StandaloneCalls, drivers: list[Driver], wanted: Callable[[str], bool]
 ) -> tuple[Driver | None, list[str]]:
-    """The newest driver whose launch command is such a one; and the ids of those before it that
-    do not show theirs.
+    """Return the newest driver whose launch command is a wanted one; and the ids of those before it
+    that do not show theirs.
     """
     unseen = []
     for driver in drivers:
@@ -364,26 +364,32 @@ def _first(
 
 
 def _not_found(unseen: list[str]) -> JobStatus:
-    """Of a submission whose answer was lost: it is absent only if every driver is seen to be
-    another one.
+    """Return the status of a submission whose answer was lost: it is absent only if every driver is
+    seen to be another one.
     """
     if not unseen:
         return JobStatus(JobState.ABSENT)
-    which = f"{', '.join(unseen[:3])}{' …' if len(unseen) > 3 else ''}"
-    return JobStatus(
-        JobState.UNKNOWN, None, f"{which} may be it: no worker shows yet how that was launched"
-    )
+    which = ", ".join(unseen[:3])
+    if len(unseen) > 3:
+        which += " …"
+    why = f"{which} may be it: no worker shows yet how that was launched"
+    return JobStatus(JobState.UNKNOWN, None, why)
 
 
 def _unseen(calls: StandaloneCalls, drivers: list[Driver], name: str) -> JobStatus:
-    """Of a job that no driver on the cluster is: its driver may run elsewhere (client mode), and
-    its application here. Each driver of this name, as of a job that was moved on, has an
-    application of its own.
+    """Return the status of a job that no driver on the cluster is: its driver may run elsewhere
+    (client mode), and its application here. Each driver of this name, as of a job that was moved
+    on, has an application of its own.
     """
     applications = calls.applications(name)
-    commands = [calls.launch_command(driver) for driver in drivers] if applications else []
-    ours = [command for command in commands if command is None or _named(name) in command]
-    if len(applications) <= len(ours):
+    if not applications:
+        return JobStatus(JobState.ABSENT)
+    perhaps_named = 0
+    for driver in drivers:
+        command = calls.launch_command(driver)
+        if command is None or _named(name) in command:
+            perhaps_named += 1
+    if len(applications) <= perhaps_named:
         return JobStatus(JobState.ABSENT)
     why = (
         f"application {applications[0]} has its name, and a driver that does not run on the cluster"
@@ -403,7 +409,7 @@ def _seen(driver: Driver | None) -> JobStatus:
 
 
 def _status(driver: Driver) -> JobStatus:
-    detail = driver.told if driver.state in (JobState.FAILED, JobState.UNKNOWN) else None
+    detail = driver.message if driver.state in (JobState.FAILED, JobState.UNKNOWN) else None
     return JobStatus(driver.state, driver.id, detail)
 
 
