@@ -1,4 +1,4 @@
-"""What a jar has in it, by its zip directory: is the class there whose main is to be run?"""
+"""Checks of a jar by its zip directory: is the class there whose main is to be run?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _FLINKS_OWN: Final = "org.apache.flink."  # which a cluster has beside the jar, 
 
 
 def complaints_about(jar: Path, entry_class: str | None, pointer: str) -> Iterator[Complaint]:
-    """A jar that is none, or does not have the class; one that names none and is told none."""
+    """Yield what is wrong with a jar: it is none, it does not have the class, or neither it nor the
+    spec names one.
+    """
     try:
         with zipfile.ZipFile(jar) as opened:
             names = set(opened.namelist())
@@ -42,9 +44,8 @@ def complaints_about(jar: Path, entry_class: str | None, pointer: str) -> Iterat
         return
     if entry_class.startswith(_FLINKS_OWN) or f"{entry_class.replace('.', '/')}.class" in names:
         return
-    classes = [
-        name.removesuffix(".class").replace("/", ".") for name in names if name.endswith(".class")
-    ]
+    files = [name for name in names if name.endswith(".class")]
+    classes = [file.removesuffix(".class").replace("/", ".") for file in files]
     simple = entry_class.rpartition(".")[2]
     same = sorted(name for name in classes if name.rpartition(".")[2] == simple)
     near = same[0] if same else closest(entry_class, classes)

@@ -145,9 +145,9 @@ class Stopping:
         return stop_options(request, self.options, self.known, self.submitting)
 
     def stop(self, request: StopRequest, kill: Callable[[str], None], look: str) -> JobStatus:
-        """Stop a job and wait until it is not alive; `look` is how a person looks at a job that does not end, with {id}
-        for its id. That it was stopped is noted before it is: a service may forget at once what it
-        ends.
+        """Stop a job and wait until it is not alive. `look` is how a person looks at a job that
+        does not end, with {id} for its id. That it was stopped is noted before it is: a service
+        may forget at once what it ends.
         """
         status = self.cluster.find_source(request)
         refuse_unknown(status, request, self.cluster.name)

@@ -1,5 +1,5 @@
-"""Records of what a cluster of kind command has submitted and stopped itself: files, so that another
-process knows as well.
+"""Records of what a cluster of kind command has submitted and stopped itself: files, so that
+another process knows as well.
 
 <tag>.json                 which job, at which location, reached how
 <tag>.pid .exit .out .err  of the submit command (see `detached`); the last line of .out is the

@@ -82,7 +82,8 @@ _REMEDIES: Final[tuple[tuple[Remedy, re.Pattern[str]], ...]] = (
         Remedy.OTHER_JOB,
         re.compile(
             r"SchemaNotCompatible|STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|"
-            r"ROW_FORMAT_VALIDATION_FAILURE|InvalidUnsafeRow|Provided (?:key |value )?schema doesn.t "
+            r"ROW_FORMAT_VALIDATION_FAILURE|InvalidUnsafeRow|"
+            r"Provided (?:key |value )?schema doesn.t "
             r"match|NOT_MATCH_IN_STATE_METADATA|"
             r"sources in the checkpoint offsets and now there "
             r"are|DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE|"

@@ -1,4 +1,4 @@
-"""The stop marker, by which a job that imports `stateshift.job` is asked to stop between two batches.
+"""The stop marker: it asks a job that imports `stateshift.job` to stop between two batches.
 
     <location>/_stateshift/stop       written by us: which job, under which tag, until when
     <location>/_stateshift/stopping   the job's answer, a copy of the marker

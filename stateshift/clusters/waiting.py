@@ -16,22 +16,21 @@ from stateshift.errors import Interrupted
 T = TypeVar("T")
 
 SECONDS_BETWEEN_LOOKS_MAX = 0.5
-PAUSE_GROWS = (
-    1.2  # so that a job is seen to have stopped at most a fifth of its time later than it has
-)
+# So that a job is seen to have stopped at most a fifth of its time later than it has.
+PAUSE_GROWS = 1.2
 
 
 def wait_for(
     look: Callable[[], T | None], seconds_max: float, stop: threading.Event | None = None
 ) -> T | None:
-    """What `look` returns as soon as it is not None; None when that has not happened in
+    """Return what `look` returns as soon as it is not None; None if that has not happened in
     `seconds_max`. Looks at least once, often at first and more rarely later.
     """
     until, pause = time.monotonic() + seconds_max, 0.02
     while True:
-        found = look()
-        if found is not None:
-            return found
+        result = look()
+        if result is not None:
+            return result
         left = until - time.monotonic()
         if left <= 0:
             return None
@@ -42,8 +41,8 @@ def wait_for(
 def wait_until_settled(
     look: Callable[[bool], T | None], settled: float, stop: threading.Event | None = None
 ) -> T | None:
-    """For what was begun and is not listed: it may be on its way until `settled`, in seconds since
-    1970. `look` is told whether that was over before it looks.
+    """Wait for what was begun and is not listed: it may be on its way until `settled`, in seconds
+    since 1970. `look` is given whether that was over before it looks.
     """
 
     def once() -> T | None:

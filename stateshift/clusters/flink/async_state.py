@@ -26,7 +26,7 @@ _GATHERING_SECONDS: Final = 12.0
 
 
 def no_canonical(calls: FlinkCalls, job: Job, interrupt: threading.Event | None) -> str | None:
-    """Return why a canonical savepoint of this job would fail; None if nothing speaks against it."""
+    """Return why a canonical savepoint of this job would fail, None if it would not."""
     if keeps_in_forst(calls, job):
         return f"{job.name} keeps its state in ForSt, which writes no canonical savepoint"
     if release_of(calls.version()) < (2, 0):

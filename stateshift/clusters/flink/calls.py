@@ -88,49 +88,48 @@ class FlinkCalls:
     @property
     def outage_seconds(self) -> float:
         """How long Flink may be silent while something is waited for: a JobManager takes a while
-        to be started anew.
+        to restart.
         """
         return float(self.options.get("outage_seconds", OUTAGE_SECONDS))
 
     def version(self) -> str | None:
-        told = self._call("GET", "/config").get("flink-version")
-        return str(told) if told else None
+        version = self._call("GET", "/config").get("flink-version")
+        return str(version) if version else None
 
     def refresh_seconds(self) -> float:
-        """How old what is told of a job's parts and checkpoints may be."""
+        """Return how old the pages of a job's parts and checkpoints may be."""
         with self._read("/config"):
             return float(self._call("GET", "/config").get("refresh-interval", 3000)) / 1000
 
     def jobs(self) -> tuple[tuple[str, str, str], ...]:
-        """(id, name, state) of each that Flink knows of, as it tells them."""
+        """Return (id, name, state) of each that Flink knows of, in its words."""
         with self._read("/jobs/overview"):
-            listed = self._call("GET", "/jobs/overview")["jobs"]
-            return tuple((str(one["jid"]), str(one["name"]), str(one["state"])) for one in listed)
+            jobs = self._call("GET", "/jobs/overview")["jobs"]
+            return tuple((str(job["jid"]), str(job["name"]), str(job["state"])) for job in jobs)
 
     def job(self, id: str) -> Job | None:
-        told = self._call_or_none(f"/jobs/{id}")
+        answer = self._call_or_none(f"/jobs/{id}")
         with self._read(f"/jobs/{id}"):
-            job = None if told is None else job_of(told)
-        if (
-            job is None or not job.vertices
-        ):  # what has come to nothing is told by its having no parts: both at one time
+            job = None if answer is None else job_of(answer)
+        # What has come to nothing is known by having no parts: both at one time.
+        if job is None or not job.vertices:
             return job
         return replace(job, flink_state=self.state(id) or job.flink_state)
 
     def state(self, id: str) -> str | None:
-        """In Flink's own word, as it is now; None of a job that Flink does not know, and where
-        it has no such page.
+        """Return Flink's own word for a job's state, as it is now; None if Flink does not know the
+        job, or has no such page.
         """
         try:
-            told = self._call_or_none(f"/jobs/{id}/status")
+            answer = self._call_or_none(f"/jobs/{id}/status")
         except Refused as refused:
             if refused.status in (404, 405):
                 return None
             raise
-        return None if told is None else str(told.get("status"))
+        return None if answer is None else str(answer.get("status"))
 
     def cancel(self, id: str) -> None:
-        """One that is not there, or has ended, is fine."""
+        """Cancel a job; one that is not there, or has ended, is fine."""
         try:
             self._call("PATCH", f"/jobs/{id}", params={"mode": "cancel"})
         except Refused as refused:
@@ -138,88 +137,90 @@ class FlinkCalls:
                 raise
 
     def checkpoints(self, id: str) -> Checkpoints:
-        """Nothing, of a job that Flink does not know or that has none."""
-        told = self._counted_of(id)
+        """Return a job's checkpoints; nothing if Flink does not know it, or if it has none."""
+        answer = self._counted_of(id)
+        if answer is None:
+            return Checkpoints(None, None, ())
         with self._read(f"/jobs/{id}/checkpoints"):
-            return Checkpoints(None, None, ()) if told is None else checkpoints_of(told)
+            return checkpoints_of(answer)
 
     def settings(self, id: str) -> Json:
         return self._known_of(id, "checkpoints/config") or {}
 
     def exceptions(self, id: str) -> list[Json]:
-        """What made it fail, newest first: stacktrace, timestamp, taskName."""
-        told = self._known_of(id, "exceptions") or {}
-        entries = (told.get("exceptionHistory") or {}).get("entries")
-        found = (
-            [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
-        )
-        first = told.get("root-exception")  # before 2.0, also of one that is not in the history
-        return found or (
-            [{"stacktrace": first, "timestamp": told.get("timestamp")}] if first else []
-        )
+        """Return what made a job fail, newest first: stacktrace, timestamp, taskName."""
+        page = self._known_of(id, "exceptions") or {}
+        history = (page.get("exceptionHistory") or {}).get("entries")
+        if isinstance(history, list):
+            entries = [entry for entry in history if isinstance(entry, dict)]
+            if entries:
+                return entries
+        root = page.get("root-exception")  # before 2.0, also of one that is not in the history
+        if not root:
+            return []
+        return [{"stacktrace": root, "timestamp": page.get("timestamp")}]
 
     def failure(self, id: str) -> Json:
-        """What a job has ended with that has failed: which is not always what its history of
+        """Return what a failed job has ended with, which is not always what its history of
         exceptions has.
         """
         with self._read(f"/jobs/{id}/execution-result"):
             return result_of(self._known_of(id, "execution-result") or {})
 
     def metrics(self, id: str, vertex: str) -> tuple[str, ...]:
-        """The names of what a vertex's subtasks measure; nothing as long as Flink has not
+        """Return the names of what a vertex's subtasks measure; nothing as long as Flink has not
         gathered them.
         """
         path = f"/jobs/{id}/vertices/{vertex}/metrics"
         with self._read(path):
-            return tuple(str(one["id"]) for one in self._asking.listed(path))
+            return tuple(str(metric["id"]) for metric in self._asking.listed(path))
 
     def slots(self) -> tuple[int, int]:
-        """How many there are, and how many are free."""
+        """Return how many there are, and how many are free."""
         with self._read("/overview"):
-            told = self._call("GET", "/overview")
-            return int(told["slots-total"]), int(told["slots-available"])
+            overview = self._call("GET", "/overview")
+            return int(overview["slots-total"]), int(overview["slots-available"])
 
     def configuration(self) -> dict[str, str]:
-        """The JobManager's own."""
+        """Return the JobManager's own configuration."""
         with self._read("/jobmanager/config"):
-            return {
-                str(one["key"]): str(one["value"])
-                for one in self._asking.listed("/jobmanager/config")
-            }
+            settings = self._asking.listed("/jobmanager/config")
+            return {str(setting["key"]): str(setting["value"]) for setting in settings}
 
     def trigger(self, id: str, stop: bool, body: Json) -> None:
         self._call("POST", f"/jobs/{id}/{'stop' if stop else 'savepoints'}", json=body)
 
     def triggered(self, id: str, trigger: str) -> Triggered | None:
-        """None, of one that Flink does not know or has forgotten (five minutes after it was
-        done).
+        """Return a savepoint that was asked for; None if Flink does not know it, or has forgotten
+        it (five minutes after it was done).
         """
-        told = self._call_or_none(f"/jobs/{id}/savepoints/{trigger}")
+        answer = self._call_or_none(f"/jobs/{id}/savepoints/{trigger}")
         with self._read(f"/jobs/{id}/savepoints/{trigger}"):
-            return None if told is None else triggered_of(told)
+            return None if answer is None else triggered_of(answer)
 
     def trigger_checkpoint(self, id: str) -> str:
-        """Of the kind that the job takes anyway; what it is known by."""
+        """Ask for a checkpoint of the kind that the job takes anyway. Return the request's id."""
         with self._read(f"/jobs/{id}/checkpoints"):
             return str(self._call("POST", f"/jobs/{id}/checkpoints", json={})["request-id"])
 
     def triggered_checkpoint(self, id: str, trigger: str) -> Triggered | None:
-        """None, of one that Flink does not know or has forgotten."""
-        told = self._call_or_none(f"/jobs/{id}/checkpoints/{trigger}")
+        """Return a checkpoint that was asked for; None if Flink does not know it, or has forgotten
+        it.
+        """
+        answer = self._call_or_none(f"/jobs/{id}/checkpoints/{trigger}")
         with self._read(f"/jobs/{id}/checkpoints/{trigger}"):
-            return None if told is None else triggered_checkpoint_of(told)
+            return None if answer is None else triggered_checkpoint_of(answer)
 
     def jar_of(self, name: str) -> str | None:
-        """The id of a jar that was uploaded under this name."""
-        with self._read("/jars"):
-            files = self._call("GET", "/jars", hints=_NO_JARS)["files"]
-            return next((str(one["id"]) for one in files if one["name"] == name), None)
+        """Return the id of a jar that was uploaded under this name."""
+        ids = (id for id, called in self.jars().items() if called == name)
+        return next(ids, None)
 
     def jars(self) -> dict[str, str]:
-        """The id of each jar that was uploaded, and its name."""
+        """Return the id of each jar that was uploaded, and its name."""
         with self._read("/jars"):
             files = self._call("GET", "/jars", hints=_NO_JARS)["files"]
-            return {str(one["id"]): str(one["name"]) for one in files}
+            return {str(file["id"]): str(file["name"]) for file in files}
 
     def upload(self, jar: Path, name: str) -> str:
         with (
@@ -227,19 +228,20 @@ class FlinkCalls:
             self._read("/jars/upload"),
         ):
             headers, failed = {"Content-Type": form.content_type}, "the jar was not taken"
-            told = self._call("POST", "/jars/upload", failed, _NO_JARS, data=form, headers=headers)
-            return str(told["filename"]).rpartition("/")[2]
+            answer = self._call(
+                "POST", "/jars/upload", failed, _NO_JARS, data=form, headers=headers
+            )
+            return str(answer["filename"]).rpartition("/")[2]
 
     def run(self, jar: str, body: Json) -> str:
         path = f"/jars/{quote(jar, safe='')}/run"
         with self._read(path):
-            return str(
-                self._call("POST", path, "the job was not started", _NO_JARS, json=body)["jobid"]
-            )
+            answer = self._call("POST", path, "the job was not started", _NO_JARS, json=body)
+            return str(answer["jobid"])
 
     def parallelism(self, id: str) -> Json:
-        """How many of each vertex there are to be: {"<vertex>": {"parallelism": {"lowerBound",
-        "upperBound"}}}.
+        """Return how many of each vertex there are to be: {"<vertex>": {"parallelism":
+        {"lowerBound", "upperBound"}}}.
         """
         return self._call("GET", f"/jobs/{id}/resource-requirements")
 
@@ -247,8 +249,8 @@ class FlinkCalls:
         self._call("PUT", f"/jobs/{id}/resource-requirements", json=wanted)
 
     def _known_of(self, id: str, what: str) -> Json | None:
-        """None as long as there is nothing to be told: while a job is INITIALIZING, Flink answers
-        500 to all but the job itself.
+        """Return a page of a job; None as long as there is none: while a job is INITIALIZING, Flink
+        answers 500 to all but the job itself.
         """
         try:
             return self._call_or_none(f"/jobs/{id}/{what}")
@@ -258,8 +260,9 @@ class FlinkCalls:
             raise
 
     def _counted_of(self, id: str) -> Json | None:
-        """Its checkpoints. With them come quantiles of how long they took, which are first computed
-        for who asks first: another who asks meanwhile is told NullArgumentException (seen of 2.3).
+        """Return the page of a job's checkpoints. With them come quantiles of how long they took,
+        which Flink computes for who asks first: another who asks meanwhile gets a
+        NullArgumentException (seen of 2.3).
         """
         for _ in range(5):
             try:
@@ -303,11 +306,11 @@ _NO_JARS: Final = {
 }
 
 
-def _is_flinks(told: object) -> bool:
+def _is_flinks(answer: object) -> bool:
     """Whether it is Flink that does not know what was asked about: who knows no such page
     answers 404 as well.
     """
-    errors = told.get("errors") if isinstance(told, dict) else None
-    return isinstance(errors, list) and not any(
-        str(one).startswith("Not found: ") for one in errors
-    )
+    errors = answer.get("errors") if isinstance(answer, dict) else None
+    if not isinstance(errors, list):
+        return False
+    return not any(str(error).startswith("Not found: ") for error in errors)

@@ -1,4 +1,4 @@
-"""Ending a Flink job with its last checkpoint: one more is completed, the job is cancelled, and
+"""Ends a Flink job with its last checkpoint: one more is completed, the job is cancelled, and
 what it completed last stays where it is.
 
     latest_checkpoint(calls, id)              where the job's last retained checkpoint is
@@ -22,7 +22,7 @@ A cluster of one application goes when its job has ended, and often before it is
 the checkpoint lies is noted before the job is cancelled, and that Flink has accepted it, after.
 Without that, one that is silent may as well have lost its JobManager, and the job may run again:
 then nobody says that it has ended. If it does run when it is asked again, it has gone on from what
-was noted, and is ended anew, with another checkpoint.
+was noted, and is ended again, with another checkpoint.
 """
 
 from __future__ import annotations
@@ -47,19 +47,20 @@ RETAIN = "execution.checkpointing.externalized-checkpoint-retention"
 _BEGINS, _ENDED = {"INITIALIZING", "CREATED"}, {"CANCELED", "FAILED"}
 _RUNS = _BEGINS | {"RUNNING", "RESTARTING"}
 _NO_SUCH_CALL = (404, 405)
-_LISTED_SECONDS_MAX = (
-    15.0  # more than Flink's list of checkpoints is old, as anybody would configure it
-)
+# More than Flink's list of checkpoints is old, as anybody would configure it.
+_LISTED_SECONDS_MAX = 15.0
 
 
 def latest_checkpoint(calls: FlinkCalls, id: str) -> str | None:
-    """None, of a job that has none yet, or keeps its checkpoints in its JobManager's memory."""
+    """Return where the last checkpoint is; None if there is none yet, or if it is in the
+    JobManager's memory.
+    """
     latest = calls.checkpoints(id).latest_checkpoint
     return None if latest is None or is_in_memory(latest.path) else latest.path
 
 
 def is_in_memory(path: str) -> bool:
-    """Of a checkpoint that goes with its JobManager: "<checkpoint-not-externally-addressable>"."""
+    """Whether a checkpoint goes with its JobManager: "<checkpoint-not-externally-addressable>"."""
     return path.startswith("<")
 
 
@@ -82,38 +83,48 @@ class _Ending:
             self.notes.add(self._note, cancelled=False, begun=time.time(), since=self._job().now)
         if not self._noted.get("cancelled"):
             self._refuse_what_would_be_lost()
-            completed = self._wait(self._completed(self._begun()), until)
-            if completed is None:
-                fact = (
-                    f"no checkpoint of {self.request.job_id} was completed in "
-                    f"{self.request.seconds_max:g} s"
-                )
-                raise self._error(
-                    fact,
-                    "it runs on: see why in Flink's own page of its checkpoints, then "
-                    "`stateshift resume WORKDIR`",
-                )
-            known = {"image": self._last(completed)} if self.calls.of_one_application else {}
-            self.notes.add(self._note, cancelled=True, completed=completed, **known)
+            self._complete_one(until)
         try:
             if self._wait(self._cancelled(), until) is None:
-                fact = (
-                    f"{self.request.job_id} still runs {self.request.seconds_max:g} s after it "
-                    "was cancelled"
-                )
-                raise self._error(fact, "`stateshift resume WORKDIR` waits for its end again")
+                raise self._still_running()
             return self._last(int(self._noted.get("completed", 0)))
         except Unanswered as silent:
             if "image" not in self._noted:
                 raise
             raise self._gone(silent) from silent
 
+    def _complete_one(self, until: float) -> None:
+        """Have a checkpoint completed, and note that the job is to be cancelled then."""
+        completed = self._wait(self._completed(self._begun()), until)
+        if completed is None:
+            raise self._none_completed()
+        # Of a cluster of one application, this is all that will be known of its last checkpoint.
+        known = {"image": self._last(completed)} if self.calls.of_one_application else {}
+        self.notes.add(self._note, cancelled=True, completed=completed, **known)
+
+    def _none_completed(self) -> ClusterError:
+        fact = (
+            f"no checkpoint of {self.request.job_id} was completed in "
+            f"{self.request.seconds_max:g} s"
+        )
+        hint = (
+            "it runs on: see why in Flink's own page of its checkpoints, then "
+            "`stateshift resume WORKDIR`"
+        )
+        return self._error(fact, hint)
+
+    def _still_running(self) -> ClusterError:
+        fact = f"{self.request.job_id} still runs {self.request.seconds_max:g} s after it was cancelled"
+        return self._error(fact, "`stateshift resume WORKDIR` waits for its end again")
+
     def _has_gone_on(self, until: float) -> bool:
-        """Of a cluster of one application, what was noted is all that will be known of its last
-        checkpoint.
+        """Whether the job of a cluster of one application runs again, though it was to be
+        cancelled.
         """
         noted = self._noted
-        if not (self.calls.of_one_application and noted.get("cancelled")) or noted.get("accepted"):
+        if not self.calls.of_one_application or not noted.get("cancelled"):
+            return False
+        if noted.get("accepted"):
             return False
         try:
             return self._wait(lambda: self._job().flink_state, until) in _RUNS
@@ -130,7 +141,9 @@ class _Ending:
             )
 
     def _gone(self, silent: Unanswered) -> ClusterError:
-        """Where it was accepted that the job ends, and its cluster with it, it has ended."""
+        """Return the error for a cluster that is silent: it has ended, if Flink accepted that the
+        job ends, and its cluster with it.
+        """
         noted, id = self._noted, self.request.job_id
         if not noted.get("accepted"):
             hint = (
@@ -138,13 +151,8 @@ class _Ending:
                 "good, the newest chk- folder "
                 f'beside {noted["image"]} is the job\'s image, for "existing_savepoint_paths"'
             )
-            return self._error(
-                (
-                    f"{id} was to be cancelled, and its cluster does not say whether it was: "
-                    f"{silent.fact}"
-                ),
-                hint,
-            )
+            fact = f"{id} was to be cancelled, and its cluster does not say whether it was"
+            return self._error(f"{fact}: {silent.fact}", hint)
         hint = f"its last checkpoint is {noted['image']}, or a later one beside it"
         return Gone(
             f"{id} was cancelled, and its cluster is gone",
@@ -156,7 +164,7 @@ class _Ending:
         )
 
     def _begun(self) -> int:
-        """When we began, by the JobManager's clock: noted before anything is asked for."""
+        """Return when we began, by the JobManager's clock: noted before anything is asked for."""
         noted = self._noted.get("since")
         if noted is None:
             noted = self._job().now
@@ -164,38 +172,48 @@ class _Ending:
         return int(noted)
 
     def _completed(self, since: int) -> Callable[[], int | None]:
-        """The number of the checkpoint that the job may be ended with."""
-        asked: list[str] = []
+        """Return a look for the number of the checkpoint that the job may be ended with."""
+        trigger: str | None = None  # of ours; empty if this Flink cannot be asked
 
         def look() -> int | None:
+            nonlocal trigger
             job = self._job()
             if job.flink_state in _ENDED:
                 return 0  # by somebody, in between: what it completed last is its image
             if job.flink_state == "FINISHED":
-                raise self._error(
-                    (
-                        f"{job.name} ({job.id}) has come to the end of its input: nothing is "
-                        "left to go on"
-                    ),
-                    "its output is complete",
-                )
-            if asked and asked[0]:
-                told = self.calls.triggered_checkpoint(job.id, asked[0]) or Triggered()
-                if told.cause is not None:
-                    raise self._error(
-                        f"no checkpoint was completed: {told.cause.fact}", told.cause.hint
-                    )
-                if told.checkpoint is not None:
-                    return told.checkpoint
-            elif not asked and job.flink_state not in _BEGINS:
-                asked.append(self._ask(job.id))
-            latest = self.calls.checkpoints(job.id).latest_checkpoint
-            return latest.id if latest is not None and latest.triggered >= since else None
+                raise self._at_its_end(job)
+            if trigger:
+                completed = self._triggered(trigger)
+                if completed is not None:
+                    return completed
+            if trigger is None and job.flink_state not in _BEGINS:
+                trigger = self._ask(job.id)
+            return self._completed_since(since)
 
         return look
 
+    def _at_its_end(self, job: Job) -> ClusterError:
+        fact = f"{job.name} ({job.id}) has come to the end of its input: nothing is left to go on"
+        return self._error(fact, "its output is complete")
+
+    def _triggered(self, trigger: str) -> int | None:
+        """Return the number of the checkpoint that we asked for, once it is completed."""
+        triggered = self.calls.triggered_checkpoint(self.request.job_id, trigger) or Triggered()
+        cause = triggered.cause
+        if cause is not None:
+            raise self._error(f"no checkpoint was completed: {cause.fact}", cause.hint)
+        return triggered.checkpoint
+
+    def _completed_since(self, since: int) -> int | None:
+        latest = self.calls.checkpoints(self.request.job_id).latest_checkpoint
+        if latest is None or latest.triggered < since:
+            return None
+        return latest.id
+
     def _ask(self, id: str) -> str:
-        """The id of what was asked for; nothing where this Flink cannot be asked."""
+        """Ask for a checkpoint and return the request's id; nothing if this Flink cannot be
+        asked.
+        """
         try:
             return self.calls.trigger_checkpoint(id)
         except Refused as refused:
@@ -204,15 +222,16 @@ class _Ending:
             raise
 
     def _cancelled(self) -> Callable[[], bool | None]:
-        asked: list[bool] = []
+        accepted = False
 
         def look() -> bool | None:
+            nonlocal accepted
             job = self._job()
             ended = job.flink_state in _ENDED
-            if not asked:
+            if not accepted:
                 if not ended:
                     self.calls.cancel(job.id)
-                asked.append(True)
+                accepted = True
                 if self.calls.of_one_application:
                     self.notes.add(self._note, accepted=True)
             return True if ended else None
@@ -220,20 +239,24 @@ class _Ending:
         return look
 
     def _last(self, completed: int) -> str:
-        """By Flink's list; where that is older than what it has told to be completed, by that
-        one's number.
+        """Return the last checkpoint by Flink's list; if that is older than what Flink has said to
+        be completed, by that one's number.
         """
 
         def look() -> str | None:
             latest = self.calls.checkpoints(self.request.job_id).latest_checkpoint
-            if latest is None or latest.id >= completed:
-                return None if latest is None else latest.path
-            folder, number, _ = latest.path.rpartition(f"/chk-{latest.id}")
-            return f"{folder}/chk-{completed}" if number and latest.path.endswith(number) else None
+            if latest is None:
+                return None
+            if latest.id >= completed:
+                return latest.path
+            number = f"/chk-{latest.id}"
+            if not latest.path.endswith(number):
+                return None
+            return f"{latest.path.removesuffix(number)}/chk-{completed}"
 
         path = self._wait(look, time.monotonic() + _LISTED_SECONDS_MAX)
         if path is None or is_in_memory(path):
-            fact = f"Flink tells of no checkpoint of {self.request.job_id} that outlives it"
+            fact = f"Flink has no checkpoint of {self.request.job_id} that outlives it"
             raise self._error(
                 fact,
                 "look for the newest chk- folder of the job: that is its image, for "

@@ -17,15 +17,15 @@ nothing. It also stands wherever `{checkpoint}` does in an argument or a value o
 `flink_configuration`, as the job and the tag do (IS-6). Its claim is always Flink's to leave the
 files alone: with `claim` it would delete them, and they may be the only copy.
 
-While something is waited for, Flink may be silent for `outage_seconds`: its JobManager may be
-started anew. `application` says that this is a cluster of one application, which goes when the
+While something is waited for, Flink may be silent for `outage_seconds`: its JobManager may
+restart. `application` says that this is a cluster of one application, which goes when the
 application has ended; it takes no submissions, and where it does not answer, its job has ended. It
 may go before it has told where the savepoint or the last checkpoint is, which is then looked for
 where it was to be (`Gone`).
 
 A job that failed before it was anything (its savepoint did not fit, say) was not started: the tag's
 next attempt has another id. Flink forgets jobs an hour after they ended, and all of them when its
-JobManager is started anew without high availability: one that we know of and it does not is
+JobManager restarts without high availability: one that we know of and it does not is
 `unknown`.
 """
 
@@ -112,8 +112,10 @@ FORMAT = Expected("canonical or native", lambda v: v in ("canonical", "native"))
 STOP_OPTIONS = {"job_id": TEXT, "job_ids": TEXTS, "job_name": TEXT, "drain": FLAG, "format": FORMAT}
 
 _SETTLE_SECONDS = 60.0
+# Settings of a cluster that makes slots when they are needed.
+_ON_DEMAND = {"kubernetes.cluster-id", "yarn.application.name", "high-availability.cluster-id.yarn"}
 _FORGOTTEN = (
-    "Flink does not know it any more: it ended a while ago, or its JobManager was started anew"
+    "Flink does not know it any more: it ended a while ago, or its JobManager was restarted"
 )
 
 
@@ -144,46 +146,41 @@ class FlinkRest:
 
     def find(self, tag: str) -> JobStatus:
         record = self._notes.read(tag) or {}
-        calls, id = self._calls(record), record.get("id")
-        if id is not None:
-            job, stopped = calls.job(id), bool(record.get("stopped"))
-            if job is None:
-                kept = JobStatus(JobState.FINISHED, id, "stopped")
-                return kept if stopped else JobStatus(JobState.UNKNOWN, id, _FORGOTTEN)
-            return status_of(calls, job, stopped)
-        waits = bool(record) and not record.get("refused")
-        settled = float(record["begun"]) + self._settle_seconds if waits else 0.0
+        calls, stopped = self._calls(record), bool(record.get("stopped"))
+        if record.get("id") is not None:
+            return _of_id(calls, str(record["id"]), stopped)
+        settled = 0.0
+        if record and not record.get("refused"):
+            settled = float(record["begun"]) + self._settle_seconds
 
         def look(over: bool) -> JobStatus | None:
             attempt, job = attempts(calls, tag)
-            if job is not None:
-                if record:
-                    self._notes.add(tag, id=job.id)
-                return status_of(calls, job, bool(record.get("stopped")))
-            return (
-                JobStatus(JobState.ABSENT)
-                if over or attempt > record.get("attempt", attempt)
-                else None
-            )
+            if job is None:
+                stillborn = attempt > record.get("attempt", attempt)
+                return JobStatus(JobState.ABSENT) if over or stillborn else None
+            if record:
+                self._notes.add(tag, id=job.id)
+            return status_of(calls, job, stopped)
 
         return wait_until_settled(look, settled, self.interrupt) or JobStatus(JobState.ABSENT)
 
     def find_source(self, request: StopRequest) -> JobStatus:
-        """Of several ids: of one that is alive, if there is."""
+        """Return the status of the source; of several ids, of one that is alive, if there is."""
         if request.tag is not None:
             status = self.find(request.tag)
             if status.state is not JobState.ABSENT:
                 return status
         calls = self._calls(None)
         try:
-            found = self._sources(request)
+            sources = self._sources(request)
         except Unanswered as silent:
             if not calls.of_one_application:
                 raise
             return JobStatus(JobState.FINISHED, None, f"its cluster went with it: {silent.fact}")
-        if not found:
+        if not sources:
             return JobStatus(JobState.ABSENT)
-        return status_of(calls, next((job for job in found if job.state.alive), found[-1]), False)
+        alive = (job for job in sources if job.state.alive)
+        return status_of(calls, next(alive, sources[-1]), False)
 
     @logs_submission
     def submit(self, submission: Submission) -> str:
@@ -224,8 +221,8 @@ class FlinkRest:
 
     @logs_stop
     def stop(self, request: StopRequest) -> JobStatus:
-        """Cancel: what a job has done since its last checkpoint is done again by who goes on from
-        there. A job whose state is wanted is stopped with a savepoint.
+        """Cancel a job: what it has done since its last checkpoint is done again by who goes on
+        from there. A job whose state is wanted is stopped with a savepoint.
         """
         status = self._to_stop(request)
         refuse_unknown(status, request, self.name)
@@ -239,43 +236,43 @@ class FlinkRest:
         return status
 
     def log(self, tag: str, lines_max: int = 50) -> str:
-        """What made it fail, the last time behind the others; and the way out, where there is
-        one.
+        """Return what made a job fail, the last time behind the others; and the way out, if there
+        is one.
         """
         calls, id = self._calls(self._notes.read(tag)), self.find(tag).id
         return last_lines(log_of(calls, id), lines_max) if id is not None else ""
 
     def failure(self, tag: str, alive: bool = False) -> Failure | None:
-        """Nothing: `log` and `progress` tell it."""
+        """Return nothing: `log` and `progress` say it."""
         return None
 
     def running(self, job: str) -> tuple[RunningJob, ...]:
         calls = self._calls(None)
         try:
-            there = calls.job(job) if is_job_id(job) else None
-            found = [there] if there is not None else named(calls, job)
-            return tuple(running_of(calls, one) for one in found)
+            by_id = calls.job(job) if is_job_id(job) else None
+            jobs = named(calls, job) if by_id is None else [by_id]
+            return tuple(running_of(calls, each) for each in jobs)
         except Unanswered:
             if not calls.of_one_application:
                 raise
             return ()
 
     def alive(self) -> tuple[RunningJob, ...]:
-        """Every job that runs there, by its id and its name."""
-        told = [
-            (id, name, STATES.get(state, JobState.UNKNOWN))
+        """Return every job that runs there, by its id and its name."""
+        jobs = [
+            RunningJob(id, name, STATES.get(state, JobState.UNKNOWN))
             for id, name, state in self._calls(None).jobs()
         ]
-        return tuple(RunningJob(id, name, state) for id, name, state in told if state.alive)
+        return tuple(job for job in jobs if job.state.alive)
 
     def no_canonical(self, job_id: str) -> str | None:
-        """Why a canonical savepoint of this job would fail, as far as Flink tells."""
+        """Return why a canonical savepoint of this job would fail, as far as Flink says."""
         calls = self._calls(None)
         job = calls.job(job_id)
         return None if job is None else no_canonical(calls, job, self.interrupt)
 
     def slots(self) -> Slots | None:
-        """None where its configuration cannot be read."""
+        """Return the cluster's slots; None if its configuration cannot be read."""
         calls = self._calls(None)
         try:
             configured = calls.configuration()
@@ -283,19 +280,14 @@ class FlinkRest:
             return None
         every, free = calls.slots()
         adaptive = configured.get("jobmanager.scheduler", "").lower() == "adaptive"
-        resources = (
-            "kubernetes.cluster-id",
-            "yarn.application.name",
-            "high-availability.cluster-id.yarn",
-        )
         target = configured.get("execution.target", "")
-        on_demand = target.startswith(("kubernetes", "yarn")) or any(
-            key in configured for key in resources
+        on_demand = target.startswith(("kubernetes", "yarn")) or bool(
+            _ON_DEMAND & configured.keys()
         )
         return Slots(every, free, adaptive, on_demand)
 
     def jars(self) -> dict[str, str] | None:
-        """The id of each jar that is there, and its name."""
+        """Return the id of each jar that is there, and its name."""
         return self._calls(None).jars()
 
     @logs_image("savepoint")
@@ -323,12 +315,17 @@ class FlinkRest:
         record = self._notes.read(tag) or {}
         calls = self._calls(record)
         id = record.get("id") or job_id(tag, attempts(calls, tag)[0])
-        job, told = calls.job(id), calls.checkpoints(id)
-        epoch, path = self._restored_from(tag, record, id, told.restored)
-        completed = told.latest.id if told.latest else None
-        runs = job is not None and job.runs
-        why = self._hopeless(calls, id) if completed is None or completed <= (epoch or 0) else None
-        return JobProgress(path, epoch, completed, runs, why)
+        job, checkpoints = calls.job(id), calls.checkpoints(id)
+        restored_epoch, path = self._restored_from(tag, record, id, checkpoints.restored)
+        epoch = checkpoints.latest.id if checkpoints.latest else None
+        has_advanced = epoch is not None and epoch > (restored_epoch or 0)
+        return JobProgress(
+            restored=path,
+            restored_epoch=restored_epoch,
+            epoch=epoch,
+            running=job is not None and job.runs,
+            hopeless=None if has_advanced else self._hopeless(calls, id),
+        )
 
     def rescale(
         self, job_id: str, parallelism: Mapping[str, int], seconds_max: float = 120.0
@@ -339,84 +336,84 @@ class FlinkRest:
         rescale(self._calls(None), job_id, parallelism, seconds_max, self.interrupt)
 
     def _restored_from(
-        self, tag: str, record: Record, id: str, told: tuple[int, str] | None
+        self, tag: str, record: Record, id: str, last: tuple[int, str] | None
     ) -> tuple[int | None, str | None]:
-        """The image it began from. Flink tells what it was restored from last: after a failure that
-        is a checkpoint of its own. It gets there only from what it was submitted with, so that is
-        told instead.
+        """Return the epoch and the path of the image that a job began from. Flink says what it was
+        restored from last: after a failure that is a checkpoint of its own. It gets there only from
+        what it was submitted with, so that is returned instead.
         """
-        if told is None:
+        if last is None:
             return None, None
-        if f"/{id}/" not in told[1]:
-            if record and record.get("restored") != list(told):
-                self._notes.add(tag, restored=list(told))
-            return told
+        is_own_checkpoint = f"/{id}/" in last[1]
+        if not is_own_checkpoint:
+            if record and record.get("restored") != list(last):
+                self._notes.add(tag, restored=list(last))
+            return last
         first = record.get("restored")
-        return (first[0], first[1]) if first else (None, record.get("location"))
+        if first:
+            return first[0], first[1]
+        return None, record.get("location")
 
     def _hopeless(self, calls: FlinkCalls, id: str) -> str | None:
-        """Why a job that has completed no checkpoint will complete none."""
+        """Return why a job that has completed no checkpoint will complete none."""
         try:
-            return hopeless([str(one.get("stacktrace") or "") for one in calls.exceptions(id)])
+            exceptions = calls.exceptions(id)
         except (Refused, Unanswered):
             return None
+        return hopeless([str(exception.get("stacktrace") or "") for exception in exceptions])
 
     def _to_stop(self, request: StopRequest) -> JobStatus:
-        """A job under a tag that is not there is not looked for by its name: the source may run
-        beside it.
+        """Return the status of the job to stop. One under a tag that is not there is not looked for
+        by its name: the source may run beside it.
         """
         named = {"job_id", "job_ids", "job_name"} & set(request.options)
-        return (
-            self.find(request.tag)
-            if request.tag is not None and not named
-            else self.find_source(request)
-        )
+        if request.tag is None or named:
+            return self.find_source(request)
+        return self.find(request.tag)
 
     def _sources(self, request: StopRequest) -> list[Job]:
-        asked, calls = (
-            stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS),
-            self._calls(None),
-        )
-        ids = [*asked.get("job_ids", ()), *([asked["job_id"]] if "job_id" in asked else [])]
+        options = stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS)
+        calls = self._calls(None)
+        ids = [*options.get("job_ids", ())]
+        if "job_id" in options:
+            ids.append(options["job_id"])
         if ids:
-            return [job for id in ids if (job := calls.job(str(id))) is not None]
-        name = str(asked.get("job_name", request.job))
+            jobs = [calls.job(str(id)) for id in ids]
+            return [job for job in jobs if job is not None]
+        name = str(options.get("job_name", request.job))
         elsewhere = self._moved_away(request.location)
-        found = [job for job in named(calls, name) if job.id not in elsewhere]
-        alive = [job for job in found if job.state.alive]
+        here = [job for job in named(calls, name) if job.id not in elsewhere]
+        alive = [job for job in here if job.state.alive]
         if len(alive) > 1:
-            listed = ", ".join(f'"{job.id}"' for job in alive)
-            fact = f"{len(alive)} jobs called {name!r} run on {self.name}: {listed}"
-            hint = (
-                f'say which: "stop": {{"job_id": {listed.partition(",")[0]}}}, or all of them '
-                'as "job_ids"'
-            )
-            raise ClusterError(fact, cluster=self.name, job=request.job, hint=hint)
-        return alive or found
+            raise self._ambiguous(request, name, alive)
+        return alive or here
+
+    def _ambiguous(self, request: StopRequest, name: str, alive: list[Job]) -> ClusterError:
+        ids = [f'"{job.id}"' for job in alive]
+        fact = f"{len(alive)} jobs called {name!r} run on {self.name}: {', '.join(ids)}"
+        hint = f'say which: "stop": {{"job_id": {ids[0]}}}, or all of them as "job_ids"'
+        return ClusterError(fact, cluster=self.name, job=request.job, hint=hint)
 
     def _moved_away(self, location: str) -> set[str]:
-        """Jobs that we submitted from another image."""
+        """Return the ids of jobs that we submitted from another image."""
         place = location.rstrip("/")
-        ours = (one for one in self._notes.every() if "asked" in one)
-        return {
-            str(one["asked"])
-            for one in ours
-            if str(one.get("location", place)).rstrip("/") != place
-        }
+        elsewhere = set()
+        for record in self._notes.every():
+            of_image = str(record.get("location", place)).rstrip("/")
+            if "asked" in record and of_image != place:
+                elsewhere.add(str(record["asked"]))
+        return elsewhere
 
     def _await_end(self, calls: FlinkCalls, id: str, request: StopRequest) -> None:
         def ended() -> bool | None:
             job = calls.job(id)
             return None if job is not None and job.state.alive else True
 
-        if not wait_for(
-            through_outages(ended, calls.outage_seconds), request.seconds_max, self.interrupt
-        ):
+        look = through_outages(ended, calls.outage_seconds)
+        if not wait_for(look, request.seconds_max, self.interrupt):
             raise ClusterError(
-                (
-                    f"{id}, the job {request.job}, still runs {request.seconds_max:g} s after "
-                    "it was cancelled"
-                ),
+                f"{id}, the job {request.job}, still runs {request.seconds_max:g} s after "
+                "it was cancelled",
                 cluster=self.name,
                 job=request.job,
                 hint=f"look at it: curl {redact(calls.url.rstrip('/'))}/jobs/{id}",
@@ -439,10 +436,18 @@ class FlinkRest:
         return Notes(self.state_dir)
 
     def _calls(self, record: Record | None) -> FlinkCalls:
-        """Where the record's job was submitted, else where the cluster is."""
-        return FlinkCalls(
-            self.name, str((record or {}).get("url") or self.options["url"]), self.options
-        )
+        """Return the calls of where the record's job was submitted, else of the cluster."""
+        url = (record or {}).get("url") or self.options["url"]
+        return FlinkCalls(self.name, str(url), self.options)
+
+
+def _of_id(calls: FlinkCalls, id: str, stopped: bool) -> JobStatus:
+    job = calls.job(id)
+    if job is not None:
+        return status_of(calls, job, stopped)
+    if stopped:
+        return JobStatus(JobState.FINISHED, id, "stopped")
+    return JobStatus(JobState.UNKNOWN, id, _FORGOTTEN)
 
 
 def _open(name: str, options: Options, surroundings: Surroundings) -> FlinkRest:

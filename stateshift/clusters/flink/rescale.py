@@ -23,7 +23,7 @@ def rescale(
     seconds_max: float,
     interrupt: threading.Event | None,
 ) -> None:
-    """Until as many run as were asked for. Repeating it is safe."""
+    """Rescale a job and wait until as many run as were asked for. Repeating it is safe."""
     version = calls.version()
     if release_of(version) < _SINCE:
         fact = f"Flink {version} cannot change the parallelism of a running job"
@@ -42,9 +42,9 @@ def rescale(
         lambda: _is_so(_job(calls, id), parallelism) or None, calls.outage_seconds
     )
     if not wait_for(look, seconds_max, interrupt):
-        runs = {v.name: v.parallelism for v in _job(calls, id).vertices if v.id in parallelism}
-        told = ", ".join(f"{name} with {count}" for name, count in runs.items())
-        fact = f"{job.name} runs {told} {seconds_max:g} s after it was asked for more or less"
+        changed = [vertex for vertex in _job(calls, id).vertices if vertex.id in parallelism]
+        now = ", ".join(f"{vertex.name} with {vertex.parallelism}" for vertex in changed)
+        fact = f"{job.name} runs {now} {seconds_max:g} s after it was asked for more or less"
         hint = (
             "it goes on: are there enough free slots? and Flink rescales no more often than "
             "its cool-down says"

@@ -66,7 +66,7 @@ def take_savepoint(
 
 
 def failed_savepoint(request_tag: str, notes: Notes) -> str | None:
-    """Return why the job failed behind the savepoint that it was to stop with; None if it did not."""
+    """Return why the job failed behind the savepoint that it was to stop with, if it did."""
     why = (notes.read(_note(request_tag)) or {}).get("failed")
     return None if why is None else str(why)
 
@@ -275,7 +275,8 @@ class _Taking:
         ours = [made for made in checkpoints.savepoints if lies_below(made.path, directory)]
         job = self._job()
         if not self.ends:
-            return next((made.path for made in ours if made.triggered >= since), None)
+            recent = (made.path for made in ours if made.triggered >= since)
+            return next(recent, None)
         if job.flink_state not in _ENDS:
             return None
         last = checkpoints.latest

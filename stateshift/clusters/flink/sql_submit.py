@@ -141,12 +141,12 @@ def target_of(url: str, options: Options, configuration: Mapping[str, str]) -> d
 def _start(
     session: Session,
     statement: Statement,
-    told: Mapping[str, str],
+    configuration: Mapping[str, str],
     calls: FlinkCalls,
     stop: threading.Event | None,
 ) -> None:
-    session.run(statement, told)
-    id = told["$internal.pipeline.job-id"]
+    session.run(statement, configuration)
+    id = configuration["$internal.pipeline.job-id"]
 
     def there() -> Job | None:
         return calls.job(id)
@@ -156,7 +156,8 @@ def _start(
     )
     if wait_for(there, seconds_max, stop) is None:
         try:
-            session.run(Statement(f"STOP JOB '{id}'", statement.line, ("STOP", "JOB"), ""), told)
+            cancelling = Statement(f"STOP JOB '{id}'", statement.line, ("STOP", "JOB"), "")
+            session.run(cancelling, configuration)
             after = "it was cancelled there"
         except ClusterError as error:
             after = f"cancel it there, for the gateway does not: {error.fact}"
@@ -173,13 +174,13 @@ def _start(
 
 
 def _ours(submission: Submission, given: Options, release: tuple[int, int]) -> dict[str, str]:
-    told = {"table.dml-sync": "false", "execution.runtime-mode": "streaming"}
+    ours = {"table.dml-sync": "false", "execution.runtime-mode": "streaming"}
     if not submission.location:
-        return told
+        return ours
     allow = str(bool(given.get("allow_non_restored_state", False))).lower()
     claim = str(given.get("claim_mode", "no_claim")).upper()
     path, mode, ignore = _RECOVERY if release >= (1, 20) else _RECOVERY_ONCE
-    return {**told, path: submission.location, mode: claim, ignore: allow}
+    return {**ours, path: submission.location, mode: claim, ignore: allow}
 
 
 def _statements(given: Options) -> tuple[Statement, ...]:
@@ -191,7 +192,7 @@ def _configuration(given: Options, cluster: Options) -> dict[str, str]:
 
 
 def _of_submission(given: Options) -> dict[str, str]:
-    parallelism = (
-        {"parallelism.default": str(given["parallelism"])} if "parallelism" in given else {}
-    )
-    return {**settings(given.get("flink_configuration")), **parallelism}
+    configuration = settings(given.get("flink_configuration"))
+    if "parallelism" in given:
+        configuration["parallelism.default"] = str(given["parallelism"])
+    return configuration

@@ -1,4 +1,4 @@
-"""Which machine a URL of a cluster leads to, and whether it is this one. No connection is made.
+"""The machine that a URL of a cluster leads to, and whether it is this one. No connection is made.
 
 http://127.0.0.1:8998          ""         this machine
 spark://one:7077,two:7077      one        a master and its spare
@@ -16,20 +16,21 @@ _HERE = ("localhost", "0.0.0.0", "::1")
 
 
 def host_of(url: str) -> str:
-    """The host in a URL, or in host:port; empty where that is this machine."""
-    found = _HOST.match(url)
-    host = found[1].strip("[]") if found else url
-    own = socket.gethostname()
-    here = (
-        host in _HERE
-        or host.startswith("127.")
-        or host.lower() in (own.lower(), own.partition(".")[0].lower())
-    )
-    return "" if here else host
+    """Return the host in a URL, or in host:port; empty if that is this machine."""
+    named = _HOST.match(url)
+    host = named[1].strip("[]") if named else url
+    return "" if _is_here(host) else host
+
+
+def _is_here(host: str) -> bool:
+    if host in _HERE or host.startswith("127."):
+        return True
+    own = socket.gethostname().lower()
+    return host.lower() in (own, own.partition(".")[0])
 
 
 def host_of_master(master: str) -> str:
-    """The same of one of Spark's masters."""
+    """Return the host of one of Spark's masters; empty if that is this machine."""
     if master == "local" or master.startswith(("local[", "local-cluster[")):
         return ""
     return host_of(master) if master.startswith("spark://") else master

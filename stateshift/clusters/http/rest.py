@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# An object that a service answered, or is sent. Nothing is known of its fields before they are read:
-# whoever reads them expects KeyError and TypeError, and reports the service that answered so.
+# An object that a service answered, or is sent. Nothing is known of its fields before they are
+# read: whoever reads them expects KeyError and TypeError, and reports the service then.
 Json: TypeAlias = dict[str, Any]
 
 # What `requests` takes as `auth`.

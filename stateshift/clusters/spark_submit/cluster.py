@@ -374,7 +374,7 @@ class SparkSubmit:
         command += ["--name", submission.job]
         conf = self._conf(given)
         if mode == "cluster":
-            conf |= spark_deploy.told_in_conf(master, submission, conf)
+            conf |= spark_deploy.identity_in_conf(master, submission, conf)
         for key, value in conf.items():
             command += ["--conf", f"{key}={filled(value, submission)}"]
         if self.options.get("java_options"):

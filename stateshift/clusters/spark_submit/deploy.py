@@ -47,6 +47,11 @@ _ACCEPTED: Final = {
     "k8s": re.compile(r"pod name: (\S+)"),
     "spark": re.compile(r"\bdriver-\d{14}-\d+\b"),
 }
+# What stands for an application's id in a command that ends it, if the launcher has said none.
+_PLACEHOLDERS: Final = {
+    "yarn": "<the id that `yarn application -list` shows>",
+    "k8s": "<namespace>:<driver pod>",
+}
 _OVER: Final = re.compile(
     r"Application \S+ finished with (?:failed|killed) status|final status: "
     r"(?:FAILED|KILLED)|phase: Failed"
@@ -72,30 +77,31 @@ class Deployed:
 
     @staticmethod
     def read(path: Path) -> Deployed | None:
-        """What was deployed under this stem; None of a driver that runs here."""
+        """Return what was deployed under this stem; None if the driver runs here."""
         try:
             plain = json.loads(path.read_text("utf-8"))
         except (FileNotFoundError, ValueError):
             return None
-        return (
-            Deployed(str(plain.get("master")), bool(plain.get("waits")))
-            if isinstance(plain, dict)
-            else None
-        )
+        if not isinstance(plain, dict):
+            return None
+        return Deployed(str(plain.get("master")), bool(plain.get("waits")))
 
     def accepted_as(self, log: str) -> str | None:
-        """The id that the cluster gave the application, as far as the launcher has said it."""
+        """Return the id that the cluster gave the application, as far as the launcher has said
+        it.
+        """
         pattern = _ACCEPTED.get(self.kind)
-        found = list(pattern.finditer(log)) if pattern is not None else []
-        return found[-1][pattern.groups if pattern is not None else 0] if found else None
+        if pattern is None:
+            return None
+        ids = [match[pattern.groups] for match in pattern.finditer(log)]
+        return ids[-1] if ids else None
 
     def to_kill(self, log: str) -> str:
-        """The command that ends the application."""
-        id = self.accepted_as(log)
+        """Return the command that ends the application."""
+        id = self.accepted_as(log) or _PLACEHOLDERS.get(self.kind, "<driver id>")
         if self.kind == "yarn":
-            return f"yarn application -kill {id or '<the id that `yarn application -list` shows>'}"
-        known = id or ("<namespace>:<driver pod>" if self.kind == "k8s" else "<driver id>")
-        return f"spark-submit --master {quote(self.master)} --kill {known}"
+            return f"yarn application -kill {id}"
+        return f"spark-submit --master {quote(self.master)} --kill {id}"
 
 
 def is_local(master: str) -> bool:
@@ -104,39 +110,41 @@ def is_local(master: str) -> bool:
 
 
 def deploy_mode(cluster: Options, given: Options) -> DeployMode:
-    """What the submission says, else what the cluster says; an option goes before the same in
-    Spark's words.
+    """Return the submission's mode, else the cluster's; an option goes before the same in Spark's
+    words.
     """
     for options in (given, cluster):
-        said = options.get("deploy_mode") or settings(options.get("conf")).get(_IN_CONF)
-        if said is not None:
-            return "cluster" if said == "cluster" else "client"
+        mode = options.get("deploy_mode") or settings(options.get("conf")).get(_IN_CONF)
+        if mode is not None:
+            return "cluster" if mode == "cluster" else "client"
     return "client"
 
 
 def deployed(master: str, conf: Mapping[str, str]) -> Deployed:
-    """What becomes of a driver that is handed to the cluster."""
+    """Return what becomes of a driver that is handed to the cluster."""
     key, usual = _WAITING.get(_kind(master), ("", False))
     return Deployed(master, conf.get(key, str(usual).lower()) == "true")
 
 
-def told_in_conf(master: str, submission: Submission, conf: Mapping[str, str]) -> dict[str, str]:
-    """What a driver in the cluster is told by Spark's settings: no variable of ours reaches it."""
-    told = handed_over(submission)
+def identity_in_conf(
+    master: str, submission: Submission, conf: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what a driver in the cluster gets to know of itself by Spark's settings: no variable
+    of ours reaches it.
+    """
+    identity = handed_over(submission)
     if _kind(master) == "yarn" and "spark.yarn.tags" not in conf:
-        told["spark.yarn.tags"] = submission.tag
-    return told
+        identity["spark.yarn.tags"] = submission.tag
+    return identity
 
 
 def refuse_impossible(mode: DeployMode, master: str, application: str, pointer: str) -> None:
-    """What spark-submit would refuse, once the old job has been stopped."""
+    """Refuse what spark-submit would refuse, once the old job has been stopped."""
     if mode == "client":
         return
     if is_local(master):
-        fact, way_out = (
-            f"there is no cluster mode with master {master}",
-            "client, or another master",
-        )
+        fact = f"there is no cluster mode with master {master}"
+        way_out = "client, or another master"
     elif _kind(master) == "spark" and application.endswith(".py"):
         fact = f"spark-submit hands no Python file to {master} in cluster mode"
         way_out = "client; or a cluster of kind spark_standalone, which does"
@@ -146,29 +154,30 @@ def refuse_impossible(mode: DeployMode, master: str, application: str, pointer: 
 
 
 def status_of(driver: Deployed, trace: Trace, log: str, ended: bool) -> JobStatus:
-    """What is known of a driver in the cluster, once its launcher was started."""
+    """Return what is known of a driver in the cluster, once its launcher was started."""
     pid, id = str(trace.pid), driver.accepted_as(log)
-    name = f" as {id}" if id is not None else ""
+    name = "" if id is None else f" as {id}"
     if ended:
         return JobStatus(JobState.FINISHED, pid, "a person has seen that it is over")
     if trace.held:
         return JobStatus(JobState.RUNNING, pid, f"in cluster mode{name}")
-    if trace.code == 0 and driver.waits:
-        return JobStatus(JobState.FINISHED, pid)
-    if trace.code == 0:
-        return JobStatus(
-            JobState.UNKNOWN,
-            pid,
-            f"the cluster has accepted it{name}, and spark-submit did not wait",
-        )
-    if trace.code is not None and (_OVER.search(log) or id is None):
-        return JobStatus(JobState.FAILED, pid, f"exit code {trace.code}")
-    how = "was killed" if trace.code is None else f"ended with exit code {trace.code}"
-    return JobStatus(
-        JobState.UNKNOWN, pid, f"spark-submit {how}, and the job may run in the cluster{name}"
-    )
+    match trace.code:
+        case 0 if driver.waits:
+            return JobStatus(JobState.FINISHED, pid)
+        case 0:
+            why = f"the cluster has accepted it{name}, and spark-submit did not wait"
+        case None:
+            why = f"spark-submit was killed, and the job may run in the cluster{name}"
+        case code if id is None or _OVER.search(log):
+            return JobStatus(JobState.FAILED, pid, f"exit code {code}")
+        case code:
+            why = (
+                f"spark-submit ended with exit code {code}, and the job may run in the "
+                f"cluster{name}"
+            )
+    return JobStatus(JobState.UNKNOWN, pid, why)
 
 
 def _kind(master: str) -> str:
-    """yarn, k8s or spark."""
+    """Return yarn, k8s or spark."""
     return master.partition(":")[0]

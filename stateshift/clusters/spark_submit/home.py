@@ -1,7 +1,6 @@
-"""Which `spark-submit` is meant, and of which version it is: found out by looking at files, without
-Java or pyspark.
+"""The `spark-submit` that is meant, and its version: read from files, without Java or pyspark.
 
-A Spark home is told by one of these (pyspark from PyPI has the first and the last, a binary release
+A Spark home is recognised by one of these (pyspark from PyPI has the first and the last, a binary release
 the others):
 
     python/pyspark/version.py, pyspark/version.py     __version__: str = "4.3.0"
@@ -25,14 +24,16 @@ _CORE = re.compile(r"spark-core_[\d.]+-(.+)\.jar")
 
 
 def installed_pyspark() -> Path | None:
-    """The directory of the pyspark that this Python would import."""
-    found = importlib.util.find_spec("pyspark")
-    return Path(found.origin).parent if found is not None and found.origin else None
+    """Return the directory of the pyspark that this Python would import."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.origin:
+        return None
+    return Path(spec.origin).parent
 
 
 def executable(given: str | None) -> Path:
-    """The `spark-submit` that is given, else pyspark's, else the one of SPARK_HOME or on the
-    PATH.
+    """Return the `spark-submit` that is given, else pyspark's, else the one of SPARK_HOME or on
+    the PATH.
     """
     if given is not None:
         path = shutil.which(os.path.expanduser(given))
@@ -42,13 +43,12 @@ def executable(given: str | None) -> Path:
                 hint="correct the cluster's option spark_submit, or leave it out",
             )
         return Path(path).absolute()
-    places = [
-        installed_pyspark(),
-        Path(os.environ["SPARK_HOME"]) if os.environ.get("SPARK_HOME") else None,
-    ]
-    for place in places:
-        if place is not None and (place / "bin" / "spark-submit").is_file():
-            return place / "bin" / "spark-submit"
+    homes = [installed_pyspark()]
+    if os.environ.get("SPARK_HOME"):
+        homes.append(Path(os.environ["SPARK_HOME"]))
+    for home in homes:
+        if home is not None and (home / "bin" / "spark-submit").is_file():
+            return home / "bin" / "spark-submit"
     path = shutil.which("spark-submit")
     if path is None:
         raise ClusterError(
@@ -59,7 +59,7 @@ def executable(given: str | None) -> Path:
 
 
 def home_of(submit: Path) -> Path | None:
-    """The Spark home that an executable belongs to; None where it does not lie in one (a script
+    """Return the Spark home that an executable belongs to; None if it does not lie in one (a script
     of somebody's own).
     """
     above = submit.resolve().parent.parent
@@ -79,10 +79,10 @@ def version_of(submit: Path) -> str | None:
         (home / "python" / "pyspark" / "version.py", _VERSION),
         (home / "RELEASE", _RELEASE),
     ):
-        found = pattern.search(path.read_text("utf-8", "replace")) if path.is_file() else None
-        if found:
-            return found[1]
-    names = (
-        _CORE.fullmatch(path.name) for path in sorted((home / "jars").glob("spark-core_*.jar"))
-    )
+        if path.is_file():
+            version = pattern.search(path.read_text("utf-8", "replace"))
+            if version:
+                return version[1]
+    jars = sorted((home / "jars").glob("spark-core_*.jar"))
+    names = (_CORE.fullmatch(jar.name) for jar in jars)
     return next((name[1] for name in names if name), None)

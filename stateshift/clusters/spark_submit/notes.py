@@ -1,10 +1,9 @@
-"""What is remembered of drivers beside the files of their processes.
+"""Notes of drivers, beside the files of their processes.
 
-<state_dir>/<tag>.deployed          of a driver in the cluster (`spark_deploy`)
+<state_dir>/<tag>.deployed          of a driver in the cluster (`deploy`)
 <state_dir>/<tag>.ended             put there by a person, who has seen that the application is over
 <state_dir>/<location>.source.json  {"job", "location", "pids"}: processes of a job that we did not
-                                    submit,
-                                    written before they are stopped
+                                    submit, written before they are stopped
 """
 
 from __future__ import annotations
@@ -25,11 +24,13 @@ class DriverNotes:
     state_dir: Path
 
     def deployed(self, tag: str | None) -> Deployed | None:
-        """The driver that was handed to the cluster under this tag; None of one that runs here."""
+        """Return the driver that was handed to the cluster under this tag; None if it runs here."""
         return Deployed.read(self._of_tag(tag, "deployed")) if tag is not None else None
 
     def submitting(self, submission: Submission, driver: Deployed | None) -> None:
-        """Before the process is there: whoever looks for the tag later has to know what it is."""
+        """Note a submission, before its process is there: whoever looks for the tag later has to
+        know what it is.
+        """
         self.ended_path(submission.tag).unlink(missing_ok=True)
         self._of_source(submission.location).unlink(missing_ok=True)
         path = self._of_tag(submission.tag, "deployed")
@@ -42,13 +43,15 @@ class DriverNotes:
         return self._of_tag(tag, "ended").absolute()
 
     def stopping(self, request: StopRequest, pids: Sequence[int]) -> None:
-        """Before they are gone: who repeats the stop would not know that the job has ended."""
+        """Note processes, before they are gone: who repeats the stop would not know that the job
+        has ended.
+        """
         if pids:
             plain = {"job": request.job, "location": request.location, "pids": list(pids)}
             write_whole(self._of_source(request.location), json.dumps(plain).encode())
 
     def stopped(self, request: StopRequest) -> tuple[int, ...]:
-        """The processes of this job that were stopped from here."""
+        """Return the processes of this job that were stopped from here."""
         try:
             plain = json.loads(self._of_source(request.location).read_text("utf-8"))
         except (FileNotFoundError, ValueError):
