@@ -1,22 +1,23 @@
 """The same plans spread over Spark's executors, for state that outgrows one machine.
 
-    driver                                                        executor
-    step ──encode_order──▶ order ──Carrier──▶ Spark, one task ──▶ carry_out: opens the world, step.run(world)
-    evidence, or the error ◀──decode_answer── answer ◀────────────────┘
+    driver                                                     executor
+    step ──encode_order──▶ order ──Carrier──▶ one Spark task ──▶ carry_out: opens the world,
+                                                                 step.run(world)
+    evidence, or the error ◀──decode_answer── answer ◀──────────────┘
 
     orders       what goes out and what comes back: JSON, and errors that are the same errors
                  afterwards
-    errand       what an executor does with an order: it opens storages by location, and never a
+    task         what an executor does with an order: it opens storages by location, and never a
                  cluster
     crew         the fleet as the executor and `look` know it: repeats what was lost with an
                  executor, says what goes on
     comparing    `diff`: sums first, and then what differs
-    ending       how a Spark job ended, told from its message
+    ending       how a Spark job ended, by its message
     spark        the carrier: one Spark application, one job of one task for each order
     application  its JVM started, its context made, and let go
     package      our own package as a zip, so that executors need no installation of it
-    mustering    a fleet for as long as something lasts
-    masters      what can be said of a master and of locations before anything is started
+    opening      a fleet for as long as something lasts
+    masters      what is known of a master and of locations before anything is started
 
 The driver alone writes the journal and touches clusters; to Spark a step is one task, and results
 come one by one. The plan is the same with and without a fleet, so are its evidence and the bytes it

@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeAlias
 
 from stateshift.errors import ClusterError
 from stateshift.fleet import ending
 from stateshift.fleet.masters import kind_of
 from stateshift.fleet.package import write_package
 from stateshift.private_files import open_private
+
+# Objects of pyspark and py4j, which are imported late, and have no types that mypy could read.
+Spark: TypeAlias = Any
 
 LOG_TAIL = 4000
 OURS = {
@@ -30,11 +34,12 @@ OURS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.worker.reuse": "true",
 }
+_ERROR = re.compile("[Ee]rror|[Ee]xception")
 LOCAL = {"spark.ui.enabled": "false", "spark.driver.memory": "512m"}
 
 
-def started(master: str, log: Path, folder: Path) -> Any:
-    """The SparkContext of a new application. Our own package is put into `folder`, from where
+def started(master: str, log: Path, folder: Path) -> Spark:
+    """Start an application and return its SparkContext. Our own package is put into `folder`, from where
     executors get it.
     """
     appending = os.O_WRONLY | os.O_APPEND | os.O_CREAT
@@ -43,18 +48,20 @@ def started(master: str, log: Path, folder: Path) -> Any:
         ThreadPoolExecutor(1) as elsewhere,
         warnings.catch_warnings(),
     ):
-        warnings.simplefilter(
-            "ignore"
-        )  # Spark has views on other packages' versions: nobody's business here
+        # Spark has views on other packages' versions: nobody's business here.
+        warnings.simplefilter("ignore")
         # Not in the main thread: there Spark would take Ctrl-C for itself.
         return elsewhere.submit(_started, master, log, folder, output).result()
 
 
-def _started(master: str, log: Path, folder: Path, output: IO[bytes]) -> Any:
+def _started(master: str, log: Path, folder: Path, output: IO[bytes]) -> Spark:
     SparkConf, SparkContext, launch_gateway = _pyspark()
     near = kind_of(master) == "local"
     conf = SparkConf(loadDefaults=False)
-    for key, value in {**OURS, **(LOCAL if near else {}), "spark.master": master}.items():
+    settings = {**OURS, "spark.master": master}
+    if near:
+        settings |= LOCAL
+    for key, value in settings.items():
         conf.set(key, value)
     if SparkContext._active_spark_context is not None:
         raise ClusterError(
@@ -63,9 +70,8 @@ def _started(master: str, log: Path, folder: Path, output: IO[bytes]) -> Any:
             hint="stop it first, or run the command line",
         )
     try:
-        if (
-            SparkContext._gateway is None
-        ):  # else some Python program of its own uses us, and has one
+        # A Python program that uses us may have a gateway of its own.
+        if SparkContext._gateway is None:
             gateway = launch_gateway(conf, {"stdout": output, "stderr": output})
             gateway.of_a_fleet = True
             SparkContext._ensure_initialized(gateway=gateway, conf=conf)
@@ -87,13 +93,12 @@ def _cannot_start(master: str, log: Path, error: Exception) -> ClusterError:
         f"Spark does not start for {master}: {ending.reason_of(message)}",
         cluster=master,
         hint=f"its log says more: {log}; the driver's Spark must be of the cluster's version "
-        "(SPARK_HOME, or pip "
-        "install pyspark==VERSION), with a Java that it runs on (JAVA_HOME)",
+        "(SPARK_HOME, or pip install pyspark==VERSION), with a Java that it runs on (JAVA_HOME)",
     )
 
 
-def _pyspark() -> tuple[Any, Any, Any]:
-    """What we need of it."""
+def _pyspark() -> tuple[Spark, Spark, Spark]:
+    """Return what we need of pyspark."""
     try:
         from pyspark import SparkConf, SparkContext
         from pyspark.java_gateway import launch_gateway
@@ -107,25 +112,29 @@ def _pyspark() -> tuple[Any, Any, Any]:
 
 
 def refuse_without_java() -> None:
-    """Spark takes JAVA_HOME's, else the one on the path."""
+    """Refuse to start without Java. Spark takes JAVA_HOME's, else the one on the path."""
     home = os.environ.get("JAVA_HOME")
-    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if found is None or not os.access(found, os.X_OK):
+    java = shutil.which("java")
+    fact = "there is no Java: JAVA_HOME is not set, and no java is on the path"
+    if home:
+        java = str(Path(home) / "bin" / "java")
+        fact = f"there is no Java at {java} (JAVA_HOME)"
+    if java is None or not os.access(java, os.X_OK):
         raise ClusterError(
-            f"there is no Java at {found} (JAVA_HOME)"
-            if home
-            else "there is no Java: JAVA_HOME is not set, and no java is on the path",
+            fact,
             cluster="fleet",
             hint="install a JRE (17 for Spark 4) and set JAVA_HOME; without --fleet none is needed",
         )
 
 
 def _last_words(log: Path) -> str:
-    """The line of the log's end that tells of an error."""
-    text = log.read_bytes()[-LOG_TAIL:].decode("utf-8", "replace") if log.exists() else ""
+    """Return the line of the log's end that names an error."""
+    if not log.exists():
+        return ""
+    text = log.read_bytes()[-LOG_TAIL:].decode("utf-8", "replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if "rror" in line or "xception" in line]
-    return (errors or lines or [""])[0]
+    errors = filter(_ERROR.search, lines)
+    return next(errors, lines[0] if lines else "")
 
 
 def end_jvm() -> None:

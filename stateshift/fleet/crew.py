@@ -19,12 +19,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from stateshift.engines.spark.check.portions import portions
 from stateshift.engines.views import Compared
 from stateshift.errors import ClusterError
 from stateshift.fleet.orders import (
+    Json,
+    Order,
     decode_answer,
     decode_discrepancies,
     encode_order,
@@ -48,11 +50,12 @@ from stateshift.survey import Finding, Image, Survey
 from stateshift.world import Meter, Unwatched, World
 
 if TYPE_CHECKING:
+    from stateshift.engines.spark.entries.sides import Sides
     from stateshift.formats.blocks import Block
 
 TAKEN = (BringFiles, CopyFiles, TransformShard, CompareImages)
 ATTEMPTS_MAX = 4
-MUSTERED_MAX = 64
+CHECKED_MAX = 64
 THREADS_MAX = 256
 WORTHWHILE_BYTES = 64 * 1024 * 1024  # below it nobody waits for a few large steps
 
@@ -77,17 +80,23 @@ class Carrier(Protocol):
         ...
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Who carries, in a few words."""
         ...
 
     def slots(self, waiting: int) -> int:
-        """How many orders can be at work now, or should be handed over while so many wait."""
+        """Return how many orders can be at work now, or should be handed over while so many
+        wait.
+        """
         ...
 
     def carry(self, order: str, label: str) -> str:
-        """The answer to an order. Lost where an executor went away, Interrupted where somebody
-        asked to stop, ClusterError where nothing can be carried any more.
+        """Carry an order and return the answer.
+
+        Raises:
+            Lost: an executor went away.
+            Interrupted: somebody asked to stop.
+            ClusterError: nothing can be carried any more.
         """
         ...
 
@@ -103,34 +112,30 @@ class Crew:
 
     # -- before anything is begun
 
-    def muster(self, places: Sequence[str], there: Sequence[str] = ()) -> None:
+    def gather(self, places: Sequence[str], there: Sequence[str] = ()) -> None:
         """See that executors come, have what is needed, and see the directories that must be
         `there`.
         """
-        modules = [
-            *MODULES,
-            *(["fsspec"] if any(locations.scheme(place) != "file" for place in places) else []),
-        ]
-        seen = list(there) if self._carrier.far else []
+        modules = list(MODULES)
+        if any(locations.scheme(place) != "file" for place in places):
+            modules.append("fsspec")
+        needed = {
+            "modules": modules,
+            "locations": list(places),
+            "there": list(there) if self._carrier.far else [],
+        }
 
-        def one(number: int) -> None:
-            self._asked(
-                "muster",
-                f"muster/{number}",
-                None,
-                modules=modules,
-                locations=list(places),
-                there=seen,
-            )
+        def check(number: int) -> None:
+            self._asked("check", f"check/{number}", None, **needed)
 
-        one(0)  # waits for the first executor to come
-        more = range(1, min(MUSTERED_MAX, self._carrier.slots(1)))
+        check(0)  # waits for the first executor to come
+        more = range(1, min(CHECKED_MAX, self._carrier.slots(1)))
         if more:
             with ThreadPoolExecutor(len(more)) as threads:
-                list(threads.map(one, more))
+                list(threads.map(check, more))
         self._meter.say(
             f"fleet: {self._carrier.master}, {self._carrier.slots(0)} at once "
-            f"({self._carrier.told})"
+            f"({self._carrier.description})"
         )
 
     # -- what the executor asks
@@ -142,26 +147,24 @@ class Crew:
         return self._carrier.slots(waiting)
 
     def begin(self, phase: str, steps: Sequence[Step], world: World) -> None:
-        """What a person who chose a fleet should know of this phase."""
+        """Say what a person who chose a fleet should know of this phase."""
         slots, size = self._carrier.slots(0), sum(step.bytes for step in steps)
         parts = sum(len(_parts_of(step)) or 1 for step in steps)
         if parts < slots and size >= WORTHWHILE_BYTES:
+            count = "1 step" if len(steps) == 1 else f"{len(steps)} steps"
             self._meter.say(
-                f"fleet: {phase} is {len(steps)} step{'s' if len(steps) > 1 else ''} "
-                f"({size >> 20} MiB), and {slots} "
+                f"fleet: {phase} is {count} ({size >> 20} MiB), and {slots} "
                 "could be at work: a file, and a shard, is one step's"
             )
-        if world.pace is not None and (
-            world.pace.bytes_per_second or world.pace.operations_per_second
-        ):
+        if _is_throttled(world):
             self._meter.say(f"fleet: the throttle is shared out, a {slots}th to each step at work")
 
     def run(self, step: Step, world: World) -> Evidence:
-        if isinstance(step, CompareImages) and (parts := _parts_of(step)):
+        parts = _parts_of(step)
+        if isinstance(step, CompareImages) and parts:
             return self._compared(step, parts, world)
-        done, again = self._asked(
-            "run", step.name, world, step=to_plain(step), there=_there(step, world)
-        )
+        needed = {"step": to_plain(step), "there": _there(step, world)}
+        done, again = self._asked("run", step.name, world, **needed)
         evidence = with_repeated(Evidence.from_plain(done), again)
         self._see(step, evidence, world)
         world.meter.done(step.files, step.bytes)
@@ -170,20 +173,19 @@ class Crew:
     def _compared(
         self, step: CompareImages, orders: Sequence[tuple[str, Side]], world: World
     ) -> Evidence:
-        """A comparison part by part, the sums of which are the step's."""
+        """Compare part by part; the sums of the parts are the step's."""
 
-        def one(order: tuple[str, Side]) -> Fold:
+        def folded(order: tuple[str, Side]) -> Fold:
             label, side = order
-            fold: Fold = self._asked("sum", label, world, side=to_plain(side), engine=step.engine)[
-                0
-            ]
+            needed = {"side": to_plain(side), "engine": step.engine}
+            fold: Fold
+            fold, _ = self._asked("sum", label, world, **needed)
             return fold
 
-        with ThreadPoolExecutor(
-            min(THREADS_MAX, len(orders), max(1, self._carrier.slots(len(orders))))
-        ) as threads:
+        at_once = min(THREADS_MAX, len(orders), max(1, self._carrier.slots(len(orders))))
+        with ThreadPoolExecutor(at_once) as threads:
             try:
-                folds = list(threads.map(one, orders))
+                folds = list(threads.map(folded, orders))
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -197,19 +199,21 @@ class Crew:
     # -- what `look` asks
 
     def deep(self, survey: Survey, image: Image) -> tuple[Finding, ...]:
-        """What is wrong with an image beyond what its survey has said, by portions, each thing
-        once.
+        """Return what is wrong with an image beyond what its survey has said, by portions, each
+        thing once.
         """
         orders = (
             {"survey": to_plain(own), "image": to_plain(part)}
             for own, part in portions(survey, image)
         )
-        found = (from_plain(Finding, one) for every in self.spread("deep", orders) for one in every)
-        return tuple(dict.fromkeys(found))
+        findings: dict[Finding, None] = {}
+        for answer in self.spread("deep", orders):
+            findings |= dict.fromkeys(from_plain(Finding, finding) for finding in answer)
+        return tuple(findings)
 
     def unequal(
         self,
-        sides: Any,
+        sides: Sides,
         sizes: tuple[Mapping[str, int], Mapping[str, int]],
         put: Callable[[int, Block], None],
     ) -> Compared:
@@ -217,12 +221,12 @@ class Crew:
 
         return unequal(self.spread, sides, sizes, put)
 
-    def spread(self, ask: str, orders: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
-        """The answers in the order of the orders; only so many ahead of who takes them as keep
-        the fleet at work.
+    def spread(self, ask: str, orders: Iterable[Order]) -> Iterator[Json]:
+        """Yield the answers in the order of the orders; only so many ahead of who takes them as
+        keep the fleet at work.
         """
         ahead = 2 * min(THREADS_MAX, max(1, self._carrier.slots(THREADS_MAX)))
-        waiting: deque[Future[tuple[Any, bool]]] = deque()
+        waiting: deque[Future[tuple[Json, bool]]] = deque()
         with ThreadPoolExecutor(ahead) as threads:
             try:
                 for number, order in enumerate(orders):
@@ -240,51 +244,47 @@ class Crew:
 
     # -- carrying
 
-    def _asked(self, ask: str, label: str, world: World | None, **more: Any) -> tuple[Any, bool]:
-        """The answer, and whether an attempt before may have done some of it."""
-        rates = world.pace if world is not None else None
+    def _asked(
+        self, ask: str, label: str, world: World | None, **more: object
+    ) -> tuple[Json, bool]:
+        """Return the answer, and whether an attempt before may have done some of it."""
         reason = ""
         for attempt in range(ATTEMPTS_MAX):
-            if world is not None:
-                world.check_interrupted()
-            share = max(1, self._carrier.slots(0))
-            order = encode_order(
-                ask,
-                world.run if world is not None else "",
-                f"{self._session}/{label}/{attempt}",
-                rates,
-                share,
-                **more,
-            )
+            _check_interrupted(world)
+            order = self._order(ask, f"{label}/{attempt}", world, **more)
             try:
                 done, again = decode_answer(self._carrier.carry(order, label))
                 return done, again or attempt > 0
             except Lost as lost:
                 reason = str(lost)
-                _log.warning(
-                    "%s: attempt %d of %d was lost with its executor: %s",
-                    label,
-                    attempt + 1,
-                    ATTEMPTS_MAX,
-                    reason,
+            _log.warning(
+                "%s: attempt %d of %d was lost with its executor: %s",
+                label,
+                attempt + 1,
+                ATTEMPTS_MAX,
+                reason,
+            )
+            _check_interrupted(world)
+            if attempt + 1 < ATTEMPTS_MAX:
+                self._meter.say(
+                    f"fleet: {label} was lost with its executor, and is repeated ({reason})"
                 )
-                if world is not None:
-                    world.check_interrupted()
-                if attempt + 1 < ATTEMPTS_MAX:
-                    self._meter.say(
-                        f"fleet: {label} was lost with its executor, and is repeated ({reason})"
-                    )
         raise ClusterError(
             f"{label} was lost with its executor {ATTEMPTS_MAX} times: {reason}",
             cluster=self._carrier.master,
             hint="the executors' own logs say why; where it is memory, give them more "
-            "(spark.executor.memoryOverhead) "
-            "or fewer cores, then: stateshift resume WORKDIR",
+            "(spark.executor.memoryOverhead) or fewer cores, then: stateshift resume WORKDIR",
         )
 
+    def _order(self, ask: str, attempt: str, world: World | None, **more: object) -> str:
+        token, share = f"{self._session}/{attempt}", max(1, self._carrier.slots(0))
+        if world is None:
+            return encode_order(ask, "", token, None, share, **more)
+        return encode_order(ask, world.run, token, world.pace, share, **more)
+
     def _see(self, step: Step, evidence: Evidence, world: World) -> None:
-        """A local disk that is not everybody's shows itself here: what an executor wrote to it
-        we do not find.
+        """Look for what an executor wrote. A local disk that is not everybody's shows itself here:
+        we do not find it.
         """
         if not self._carrier.far or not isinstance(step, BringFiles | CopyFiles | TransformShard):
             return
@@ -292,44 +292,58 @@ class Crew:
             return
         target = world.storage(step.target)
         for path, size, _ in files_of(evidence):
-            found = target.stat(path)
-            if found is None or found.size != size:
+            file = target.stat(path)
+            if file is None or file.size != size:
                 raise ClusterError(
-                    (
-                        f"an executor wrote {path} to {step.target}, and it is not to be seen "
-                        "from here"
-                    ),
+                    f"an executor wrote {path} to {step.target}, and it is not to be seen from here",
                     cluster=self._carrier.master,
                     hint="every executor must see the same disk there; stateshift rollback "
-                    "WORKDIR, then use a storage "
-                    "that all can reach, or no --fleet",
+                    "WORKDIR, then use a storage that all can reach, or no --fleet",
                 )
 
 
+def _check_interrupted(world: World | None) -> None:
+    if world is not None:
+        world.check_interrupted()
+
+
+def _is_throttled(world: World) -> bool:
+    pace = world.pace
+    return pace is not None and bool(pace.bytes_per_second or pace.operations_per_second)
+
+
 def _there(step: Step, world: World) -> list[str] | None:
-    """Which of the files that a step writes may be there already, by one listing for all steps;
-    None where that is not worth it.
+    """Return which of the files that a step writes may be there already, by one listing for all
+    steps; None if that is not worth it.
     """
-    if not isinstance(step, CopyFiles) or step.files < LISTED_FILES or world.found is None:
+    if not isinstance(step, CopyFiles) or step.files < LISTED_FILES:
         return None
-    found, target = world.found, world.storage(step.target)
-    return [name for _, name in step.named if found.may_hold(target, name, worthwhile=True)]
+    if world.found is None:
+        return None
+    listings, target = world.found, world.storage(step.target)
+    return [name for _, name in step.named if listings.may_hold(target, name, worthwhile=True)]
 
 
 def _parts_of(step: Step) -> list[tuple[str, Side]]:
-    """What a comparison of entries is carried out in, source first, each with a label; nothing
-    where it is not worth it, and of any other step.
+    """Return the parts of a comparison of entries, source first, each with a label; none if they
+    are not worth it, and of any other step.
     """
     if not isinstance(step, CompareImages) or step.paths or step.bytes < WORTHWHILE_BYTES:
         return []
-    names = (*(f"source{number or ''}" for number in range(len(step.sources))), "target")
+    parts = []
+    for number, side in enumerate(step.sources):
+        parts += _shards_of(side, f"{step.name}/source{number or ''}")
+    return parts + _shards_of(step.sides[1], f"{step.name}/target")
+
+
+def _shards_of(side: Side, label: str) -> list[tuple[str, Side]]:
+    """Return a side for each of its shards, with its label."""
     return [
-        (f"{step.name}/{name}/{number}", replace(side, shards=(shard,)))
-        for name, side in zip(names, (*step.sources, step.sides[1]), strict=True)
+        (f"{label}/{number}", replace(side, shards=(shard,)))
         for number, shard in enumerate(side.shards)
     ]
 
 
 def answered(text: str, attempt: int) -> str:
-    """An answer, with how often the order had been begun before."""
+    """Return an answer with how often the order had been begun before."""
     return json.dumps({**json.loads(text), "attempt": attempt})

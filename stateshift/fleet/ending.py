@@ -1,8 +1,8 @@
-"""How a Spark job ended that brought no answer, told from the message of its failure. Pure.
+"""Errors for Spark jobs that ended without an answer, by the message of the failure. Pure.
 
 Our orders never fail as a task: whatever goes wrong with the work itself is in the answer. So what
 Spark reports is about executors and their Python; most of it passes when the order is given again,
-the rest is told here by name.
+the rest is recognised here.
 """
 
 from __future__ import annotations
@@ -34,18 +34,15 @@ _LONGEST = 160
 
 
 def hopeless(message: str, master: str) -> ClusterError | None:
-    """The error where giving the order again cannot help."""
+    """Return the error if giving the order again cannot help."""
     versions = _VERSIONS.search(message)
     if versions is not None:
         return ClusterError(
-            (
-                f"the executors run Python {versions['there']}, and the driver Python "
-                f"{versions['here']}"
-            ),
+            f"the executors run Python {versions['there']}, and the driver Python "
+            f"{versions['here']}",
             cluster=master,
             hint="name a Python that both have: PYSPARK_PYTHON=/path/to/python3 (the path on "
-            "the executors), or start "
-            "stateshift with the executors' version",
+            "the executors), or start stateshift with the executors' version",
         )
     program = _NO_PROGRAM.search(message)
     if program is not None:
@@ -57,15 +54,11 @@ def hopeless(message: str, master: str) -> ClusterError | None:
     module = _NO_PYSPARK.search(message)
     if module is not None:
         return ClusterError(
-            (
-                "the executors' Python does not find Spark's own package "
-                f"{module['module'].partition('.')[0]!r}"
-            ),
+            "the executors' Python does not find Spark's own package "
+            f"{module['module'].partition('.')[0]!r}",
             cluster=master,
-            hint=(
-                "their SPARK_HOME has to hold python/lib, or their Python pyspark of the "
-                "cluster's version"
-            ),
+            hint="their SPARK_HOME has to hold python/lib, or their Python pyspark of the "
+            "cluster's version",
         )
     if _ENDED.search(message):
         return ended(master, reason_of(message))
@@ -81,9 +74,9 @@ def ended(master: str, reason: str) -> ClusterError:
 
 
 def reason_of(message: str) -> str:
-    """The cause in one line: the last line of a Java trace says least."""
-    found = next(
-        (match["reason"] for pattern in _REASONS if (match := pattern.search(message))), None
-    )
-    line = (found or next(iter(message.strip().splitlines()), "no reason given")).strip()
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    """Return the cause in one line: the last line of a Java trace says least."""
+    first_line = next(iter(message.strip().splitlines()), "no reason given")
+    matches = (pattern.search(message) for pattern in _REASONS)
+    reasons = (match["reason"] for match in matches if match is not None)
+    reason = next(reasons, first_line).strip()
+    return reason if len(reason) <= _LONGEST else reason[: _LONGEST - 1] + "…"

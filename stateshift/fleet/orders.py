@@ -9,10 +9,9 @@
               deep    survey, image: a portion of one
               fold    ends, side, shards
               pick    the same, and wanted: buckets by store
-              muster  modules, locations, there (directories that everybody has to see)
+              check   modules, locations, there (directories that everybody has to see)
     answer    {"host": …, "done": …}            what was asked for
-              {"host": …, "failed": {…}}        one of our errors, which is raised again as what it
-                                                was
+              {"host": …, "failed": {…}}        one of our errors, which is raised again as it was
               {"host": …, "broke": {…}}         anything else: a bug of ours, with its traceback
               {"host": …, "missing": "mmh3"}    a Python package that the executor has not
     and, from the carrier, "attempt": how often Spark had begun it before
@@ -25,12 +24,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from stateshift import __version__, errors, plain
 from stateshift.errors import ClusterError, StateshiftError
 from stateshift.step import AnyStep, Discrepancy, Evidence
 from stateshift.world import Limits
+
+# What travels. Each end runs the same version, and knows the types of what it has asked for.
+Json: TypeAlias = Any
+Order: TypeAlias = Mapping[str, Json]
 
 
 class Broke(RuntimeError):
@@ -38,74 +41,76 @@ class Broke(RuntimeError):
 
 
 def encode_order(
-    ask: str, run: str, token: str, rates: Limits | None = None, share: int = 1, **more: Any
+    ask: str, run: str, token: str, rates: Limits | None = None, share: int = 1, **more: object
 ) -> str:
-    """An order that may use its `share`-th part of the rates."""
-    each = [rate / share if rate else None for rate in _both(rates)]
+    """Return an order that may use its `share`-th part of the rates."""
     order = {
         "stateshift": __version__,
         "ask": ask,
         "run": run,
         "token": token,
-        "rates": each,
+        "rates": [rate / share if rate else None for rate in _both(rates)],
         **more,
     }
     return json.dumps(plain.to_plain(order))
 
 
 def _both(rates: Limits | None) -> tuple[float | None, float | None]:
-    return (
-        (rates.bytes_per_second, rates.operations_per_second) if rates is not None else (None, None)
-    )
+    if rates is None:
+        return None, None
+    return rates.bytes_per_second, rates.operations_per_second
 
 
-def decode_order(text: str) -> dict[str, Any]:
-    """The order, if this version of us can carry it out."""
-    order: dict[str, Any] = json.loads(text)
+def decode_order(text: str) -> Order:
+    """Return the order, if this version of us can carry it out."""
+    order: Order = json.loads(text)
     if order["stateshift"] != __version__:
         raise ClusterError(
             f"an executor has stateshift {__version__}, and the driver {order['stateshift']}",
-            hint=(
-                "stop the other driver's application, or install the same version on the executors"
-            ),
+            hint="stop the other driver's application, or install the same version on the executors",
         )
     return order
 
 
-def decode_step(value: Any) -> AnyStep:
+def decode_step(value: Json) -> AnyStep:
     step: AnyStep = plain.from_plain(AnyStep, value)
     return step
 
 
-def decode_discrepancies(value: Any) -> list[Discrepancy]:
-    return [plain.from_plain(Discrepancy, one) for one in value]
+def decode_discrepancies(values: Json) -> list[Discrepancy]:
+    return [plain.from_plain(Discrepancy, value) for value in values]
 
 
-def encode_error(error: StateshiftError) -> dict[str, Any]:
-    """Everything an error holds, under its class's name."""
+def encode_error(error: StateshiftError) -> dict[str, object]:
+    """Return everything an error holds, under its class's name."""
     return {"class": type(error).__name__, "arguments": list(error.args), "held": dict(vars(error))}
 
 
-def decode_error(value: Mapping[str, Any]) -> StateshiftError:
-    """The error again. It is made without its constructor: each class's own differs, what they
-    hold does not.
+def decode_error(value: Mapping[str, Json]) -> StateshiftError:
+    """Return the error again. It is made without its constructor: each class's own differs, what
+    they hold does not.
     """
-    found = getattr(errors, value["class"], None)
-    kind = (
-        found if isinstance(found, type) and issubclass(found, StateshiftError) else StateshiftError
-    )
+    kind = _error_class(value["class"])
     error = kind.__new__(kind, *value["arguments"])
     error.__dict__.update(value["held"])
     return error
 
 
-def encode_answer(host: str, **said: Any) -> str:
-    return json.dumps({"host": host, **plain.to_plain(said)}, default=str)
+def _error_class(name: str) -> type[StateshiftError]:
+    """Return the class of ours with this name; of another version's classes, the one above all."""
+    kind = getattr(errors, name, None)
+    if isinstance(kind, type) and issubclass(kind, StateshiftError):
+        return kind
+    return StateshiftError
 
 
-def decode_answer(text: str) -> tuple[Any, bool]:
-    """What was asked for, and whether an earlier attempt may have done part of it; or the error
-    that was raised.
+def encode_answer(host: str, **fields: object) -> str:
+    return json.dumps({"host": host, **plain.to_plain(fields)}, default=str)
+
+
+def decode_answer(text: str) -> tuple[Json, bool]:
+    """Return what was asked for, and whether an earlier attempt may have done part of it; or raise
+    the error that was raised there.
     """
     answer = json.loads(text)
     host = answer["host"]
@@ -116,25 +121,23 @@ def decode_answer(text: str) -> tuple[Any, bool]:
         error.where.setdefault("executor", host)
         raise error
     if "broke" in answer:
-        told = answer["broke"]
-        if told.get("os_error"):
-            raise OSError(*told["os_error"])
-        broke = Broke(f"on executor {host}: {told['message']}")
-        broke.add_note(told["traceback"])
+        bug = answer["broke"]
+        if bug.get("os_error"):
+            raise OSError(*bug["os_error"])
+        broke = Broke(f"on executor {host}: {bug['message']}")
+        broke.add_note(bug["traceback"])
         raise broke
     return answer["done"], answer.get("attempt", 0) > 0
 
 
 def missing_package(name: str, host: str) -> ClusterError:
-    """A module that an executor's Python has not; what it is called at the registry."""
+    """Return the error for a module that an executor's Python has not, by its name on PyPI."""
     package = _PACKAGES.get(name, name)
     return ClusterError(
         f"executor {host} has no Python package {package!r}",
         cluster="fleet",
-        hint=(
-            f"install it there (pip install {package}), or name a Python that has it: "
-            "PYSPARK_PYTHON=/path/to/python3"
-        ),
+        hint=f"install it there (pip install {package}), or name a Python that has it: "
+        "PYSPARK_PYTHON=/path/to/python3",
     )
 
 

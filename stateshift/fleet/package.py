@@ -1,4 +1,4 @@
-"""Our own package as a zip: what `addPyFile` hands to every executor, also to those that come
+"""Our own package as a zip, which `addPyFile` hands to every executor, also to those that come
 later.
 
 Executors get it always, whether they have an installation or not: it stands before that on their
@@ -22,17 +22,23 @@ NAME = "stateshift.zip"
 
 
 def write_package(folder: Path) -> Path:
-    """The zip, in this folder."""
+    """Write the zip into this folder. Return its path."""
     root = Path(stateshift.__file__).parent
     path = folder / NAME
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for file in sorted(root.rglob("*")):
-            if file.is_file() and "__pycache__" not in file.parts and file.suffix != ".pyc":
-                inside = str(file.relative_to(root.parent))
-                archive.write(file, inside)
-                if file.suffix == ".py":
-                    archive.writestr(_stamped(inside + "c"), _compiled(file))
+        for file in filter(_is_shipped, sorted(root.rglob("*"))):
+            inside = str(file.relative_to(root.parent))
+            archive.write(file, inside)
+            if file.suffix == ".py":
+                archive.writestr(_stamped(inside + "c"), _compiled(file))
     return path
+
+
+def _is_shipped(file: Path) -> bool:
+    """Whether a file belongs to the package, and was not compiled from one that does."""
+    if "__pycache__" in file.parts or file.suffix == ".pyc":
+        return False
+    return file.is_file()
 
 
 def _stamped(name: str) -> zipfile.ZipInfo:
@@ -42,8 +48,8 @@ def _stamped(name: str) -> zipfile.ZipInfo:
 
 
 def _compiled(file: Path) -> bytes:
-    """A module as Python keeps it compiled (here it mostly is already), marked as not to be checked
-    against its source (PEP 552, flags 0b01).
+    """Return a module as Python keeps it compiled (here it mostly is already), marked as not to be
+    checked against its source (PEP 552, flags 0b01).
     """
     code = SourceFileLoader(file.stem, str(file)).get_code(file.stem)
     flags = struct.pack("<L", 0b01)

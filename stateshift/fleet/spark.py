@@ -16,9 +16,8 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from stateshift.errors import ClusterError, Interrupted, StateshiftError
 from stateshift.fleet import application, ending
@@ -28,12 +27,12 @@ from stateshift.world import Meter
 
 SECONDS_BETWEEN_LOOKS = 0.2
 SECONDS_ALONE_MAX = 300.0
-SECONDS_ALONE_TOLD = 15.0
+SECONDS_ALONE_REPORTED = 15.0
 WAITING_MAX = 256  # handed over to a Spark that takes more executors the more tasks wait
 
 
 def open_carrier(master: str, log: Path, meter: Meter, stop: threading.Event) -> SparkCarrier:
-    """A Spark application on this master; everything that can be told before a JVM starts is."""
+    """Start a Spark application on this master; what can be refused before a JVM starts is."""
     kind_of(master)
     application.refuse_without_java()
     refuse_unreachable(master)
@@ -68,7 +67,7 @@ class SparkCarrier:
         return kind_of(self._master) != "local"
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return f"Spark {self._context.version}, Python {self._context.pythonVer}"
 
     def slots(self, waiting: int) -> int:
@@ -79,7 +78,7 @@ class SparkCarrier:
                 return WAITING_MAX
             return int(self._context.defaultParallelism)
         except Exception:
-            return 1  # the next order tells why
+            return 1  # the next order shows why
 
     def carry(self, order: str, label: str) -> str:
         with self._working():
@@ -89,11 +88,10 @@ class SparkCarrier:
                 context.setJobGroup(
                     f"stateshift {label}", f"stateshift: {label}", interruptOnCancel=True
                 )
-                answer, attempt = (
-                    context.parallelize([order], 1).mapPartitions(_errand()).collect()[0]
-                )
+                job = context.parallelize([order], 1).mapPartitions(_task())
+                answer, attempt = job.collect()[0]
             except Exception as error:
-                raise self._told_of(error) from error
+                raise self._meaning_of(error) from error
         return answered(answer, attempt)
 
     def close(self) -> None:
@@ -126,8 +124,8 @@ class SparkCarrier:
         if self._over is not None:
             raise self._over
 
-    def _told_of(self, error: Exception) -> Exception:
-        """What a failure of Spark's, not of the work, means for the order."""
+    def _meaning_of(self, error: Exception) -> Exception:
+        """Return what a failure of Spark's, not of the work, means for the order."""
         with contextlib.suppress(Exception):
             self._check()
         if self._stop.is_set():
@@ -136,72 +134,71 @@ class SparkCarrier:
             return self._over
         java = getattr(error, "java_exception", None)
         if java is None:  # no answer from the JVM at all
-            self._over = ending.ended(
-                self._master, f"{type(error).__name__}: {error} (see {self._log})"
-            )
+            reason = f"{type(error).__name__}: {error} (see {self._log})"
+            self._over = ending.ended(self._master, reason)
             return self._over
         message = str(java.toString())
-        found = ending.hopeless(message, self._master)
-        if found is not None:
-            self._over = found
-            return found
+        self._over = ending.hopeless(message, self._master)
+        if self._over is not None:
+            return self._over
         return Lost(ending.reason_of(message))
 
     def _watching(self) -> None:
         """Cancel what is at work once somebody asked to stop, and wait for executors with open
         eyes.
         """
-        alone_since, told = None, False
+        alone_since, reported = None, False
         while not self._closed.wait(SECONDS_BETWEEN_LOOKS):
             with contextlib.suppress(Exception):
                 if not self._at_work or self._executors():
-                    alone_since, told = None, False
+                    alone_since, reported = None, False
                 else:
                     alone_since = alone_since or time.monotonic()
-                    told = self._alone(time.monotonic() - alone_since, told)
-                if self._at_work and (self._stop.is_set() or self._over is not None):
-                    self._context.cancelAllJobs()
+                    reported = self._alone(time.monotonic() - alone_since, reported)
+                self._cancel_if_over()
 
-    def _alone(self, seconds: float, told: bool) -> bool:
+    def _cancel_if_over(self) -> None:
+        over = self._stop.is_set() or self._over is not None
+        if over and self._at_work:
+            self._context.cancelAllJobs()
+
+    def _alone(self, seconds: float, reported: bool) -> bool:
+        """Report that no executor has been there for some time. Return whether that is known."""
         if seconds > SECONDS_ALONE_MAX:
             self._over = ClusterError(
                 f"no executor of {self._master} has been there for {SECONDS_ALONE_MAX:.0f} s",
                 cluster=self._master,
                 hint="look at the master: workers, and free cores and memory "
-                "(spark.executor.memory); go on with or "
-                "without it: stateshift resume WORKDIR",
+                "(spark.executor.memory); go on with or without it: stateshift resume WORKDIR",
             )
-        elif seconds > SECONDS_ALONE_TOLD and not told:
+        elif seconds > SECONDS_ALONE_REPORTED and not reported:
             self._meter.say(f"fleet: no executor of {self._master} is there; waiting for one")
             return True
-        return told
+        return reported
 
     def _executors(self) -> int:
-        there = int(self._context._jsc.sc().getExecutorMemoryStatus().size())
-        return (
-            there if not self.far else there - 1
-        )  # the driver counts as one; with a local master it is the one
+        """Return how many there are. The driver counts as one; with a local master it is the one."""
+        blocks = int(self._context._jsc.sc().getExecutorMemoryStatus().size())
+        return blocks - 1 if self.far else blocks
 
     @property
     def _grows(self) -> bool:
-        return (
-            str(self._context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower()
-            == "true"
-        )
+        enabled = self._context.getConf().get("spark.dynamicAllocation.enabled", "false")
+        return str(enabled).lower() == "true"
 
 
-def _errand() -> Any:
-    """What is sent to executors: a function of its own, pickled by value, so that it can say
+def _task() -> Callable[[Iterable[str]], Iterator[tuple[str, int]]]:
+    """Return what is sent to executors: a function of its own, pickled by value, so that it can say
     what is missing there.
     """
 
-    def errand(orders: Any) -> Any:
+    def task(orders: Iterable[str]) -> Iterator[tuple[str, int]]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         for order in orders:
             try:
-                from stateshift.fleet.errand import carry_out
+                from stateshift.fleet.task import carry_out
             except ImportError as error:
                 import json
                 import socket
@@ -211,4 +208,4 @@ def _errand() -> Any:
             else:
                 yield carry_out(order), context.attemptNumber() if context is not None else 0
 
-    return errand
+    return task

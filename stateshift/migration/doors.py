@@ -26,7 +26,7 @@ from stateshift.world import Clock, Meter, Unwatched, World
 
 if TYPE_CHECKING:
     from stateshift.fleet.crew import Carrier
-    from stateshift.fleet.mustering import OpenFleet
+    from stateshift.fleet.opening import OpenFleet
 
 
 # Of these brokers and topics: partition -> (first offset, the one after the last); nothing for a

@@ -1,4 +1,4 @@
-"""A fleet for a run, where one is asked for: mustered before anything is begun, so that no job is
+"""A fleet for a run, where one is asked for: gathered before anything is begun, so that no job is
 stopped for a fleet that does not come; and let go however the run ends.
 """
 
@@ -25,15 +25,13 @@ def enlisted(doors: Doors, master: str | None, spec: Spec, workdir: Workdir) -> 
     if master is None:
         yield doors
         return
-    from stateshift.fleet.mustering import mustered
+    from stateshift.fleet.opening import Application, open_crew
 
     workdir.create()
     with ExitStack() as fleet:
         with _with_way_out(workdir):
-            log = workdir.path / LOG
-            crew = fleet.enter_context(
-                mustered(doors.open_fleet, master, places_of(spec), log, doors.meter, doors.stop)
-            )
+            application = Application(master, workdir.path / LOG, doors.meter, doors.stop)
+            crew = fleet.enter_context(open_crew(doors.open_fleet, application, places_of(spec)))
         yield replace(doors, fleet=crew)
 
 

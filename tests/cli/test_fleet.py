@@ -104,7 +104,7 @@ def test_every_shortcut_takes_a_fleet_and_leaves_the_same(words: tuple[str, ...]
         ran = outside.run(command, SOURCE, "--to", TARGET, *flags, "--yes", "--json", *more)
         assert ran.code == 0, ran.err
     assert held(together.disk.open(TARGET)) == held(alone.disk.open(TARGET))
-    assert together.fleets[0].carried[2:], "more than the muster"
+    assert together.fleets[0].carried[2:], "more than the check of the executors"
 
 
 def test_a_run_that_lost_its_executors_is_resumed_with_another_fleet_or_none() -> None:

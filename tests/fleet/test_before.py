@@ -145,7 +145,7 @@ def test_the_package_that_executors_get_is_all_of_ours_and_imports_compiled(tmp_
     assert ours <= names
     assert {name + "c" for name in ours} <= names
     program = (
-        f"import sys; sys.path.insert(0, {str(path)!r}); import stateshift.fleet.errand as "
+        f"import sys; sys.path.insert(0, {str(path)!r}); import stateshift.fleet.task as "
         "e, stateshift.plain as p; "
         "print(e.__file__); print(p.__spec__.loader.get_code('stateshift.plain').co_filename)"
     )

@@ -17,8 +17,8 @@ from stateshift import executor
 from stateshift.errors import ClusterError, Interrupted, MissingFile, VerifyError
 from stateshift.fleet import Crew
 from stateshift.fleet.crew import ATTEMPTS_MAX, WORTHWHILE_BYTES
-from stateshift.fleet.errand import _found
 from stateshift.fleet.orders import Broke
+from stateshift.fleet.task import _listings
 from stateshift.formats.blocks import Block, block_of
 from stateshift.journal import Journal, RunFailed, RunResumed
 from stateshift.plan import Plan
@@ -138,7 +138,7 @@ def test_executors_are_told_which_files_need_not_be_looked_for() -> None:
     halves = infos[:LISTED_FILES], infos[LISTED_FILES:]
     steps = (CopyFiles(f"copy/{n}", SOURCE, TARGET, tuple(half)) for n, half in enumerate(halves))
     made_plan = plan_of(phase("copy", *steps, CopyFiles("copy/2", SOURCE, TARGET, (infos[0],))))
-    carrier = MemoryCarrier(lambda order: replace(made.world, found=_found(order)))
+    carrier = MemoryCarrier(lambda order: replace(made.world, found=_listings(order)))
     execute(0, made_plan, made.world, journal_of(made_plan), Crew(carrier))
     assert contents(made) == {f"f{n}": b"%d" % n for n in range(count)}
     orders = {order["step"]["name"]: order["there"] for order in map(json.loads, carrier.orders)}
@@ -475,10 +475,10 @@ def test_what_a_fleet_finds_broken_is_what_is_found_here() -> None:
     assert carrier.carried
 
 
-def test_mustering_asks_every_slot_for_packages_and_places() -> None:
+def test_gathering_asks_every_slot_for_packages_and_places() -> None:
     made, meter = stage(), Hearing()
     carrier = MemoryCarrier(worlds_of(made), slots_there=3)
-    Crew(carrier, meter).muster([SOURCE])
+    Crew(carrier, meter).gather([SOURCE])
     assert len(carrier.orders) == 3
     assert all("numpy" in json.loads(order)["modules"] for order in carrier.orders)
     assert meter.lines == ["fleet: local[2], 3 at once (in memory)"]
@@ -488,9 +488,9 @@ def test_a_directory_that_an_executor_does_not_see_is_refused_before_anything_is
     tmp_path: Any,
 ) -> None:
     crew = Crew(MemoryCarrier(worlds_of(stage()), far=True))
-    crew.muster([SOURCE], [f"file://{tmp_path}"])
+    crew.gather([SOURCE], [f"file://{tmp_path}"])
     with pytest.raises(ClusterError, match="does not see file:///nowhere"):
-        crew.muster([SOURCE], ["file:///nowhere"])
+        crew.gather([SOURCE], ["file:///nowhere"])
 
 
 def test_a_package_that_an_executor_has_not_is_named() -> None:
@@ -498,4 +498,4 @@ def test_a_package_that_an_executor_has_not_is_named() -> None:
         raise ModuleNotFoundError("No module named 'cramjam.x'", name="cramjam.x")
 
     with pytest.raises(ClusterError, match="has no Python package 'cramjam'"):
-        Crew(MemoryCarrier(world_of)).muster([SOURCE])
+        Crew(MemoryCarrier(world_of)).gather([SOURCE])

@@ -1,4 +1,4 @@
-"""The in-memory twin of a fleet: orders go to the same errand as on a real executor, as text, and
+"""The in-memory twin of a fleet: orders go to the same task as on a real executor, as text, and
 answers come back as text; executors are lost when a test says so.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from stateshift.errors import Interrupted
 from stateshift.fleet.crew import Lost, answered
-from stateshift.fleet.errand import carry_out
+from stateshift.fleet.task import carry_out
 from stateshift.world import World
 
 
@@ -27,7 +27,7 @@ class MemoryCarrier:
     slots_there: int = 2
     master: str = "local[2]"
     far: bool = False
-    told: str = "in memory"
+    description: str = "in memory"
     carried: list[str] = field(default_factory=list)
     orders: list[str] = field(default_factory=list)
     stop: threading.Event = field(default_factory=threading.Event)

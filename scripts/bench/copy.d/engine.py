@@ -26,7 +26,7 @@ from pathlib import Path
 from stateshift import executor
 from stateshift.engines.bundles import bundled
 from stateshift.fleet import Crew
-from stateshift.fleet.mustering import mustered
+from stateshift.fleet.opening import Application, open_crew
 from stateshift.journal import Journal, PlanAdopted, RunStarted
 from stateshift.migration.doors import real_doors, world_of
 from stateshift.plan import Phase, Plan, phases_of
@@ -69,9 +69,8 @@ def crew_of(master: str | None, places: tuple[str, ...]) -> Iterator[Crew | None
         return
     with tempfile.TemporaryDirectory(prefix="stateshift-bench-") as folder:
         log = Path(folder) / "fleet.log"
-        with mustered(
-            real_doors().open_fleet, master, places, log, Unwatched(), threading.Event()
-        ) as crew:
+        application = Application(master, log, Unwatched(), threading.Event())
+        with open_crew(real_doors().open_fleet, application, places) as crew:
             yield crew
 
 

@@ -37,14 +37,13 @@ def manned(terminal: Terminal, master: str | None, places: Sequence[str]) -> Ite
     if master is None:
         yield None
         return
-    from stateshift.fleet.mustering import mustered
+    from stateshift.fleet.opening import Application, open_crew
     from stateshift.storage import locations
 
     handle, log = tempfile.mkstemp(prefix="stateshift-fleet-", suffix=".log")
     os.close(handle)
     absolute = [locations.normal(place, os.getcwd()) for place in places]
-    with mustered(
-        terminal.open_fleet(), master, absolute, Path(log), _Speaking(terminal), threading.Event()
-    ) as crew:
+    application = Application(master, Path(log), _Speaking(terminal), threading.Event())
+    with open_crew(terminal.open_fleet(), application, absolute) as crew:
         yield crew
     os.unlink(log)

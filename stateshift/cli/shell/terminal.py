@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import threading
 
     from stateshift.cli.views.text import Block
-    from stateshift.fleet.mustering import OpenFleet
+    from stateshift.fleet.opening import OpenFleet
     from stateshift.migration import Doors
     from stateshift.storage.protocol import Storage
     from stateshift.world import Meter

@@ -1,0 +1,54 @@
+"""A fleet while something lasts: checked before it starts, gathered before it is used, let go
+however it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from stateshift.fleet.crew import Carrier, Crew
+from stateshift.fleet.masters import check_places
+from stateshift.storage import locations
+from stateshift.world import Meter
+
+# (master, where its log goes, what is shown, set once somebody asked to stop)
+OpenFleet = Callable[[str, Path, Meter, threading.Event], Carrier]
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """What a fleet is started with: its master, its log, and who is with us."""
+
+    master: str
+    log: Path
+    meter: Meter
+    stop: threading.Event
+
+
+@contextmanager
+def open_crew(
+    open_fleet: OpenFleet, application: Application, places: Sequence[str]
+) -> Iterator[Crew]:
+    """Give the crew of a master, which can reach these places. Directories that are here must be
+    there, too.
+    """
+    master, meter = application.master, application.meter
+    for warning in check_places(master, places):
+        meter.say(f"fleet: {warning}")
+    carrier = open_fleet(master, application.log, meter, application.stop)
+    try:
+        crew = Crew(carrier, meter)
+        crew.gather(places, [place for place in places if _is_directory(place)])
+        yield crew
+    finally:
+        carrier.close()
+
+
+def _is_directory(place: str) -> bool:
+    path = locations.local_path(locations.normal(place, os.getcwd()))
+    return path is not None and os.path.isdir(path)
