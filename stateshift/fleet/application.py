@@ -39,8 +39,8 @@ LOCAL = {"spark.ui.enabled": "false", "spark.driver.memory": "512m"}
 
 
 def started(master: str, log: Path, folder: Path) -> Spark:
-    """Start an application and return its SparkContext. Our own package is put into `folder`, from where
-    executors get it.
+    """Start an application and return its SparkContext. Our own package is put into `folder`, from
+    where executors get it.
     """
     appending = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     with (

@@ -295,7 +295,8 @@ class Crew:
             file = target.stat(path)
             if file is None or file.size != size:
                 raise ClusterError(
-                    f"an executor wrote {path} to {step.target}, and it is not to be seen from here",
+                    f"an executor wrote {path} to {step.target}, and it is not to be seen from "
+                    "here",
                     cluster=self._carrier.master,
                     hint="every executor must see the same disk there; stateshift rollback "
                     "WORKDIR, then use a storage that all can reach, or no --fleet",

@@ -67,7 +67,8 @@ def decode_order(text: str) -> Order:
     if order["stateshift"] != __version__:
         raise ClusterError(
             f"an executor has stateshift {__version__}, and the driver {order['stateshift']}",
-            hint="stop the other driver's application, or install the same version on the executors",
+            hint="stop the other driver's application, or install the same version on the "
+            "executors",
         )
     return order
 

@@ -177,7 +177,7 @@ class SparkCarrier:
         return reported
 
     def _executors(self) -> int:
-        """Return how many there are. The driver counts as one; with a local master it is the one."""
+        """Return how many there are. The driver counts as one, and is the one if local."""
         blocks = int(self._context._jsc.sc().getExecutorMemoryStatus().size())
         return blocks - 1 if self.far else blocks
 

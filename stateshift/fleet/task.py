@@ -1,5 +1,5 @@
-"""A Spark task: what an executor does with an order. It opens the world it needs, does what it was asked for, and
-answers.
+"""A Spark task: what an executor does with an order. It opens the world it needs, does what it was
+asked for, and answers.
 
 An executor sees storages, by their locations and with its own machine's credentials, transforms and
 entries by their names; it never sees a cluster or a journal. What goes wrong is part of the answer:
@@ -139,8 +139,8 @@ def _check(order: Order, world: World) -> Json:
 
 
 def _broke(error: Exception) -> Json:
-    """Return an error that nobody foresaw. One of the machine's own (a full disk) is raised again as
-    that.
+    """Return an error that nobody foresaw. One of the machine's own (a full disk) is raised again
+    as that.
     """
     os_error = None
     if isinstance(error, OSError) and error.errno is not None:

@@ -11,11 +11,14 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from stateshift.errors import PlanError
 from stateshift.formats.marks import TEMPORARY
 from stateshift.specification.location import NoLocation, normal
+
+# Objects of the JVM, by py4j, and the SparkContext that leads to it. They have no types here.
+Java: TypeAlias = Any
 
 
 def reachable(place: str) -> bool:
@@ -24,7 +27,7 @@ def reachable(place: str) -> bool:
 
 
 def read(place: str, path: str) -> bytes | None:
-    """The whole file, None where there is none."""
+    """Return the whole file, None if there is none."""
     local = _local(place)
     if local is None:
         return _read_hadoop(_file(place, path))
@@ -35,16 +38,20 @@ def read(place: str, path: str) -> bytes | None:
 
 
 def write(place: str, path: str, content: bytes) -> None:
-    """The whole file, in place of what was there."""
+    """Write the whole file, in place of what was there."""
     local = _local(place)
     if local is None:
         _write_hadoop(_file(place, path), content)
         return
     file = local / path
     file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.parent / f"{TEMPORARY}{file.name}-{os.getpid()}-{threading.get_ident()}.tmp"
+    temporary = file.parent / _temporary(file.name)
     temporary.write_bytes(content)
     temporary.replace(file)
+
+
+def _temporary(name: str) -> str:
+    return f"{TEMPORARY}{name}-{os.getpid()}-{threading.get_ident()}.tmp"
 
 
 def _local(place: str) -> Path | None:
@@ -52,10 +59,12 @@ def _local(place: str) -> Path | None:
         url = normal(place, os.getcwd())
     except NoLocation:
         return None
-    return Path(url.removeprefix("file://")) if url.startswith(("file://", "/")) else None
+    if not url.startswith(("file://", "/")):
+        return None
+    return Path(url.removeprefix("file://"))
 
 
-def _file(place: str, path: str) -> Any:
+def _file(place: str, path: str) -> Java:
     java = jvm()
     if java is None:
         raise PlanError(
@@ -65,7 +74,7 @@ def _file(place: str, path: str) -> Any:
     return java.org.apache.hadoop.fs.Path(f"{place.rstrip('/')}/{path}")
 
 
-def _read_hadoop(file: Any) -> bytes | None:
+def _read_hadoop(file: Java) -> bytes | None:
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -80,8 +89,8 @@ def _read_hadoop(file: Any) -> bytes | None:
         stream.close()
 
 
-def _write_hadoop(file: Any, content: bytes) -> None:
-    """Under another name first, then renamed over what was there, as Spark does it
+def _write_hadoop(file: Java, content: bytes) -> None:
+    """Write a file under another name first, then rename it over what was there, as Spark does
     (CheckpointFileManager.scala, FileContextBasedCheckpointFileManager). Where there is no such
     rename, a file of an object store appears whole.
     """
@@ -96,9 +105,7 @@ def _write_hadoop(file: Any, content: bytes) -> None:
             raise
         _create(file, content)
         return
-    temporary = fs.Path(
-        file.getParent(), f"{TEMPORARY}{file.getName()}-{os.getpid()}-{threading.get_ident()}.tmp"
-    )
+    temporary = fs.Path(file.getParent(), _temporary(file.getName()))
     _create(temporary, content)
     rename = getattr(fs, "Options$Rename")
     overwrite = context._gateway.new_array(rename, 1)
@@ -106,7 +113,7 @@ def _write_hadoop(file: Any, content: bytes) -> None:
     renaming.rename(temporary, file, overwrite)
 
 
-def _create(file: Any, content: bytes) -> None:
+def _create(file: Java, content: bytes) -> None:
     stream = _file_system(file).create(file, True)
     try:
         stream.write(bytearray(content))
@@ -114,25 +121,27 @@ def _create(file: Any, content: bytes) -> None:
         stream.close()
 
 
-def _file_system(file: Any) -> Any:
+def _file_system(file: Java) -> Java:
     return file.getFileSystem(_context()._jsc.hadoopConfiguration())
 
 
-def jvm() -> Any:
-    """The session's JVM as py4j shows it; None where there is no session."""
+def jvm() -> Java:
+    """Return the session's JVM as py4j shows it; None if there is no session."""
     context = _context()
     return context._jvm if context is not None else None
 
 
 def setting(name: str) -> str | None:
-    """A setting of the session; None where it has none, or where there is no session."""
+    """Return a setting of the session; None if it has none, or if there is no session."""
     context = _context()
-    found = context.getConf().get(name) if context is not None else None
-    return str(found) if found is not None else None
+    if context is None:
+        return None
+    value = context.getConf().get(name)
+    return None if value is None else str(value)
 
 
-def _context() -> Any:
-    """The running SparkContext, without importing pyspark into a process that has none."""
+def _context() -> Java:
+    """Return the running SparkContext, without importing pyspark into a process that has none."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext

@@ -1,4 +1,4 @@
-"""Where a job's checkpoint is, and each of its operators': `location`, `checkpoint`."""
+"""Locations of a job's checkpoint and of its operators' state: `location`, `checkpoint`."""
 
 from __future__ import annotations
 
@@ -12,49 +12,51 @@ from stateshift.job import files
 from stateshift.specification.model import HashProfile, JobSpec, Spec
 from stateshift.suggestion import BRACKETED, did_you_mean
 
-_asked: dict[
-    tuple[str, str], str
-] = {}  # (location, directory) -> the name it was asked for under, in this process
+# (location, directory) -> the name it was asked for under, in this process
+_asked: dict[tuple[str, str], str] = {}
 
 
 def location(job: str | None = None, spec: Spec | str | None = None) -> str:
-    """The checkpoint location of this job: what whoever started it handed over, in its environment
-    or in its session's settings, else what the spec says. `spec` is a spec, or the path of one.
+    """Return the checkpoint location of this job: what whoever started it handed over, in its
+    environment or in its session's settings, else what the spec says. `spec` is a spec, or the path
+    of one.
     """
     place, ours = handed_over("CHECKPOINT"), handed_over("JOB")
     if place and (job is None or ours is None or job == ours):
         return place
     current = _current(spec)
     if current is None:
-        raise SpecError(
-            (
-                Complaint(
-                    "", "no checkpoint location: there is neither STATESHIFT_CHECKPOINT nor a spec"
-                ),
-            ),
-            hint="export STATESHIFT_SPEC=spec.json, or submit the job through stateshift",
-        )
+        why = "no checkpoint location: there is neither STATESHIFT_CHECKPOINT nor a spec"
+        hint = "export STATESHIFT_SPEC=spec.json, or submit the job through stateshift"
+        raise SpecError((Complaint("", why),), hint=hint)
     entry = _entry(current, job or ours)
     return entry.destination if current.restart else entry.source
 
 
 def handed_over(what: str) -> str | None:
-    """CHECKPOINT, JOB or TAG, as whoever started the job has told it."""
+    """Return CHECKPOINT, JOB or TAG, as whoever started the job has set it."""
     return os.environ.get(f"STATESHIFT_{what}") or files.setting(f"spark.stateshift.{what.lower()}")
 
 
 def checkpoint(name: str, job: str | None = None, spec: Spec | str | None = None) -> str:
-    """Where the operator of this name keeps its state. Creates nothing but the entry in the
+    """Return where the operator of this name keeps its state. Creates nothing but the entry in the
     index.
     """
     place = location(job, spec)
-    index = files.read(place, marks.INDEX) if files.reachable(place) else None
-    known = marks.decode_index(index, f"{place}/{marks.INDEX}") if index is not None else {}
-    directory = _directory(name, job, _current(spec), known)
-    _claim(place, directory, name, known)
-    if known.get(name) != directory and files.reachable(place):
-        files.write(place, marks.INDEX, marks.encode_index({**known, name: directory}))
+    index = _index(place)
+    directory = _directory(name, job, _current(spec), index)
+    _claim(place, directory, name, index)
+    if index.get(name) != directory and files.reachable(place):
+        files.write(place, marks.INDEX, marks.encode_index({**index, name: directory}))
     return f"{place.rstrip('/')}/{directory}"
+
+
+def _index(place: str) -> Mapping[str, str]:
+    """Return the directories by name, as the index has them; empty if there is none."""
+    if not files.reachable(place):
+        return {}
+    content = files.read(place, marks.INDEX)
+    return {} if content is None else marks.decode_index(content, f"{place}/{marks.INDEX}")
 
 
 def _claim(place: str, directory: str, name: str, known: Mapping[str, str]) -> None:
@@ -70,18 +72,23 @@ def _claim(place: str, directory: str, name: str, known: Mapping[str, str]) -> N
 
 
 def _directory(name: str, job: str | None, spec: Spec | None, known: Mapping[str, str]) -> str:
-    """What the spec says, else what the index says, else the hash: in this order, so that state
+    """Return the spec's directory, else the index's, else the hash: in this order, so that state
     that is there is found again under another hash profile, or where the job does not see the spec.
     """
-    if spec is not None:
-        operators = _entry(spec, job or handed_over("JOB")).operators
-        given = next((operator.directory for operator in operators if operator.name == name), None)
-        if given is not None:
-            return given
-    profile = spec.uid_hash if spec is not None else HashProfile()
-    return known.get(name) or uid.directory_name(
-        name, profile.p, profile.m, profile.offset, profile.signed
-    )
+    given = None if spec is None else _given(spec, job, name)
+    if given is not None:
+        return given
+    if known.get(name):
+        return known[name]
+    profile = HashProfile() if spec is None else spec.uid_hash
+    return uid.directory_name(name, profile.p, profile.m, profile.offset, profile.signed)
+
+
+def _given(spec: Spec, job: str | None, name: str) -> str | None:
+    """Return the directory that a spec gives an operator."""
+    operators = _entry(spec, job or handed_over("JOB")).operators
+    directories = (operator.directory for operator in operators if operator.name == name)
+    return next(directories, None)
 
 
 def _current(spec: Spec | str | None) -> Spec | None:
@@ -101,11 +108,11 @@ def _current(spec: Spec | str | None) -> Spec | None:
 
 
 def _entry(spec: Spec, name: str | None) -> JobSpec:
-    """The entry of this name, and no other (IS-3); without a name the only one."""
+    """Return the entry of this name, and no other (IS-3); without a name the only one."""
     names = [entry.name for entry in spec.jobs]
-    if name is None and len(names) == 1:
-        return spec.jobs[0]
     if name is None:
+        if len(names) == 1:
+            return spec.jobs[0]
         complaint = Complaint("/jobs", f"which of {', '.join(names)} is this job?")
         raise SpecError((complaint,), hint=f"export STATESHIFT_JOB={names[0]}" if names else None)
     entry = spec.job(name)

@@ -18,23 +18,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from stateshift.errors import PlanError, SpecError
 from stateshift.formats import marks
 from stateshift.job import files
+from stateshift.job.files import Java
 from stateshift.job.places import handed_over, location
 
-TELL_SECONDS_MAX = (
-    10.0  # how long a moment is waited for in which telling a query does not cut its batch short
-)
-BATCH_SECONDS_MAX = (
-    240.0  # how long a query may take to finish its batch before it is stopped in the middle of it
-)
+# pyspark's StreamingQuery. pyspark is imported late, and mypy does not read its types.
+Query: TypeAlias = Any
+
+# How long a moment is waited for in which setting a query's flag does not cut its batch short.
+FLAG_SECONDS_MAX = 10.0
+# How long a query may take to finish its batch before it is stopped in the middle of it.
+BATCH_SECONDS_MAX = 240.0
 
 
-def run(*queries: Any) -> None:
-    """`watch`, then stop the session: the last line of a job."""
+def run(*queries: Query) -> None:
+    """Watch the queries, then stop the session: the last line of a job."""
     watch(*queries)
     from pyspark.sql import SparkSession
 
@@ -43,7 +45,7 @@ def run(*queries: Any) -> None:
         session.stop()
 
 
-def watch(*queries: Any, seconds: float = 0.2) -> None:
+def watch(*queries: Query, seconds: float = 0.2) -> None:
     """Return when all queries have ended, or when the stop marker is there and each has been
     stopped between two of its batches. Raises what a query failed with. Looks every so many
     `seconds`.
@@ -52,16 +54,13 @@ def watch(*queries: Any, seconds: float = 0.2) -> None:
     tag = handed_over("TAG")
     restoring = list(queries) if tag else []
     while _running(queries):
-        for place in places:
-            marker = _marker(place)
-            if marker is not None:
-                files.write(place, marks.STOPPING, marker)
-                return _stop(queries)
-        for query in [query for query in restoring if _is_idle(query)]:
+        if any(map(_answer_marker, places)):
+            return _stop(queries)
+        idle = [query for query in restoring if _is_idle(query)]
+        for query in idle:
             restoring.remove(query)
-            files.write(
-                _checkpoint_of(query), marks.IDLE, marks.encode_idle(tag or "", _committed(query))
-            )
+            mark = marks.encode_idle(tag or "", _committed(query))
+            files.write(_checkpoint_of(query), marks.IDLE, mark)
         time.sleep(seconds)
     return None
 
@@ -82,9 +81,7 @@ def wait(
     place, tag = location(job), handed_over("TAG") or ""
     files.write(place, marks.WAITING, marks.encode_tag(tag))
     while not marks.is_meant(files.read(place, marks.RELEASED), tag):
-        marker = _marker(place)
-        if marker is not None:
-            files.write(place, marks.STOPPING, marker)
+        if _answer_marker(place):
             raise SystemExit(0)
         time.sleep(seconds)
 
@@ -94,23 +91,22 @@ def stop_requested() -> bool:
     return _marker(location()) is not None
 
 
-def _stop(queries: tuple[Any, ...]) -> None:
-    """Tell all of them first, so that they finish their batches at the same time; then wait for
-    each.
+def _stop(queries: tuple[Query, ...]) -> None:
+    """Set the flags of all of them first, so that they finish their batches at the same time; then
+    wait for each.
     """
-    told = [_tell(query) for query in queries]
+    flagged = [_set_flag(query) for query in queries]
     until = time.monotonic() + BATCH_SECONDS_MAX
-    for query, knows in zip(queries, told, strict=True):
-        while time.monotonic() < until and not (
-            _has_stopped(query) if knows else _between_batches(query)
-        ):
+    for query, is_flagged in zip(queries, flagged, strict=True):
+        may_stop = _has_stopped if is_flagged else _between_batches
+        while time.monotonic() < until and not may_stop(query):
             time.sleep(0.02)
         query.stop()
         query.awaitTermination()
 
 
-def _tell(query: Any) -> bool:
-    """Set the flag; False where this Spark has none."""
+def _set_flag(query: Query) -> bool:
+    """Set the flag that ends a query behind its batch. Return False if this Spark has none."""
     from py4j.java_gateway import JavaObject
     from py4j.protocol import Py4JError
 
@@ -119,7 +115,7 @@ def _tell(query: Any) -> bool:
         try:
             terminated = getattr(getattr(package, "TERMINATED$"), "MODULE$")
             if isinstance(terminated, JavaObject):
-                until = time.monotonic() + TELL_SECONDS_MAX
+                until = time.monotonic() + FLAG_SECONDS_MAX
                 while not _is_past_planning(query) and time.monotonic() < until:
                     time.sleep(0.005)
                 _execution(query).state().set(terminated)
@@ -129,7 +125,7 @@ def _tell(query: Any) -> bool:
     return False
 
 
-def _is_past_planning(query: Any) -> bool:
+def _is_past_planning(query: Query) -> bool:
     """Whether its thread does what has been planned, sleeps, or has ended."""
     thread = _execution(query).queryExecutionThread()
     if not thread.isAlive():
@@ -138,9 +134,9 @@ def _is_past_planning(query: Any) -> bool:
     return any(method in frames for method in _PAST_PLANNING)
 
 
-def _frames(thread: Any) -> str:
-    """All of its stack as one text: frame by frame it would be another by the time that the last
-    is asked for.
+def _frames(thread: Java) -> str:
+    """Return a thread's stack as one text: frame by frame it would be another by the time that the
+    last is asked for.
     """
     java, bearer = files.jvm().java, files.jvm().java.lang.Throwable()
     bearer.setStackTrace(thread.getStackTrace())
@@ -152,16 +148,16 @@ def _frames(thread: Any) -> str:
 _PAST_PLANNING = (".withNewExecutionId(", ".sleep(", ".waitTillTime(")
 
 
-def _has_stopped(query: Any) -> bool:
-    """Whether a query that was told has done its last batch: it has ended, or sleeps until its
+def _has_stopped(query: Query) -> bool:
+    """Whether a query whose flag is set has done its last batch: it has ended, or sleeps until its
     next trigger.
     """
     thread = _execution(query).queryExecutionThread()
     return not thread.isAlive() or ".waitTillTime(" in _frames(thread)
 
 
-def _between_batches(query: Any) -> bool:
-    """Whether stopping it now probably cuts nothing short, of a query that could not be told."""
+def _between_batches(query: Query) -> bool:
+    """Whether stopping a query now probably cuts nothing short, if it has no flag."""
     execution = _execution(query)
     if not execution.queryExecutionThread().isAlive():
         return True
@@ -169,17 +165,18 @@ def _between_batches(query: Any) -> bool:
     return not query.status["isTriggerActive"] and planned == _latest(execution.commitLog())
 
 
-def _is_idle(query: Any) -> bool:
-    """Restored, and waiting for input. Spark says so (ProgressContext and
+def _is_idle(query: Query) -> bool:
+    """Whether a query is restored and waits for input. Spark says so (ProgressContext and
     StreamExecution.updateStatusMessage) after its first look at the sources: what was planned when
     it was stopped has been done again by then.
     """
     status = query.status
-    waits = status["message"] in ("Waiting for data to arrive", "Waiting for next trigger")
-    return waits and not status["isTriggerActive"] and not status["isDataAvailable"]
+    if status["isTriggerActive"] or status["isDataAvailable"]:
+        return False
+    return status["message"] in ("Waiting for data to arrive", "Waiting for next trigger")
 
 
-def _running(queries: tuple[Any, ...]) -> bool:
+def _running(queries: tuple[Query, ...]) -> bool:
     """Whether any of them runs. Raises what one that does not has failed with."""
     ended = [query for query in queries if not query.isActive]
     for query in ended:
@@ -188,18 +185,25 @@ def _running(queries: tuple[Any, ...]) -> bool:
 
 
 def _marker(place: str) -> bytes | None:
-    """The stop marker, if it is there and means us."""
+    """Return the stop marker, if it is there and means us."""
     content = files.read(place, marks.STOP)
+    if content is None:
+        return None
     job, tag = handed_over("JOB"), handed_over("TAG")
-    return (
-        content
-        if content is not None and marks.asks_to_stop(content, job, tag, time.time())
-        else None
-    )
+    return content if marks.asks_to_stop(content, job, tag, time.time()) else None
 
 
-def _places(queries: tuple[Any, ...]) -> tuple[str, ...]:
-    """Where the marker may be: at the job's location, or, where nothing says what that is,
+def _answer_marker(place: str) -> bool:
+    """Whether the stop marker is here and means us; it is answered then."""
+    marker = _marker(place)
+    if marker is None:
+        return False
+    files.write(place, marks.STOPPING, marker)
+    return True
+
+
+def _places(queries: tuple[Query, ...]) -> tuple[str, ...]:
+    """Return where the marker may be: at the job's location, or, if nothing says what that is,
     beside each query.
     """
     if any(not hasattr(query, "_jsq") for query in queries):
@@ -213,20 +217,20 @@ def _places(queries: tuple[Any, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(_checkpoint_of(query) for query in queries))
 
 
-def _execution(query: Any) -> Any:
-    """Spark's StreamExecution behind the query."""
+def _execution(query: Query) -> Java:
+    """Return Spark's StreamExecution behind the query."""
     return query._jsq.streamingQuery()
 
 
-def _checkpoint_of(query: Any) -> str:
+def _checkpoint_of(query: Query) -> str:
     return str(_execution(query).resolvedCheckpointRoot())
 
 
-def _committed(query: Any) -> int | None:
+def _committed(query: Query) -> int | None:
     return _latest(_execution(query).commitLog())
 
 
-def _latest(log: Any) -> int | None:
-    """The newest batch of an offset log or a commit log."""
+def _latest(log: Java) -> int | None:
+    """Return the newest batch of an offset log or a commit log."""
     newest = log.getLatestBatchId()
     return int(newest.get()) if newest.isDefined() else None

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from stateshift.journal import Record as Journaled
-from stateshift.live.protocol.coordinator import Address, Coordinator, Sent, Told, advance, begin
+from stateshift.live.protocol.coordinator import Address, Coordinator, Outcome, Sent, advance, begin
 from stateshift.live.protocol.coordinator_messages import Word
 from stateshift.live.protocol.task_flow import Flow, Migration, Task
 from stateshift.models.task_instance import Done, Instance, Item, hear, read, start, take
@@ -150,7 +150,7 @@ def _done(before: Job, address: Address, done: Done) -> Job:
     )
 
 
-def _with(before: Job, told: Told) -> Job:
+def _with(before: Job, told: Outcome) -> Job:
     coordinator, records, orders = told
     return replace(
         before,

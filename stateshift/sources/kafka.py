@@ -1,11 +1,11 @@
-"""What Kafka still has of topics. It reads.
+"""Offsets and records that Kafka still has of topics. It only reads.
 
     spans(brokers, properties, topics)     {topic: {partition: (first, end)}}
     records(brokers, properties, offsets)  {topic: {partition: the records just before the offset,
                                            and at it}}
 
 No group is joined, nothing is committed, and no topic is made by asking for it: Kafka makes topics
-for who asks about one by its name, unless told not to, so all that there are is asked for. `first`
+for who asks about one by its name, unless configured not to, so all topics are asked for. `first`
 is the oldest record that retention has left, `end` the number that the next one will get. Of keys
 and values, digests are kept and nothing else.
 """
@@ -15,14 +15,41 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from stateshift.errors import PlanError, StorageError, TransientStorageError
 from stateshift.sources.properties import client_options
 from stateshift.survey import Record
+
+# A partition, and an offset range in it: from the first, to before the end.
+Windows: TypeAlias = Mapping[int, tuple[int, int]]
+# kafka-python's TopicPartition and ConsumerRecord: named tuples without types.
+TopicPartition: TypeAlias = Any
+ConsumerRecord: TypeAlias = Any
+
+
+class Consumer(Protocol):
+    """What we use of kafka-python's consumer, which has no types."""
+
+    def assign(self, partitions: list[TopicPartition]) -> None: ...
+
+    def seek(self, partition: TopicPartition, offset: int) -> None: ...
+
+    def pause(self, partition: TopicPartition) -> None: ...
+
+    def position(self, partition: TopicPartition) -> int: ...
+
+    def poll(self, timeout_ms: int) -> dict[TopicPartition, list[ConsumerRecord]]: ...
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None: ...
+
+    def beginning_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]: ...
+
+    def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]: ...
+
 
 _log = logging.getLogger(__name__)
 
@@ -35,8 +62,8 @@ LOG_APPEND_TIME = 1  # a record's timestamp_type (org.apache.kafka.common.record
 def spans(
     brokers: str, properties: str | None, topics: Sequence[str], connect_ms: int = CONNECT_MS
 ) -> Mapping[str, Mapping[int, tuple[int, int]]]:
-    """`properties` is the location of a file on this machine. A topic that is not there has no
-    partitions.
+    """Return the first and the end offset of each partition. `properties` is the location of a file
+    on this machine. A topic that is not there has no partitions.
     """
     with _consumer(brokers, properties, connect_ms) as consumer:
         return {topic: _spans_of(consumer, topic) for topic in topics}
@@ -48,67 +75,79 @@ def records(
     wanted: Mapping[str, Mapping[int, int]],
     connect_ms: int = CONNECT_MS,
 ) -> Mapping[str, Mapping[int, tuple[Record, ...]]]:
-    """The last few records before each offset, and the one at it, as far as they are there."""
-    with _consumer(brokers, properties, connect_ms) as consumer:
-        found: dict[str, dict[int, tuple[Record, ...]]] = {}
-        for topic, partitions in wanted.items():
-            spans = _spans_of(consumer, topic)
-            windows = {
-                number: (max(spans[number][0], offset - BEFORE), min(spans[number][1], offset + 1))
-                for number, offset in partitions.items()
-                if number in spans
-            }
-            found[topic] = _read(consumer, topic, windows)
-        return found
-
-
-def _read(
-    consumer: Any, topic: str, windows: Mapping[int, tuple[int, int]]
-) -> dict[int, tuple[Record, ...]]:
-    """The records in these windows. Not every offset has one: some were compacted away, some end
-    a transaction.
+    """Return the last few records before each offset, and the one at it, as far as they are
+    there.
     """
-    from kafka import TopicPartition
+    with _consumer(brokers, properties, connect_ms) as consumer:
+        return {
+            topic: _read(consumer, topic, _windows(_spans_of(consumer, topic), offsets))
+            for topic, offsets in wanted.items()
+        }
 
-    found: dict[int, list[Record]] = {number: [] for number in windows}
-    left = {
-        TopicPartition(topic, number): end
-        for number, (start, end) in windows.items()
-        if start < end
-    }
-    consumer.assign(list(left))
-    for partition in left:
-        consumer.seek(partition, windows[partition.partition][0])
+
+def _windows(spans: Windows, offsets: Mapping[int, int]) -> Windows:
+    """Return what to read around each offset, of the partitions that are there."""
+    windows = {}
+    for number, offset in offsets.items():
+        if number in spans:
+            first, end = spans[number]
+            windows[number] = (max(first, offset - BEFORE), min(end, offset + 1))
+    return windows
+
+
+def _read(consumer: Consumer, topic: str, windows: Windows) -> dict[int, tuple[Record, ...]]:
+    """Return the records in these windows. Not every offset has one: some were compacted away, some
+    end a transaction.
+    """
+    records: dict[int, list[Record]] = {number: [] for number in windows}
+    unread = _assigned(consumer, topic, windows)
     until = time.monotonic() + READ_SECONDS
-    while left:
+    while unread:
         if time.monotonic() > until:
-            names = ", ".join(
-                f"{partition.topic}/{partition.partition}" for partition in sorted(left)[:3]
-            )
+            names = ", ".join(f"{topic}/{number}" for number in sorted(unread)[:3])
             raise ValueError(f"gave no records of {names} in {READ_SECONDS:.0f} s")
         for partition, batch in consumer.poll(timeout_ms=POLL_MS).items():
-            end = windows[partition.partition][1]
-            found[partition.partition] += [_record(one) for one in batch if one.offset < end]
-        for partition in [one for one, end in left.items() if consumer.position(one) >= end]:
-            consumer.pause(partition)
-            del left[partition]
-    return {number: tuple(records) for number, records in found.items()}
+            _, end = windows[partition.partition]
+            in_window = [_record(record) for record in batch if record.offset < end]
+            records[partition.partition] += in_window
+        for number, partition in list(unread.items()):
+            _, end = windows[number]
+            if consumer.position(partition) >= end:
+                consumer.pause(partition)
+                del unread[number]
+    return {number: tuple(read) for number, read in records.items()}
 
 
-def _record(told: Any) -> Record:
-    timed = told.timestamp is not None and told.timestamp >= 0
+def _assigned(consumer: Consumer, topic: str, windows: Windows) -> dict[int, TopicPartition]:
+    """Point the consumer at the start of each window that is not empty. Return their partitions."""
+    from kafka import TopicPartition
+
+    filled = {number: start for number, (start, end) in windows.items() if start < end}
+    partitions = {number: TopicPartition(topic, number) for number in filled}
+    consumer.assign(list(partitions.values()))
+    for number, partition in partitions.items():
+        consumer.seek(partition, filled[number])
+    return partitions
+
+
+def _record(record: ConsumerRecord) -> Record:
+    timed = record.timestamp is not None and record.timestamp >= 0
     return Record(
-        told.offset,
-        int(told.timestamp) if timed else None,
-        told.timestamp_type == LOG_APPEND_TIME,
-        None if told.key is None else hashlib.sha256(told.key).hexdigest(),
-        None if told.value is None else hashlib.sha256(told.value).hexdigest(),
+        record.offset,
+        int(record.timestamp) if timed else None,
+        record.timestamp_type == LOG_APPEND_TIME,
+        _digest(record.key),
+        _digest(record.value),
     )
 
 
+def _digest(content: bytes | None) -> str | None:
+    return None if content is None else hashlib.sha256(content).hexdigest()
+
+
 @contextmanager
-def _consumer(brokers: str, properties: str | None, connect_ms: int) -> Iterator[Any]:
-    """One that belongs to no group; whatever it raises is told in one way."""
+def _consumer(brokers: str, properties: str | None, connect_ms: int) -> Iterator[Consumer]:
+    """Give a consumer that belongs to no group; whatever it raises becomes one error."""
     _log.debug("ask the brokers %s, timeout %d ms", brokers, connect_ms)
     options = client_options(_text(properties), properties) if properties else {}
     consumer_of, error_of = _client()
@@ -131,25 +170,21 @@ def _consumer(brokers: str, properties: str | None, connect_ms: int) -> Iterator
         raise TransientStorageError(
             f"{brokers} does not answer as Kafka does ({why})",
             location=brokers,
-            hint=(
-                "are these hosts and ports right, do the brokers want TLS or a login "
-                "(`properties`), and are they up?"
-            ),
+            hint="are these hosts and ports right, do the brokers want TLS or a login "
+            "(`properties`), and are they up?",
         ) from error
 
 
-def _spans_of(consumer: Any, topic: str) -> dict[int, tuple[int, int]]:
+def _spans_of(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
     from kafka import TopicPartition
 
-    partitions = [
-        TopicPartition(topic, number)
-        for number in sorted(consumer.partitions_for_topic(topic) or ())
-    ]
+    numbers = sorted(consumer.partitions_for_topic(topic) or ())
+    partitions = [TopicPartition(topic, number) for number in numbers]
     first, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
     return {each.partition: (int(first[each]), int(end[each])) for each in partitions}
 
 
-def _client() -> tuple[Any, type[Exception]]:
+def _client() -> tuple[Callable[..., Any], type[Exception]]:
     try:
         from kafka import KafkaConsumer
         from kafka.errors import KafkaError
@@ -158,9 +193,8 @@ def _client() -> tuple[Any, type[Exception]]:
             f"the package kafka-python is not there ({error})",
             hint="pip install 'stateshift[kafka]'",
         ) from error
-    logging.getLogger("kafka").addHandler(
-        logging.NullHandler()
-    )  # it would talk on stderr of every attempt
+    # It would print every attempt on stderr.
+    logging.getLogger("kafka").addHandler(logging.NullHandler())
     return KafkaConsumer, KafkaError
 
 

@@ -1,7 +1,7 @@
 """The `spark-submit` that is meant, and its version: read from files, without Java or pyspark.
 
-A Spark home is recognised by one of these (pyspark from PyPI has the first and the last, a binary release
-the others):
+A Spark home is recognised by one of these (pyspark from PyPI has the first and the last, a binary
+release the others):
 
     python/pyspark/version.py, pyspark/version.py     __version__: str = "4.3.0"
     RELEASE                                           Spark 4.3.0 built for Hadoop 3.4.2

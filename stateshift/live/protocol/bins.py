@@ -19,13 +19,13 @@ BINS_MAX = 1 << 20
 
 
 def bin_of(hashed: int, bins: int) -> int:
-    """The bin of a key, by its hash of 64 bits."""
+    """Return the bin of a key, by its hash of 64 bits."""
     assert 0 <= hashed < 1 << HASH_BITS, "a hash of 64 bits"
     return hashed >> (HASH_BITS - bits_of(bins))
 
 
 def bits_of(bins: int) -> int:
-    """How many leading bits tell so many bins apart."""
+    """Return how many leading bits distinguish so many bins."""
     assert is_count(bins), "a power of two"
     return bins.bit_length() - 1
 
@@ -36,7 +36,7 @@ def is_count(bins: int) -> bool:
 
 
 def not_a_count(bins: int) -> str:
-    """The complaint about a number of bins that there cannot be."""
+    """Return the complaint about a number of bins that there cannot be."""
     if bins > BINS_MAX:
         return (
             f"{bins:,} bins are more than {BINS_MAX:,}: each record would wait for the routing "

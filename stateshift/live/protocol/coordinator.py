@@ -30,7 +30,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from stateshift import __version__
 from stateshift.journal import (
@@ -62,6 +61,7 @@ from stateshift.live.protocol.coordinator_messages import (
     Restore,
     Running,
     Shipped,
+    Snapshot,
     Trigger,
     Word,
 )
@@ -83,7 +83,7 @@ Sent = tuple[Address, Order]
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """`running` is where every task ran before; the rest is what their words have told so far."""
+    """`running` is where every task ran before; the rest is what their words have said so far."""
 
     flow: Flow
     migration: Migration
@@ -91,7 +91,7 @@ class Coordinator:
     checkpoint: int
     progress: Progress = field(default_factory=Progress)
     acknowledged: Mapping[Task, tuple[str, ...]] = field(default_factory=dict)
-    snapshots: Mapping[Task, Any] = field(default_factory=dict)
+    snapshots: Mapping[Task, Snapshot] = field(default_factory=dict)
     deployed: frozenset[Task] = frozenset()
     resumed: frozenset[Task] = frozenset()
 
@@ -102,18 +102,19 @@ class Coordinator:
     @property
     def step(self) -> str | None:
         """The step that is being waited for."""
-        begun = self.progress.plans[0].steps if self.progress.plans else {}
-        return next(
-            (name for name in STEPS if name in begun and begun[name].state == "started"), None
-        )
+        if not self.progress.plans:
+            return None
+        steps = self.progress.plans[0].steps
+        begun = (name for name in STEPS if name in steps)
+        return next((name for name in begun if steps[name].state == "started"), None)
 
     @property
     def decided(self) -> bool:
-        """From here on it is completed, whatever anybody says."""
+        """Whether it is completed from here on, whatever anybody says."""
         return "resume" in self.progress.plans[0].steps
 
 
-Told = tuple[Coordinator, tuple[Record, ...], tuple[Sent, ...]]
+Outcome = tuple[Coordinator, tuple[Record, ...], tuple[Sent, ...]]
 
 
 def begin(
@@ -123,17 +124,17 @@ def begin(
     free: Mapping[str, int],
     checkpoint: int,
     now: float,
-) -> Told:
-    """The coordinator of a migration that was found possible, with the orders to the sources:
+) -> Outcome:
+    """Return the coordinator of a migration that is possible, with the orders to the sources:
     `checkpoint` is one that has not begun anywhere.
     """
     check_migration(migration, flow, running, free)
-    told = {str(task): place for task, place in migration.places.items()}
+    places = {str(task): place for task, place in migration.places.items()}
     records: list[Record] = [
         RunStarted(now, migration.name, __version__, "", (migration.name,)),
-        PlanAdopted(now, 0, migration.name, "move", fingerprint([told, checkpoint]), len(STEPS)),
+        PlanAdopted(now, 0, migration.name, "move", fingerprint([places, checkpoint]), len(STEPS)),
         *_started("allocate", now),
-        *_finished("allocate", now, {"places": told}),
+        *_finished("allocate", now, {"places": places}),
         *_started("trigger", now),
     ]
     new = Coordinator(flow, migration, running, checkpoint, fold(iter(records)))
@@ -141,8 +142,8 @@ def begin(
     return new, tuple(records), tuple(((source, running[source]), order) for source in flow.sources)
 
 
-def advance(before: Coordinator, word: Word, now: float) -> Told:
-    """What a word changes. One that comes too late, or twice, changes nothing."""
+def advance(before: Coordinator, word: Word, now: float) -> Outcome:
+    """Return what a word changes. One that comes too late, or twice, changes nothing."""
     if before.state not in ("running", "rolling-back"):
         return before, (), ()
     match word:
@@ -161,8 +162,10 @@ def advance(before: Coordinator, word: Word, now: float) -> Told:
     return _settled(heard, now)
 
 
-def _settled(heard: Coordinator, now: float) -> Told:
-    """Every step that is now done, and the orders of the next: words may have come in any order."""
+def _settled(heard: Coordinator, now: float) -> Outcome:
+    """Finish every step that is now done, and give the orders of the next: words may have come in
+    any order.
+    """
     records: list[Record] = []
     orders: list[Sent] = []
     while done := list(_done(heard, now)):
@@ -173,12 +176,13 @@ def _settled(heard: Coordinator, now: float) -> Told:
 
 
 def _done(known: Coordinator, now: float) -> Iterator[Record]:
-    """The records of the step that is being waited for, if it is done, and of the one that
+    """Yield the records of the step that is being waited for, if it is done, and of the one that
     follows.
     """
     moving, tasks = known.migration.places.keys(), set(known.flow.tasks)
     if known.state == "rolling-back":
-        yield from _taken_back(known, now) if known.resumed >= tasks else ()
+        if known.resumed >= tasks:
+            yield from _taken_back(known, now)
         return
     match known.step:
         case "trigger" if known.acknowledged.keys() >= tasks:
@@ -196,26 +200,26 @@ def _done(known: Coordinator, now: float) -> Iterator[Record]:
 
 
 def _orders(known: Coordinator, done: list[Record]) -> Iterator[Sent]:
-    """What the step that has begun asks for, and of whom."""
+    """Yield what the step that has begun asks for, and of whom."""
     begun = [record.step for record in done if isinstance(record, StepStarted)]
-    name, places = known.migration.name, known.migration.places
+    name = known.migration.name
     if "restart" in begun:
-        yield from (
-            ((task, place), Restore(name, known.snapshots[task])) for task, place in places.items()
-        )
+        for task, place in known.migration.places.items():
+            yield (task, place), Restore(name, known.snapshots[task])
     if "resume" in begun:
-        yield from ((address, Complete(name)) for address in _everybody(known))
+        for address in _everybody(known):
+            yield address, Complete(name)
 
 
 def _everybody(known: Coordinator) -> Iterator[Address]:
-    """Every task where it ran, and those that move where they go."""
+    """Yield every task where it ran, and those that move where they go."""
     yield from known.running.items()
     yield from known.migration.places.items()
 
 
-def _aborted(before: Coordinator, reason: str, now: float) -> Told:
-    """Before it is decided everything can be taken back; afterwards nothing is any more, and
-    need not be.
+def _aborted(before: Coordinator, reason: str, now: float) -> Outcome:
+    """Take everything back, unless it is decided: then nothing is taken back any more, and need not
+    be.
     """
     if before.decided or before.state == "rolling-back":
         return before, (), ()
@@ -225,16 +229,14 @@ def _aborted(before: Coordinator, reason: str, now: float) -> Told:
         RollbackStarted(now, automatic=True),
     )
     after = _with(replace(before, resumed=frozenset()), records)
-    return (
-        after,
-        records,
-        tuple((address, Abort(before.migration.name)) for address in _everybody(before)),
-    )
+    abort = Abort(before.migration.name)
+    return after, records, tuple((address, abort) for address in _everybody(before))
 
 
 def _taken_back(known: Coordinator, now: float) -> Iterator[Record]:
-    """The last step first, as the executor does."""
-    for step in reversed([step for step in STEPS if step in known.progress.plans[0].steps]):
+    """Undo the last step first, as the executor does."""
+    begun = known.progress.plans[0].steps
+    for step in reversed([step for step in STEPS if step in begun]):
         yield StepUndone(now, 0, step, ())
     yield PlanUndone(now, 0)
     yield RunRolledBack(now)
@@ -251,5 +253,5 @@ def _started(step: str, now: float) -> tuple[Record, ...]:
     return (StepStarted(now, 0, STEPS[step], step),)
 
 
-def _finished(step: str, now: float, evidence: Mapping[str, Any]) -> tuple[Record, ...]:
+def _finished(step: str, now: float, evidence: Mapping[str, object]) -> tuple[Record, ...]:
     return (StepFinished(now, 0, step, 0.0, 0, 0, OtherEvidence(evidence)),)

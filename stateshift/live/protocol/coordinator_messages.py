@@ -1,11 +1,14 @@
 """The states of a task, and what may follow which (T-4); the words a coordinator and its tasks
 exchange.
 
-    created ─▶ scheduled ─▶ deployed ─▶ running ─▶ finished  paused ─▶ running: taken back, as it
-                                                             was before
-                                        │    ▲               from each that is no end: ─▶ failed
-                                        ▼    │                                         ─▶ canceling ─▶ canceled
+    created ─▶ scheduled ─▶ deployed ─▶ running ─▶ finished
+                                        │    ▲
+                                        ▼    │
                                      pausing ─▶ paused
+
+    paused ─▶ running                             taken back, as it was before
+    each that is no end ─▶ failed
+    each that is no end ─▶ canceling ─▶ canceled
 
 `running`, `finished` and `failed` mean of a task what they mean of a run (journal.progress.State):
 the same words. A run is never created, scheduled or deployed, since it needs no place; and where a
@@ -16,9 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from stateshift.live.protocol.task_flow import Migration, Task
+
+# The state of a task, which the protocol hands on and does not look into. The task knows its type.
+Snapshot: TypeAlias = Any
 
 TaskState = Literal[
     "created",
@@ -71,10 +77,12 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """To the place that a task moves to: begin from this state, and wait for the word to run."""
+    """The order to the place that a task moves to: begin from this state, and wait for the word to
+    run.
+    """
 
     name: str
-    snapshot: Any
+    snapshot: Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +117,7 @@ class Shipped:
     """A task is paused at the checkpoint, and this is its state."""
 
     task: Task
-    snapshot: Any
+    snapshot: Snapshot
 
 
 @dataclass(frozen=True, slots=True)

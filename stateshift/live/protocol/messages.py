@@ -1,9 +1,9 @@
-"""What the workers of a migrating operator are told, tell each other, and compute: values, and no
+"""Messages of the workers of a migrating operator, and what they compute: values, and no
 behaviour.
 
     Logic     what the operator computes of a key's values at a time
     Data      \
-    Control    } what a worker's F is told from outside
+    Control    } what a worker's F gets from outside
     Resize    /
     Routed    \
     Moved      } what F of a worker sends to S of another, or of the same one; arriving it is
@@ -22,6 +22,7 @@ from stateshift.live.protocol.configuration import Time, Update
 
 END: Time = 1 << 62  # the frontier of an input that is closed
 
+# The operator's own: whoever writes its Logic knows their types.
 Key = Any
 State = Any
 Value = Any
@@ -39,7 +40,7 @@ class Folded(NamedTuple):
     """
 
     state: State
-    outputs: tuple[Any, ...] = ()
+    outputs: tuple[Value, ...] = ()
     later: tuple[tuple[Time, Value], ...] = ()
 
 
@@ -59,7 +60,7 @@ class Applied(NamedTuple):
     time: Time
     key: Key
     values: tuple[Value, ...]
-    outputs: tuple[Any, ...]
+    outputs: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)

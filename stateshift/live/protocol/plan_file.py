@@ -51,40 +51,39 @@ Line = WholeMap | Changes
 
 
 def encode_plan_file(lines: Sequence[Line]) -> str:
-    """As the published writer has it, byte for byte."""
+    """Return a plan file as the published writer has it, byte for byte."""
     return "".join(" ".join((*map(str, _values(line)), "\n")) for line in lines)
 
 
 def decode_plan_file(
     text: str, bins: int | None = None, workers: int | None = None
 ) -> tuple[Line, ...]:
-    """The inverse. What is wrong is refused with the number of its line, all at once; bins and
-    workers are held against those of the job, where they are known.
+    """Return the lines of a plan file. What is wrong is refused with the number of its line, all at
+    once; bins and workers are held against those of the job, if they are known.
     """
     reader = _Reader(bins, workers)
-    lines = tuple(
-        line
-        for number, told in enumerate(text.splitlines(), 1)
-        for line in reader.read(number, told)
-    )
-    found = tuple(reader.found) or _empty(lines)
-    if found:
-        raise SpecError(found, hint=_HINT)
-    return lines
+    lines: list[Line] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        lines += reader.read(number, line)
+    wrong = tuple(reader.complaints) or _empty(lines)
+    if wrong:
+        raise SpecError(wrong, hint=_HINT)
+    return tuple(lines)
 
 
 def planned(
     lines: Sequence[Line], workers: int
 ) -> tuple[Configuration, tuple[tuple[Time, Step], ...]]:
-    """What a job begins with, and its steps with the times before which they are not sent. The
-    first line is a whole map; lines that change nothing are no step.
+    """Return what a job begins with, and its steps with the times before which they are not sent.
+    The first line is a whole map; lines that change nothing are no step.
     """
     first, *rest = lines
     assert isinstance(first, WholeMap), "decoded without a number of bins"
     assigned, steps = list(first.workers), []
     for line in rest:
         after = list(line.workers) if isinstance(line, WholeMap) else _changed(assigned, line)
-        if moves := moves_between(assigned, after):
+        moves = moves_between(assigned, after)
+        if moves:
             steps.append((line.time, moves))
         assigned = after
     return configured(first.workers, workers, first.time - 1), tuple(steps)
@@ -93,13 +92,14 @@ def planned(
 def as_lines(
     before: Sequence[int], start: Time, steps: Sequence[Step], time: Time
 ) -> tuple[Line, ...]:
-    """The plan that begins with `before` at `start` and sends the steps one by one from `time`
-    on.
+    """Return the plan that begins with `before` at `start` and sends the steps one by one from
+    `time` on.
     """
-    changes = (
-        Changes(time, tuple(sorted((move.bin, move.target) for move in step))) for step in steps
-    )
-    return (WholeMap(start, tuple(before)), *changes)
+    lines: list[Line] = [WholeMap(start, tuple(before))]
+    for step in steps:
+        pairs = sorted((move.bin, move.target) for move in step)
+        lines.append(Changes(time, tuple(pairs)))
+    return tuple(lines)
 
 
 def _values(line: Line) -> Iterator[str | int]:
@@ -120,39 +120,42 @@ def _changed(assigned: Sequence[int], line: Changes) -> list[int]:
 
 
 def _empty(lines: Sequence[Line]) -> tuple[Complaint, ...]:
-    return (
-        ()
-        if lines
-        else (Complaint("line 1", "there is no plan in the file", expected="M time worker …"),)
-    )
+    if lines:
+        return ()
+    return (Complaint("line 1", "there is no plan in the file", expected="M time worker …"),)
 
 
 class _Reader:
-    """Reads on after every complaint."""
+    """A reader that reads on after every complaint."""
 
     def __init__(self, bins: int | None, workers: int | None) -> None:
         self.bins, self.workers = bins, workers
         self.time: Time = 0
-        self.found: list[Complaint] = []
+        self.complaints: list[Complaint] = []
         self.place = ""
 
     def read(self, number: int, text: str) -> Iterator[Line]:
         self.place = f"line {number}"
-        kind, *told = text.split() or [""]
-        if kind not in ("M", "D"):
-            self.refuse(
-                f"{kind!r} begins no line" if kind else "a line with nothing in it", text, "M or D"
-            )
+        if not text.split():
+            self.refuse("a line with nothing in it", text, "M or D")
             return
-        wrong = [one for one in told if not _NUMBER.match(one)]
+        kind, *numbers = text.split()
+        if kind not in ("M", "D"):
+            self.refuse(f"{kind!r} begins no line", text, "M or D")
+            return
+        wrong = [number for number in numbers if not _NUMBER.match(number)]
         if wrong:
             self.refuse(f"{wrong[0][:20]!r} is no number from 0 on", text)
-        elif not told:
+            return
+        if not numbers:
             self.refuse("a line without a time", text)
+            return
+        time, *values = map(int, numbers)
+        self._in_order(time, text)
+        if kind == "M":
+            yield from self._map(time, values, text)
         else:
-            time, *values = map(int, told)
-            self._in_order(time, text)
-            yield from (self._map if kind == "M" else self._changes)(time, values, text)
+            yield from self._changes(time, values, text)
 
     def _in_order(self, time: Time, text: str) -> None:
         if time < self.time:
@@ -170,27 +173,29 @@ class _Reader:
         yield WholeMap(time, tuple(workers))
 
     def _changes(self, time: Time, values: list[int], text: str) -> Iterator[Line]:
-        if len(values) % 2 or not values:
-            self.refuse("a bin without its worker" if values else "no bin and no worker", text)
+        if not values:
+            self.refuse("no bin and no worker", text)
             return
-        pairs = tuple(zip(values[::2], values[1::2], strict=True))
+        if len(values) % 2:
+            self.refuse("a bin without its worker", text)
+            return
+        bins, workers = values[::2], values[1::2]
         if self.bins is None:
-            self.refuse(
-                "bins change before the line that says where they are", text, "a line M before it"
-            )
-        for bin, often in Counter(bin for bin, _ in pairs).items():
+            message = "bins change before the line that says where they are"
+            self.refuse(message, text, "a line M before it")
+        for bin, often in Counter(bins).items():
             if self.bins is not None and bin >= self.bins:
                 self.refuse(f"there is no bin {bin} among {self.bins}", bin)
             if often > 1:
                 self.refuse(f"bin {bin} goes {often} ways in one line", bin)
-        for worker in dict.fromkeys(worker for _, worker in pairs):
+        for worker in dict.fromkeys(workers):
             self._known(worker)
-        yield Changes(time, pairs)
+        yield Changes(time, tuple(zip(bins, workers, strict=True)))
 
     def _known(self, worker: int) -> None:
         if self.workers is not None and worker >= self.workers:
-            self.found.append(unknown_worker(self.place, worker, self.workers))
+            self.complaints.append(unknown_worker(self.place, worker, self.workers))
 
-    def refuse(self, message: str, found: str | int, expected: str | None = None) -> None:
-        shown = found[:80] if isinstance(found, str) else found
-        self.found.append(Complaint(self.place, message, shown, expected))
+    def refuse(self, message: str, read: str | int, expected: str | None = None) -> None:
+        shown = read[:80] if isinstance(read, str) else read
+        self.complaints.append(Complaint(self.place, message, shown, expected))

@@ -1,4 +1,4 @@
-"""When a step may start: the one before is complete, the records that waited for it are drained,
+"""The start of steps: the one before is complete, the records that waited for it are drained,
 and its time has come.
 
     Rollout(steps, gap)              what an outside controller holds while a job runs (M-11)
@@ -46,34 +46,37 @@ class Rollout:
 
 
 def advance(rollout: Rollout, now: Time, frontier: Time) -> tuple[Rollout, tuple[Update, ...]]:
-    """The rollout as it is known at `now`, and the updates to send then, which have that time."""
-    if rollout.sent is not None and now < rollout.sent:
-        raise SpecError(
-            (Complaint("/now", f"time runs backwards, from {rollout.sent} to {now}", now),),
-            hint="ask with the time up to which the control stream has been told",
-        )
-    if rollout.waiting and rollout.sent is not None and frontier > rollout.sent:
-        rollout = replace(rollout, complete=now)
-    if rollout.begun == len(rollout.steps) or rollout.waiting or now < _next(rollout):
+    """Return the rollout as it is known at `now`, and the updates to send then, of that time."""
+    sent = rollout.sent
+    if sent is not None:
+        if now < sent:
+            message = f"time runs backwards, from {sent} to {now}"
+            hint = "ask with the time up to which the control stream has been written"
+            raise SpecError((Complaint("/now", message, now),), hint=hint)
+        if rollout.waiting and frontier > sent:
+            rollout = replace(rollout, complete=now)
+    all_begun = rollout.begun == len(rollout.steps)
+    if all_begun or rollout.waiting or now < _next(rollout):
         return rollout, ()
     begun = replace(rollout, begun=rollout.begun + 1, sent=now, complete=None)
     return begun, updates_of(rollout.steps[rollout.begun], now)
 
 
 def prepared(steps: tuple[Step, ...], start: Time, every: Time) -> tuple[Update, ...]:
-    """All steps' updates, the first for `start` and one `every` so much time. They need no answer,
+    """Return all steps' updates, the first for `start` and one `every` so much time. They need no answer,
     and have the protocol's own flow control: a worker gives nothing of a step before it has all
     that it takes of the one before.
     """
     if every <= 0 and len(steps) > 1:
         raise SpecError((Complaint("/every", "steps at one time are one step", every, "above 0"),))
-    return tuple(
-        update for n, step in enumerate(steps) for update in updates_of(step, start + n * every)
-    )
+    updates: list[Update] = []
+    for number, step in enumerate(steps):
+        updates += updates_of(step, start + number * every)
+    return tuple(updates)
 
 
 def _next(rollout: Rollout) -> Time:
-    """The earliest time of the next step. One that is complete at its own time would be followed by
+    """Return the earliest time of the next step. One that is complete at its own time would be followed by
     one of the same time, which is no other step.
     """
     if rollout.sent is None or rollout.complete is None:

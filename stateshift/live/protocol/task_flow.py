@@ -1,4 +1,4 @@
-"""What a coordinator knows of a dataflow, and the migration that it is asked for; both checked, all
+"""The dataflow that a coordinator knows, and the migration that it is asked for; both checked, all
 complaints at once.
 
     flow({"source": 2, "join": 2, "sink": 1}, [("source", "join"), ("join", "sink", "broadcast")])
@@ -49,106 +49,113 @@ class Flow:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        return tuple(
-            Task(name, number) for name, count in self.operators.items() for number in range(count)
-        )
+        tasks: list[Task] = []
+        for operator in self.operators:
+            tasks += self._tasks_of(operator)
+        return tuple(tasks)
 
     @property
     def sources(self) -> tuple[Task, ...]:
-        """Tasks that nobody sends to: there a migration is triggered."""
+        """The tasks that nobody sends to: there a migration is triggered."""
         fed = {edge.target for edge in self.edges}
         return tuple(task for task in self.tasks if task.operator not in fed)
 
     def targets(self, task: Task) -> tuple[Task, ...]:
-        """The tasks that it sends to."""
-        edges = (edge for edge in self.edges if edge.source == task.operator)
-        return tuple(
-            target for edge in edges for target in self._ends(edge, edge.target, task.number)
-        )
+        """Return the tasks that it sends to."""
+        targets: list[Task] = []
+        for edge in self._edges_from(task):
+            targets += self._ends(edge, edge.target, task.number)
+        return tuple(targets)
 
     def feeders(self, task: Task) -> tuple[Task, ...]:
-        """The tasks that send to it."""
-        edges = (edge for edge in self.edges if edge.target == task.operator)
-        return tuple(
-            source for edge in edges for source in self._ends(edge, edge.source, task.number)
-        )
+        """Return the tasks that send to it."""
+        sources: list[Task] = []
+        for edge in self.edges:
+            if edge.target == task.operator:
+                sources += self._ends(edge, edge.source, task.number)
+        return tuple(sources)
 
     def routes(self, task: Task, key: int) -> Iterator[Task]:
-        """Where a record of a key goes from a task: along each edge, to those its exchange
+        """Yield where a record of a key goes from a task: along each edge, to those its exchange
         pattern says.
         """
-        for edge in self.edges:
-            if edge.source == task.operator:
-                ends = self._ends(edge, edge.target, task.number)
-                yield from (ends[key % len(ends)],) if edge.exchange == "partitioned" else ends
+        for edge in self._edges_from(task):
+            ends = self._ends(edge, edge.target, task.number)
+            if edge.exchange == "partitioned":
+                yield ends[key % len(ends)]
+            else:
+                yield from ends
+
+    def _edges_from(self, task: Task) -> list[Edge]:
+        return [edge for edge in self.edges if edge.source == task.operator]
 
     def _ends(self, edge: Edge, operator: str, number: int) -> tuple[Task, ...]:
         if edge.exchange == "forward":
             return (Task(operator, number),)
-        return tuple(Task(operator, n) for n in range(self.operators[operator]))
+        return self._tasks_of(operator)
+
+    def _tasks_of(self, operator: str) -> tuple[Task, ...]:
+        return tuple(Task(operator, number) for number in range(self.operators[operator]))
 
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """These tasks go to other places, with their state, at one checkpoint."""
+    """Tasks that go to other places, with their state, at one checkpoint."""
 
     name: str
     places: Mapping[Task, str]
 
 
 def flow(operators: Mapping[str, int] | Sequence[str], edges: Iterable[Sequence[str]]) -> Flow:
-    """A checked dataflow. Operators by name alone have one task; edges without an exchange
+    """Return a checked dataflow. Operators by name alone have one task; edges without an exchange
     pattern are partitioned.
     """
-    counts = dict(operators) if isinstance(operators, Mapping) else dict.fromkeys(operators, 1)
-    found = [] if isinstance(operators, Mapping) else list(_doubled(operators))
-    told = [tuple(edge) for edge in edges]
-    few = ((name, count) for name, count in counts.items() if count < 1)
-    found += [
-        Complaint(f"/operators/{name}", f"{count} tasks of {name!r}", count, "at least 1")
-        for name, count in few
-    ]
-    found += [
-        complaint
-        for index in range(len(told))
-        for complaint in _edge_complaints(index, told, counts)
-    ]
-    if not found:
-        found += _cycle(told)
-    if found:
-        raise SpecError(
-            tuple(found), hint="edges join operators there are, and lead from sources to sinks"
-        )
-    return Flow(counts, tuple(_edge(*edge) for edge in told))
+    wrong: list[Complaint] = []
+    if isinstance(operators, Mapping):
+        counts = dict(operators)
+    else:
+        counts = dict.fromkeys(operators, 1)
+        wrong += _doubled(operators)
+    for name, count in counts.items():
+        if count < 1:
+            message = f"{count} tasks of {name!r}"
+            wrong.append(Complaint(f"/operators/{name}", message, count, "at least 1"))
+    given = [tuple(edge) for edge in edges]
+    for index in range(len(given)):
+        wrong += _edge_complaints(index, given, counts)
+    if not wrong:
+        wrong += _cycle(given)
+    if wrong:
+        hint = "edges join operators there are, and lead from sources to sinks"
+        raise SpecError(tuple(wrong), hint=hint)
+    return Flow(counts, tuple(_edge(*edge) for edge in given))
 
 
 def check_migration(
     migration: Migration, flow: Flow, running: Mapping[Task, str], free: Mapping[str, int]
 ) -> None:
-    """Whether it can be asked for, and whether the places have room (T-5, the first step:
-    allocate).
+    """Check whether it can be asked for, and whether the places have free slots (T-5, the first
+    step: allocate).
     """
-    found = [] if migration.places else [Complaint("/places", "no task that moves", {})]
+    wrong = []
+    if not migration.places:
+        wrong.append(Complaint("/places", "no task that moves", {}))
     for task, place in migration.places.items():
+        pointer = f"/places/{task}"
         if task not in flow.tasks:
-            found.append(Complaint(f"/places/{task}", f"there is no task {task}", str(task)))
+            wrong.append(Complaint(pointer, f"there is no task {task}", str(task)))
         elif running[task] == place:
-            found.append(Complaint(f"/places/{task}", f"{task} runs at {place} already", place))
+            wrong.append(Complaint(pointer, f"{task} runs at {place} already", place))
         if place not in free:
-            found.append(
-                Complaint(
-                    f"/places/{task}",
-                    f"there is no place {place!r}",
-                    place,
-                    ", ".join(sorted(free)),
-                )
-            )
-    if found:
-        raise SpecError(tuple(found), hint="name tasks that run, and places that the cluster has")
+            places = ", ".join(sorted(free))
+            wrong.append(Complaint(pointer, f"there is no place {place!r}", place, places))
+    if wrong:
+        raise SpecError(tuple(wrong), hint="name tasks that run, and places that the cluster has")
+    wanted = Counter(migration.places.values())
     short = [
-        f"{place} has room for {free[place]} of {count}"
-        for place, count in sorted(Counter(migration.places.values()).items())
-        if free[place] < count
+        f"{place} has room for {free[place]} of {wanted[place]}"
+        for place in sorted(wanted)
+        if free[place] < wanted[place]
     ]
     if short:
         raise PlanError("; ".join(short), hint="free task slots there, or move fewer tasks at once")
@@ -168,33 +175,26 @@ def _edge_complaints(
     index: int, edges: Sequence[Sequence[str]], counts: Mapping[str, int]
 ) -> Iterator[Complaint]:
     edge = edges[index]
+    pointer = f"/edges/{index}"
     if len(edge) not in (2, 3):
-        yield Complaint(
-            f"/edges/{index}", "an edge is a source, a target and perhaps an exchange", list(edge)
-        )
+        message = "an edge is a source, a target and perhaps an exchange"
+        yield Complaint(pointer, message, list(edge))
         return
-    for end, name in enumerate(edge[:2]):
+    source, target = edge[:2]
+    for end, name in enumerate((source, target)):
         if name not in counts:
-            yield Complaint(f"/edges/{index}/{end}", f"there is no operator {name!r}", name)
-    if edge[:2] in [earlier[:2] for earlier in edges[:index]]:
-        yield Complaint(
-            f"/edges/{index}", f"the edge from {edge[0]!r} to {edge[1]!r} stands twice", list(edge)
-        )
+            yield Complaint(f"{pointer}/{end}", f"there is no operator {name!r}", name)
+    if any(earlier[:2] == edge[:2] for earlier in edges[:index]):
+        message = f"the edge from {source!r} to {target!r} stands twice"
+        yield Complaint(pointer, message, list(edge))
     exchange = edge[2] if len(edge) == 3 else "partitioned"
     if exchange not in EXCHANGES:
-        yield Complaint(
-            f"/edges/{index}/2",
-            f"no exchange pattern: {exchange!r}",
-            exchange,
-            ", ".join(EXCHANGES),
-        )
-    elif (
-        exchange == "forward"
-        and counts.get(edge[0]) != counts.get(edge[1])
-        and {*edge[:2]} <= {*counts}
-    ):
-        message = f"forward from {counts[edge[0]]} tasks to {counts[edge[1]]}"
-        yield Complaint(f"/edges/{index}/2", message, exchange, "as many on both sides")
+        message = f"no exchange pattern: {exchange!r}"
+        yield Complaint(f"{pointer}/2", message, exchange, ", ".join(EXCHANGES))
+    are_known = source in counts and target in counts
+    if exchange == "forward" and are_known and counts[source] != counts[target]:
+        message = f"forward from {counts[source]} tasks to {counts[target]}"
+        yield Complaint(f"{pointer}/2", message, exchange, "as many on both sides")
 
 
 def _cycle(edges: Sequence[Sequence[str]]) -> list[Complaint]:
@@ -204,9 +204,6 @@ def _cycle(edges: Sequence[Sequence[str]]) -> list[Complaint]:
     try:
         tuple(TopologicalSorter(feeders).static_order())
     except CycleError as error:
-        return [
-            Complaint(
-                "/edges", "operators in a circle: " + " → ".join(error.args[1]), error.args[1]
-            )
-        ]
+        cycle = error.args[1]
+        return [Complaint("/edges", "operators in a circle: " + " → ".join(cycle), cycle)]
     return []

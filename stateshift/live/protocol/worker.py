@@ -17,7 +17,8 @@ safe:
     F routes a record once the control frontier has passed its time: until then its worker may still
     change
     F's data frontier     the data input's, or the earliest record it has buffered
-    F moves a bin of S's beside it when an update's time is S's frontier: then all before it is applied, nothing after
+    F moves a bin         of S's beside it when an update's time is S's frontier: then all before it
+                          is applied, nothing after
     F's state frontier    the control input's, or the earliest update whose bins it still has to
                           move
     S's frontier          the least of both, of all F; S applies what lies before it, in the order
@@ -32,6 +33,7 @@ channels it has. Rows M-6 and M-7.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
@@ -62,6 +64,7 @@ from stateshift.live.protocol.messages import (
     Routed,
     Sent,
     State,
+    Value,
 )
 
 
@@ -72,12 +75,13 @@ class F:
     control: Time = 0
     buffered: tuple[Record, ...] = ()
     to_move: tuple[Time, ...] = ()  # times of updates, ascending, whose bins are still here
-    told: Progress = START
+    reported: Progress = START
 
     @property
     def progress(self) -> Progress:
-        data = min((record.time for record in self.buffered), default=END)
-        return Progress(min(self.data, data), min(self.control, *self.to_move[:1], END))
+        earliest_record = min((record.time for record in self.buffered), default=END)
+        earliest_move = min(self.to_move, default=END)
+        return Progress(min(self.data, earliest_record), min(self.control, earliest_move, END))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class S:
 
     @property
     def frontier(self) -> Time:
-        return min(min(one.data, one.state) for one in self.heard)
+        return min(min(progress.data, progress.state) for progress in self.heard)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,42 +109,39 @@ class Worker:
 def worker(
     number: int, configuration: Configuration, states: Mapping[Key, State] | None = None
 ) -> Worker:
-    """A worker as the operator begins."""
+    """Return a worker as the operator begins."""
     return Worker(number, F(configuration), S((START,) * configuration.workers, states or {}))
 
 
 def advance(
     before: Worker, event: Event, logic: Logic
 ) -> tuple[Worker, tuple[Sent, ...], tuple[Applied, ...]]:
-    """The worker after an event, what it sends to which worker in this order, and what it has
+    """Return the worker after an event, what it sends to which worker in this order, and what it has
     applied.
     """
+    f, s = before.f, before.s
     match event:
         case Data():
-            told = replace(before, f=_with_data(before.f, event))
+            f = _with_data(f, event)
         case Control():
-            told = replace(before, f=_with_control(before.f, event))
+            f = _with_control(f, event)
         case Resize():
-            told = replace(
-                before,
-                f=replace(before.f, configuration=resized(before.f.configuration, event.bins)),
-            )
+            f = replace(f, configuration=resized(f.configuration, event.bins))
         case Received():
-            told = replace(before, s=_with_message(before.s, event))
-    f, routed = _route(told.f, logic)
-    s, applied = apply(told.s, before.number, logic)
+            s = _with_message(s, event)
+    f, routed = _route(f, logic)
+    s, applied = apply(s, before.number, logic)
     f, s, moved = _move(f, s, before.number, logic)
-    f, progress = _tell(f)
+    f, progress = _report(f)
     return Worker(before.number, f, s), (*routed, *moved, *progress), applied
 
 
 def _with_data(f: F, event: Data) -> F:
-    wrong = (
-        c
-        for n, record in enumerate(event.records)
-        for c in _early(f"/{n}/time", f.data, record.time)
-    )
-    _check((*wrong, *_early("/frontier", f.data, event.frontier)))
+    wrong: list[Complaint] = []
+    for number, record in enumerate(event.records):
+        wrong += _early(f"/{number}/time", f.data, record.time)
+    wrong += _early("/frontier", f.data, event.frontier)
+    _check(tuple(wrong))
     return replace(f, data=event.frontier, buffered=(*f.buffered, *event.records))
 
 
@@ -148,44 +149,44 @@ def _with_control(f: F, event: Control) -> F:
     wrong = complaints(f.configuration, event.updates, event.bins, f.control)
     _check((*wrong, *_early("/frontier", f.control, event.frontier)))
     times = {*f.to_move, *(update.time for update in event.updates)}
-    configuration = (
-        updated(f.configuration, event.updates, event.bins) if event.updates else f.configuration
-    )
+    configuration = f.configuration
+    if event.updates:
+        configuration = updated(configuration, event.updates, event.bins)
     return replace(
         f, control=event.frontier, configuration=configuration, to_move=tuple(sorted(times))
     )
 
 
 def _with_message(s: S, event: Received) -> S:
-    """State is installed as it comes; a record waits for its time."""
+    """Install state as it comes; let a record wait for its time."""
     match event.message:
         case Routed(record):
             return replace(s, waiting=(*s.waiting, record))
         case Moved(_, states, pending):
             return replace(s, states={**s.states, **states}, waiting=(*s.waiting, *pending))
         case Progress():
-            return replace(
-                s, heard=(*s.heard[: event.source], event.message, *s.heard[event.source + 1 :])
-            )
+            before, after = s.heard[: event.source], s.heard[event.source + 1 :]
+            return replace(s, heard=(*before, event.message, *after))
 
 
 def _route(f: F, logic: Logic) -> tuple[F, tuple[Sent, ...]]:
-    """To the worker of the record's own time, which is certain once no update of it can come any
-    more.
+    """Route records to the worker of their own time, which is certain once no update of it can come
+    any more.
     """
-    certain = [record for record in f.buffered if record.time < f.control]
-    place = f.configuration.worker_of
-    sent = tuple(
-        (place(record.time, logic.hash_of(record.key)), Routed(record)) for record in certain
-    )
-    return replace(
-        f, buffered=tuple(record for record in f.buffered if record.time >= f.control)
-    ), sent
+    sent: list[Sent] = []
+    buffered = []
+    for record in f.buffered:
+        if record.time < f.control:
+            worker = f.configuration.worker_of(record.time, logic.hash_of(record.key))
+            sent.append((worker, Routed(record)))
+        else:
+            buffered.append(record)
+    return replace(f, buffered=tuple(buffered)), tuple(sent)
 
 
 def apply(s: S, number: int, logic: Logic) -> tuple[S, tuple[Applied, ...]]:
-    """S with all that lies before its frontier applied, time by time: what that asks for may lie
-    before it as well.
+    """Return S with all that lies before its frontier applied, time by time: what that asks for may
+    lie before it as well.
     """
     frontier, states, applied = s.frontier, dict(s.states), []
     ready = [record for record in s.waiting if record.time < frontier]
@@ -193,40 +194,59 @@ def apply(s: S, number: int, logic: Logic) -> tuple[S, tuple[Applied, ...]]:
     heapify(ready)
     while ready:
         time, key, _ = ready[0]
-        values = []
-        while ready and ready[0][:2] == (time, key):
-            values.append(heappop(ready).value)
-        states[key], outputs, later = logic.fold(time, key, states.get(key), tuple(values))
-        applied.append(Applied(number, time, key, tuple(values), outputs))
-        for record in (Record(then, key, value) for then, value in later):
-            assert record.time > time, "what is asked for lies ahead"
-            heappush(ready, record) if record.time < frontier else waiting.append(record)
+        values = _popped(ready, time, key)
+        states[key], outputs, later = logic.fold(time, key, states.get(key), values)
+        applied.append(Applied(number, time, key, values, outputs))
+        for later_time, value in later:
+            assert later_time > time, "what is asked for lies ahead"
+            record = Record(later_time, key, value)
+            if later_time < frontier:
+                heappush(ready, record)
+            else:
+                waiting.append(record)
     kept = {key: state for key, state in states.items() if state is not None}
     return replace(s, states=kept, waiting=tuple(waiting)), tuple(applied)
 
 
+def _popped(ready: list[Record], time: Time, key: Key) -> tuple[Value, ...]:
+    """Pop all values of a key and a time, which are the next ones."""
+    values = []
+    while ready and ready[0][:2] == (time, key):
+        values.append(heappop(ready).value)
+    return tuple(values)
+
+
 def _move(f: F, s: S, number: int, logic: Logic) -> tuple[F, S, list[Sent]]:
-    """Every move whose time is certain and has come. Where nothing is to be moved from here,
+    """Make every move whose time is certain and has come. If nothing is to be moved from here,
     nothing is waited for.
     """
     sent: list[Sent] = []
     for time in f.to_move:
-        moves = {
-            bin: target for bin, source, target in f.configuration.moved(time) if source == number
-        }
-        if time >= f.control or (moves and s.frontier < time):
+        moves = f.configuration.moved(time)
+        targets = {bin: target for bin, source, target in moves if source == number}
+        is_early = bool(targets) and s.frontier < time
+        if time >= f.control or is_early:
             break
-        here = {*s.states, *(record.key for record in s.waiting)}
-        goes = {key: moves.get(f.configuration.bin_of(logic.hash_of(key))) for key in here}
-        for target in sorted(set(moves.values())):
-            s, taken = _take(s, time, {key for key, there in goes.items() if there == target})
+        going = _keys_by_target(f, s, targets, logic)
+        for target in sorted(set(targets.values())):
+            s, taken = _take(s, time, going[target])
             sent.append((target, taken))
         f = replace(f, to_move=f.to_move[1:])
     return f, s, sent
 
 
+def _keys_by_target(f: F, s: S, targets: Mapping[int, int], logic: Logic) -> Mapping[int, set[Key]]:
+    """Return the keys here that go, by the worker that they go to."""
+    going = defaultdict[int, set[Key]](set)
+    for key in {*s.states, *(record.key for record in s.waiting)}:
+        bin = f.configuration.bin_of(logic.hash_of(key))
+        if bin in targets:
+            going[targets[bin]].add(key)
+    return going
+
+
 def _take(s: S, time: Time, keys: set[Key]) -> tuple[S, Moved]:
-    """The state and the pending records of the keys that go, out of S."""
+    """Take the state and the pending records of the keys that go out of S."""
     states = {key: state for key, state in s.states.items() if key in keys}
     pending = tuple(record for record in s.waiting if record.key in keys)
     left = {key: state for key, state in s.states.items() if key not in keys}
@@ -234,18 +254,17 @@ def _take(s: S, time: Time, keys: set[Key]) -> tuple[S, Moved]:
     return replace(s, states=left, waiting=waiting), Moved(time, states, pending)
 
 
-def _tell(f: F) -> tuple[F, list[Sent]]:
-    """Progress, after all that it speaks of; and what no time can need any more is let go of."""
+def _report(f: F) -> tuple[F, list[Sent]]:
+    """Report progress, after all that it speaks of; let go of what no time can need any more."""
     progress = f.progress
-    # What moves at a time, the time before tells: of updates that wait, and of those that may still
-    # come.
+    # What moves at a time is known from the time before: of updates that wait, and of those that
+    # may still come.
     needed = min(progress.data, f.control - 1, *(time - 1 for time in f.to_move[:1]))
     f = replace(f, configuration=retired(f.configuration, needed))
-    if progress == f.told:
+    if progress == f.reported:
         return f, []
-    return replace(f, told=progress), [
-        (target, progress) for target in range(f.configuration.workers)
-    ]
+    sent: list[Sent] = [(target, progress) for target in range(f.configuration.workers)]
+    return replace(f, reported=progress), sent
 
 
 def _early(pointer: str, frontier: Time, time: Time) -> Iterator[Complaint]:
@@ -255,6 +274,5 @@ def _early(pointer: str, frontier: Time, time: Time) -> Iterator[Complaint]:
 
 def _check(wrong: tuple[Complaint, ...]) -> None:
     if wrong:
-        raise SpecError(
-            wrong, hint="an input that promised a frontier has nothing before it any more"
-        )
+        hint = "an input that promised a frontier has nothing before it any more"
+        raise SpecError(wrong, hint=hint)
