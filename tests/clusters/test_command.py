@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.opening import Contacts, open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, Remedy, StopRequest, Submission
 from stateshift.errors import ClusterError, Interrupted
 from stateshift.specification.model import ClusterSpec
@@ -24,7 +24,7 @@ def _cluster(
     tmp_path: Path, interrupt: threading.Event | None = None, **options: object
 ) -> Cluster:
     spec = ClusterSpec("ops", "command", {"submit": "echo id-1", "seconds_max": 5, **options})
-    return open_cluster(spec, str(tmp_path), interrupt=interrupt)
+    return open_cluster(spec, str(tmp_path), Contacts(interrupt=interrupt))
 
 
 def _submission(**more: object) -> Submission:

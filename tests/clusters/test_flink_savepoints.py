@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from stateshift.clusters.flink.savepoints import cautions, lies_below, trigger_id
-from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.opening import Contacts, open_cluster
 from stateshift.clusters.protocol import SavepointCluster, SavepointRequest, Slots
 from stateshift.errors import ClusterError, Interrupted
 from stateshift.specification.model import ClusterSpec
@@ -53,7 +53,9 @@ def cluster(server: FakeFlink, tmp_path: Path, **more: Any) -> SavepointCluster:
         "state_dir": str(tmp_path / "state"),
         **more.pop("options", {}),
     }
-    opened: Any = open_cluster(ClusterSpec("flink", "flink_rest", options), str(tmp_path), **more)
+    opened: Any = open_cluster(
+        ClusterSpec("flink", "flink_rest", options), str(tmp_path), Contacts(**more)
+    )
     return opened  # type: ignore[no-any-return]
 
 

@@ -120,7 +120,7 @@ class Ground:
 
     def cluster(self, place: str) -> Any:
         """As the program itself opens it."""
-        from stateshift.clusters.opening import open_cluster
+        from stateshift.clusters.opening import Contacts, open_cluster
         from stateshift.specification import ClusterSpec
         from stateshift.storage.opening import open_patiently
 
@@ -128,7 +128,7 @@ class Ground:
             told = self.cluster_spec(place)
             spec = ClusterSpec(place, told.pop("kind"), told)
             self.clusters[place] = open_cluster(
-                spec, str(self.folder / "clusters"), open_storage=open_patiently
+                spec, str(self.folder / "clusters"), Contacts(open_patiently)
             )
         return self.clusters[place]
 
