@@ -60,60 +60,56 @@ class Job:
     records: tuple[Journaled, ...] = ()
 
     def at(self, task: Task) -> Instance | None:
-        """The instance that runs a task, if one does."""
-        found = (
-            one
-            for (name, _), one in self.instances.items()
-            if name == task and one.state == "running"
-        )
-        return next(found, None)
+        """Return the instance that runs a task, if one does."""
+        of_task = [one for (name, _), one in self.instances.items() if name == task]
+        running = (instance for instance in of_task if instance.state == "running")
+        return next(running, None)
 
 
 def job(flow: Flow, places: Mapping[Task, str]) -> Job:
-    return Job(
-        flow,
-        {(task, place): Instance(flow, task, place, "running") for task, place in places.items()},
-        {},
-    )
+    instances = {
+        (task, place): Instance(flow, task, place, "running") for task, place in places.items()
+    }
+    return Job(flow, instances, {})
 
 
 def asked(
     before: Job, migration: Migration, free: Mapping[str, int], checkpoint: int, now: float = 0.0
 ) -> Job:
-    """Places are allocated: a new instance of every task that moves is created there."""
+    """Allocate places: a new instance of every task that moves is created there."""
     running = {
         task: place for (task, place), one in before.instances.items() if one.state == "running"
     }
-    told = begin(before.flow, migration, running, free, checkpoint, now)
+    outcome = begin(before.flow, migration, running, free, checkpoint, now)
     new = {
         (task, place): Instance(before.flow, task, place, "created")
         for task, place in migration.places.items()
     }
-    return _with(replace(before, instances={**before.instances, **new}), told)
+    return _with(replace(before, instances={**before.instances, **new}), outcome)
 
 
 def said(before: Job, word: Word, now: float = 0.0) -> Job:
-    """The coordinator hears a word."""
+    """Have the coordinator hear a word."""
     assert before.coordinator is not None, "asked before"
     return _with(before, advance(before.coordinator, word, now))
 
 
 def choices(now: Job, records: int, checkpoints: int) -> Iterator[Choice]:
-    """What can happen next, in a fixed order; a source has so many records, and begins so many
-    checkpoints.
+    """Yield what can happen next, in a fixed order; a source has so many records, and begins so
+    many checkpoints.
     """
-    for address, one in now.instances.items():
-        if one.state == "running" and address[0] in now.flow.sources:
-            if one.snapshot.read < records:
+    for address, instance in now.instances.items():
+        if instance.state == "running" and address[0] in now.flow.sources:
+            if instance.snapshot.read < records:
                 yield Read(address)
-            if one.snapshot.checkpoint < checkpoints:
+            if instance.snapshot.checkpoint < checkpoints:
                 yield Start(address)
     for (source, target), items in now.channels.items():
-        instance = now.at(target)
-        if items and instance is not None and instance.may_take(source):
+        receiver = now.at(target)
+        if items and receiver is not None and receiver.may_take(source):
             yield Take((source, target))
-    yield from (Hear(n) for n in range(len(now.orders)))
-    yield from (Tell(n) for n in range(len(now.words)))
+    yield from map(Hear, range(len(now.orders)))
+    yield from map(Tell, range(len(now.words)))
 
 
 def happened(before: Job, choice: Choice, now: float = 0.0) -> Job:
@@ -133,11 +129,8 @@ def happened(before: Job, choice: Choice, now: float = 0.0) -> Job:
             left = replace(before, orders=(*before.orders[:n], *before.orders[n + 1 :]))
             return _done(left, address, hear(before.instances[address], order))
         case Tell(n):
-            return said(
-                replace(before, words=(*before.words[:n], *before.words[n + 1 :])),
-                before.words[n],
-                now,
-            )
+            words = (*before.words[:n], *before.words[n + 1 :])
+            return said(replace(before, words=words), before.words[n], now)
 
 
 def _done(before: Job, address: Address, done: Done) -> Job:
@@ -150,8 +143,8 @@ def _done(before: Job, address: Address, done: Done) -> Job:
     )
 
 
-def _with(before: Job, told: Outcome) -> Job:
-    coordinator, records, orders = told
+def _with(before: Job, outcome: Outcome) -> Job:
+    coordinator, records, orders = outcome
     return replace(
         before,
         coordinator=coordinator,

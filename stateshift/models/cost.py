@@ -1,12 +1,13 @@
-"""What moving in steps costs: the longest that a record waits, how long it all takes, the memory it
+"""The costs of moving in steps: the longest that a record waits, how long it all takes, the memory it
 needs meanwhile.
 
     predict(steps, ground, gap)  ->  Prediction(latency_seconds_max, seconds, extra_bytes, steps)
 
-A step, from when it is told until its state has arrived:
+A step, from when it is sent until its state has arrived:
 
-    │ backlog: records from before it │ transfer: telling all workers, and the bytes of the worker with most of them │
-    └──────────────────────────────── wait: a record that comes as the step is told ─────────────────────────────────┘
+    │ backlog:                │ transfer: messages to all workers, │
+    │ records from before it  │ and the bytes of the busiest one   │
+    └── wait: of a record that comes as the step is sent ──────────┘
 
 * Nothing of the step's time or later is applied before its state is there (S's state frontier), so
   each record waits for the slowest worker, and `wait = backlog + transfer`. Workers send at once;
@@ -18,8 +19,7 @@ A step, from when it is told until its state has arrived:
 * On its way a plan may give one worker more bins than it has before or after: what overloads it,
   takes for ever.
 * What moves is held twice: serialised where it leaves, and where it arrives until it is installed.
-  Records that wait
-  are held as well.
+  Records that wait are held as well.
 
 Nothing else is in it: no constant of a strategy, only what each has in its steps. Rows M-21 to
 M-23.

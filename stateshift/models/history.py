@@ -1,4 +1,4 @@
-"""What happened while functions changed, and whether it is as good as one thing after the other.
+"""Histories of changes of functions, and whether one is as good as one thing after the other.
 
     Data       an operator has processed a tuple                          phi in the paper
     Update     one worker of an operator has taken its new function       mu
@@ -55,9 +55,8 @@ class Conflict:
     second: Operation
 
     def __str__(self) -> str:
-        return (
-            f"{self.before} before {self.after}: {told(self.first)}, and then {told(self.second)}"
-        )
+        first, second = clause(self.first), clause(self.second)
+        return f"{self.before} before {self.after}: {first}, and then {second}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +74,9 @@ class Verdict:
     def __str__(self) -> str:
         if not self.cycle:
             return "conflict-serialisable"
-        names = " -> ".join([conflict.before for conflict in self.cycle] + [self.cycle[0].before])
-        return "\n".join(
-            [f"not conflict-serialisable: {names}", *(f"  {conflict}" for conflict in self.cycle)]
-        )
+        names = [conflict.before for conflict in self.cycle]
+        title = f"not conflict-serialisable: {' -> '.join([*names, names[0]])}"
+        return "\n".join([title, *(f"  {conflict}" for conflict in self.cycle)])
 
 
 def check(history: History, derived: Mapping[str, str] | None = None) -> Verdict:
@@ -88,47 +86,56 @@ def check(history: History, derived: Mapping[str, str] | None = None) -> Verdict
     after: dict[str, dict[str, Conflict]] = defaultdict(dict)
     for conflict in conflicts(history, derived or {}):
         after[conflict.before].setdefault(conflict.after, conflict)
-    ways = (_way_back(after, start) for start in sorted(after))
-    return Verdict(min((way for way in ways if way), key=len, default=()))
+    cycles = filter(None, (_way_back(after, start) for start in sorted(after)))
+    return Verdict(min(cycles, key=len, default=()))
 
 
 def source_of(name: str, derived: Mapping[str, str]) -> str:
-    """The source tuple that a tuple was made of, or itself."""
+    """Return the source tuple that a tuple was made of, or itself."""
     while name in derived:
         name = derived[name]
     return name
 
 
 def scope(source: str, derived: Mapping[str, str]) -> frozenset[str]:
-    """A source tuple and all that was made of it."""
-    return frozenset((source, *(name for name in derived if source_of(name, derived) == source)))
+    """Return a source tuple and all that was made of it."""
+    made = {name for name in derived if source_of(name, derived) == source}
+    return frozenset(made | {source})
 
 
 def transactions(history: History, derived: Mapping[str, str]) -> dict[str, tuple[Operation, ...]]:
-    """The operations of each transaction, in their order."""
-    found: dict[str, list[Operation]] = defaultdict(list)
+    """Return the operations of each transaction, in their order."""
+    by_transaction: dict[str, list[Operation]] = defaultdict(list)
     for operation in history:
-        found[_owner(operation, derived)].append(operation)
-    return {name: tuple(operations) for name, operations in found.items()}
+        by_transaction[_owner(operation, derived)].append(operation)
+    return {name: tuple(operations) for name, operations in by_transaction.items()}
 
 
 def conflicts(history: History, derived: Mapping[str, str]) -> Iterator[Conflict]:
-    """Every pair of operations that conflict, in the order that counts."""
-    places: dict[tuple[str, int], list[Operation]] = defaultdict(list)
+    """Yield every pair of operations that conflict, in the order that counts."""
+    by_worker: dict[tuple[str, int], list[Operation]] = defaultdict(list)
     for operation in history:
-        places[operation.operator, operation.worker].append(operation)
-    for operations in places.values():
-        updates = [(place, op) for place, op in enumerate(operations) if isinstance(op, Update)]
-        for place, operation in enumerate(operations):
-            for other, update in updates:
-                if _owner(operation, derived) != update.transaction and (
-                    isinstance(operation, Data) or place < other
-                ):
-                    yield _ordered(operation, update, place < other, derived)
+        by_worker[operation.operator, operation.worker].append(operation)
+    for operations in by_worker.values():
+        yield from _conflicts_of_worker(operations, derived)
 
 
-def told(operation: Operation) -> str:
-    """As a clause of a sentence."""
+def _conflicts_of_worker(
+    operations: Sequence[Operation], derived: Mapping[str, str]
+) -> Iterator[Conflict]:
+    updates = [(place, op) for place, op in enumerate(operations) if isinstance(op, Update)]
+    for place, operation in enumerate(operations):
+        owner = _owner(operation, derived)
+        for update_place, update in updates:
+            is_earlier = place < update_place
+            # Of two updates, the pair is counted once.
+            counts = is_earlier or isinstance(operation, Data)
+            if counts and owner != update.transaction:
+                yield _ordered(operation, update, is_earlier, derived)
+
+
+def clause(operation: Operation) -> str:
+    """Return an operation as a clause of a sentence."""
     at = f"{operation.operator}[{operation.worker}]" if operation.worker else operation.operator
     match operation:
         case Update():
@@ -140,11 +147,11 @@ def told(operation: Operation) -> str:
 
 
 def _owner(operation: Operation, derived: Mapping[str, str]) -> str:
-    return (
-        operation.transaction
-        if isinstance(operation, Update)
-        else source_of(operation.tuple, derived)
-    )
+    match operation:
+        case Update():
+            return operation.transaction
+        case Data():
+            return source_of(operation.tuple, derived)
 
 
 def _ordered(
@@ -159,7 +166,7 @@ def _ordered(
 
 
 def _way_back(after: Mapping[str, Mapping[str, Conflict]], start: str) -> tuple[Conflict, ...]:
-    """The shortest way from a transaction to itself; () where there is none."""
+    """Return the shortest way from a transaction to itself; () if there is none."""
     came: dict[str, Conflict] = {}
     waiting = deque([start])
     while waiting:

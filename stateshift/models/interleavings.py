@@ -1,7 +1,7 @@
 """The protocol as a machine of states and steps, small enough that all interleavings of a small
 dataflow can be seen.
 
-    State  what is in the channels; who has been told, has heard which markers, and has changed;
+    State  what is in the channels; who has its message, has heard which markers, and has changed;
            what is still to come; and for each source tuple whether a target has met it before its
            change, after it, or both
     steps  what may happen next, each with the operations it is recorded as:
@@ -90,29 +90,35 @@ class Machine:
         )
 
     def steps(self, state: State) -> Iterator[Step]:
-        yield from self._tellings(state)
+        yield from self._messages(state)
+        yield from self._new_versions(state)
         yield from self._births(state)
         yield from self._deliveries(state)
 
-    def _tellings(self, state: State) -> Iterator[Step]:
-        wiring = self.wiring
-        for worker in wiring.heads:
-            if not state.told >> worker & 1:
+    def _messages(self, state: State) -> Iterator[Step]:
+        """Yield the arrival of each head's control message."""
+        for worker in self.wiring.heads:
+            if not _has(state.told, worker):
                 yield self._pass(state._replace(told=state.told | 1 << worker), worker)
-        if wiring.tagging and all(state.passed >> worker & 1 for worker in wiring.changing):
-            for worker in wiring.tagging:
-                if not state.tagging >> worker & 1:
-                    yield (), state._replace(tagging=state.tagging | 1 << worker)
+
+    def _new_versions(self, state: State) -> Iterator[Step]:
+        """Yield each source's first request for the new version, once all targets have it."""
+        if not changed(self, state):
+            return
+        for worker in self.wiring.tagging:
+            if not _has(state.tagging, worker):
+                yield (), state._replace(tagging=state.tagging | 1 << worker)
 
     def _births(self, state: State) -> Iterator[Step]:
         for number, origin in enumerate(self.origins):
-            if state.fresh >> number & 1:
+            if _has(state.fresh, number):
                 left = state._replace(fresh=state.fresh & ~(1 << number))
                 for worker in self.wiring.of(origin):
-                    yield from self._born(left, worker, (number, state.tagging >> worker & 1))
+                    version = int(_has(state.tagging, worker))
+                    yield from self._born(left, worker, (number, version))
 
     def _born(self, state: State, worker: int, item: Item) -> Iterator[Step]:
-        """At a source, the tuple is processed; what a blocking operator sends has been."""
+        """Process a tuple at a source; send on what a blocking operator has processed already."""
         if self.wiring.workers[worker][0].kind != "blocking":
             yield from self._processed(state, worker, item)
             return
@@ -122,8 +128,10 @@ class Machine:
     def _deliveries(self, state: State) -> Iterator[Step]:
         for number, queue in enumerate(state.queues):
             worker = self.wiring.channels[number].receiver
-            if not queue or (state.heard >> number & 1 and not state.passed >> worker & 1):
-                continue  # what is behind a marker waits for the worker's other markers
+            # What is behind a marker waits for the worker's other markers.
+            waits = _has(state.heard, number) and not _has(state.passed, worker)
+            if not queue or waits:
+                continue
             taken = state._replace(queues=_with(state.queues, number, queue[1:]))
             if queue[0] == MARK:
                 yield self._hear(taken, number, worker)
@@ -132,29 +140,29 @@ class Machine:
 
     def _hear(self, state: State, channel: int, worker: int) -> Step:
         state = state._replace(heard=state.heard | 1 << channel)
-        if all(state.heard >> awaited & 1 for awaited in self.wiring.awaited[worker]):
+        if all(_has(state.heard, awaited) for awaited in self.wiring.awaited[worker]):
             return self._pass(state, worker)
         return (), state
 
     def _pass(self, state: State, worker: int) -> Step:
-        """All that was to be waited for is here: the worker changes, if it is to, and sends its
-        own markers.
+        """Change a worker, if it is to change, and send its own markers: all that was to be waited
+        for is here.
         """
-        state = _sent(
-            state._replace(passed=state.passed | 1 << worker), self.wiring.marking[worker], MARK
-        )
+        passed = state._replace(passed=state.passed | 1 << worker)
+        state = _sent(passed, self.wiring.marking[worker], MARK)
+        if worker not in self.wiring.changing:
+            return (), state
         operator, number = self.wiring.workers[worker]
-        return ((Update(operator.name, number),) if worker in self.wiring.changing else ()), state
+        return (Update(operator.name, number),), state
 
     def _processed(self, state: State, worker: int, item: Item) -> Iterator[Step]:
         operator, number = self.wiring.workers[worker]
         version = item[1] if self.wiring.tagging else None
         done = (Data(f"t{item[0] + 1}", operator.name, number, version),)
         if worker in self.wiring.changing:
-            new = item[1] if self.wiring.tagging else state.passed >> worker & 1
-            state = state._replace(
-                met=_with(state.met, item[0], state.met[item[0]] | (NEW if new else OLD))
-            )
+            new = item[1] == 1 if self.wiring.tagging else _has(state.passed, worker)
+            met = state.met[item[0]] | (NEW if new else OLD)
+            state = state._replace(met=_with(state.met, item[0], met))
         if not operator.unique or operator.kind == "blocking":
             yield from ((done, _sent(state, sending, item)) for sending in self._sendings(worker))
             return
@@ -165,13 +173,12 @@ class Machine:
                 yield done, _sent(state, (channel,), item)
 
     def _sendings(self, worker: int) -> list[tuple[int, ...]]:
-        """The channels that what is made of one tuple may take, each possibility with all of
+        """Return the channels that what is made of one tuple may take, each possibility with all of
         them.
         """
-        found = self._ways_on.get(worker)
-        if found is None:
-            found = self._ways_on[worker] = list(_sendings(self.wiring, worker)) or [()]
-        return found
+        if worker not in self._ways_on:
+            self._ways_on[worker] = list(_sendings(self.wiring, worker)) or [()]
+        return self._ways_on[worker]
 
     @cached_property
     def _ways_on(self) -> dict[int, list[tuple[int, ...]]]:
@@ -190,7 +197,7 @@ class Explored:
 
 
 def explore(schedule: Schedule, origins: Sequence[str], *, states_max: int = 200_000) -> Explored:
-    """Every interleaving of one source tuple for each of `origins`."""
+    """Explore every interleaving of one source tuple for each of `origins`."""
     machine = Machine(schedule, tuple(origins))
     came: dict[State, tuple[State, tuple[Operation, ...]] | None] = {machine.start: None}
     waiting = [machine.start]
@@ -208,16 +215,14 @@ def explore(schedule: Schedule, origins: Sequence[str], *, states_max: int = 200
 
 
 def origins_of(schedule: Schedule) -> tuple[str, ...]:
-    """Where the source tuples are born that a change may meet: sources, and what blocking
+    """Return where the source tuples are born that a change may meet: sources, and what blocking
     operators send.
     """
     kept = trimmed(schedule).dataflow
     sending = {edge.upstream for edge in kept.edges}
-    blocking = (
-        one.name for one in kept.operators if one.kind == "blocking" and one.name in sending
-    )
-    sources = (name for name in kept.sources if kept[name].kind != "blocking")
-    return tuple(dict.fromkeys((*sources, *blocking)))
+    blocking = [operator.name for operator in kept.operators if operator.kind == "blocking"]
+    sources = [name for name in kept.sources if name not in blocking]
+    return tuple(dict.fromkeys([*sources, *(name for name in blocking if name in sending)]))
 
 
 def trimmed(schedule: Schedule) -> Schedule:
@@ -247,7 +252,7 @@ def _trimmed_component(component: Component, kept: set[str]) -> Component:
 
 
 def walk(machine: Machine, chance: Chance) -> tuple[tuple[Operation, ...], State]:
-    """One thing that can happen, to its end: when nothing is under way, every target has
+    """Return one thing that can happen, to its end: when nothing is under way, every target has
     changed.
     """
     state = machine.start
@@ -260,7 +265,12 @@ def walk(machine: Machine, chance: Chance) -> tuple[tuple[Operation, ...], State
 
 def changed(machine: Machine, state: State) -> bool:
     """Whether every worker of every target has its new function."""
-    return all(state.passed >> worker & 1 for worker in machine.wiring.changing)
+    return all(_has(state.passed, worker) for worker in machine.wiring.changing)
+
+
+def _has(bits: int, number: int) -> bool:
+    """Whether a set has this member."""
+    return bits >> number & 1 == 1
 
 
 def _sendings(wiring: Wiring, worker: int) -> Iterator[tuple[int, ...]]:
@@ -269,12 +279,12 @@ def _sendings(wiring: Wiring, worker: int) -> Iterator[tuple[int, ...]]:
         case "blocking":
             return
         case "one-to-one":
-            yield from ((channel,) for edge in edges for channel in edge)
+            for channel in chain.from_iterable(edges):
+                yield (channel,)
         case "one-to-many":
             choices = [list(_on_one_edge(wiring, edge)) for edge in edges]
-            yield from (
-                tuple(chain.from_iterable(chosen)) for chosen in product(*choices) if chosen
-            )
+            for chosen in filter(None, product(*choices)):
+                yield tuple(chain.from_iterable(chosen))
 
 
 def _on_one_edge(wiring: Wiring, edge: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
@@ -306,7 +316,7 @@ def _way_to(
 
 
 def _to_the_end(machine: Machine, state: State) -> tuple[Operation, ...]:
-    """What is still under way, in any order: a change that is not in the history cannot
+    """Return what is still under way, in any order: a change that is not in the history cannot
     conflict.
     """
     history: list[Operation] = []

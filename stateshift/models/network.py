@@ -7,7 +7,7 @@ Network
   channels    (from, to) -> messages on their way, the first one first
   applied     what all S have done, in the order in which it happened
 
-told(network, worker, event)  an input says something to a worker's F
+feed(network, worker, event)  an input says something to a worker's F
 deliver(network, channel)     the first message of a channel arrives; which channel is anybody's
                               choice
 """
@@ -51,26 +51,25 @@ class Network:
 
     @property
     def frontiers(self) -> tuple[Time, ...]:
-        """Of each worker's outputs; the least of them is what a controller waits for."""
-        return tuple(one.s.frontier for one in self.workers)
+        """The frontier of each worker's outputs; a controller waits for the least of them."""
+        return tuple(worker.s.frontier for worker in self.workers)
 
 
 def network(
     configuration: Configuration, logic: Logic, states: Mapping[Key, State] | None = None
 ) -> Network:
-    """As an operator begins, with the states it already has, each where the configuration says."""
-    place = {
-        key: configuration.worker_of(configuration.since, logic.hash_of(key))
-        for key in states or {}
-    }
-    own = [
-        {k: state for k, state in (states or {}).items() if place[k] == n}
-        for n in range(configuration.workers)
-    ]
-    return Network(logic, tuple(worker(n, configuration, has) for n, has in enumerate(own)), {})
+    """Return the workers as an operator begins, with the states it already has, each where the
+    configuration says.
+    """
+    own: list[dict[Key, State]] = [{} for _ in range(configuration.workers)]
+    for key, state in (states or {}).items():
+        place = configuration.worker_of(configuration.since, logic.hash_of(key))
+        own[place][key] = state
+    workers = tuple(worker(number, configuration, has) for number, has in enumerate(own))
+    return Network(logic, workers, {})
 
 
-def told(before: Network, number: int, event: Data | Control | Resize) -> Network:
+def feed(before: Network, number: int, event: Data | Control | Resize) -> Network:
     return _advanced(before, number, event)
 
 
@@ -81,7 +80,7 @@ def deliver(before: Network, channel: Channel) -> Network:
 
 
 def drained(before: Network) -> Network:
-    """When everything has arrived, one channel after the other."""
+    """Return the network when everything has arrived, one channel after the other."""
     while before.busy:
         before = deliver(before, before.busy[0])
     return before
@@ -95,7 +94,7 @@ def _advanced(before: Network, number: int, event: Event) -> Network:
 
 
 def _with(channels: Channels, source: int, sent: Sequence[Sent]) -> Channels:
-    found = dict(channels)
+    queues = dict(channels)
     for target, message in sent:
-        found[source, target] = (*found.get((source, target), ()), message)
-    return found
+        queues[source, target] = (*queues.get((source, target), ()), message)
+    return queues

@@ -1,4 +1,4 @@
-"""What a migration promises, held against what was done: each function finds where a promise is
+"""The promises of a migration, held against what was done: each function yields where one is
 broken.
 
     correctness  every key has seen the values, at the times, with the outputs that one worker alone
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 
 from stateshift.live.protocol.configuration import Configuration, Time
 from stateshift.live.protocol.messages import END, Applied, Key, Logic, Progress, Record, State
@@ -25,8 +26,10 @@ from stateshift.live.protocol.worker import S, apply
 def alone(
     logic: Logic, records: Iterable[Record], states: Mapping[Key, State] | None = None
 ) -> tuple[Applied, ...]:
-    """What a single worker applies that has every record from the start."""
-    return apply(S((Progress(END, END),), states or {}, tuple(records)), 0, logic)[1]
+    """Return what a single worker applies that has every record from the start."""
+    everything = S((Progress(END, END),), states or {}, tuple(records))
+    _, applied = apply(everything, 0, logic)
+    return applied
 
 
 def incorrect(
@@ -36,31 +39,31 @@ def incorrect(
     states: Mapping[Key, State] | None = None,
     until: Time = END,
 ) -> Iterator[str]:
-    """The keys that have not seen what they had to before `until`, each with the first
+    """Yield the keys that have not seen what they had to before `until`, each with the first
     difference.
     """
-    wanted = _by_key(one for one in alone(logic, records, states) if one.time < until)
-    found = _by_key(applied)
-    for key in sorted({*wanted, *found}, key=repr):
-        pairs = zip(_padded(wanted[key], found[key]), _padded(found[key], wanted[key]), strict=True)
-        for right, seen in pairs:
-            if right != seen:
-                yield f"key {key!r}: {_said(seen)} instead of {_said(right)}"
-                break
+    due = [fold for fold in alone(logic, records, states) if fold.time < until]
+    wanted, seen = _by_key(due), _by_key(applied)
+    for key in sorted({*wanted, *seen}, key=repr):
+        pairs = zip_longest(wanted[key], seen[key])
+        difference = next((pair for pair in pairs if pair[0] != pair[1]), None)
+        if difference is not None:
+            right, wrong = difference
+            yield f"key {key!r}: {_described(wrong)} instead of {_described(right)}"
 
 
 def misplaced(
     applied: Iterable[Applied], logic: Logic, configuration: Configuration
 ) -> Iterator[str]:
-    """What was applied elsewhere than the configuration says; it must not be retired."""
-    for one in applied:
-        place = configuration.worker_of(one.time, logic.hash_of(one.key))
-        if place != one.worker:
-            yield f"key {one.key!r} at time {one.time}: at worker {one.worker} instead of {place}"
+    """Yield what was applied elsewhere than the configuration says; it must not be retired."""
+    for worker, time, key, _, _ in applied:
+        place = configuration.worker_of(time, logic.hash_of(key))
+        if place != worker:
+            yield f"key {key!r} at time {time}: at worker {worker} instead of {place}"
 
 
 def incomplete(frontiers: Sequence[Time], inputs: Time) -> Iterator[str]:
-    """The workers whose outputs have not come as far as the inputs."""
+    """Yield the workers whose outputs have not come as far as the inputs."""
     for number, frontier in enumerate(frontiers):
         if frontier < inputs:
             yield f"worker {number}: outputs wait at {frontier}, inputs are at {inputs}"
@@ -70,19 +73,14 @@ Seen = tuple[Time, tuple[object, ...], tuple[object, ...]]
 
 
 def _by_key(applied: Iterable[Applied]) -> dict[Key, list[Seen]]:
-    found: dict[Key, list[Seen]] = defaultdict(list)
-    for one in applied:
-        found[one.key].append((one.time, one.values, one.outputs))
-    return found
+    by_key: dict[Key, list[Seen]] = defaultdict(list)
+    for fold in applied:
+        by_key[fold.key].append((fold.time, fold.values, fold.outputs))
+    return by_key
 
 
-def _padded(short: list[Seen], long: list[Seen]) -> list[Seen | None]:
-    return [*short, *([None] * (len(long) - len(short)))]
-
-
-def _said(seen: Seen | None) -> str:
-    return (
-        f"{list(seen[1])} at time {seen[0]} with outputs {list(seen[2])}"
-        if seen
-        else "nothing more"
-    )
+def _described(seen: Seen | None) -> str:
+    if seen is None:
+        return "nothing more"
+    time, values, outputs = seen
+    return f"{list(values)} at time {time} with outputs {list(outputs)}"

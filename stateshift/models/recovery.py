@@ -23,16 +23,24 @@ unchanged, and what is asked for again changes the first one twice.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from stateshift.dataflow.schedulers import Schedule
 from stateshift.dataflow.wiring import Wiring, wired
 from stateshift.errors import Complaint, SpecError
 
-Function = Callable[[Any, int], Hashable]  # the state before, a tuple; the state after
+T = TypeVar("T")
+
+# What an operator keeps: a value of its own kind.
+Kept: TypeAlias = Any
+Function = Callable[[Kept, int], Hashable]  # the state before, a tuple; the state after
+# What a checkpoint has: what each worker keeps and has been through, what was read, what is done.
+Saved: TypeAlias = tuple[Any, ...]
 CHANGE, SAVE = -1, -2
 HINT = "one change for each operator that the schedule is for"
 
@@ -41,7 +49,7 @@ HINT = "one change for each operator that the schedule is for"
 class Change:
     operator: str
     function: Function
-    transform: Callable[[Any], Hashable] = lambda state: state
+    transform: Callable[[Kept], Hashable] = lambda state: state
 
 
 @dataclass(frozen=True)
@@ -50,35 +58,30 @@ class Reconfiguration:
     changes: tuple[Change, ...]
 
     def __post_init__(self) -> None:
-        names, schedule = [change.operator for change in self.changes], self.schedule
-        told = [
-            f"{name!r} is to change twice" for name in dict.fromkeys(names) if names.count(name) > 1
-        ]
-        told += [
-            f"{name!r} is no target of the schedule"
-            for name in names
-            if name not in schedule.targets
-        ]
-        told += [
-            f"{name!r} is a target, and has no change"
-            for name in schedule.targets
-            if name not in names
-        ]
-        told += [
-            (
-                f"{one.name!r} is blocking: what comes before it and what comes after change "
-                "each on its own"
-            )
-            for one in schedule.dataflow.operators
-            if one.kind == "blocking"
-        ]
-        told += (
-            ["tuples that say which function is meant: no worker keeps both"]
-            if schedule.tagging
-            else []
-        )
-        if told:
-            raise SpecError(tuple(Complaint("/changes", fact) for fact in told), hint=HINT)
+        facts = list(self._faults())
+        if facts:
+            raise SpecError(tuple(Complaint("/changes", fact) for fact in facts), hint=HINT)
+
+    def _faults(self) -> Iterator[str]:
+        schedule = self.schedule
+        changes = Counter(change.operator for change in self.changes)
+        for name, count in changes.items():
+            if count > 1:
+                yield f"{name!r} is to change twice"
+        for name in changes.elements():
+            if name not in schedule.targets:
+                yield f"{name!r} is no target of the schedule"
+        for name in schedule.targets:
+            if name not in changes:
+                yield f"{name!r} is a target, and has no change"
+        for operator in schedule.dataflow.operators:
+            if operator.kind == "blocking":
+                yield (
+                    f"{operator.name!r} is blocking: what comes before it and what comes after "
+                    "change each on its own"
+                )
+        if schedule.tagging:
+            yield "tuples that say which function is meant: no worker keeps both"
 
 
 class Worker(NamedTuple):
@@ -105,8 +108,8 @@ class State(NamedTuple):
     read: tuple[int, ...]
     done: int
     asked: bool
-    kept: tuple[Any, ...]
-    saving: tuple[Any, ...] | None
+    kept: Saved
+    saving: Saved | None
     checkpoints: int
     failures: int
 
@@ -127,7 +130,7 @@ class Runtime:
 
     @cached_property
     def wirings(self) -> tuple[Wiring, ...]:
-        return tuple(wired(one.schedule) for one in self.reconfigurations)
+        return tuple(wired(change.schedule) for change in self.reconfigurations)
 
     @cached_property
     def sources(self) -> tuple[int, ...]:
@@ -162,25 +165,34 @@ class Runtime:
     # -- what the coordinator does
 
     def _asked(self, state: State) -> Iterator[State]:
-        apart = state.saving is None or not self.careful
+        may_ask = state.saving is None or not self.careful
+        may_save = state.checkpoints > 0 and not (state.asked and self.careful)
         if state.asked:
-            for worker in self.wirings[state.done].heads:
-                if not state.workers[worker].told:
-                    yield self._passed(_with(state, worker, told=True), worker)
-        elif state.done < len(self.reconfigurations) and apart:
+            yield from self._messages(state)
+        elif may_ask and state.done < len(self.reconfigurations):
             yield state._replace(asked=True)
-        if state.saving is None and state.checkpoints and not (state.asked and self.careful):
-            yield state._replace(saving=((None,) * len(state.workers), state.read, state.done))
         if state.saving is not None:
-            for source in self.sources:
-                if not state.workers[source].saved:
-                    yield self._saved(state, source)
+            yield from self._sources_saved(state)
+        elif may_save:
+            yield state._replace(saving=((None,) * len(state.workers), state.read, state.done))
+
+    def _messages(self, state: State) -> Iterator[State]:
+        """Yield the arrival of each head's control message."""
+        for worker in self.wirings[state.done].heads:
+            if not state.workers[worker].told:
+                yield self._passed(_with(state, worker, told=True), worker)
+
+    def _sources_saved(self, state: State) -> Iterator[State]:
+        """Yield the beginning of a checkpoint at each source."""
+        for source in self.sources:
+            if not state.workers[source].saved:
+                yield self._saved(state, source)
 
     def _failed(self, state: State) -> State:
         workers, read, done = state.kept
         return state._replace(
             queues=((),) * len(state.queues),
-            workers=tuple(Worker(*one) for one in workers),
+            workers=tuple(Worker(keeps, taken) for keeps, taken in workers),
             read=read,
             done=done,
             asked=False,
@@ -204,20 +216,28 @@ class Runtime:
             if not queue or number in worker.heard or number in worker.held:
                 continue
             left = state._replace(queues=_at(state.queues, number, queue[1:]))
-            if queue[0] == CHANGE and not state.asked:
-                yield left  # of one that a careless checkpoint takes for complete
-            elif queue[0] == CHANGE:
-                yield self._passed(_with(left, receiver, heard=worker.heard | {number}), receiver)
+            if queue[0] == CHANGE:
+                yield self._heard_change(left, number, receiver)
             elif queue[0] == SAVE:
-                left = _with(left, receiver, held=worker.held | {number})
-                every = {
-                    n
-                    for n, channel in enumerate(self.wirings[0].channels)
-                    if channel.receiver == receiver
-                }
-                yield self._saved(left, receiver) if left.workers[receiver].held >= every else left
+                yield self._heard_save(left, number, receiver)
             else:
                 yield self._processed(left, receiver, queue[0])
+
+    def _heard_change(self, state: State, channel: int, receiver: int) -> State:
+        if not state.asked:
+            return state  # of one that a careless checkpoint takes for complete
+        heard = state.workers[receiver].heard | {channel}
+        return self._passed(_with(state, receiver, heard=heard), receiver)
+
+    def _heard_save(self, state: State, channel: int, receiver: int) -> State:
+        held = state.workers[receiver].held | {channel}
+        state = _with(state, receiver, held=held)
+        return self._saved(state, receiver) if held >= self._into(receiver) else state
+
+    def _into(self, receiver: int) -> set[int]:
+        """Return the numbers of all channels to a worker."""
+        channels = enumerate(self.wirings[0].channels)
+        return {number for number, channel in channels if channel.receiver == receiver}
 
     def _processed(self, state: State, worker: int, number: int) -> State:
         operator = self.wirings[0].workers[worker][0]
@@ -225,31 +245,30 @@ class Runtime:
         if function is not None:
             state = _with(state, worker, keeps=function(state.workers[worker].keeps, number))
         edges = self.wirings[0].outs[worker]
-        if operator.kind != "one-to-many":
-            edges = edges[number % len(edges) :][:1] if edges else ()
-        return _sent(
-            state, [channel for edge in edges for channel in self._chosen(edge, number)], number
-        )
+        if edges and operator.kind != "one-to-many":
+            edges = (edges[number % len(edges)],)
+        channels: list[int] = []
+        for edge in edges:
+            channels += self._chosen(edge, number)
+        return _sent(state, channels, number)
 
     def _chosen(self, edge: tuple[int, ...], number: int) -> tuple[int, ...]:
         broadcast = self.wirings[0].channels[edge[0]].edge.way == "broadcast"
         return edge if broadcast else (edge[number % len(edge)],)
 
     def _function(self, name: str, taken: int) -> Function | None:
-        for one in reversed(self.reconfigurations[:taken]):
-            for change in one.changes:
+        for reconfiguration in reversed(self.reconfigurations[:taken]):
+            for change in reconfiguration.changes:
                 if change.operator == name:
                     return change.function
         return self.functions.get(name)
 
     def _passed(self, state: State, worker: int) -> State:
-        """The worker changes, if it has heard all that it waits for, and says so to those behind
-        it.
-        """
+        """Change a worker, if it has heard all that it waits for; it says so to those behind it."""
         wiring, before = self.wirings[state.done], state.workers[worker]
-        if not before.heard.issuperset(wiring.awaited[worker]) or (
-            not wiring.awaited[worker] and not before.told
-        ):
+        awaited = wiring.awaited[worker]
+        ready = before.heard.issuperset(awaited) if awaited else before.told
+        if not ready:
             return state
         keeps = before.keeps
         for change in self.reconfigurations[state.done].changes:
@@ -259,35 +278,31 @@ class Runtime:
         return self._completed(_sent(state, wiring.marking[worker], CHANGE))
 
     def _completed(self, state: State) -> State:
-        """Whoever has no part in a reconfiguration is through with it when the others are."""
+        """Complete a reconfiguration if all are through with it who have a part in it."""
         wiring = self.wirings[state.done]
-        part = {
-            *wiring.heads,
-            *wiring.changing,
-            *(n for n, awaited in enumerate(wiring.awaited) if awaited),
-        }
+        waiting = (worker for worker, awaited in enumerate(wiring.awaited) if awaited)
+        part = {*wiring.heads, *wiring.changing, *waiting}
         if any(state.workers[worker].taken <= state.done for worker in part):
             return state
-        workers = tuple(
-            worker._replace(taken=state.done + 1, told=False) for worker in state.workers
-        )
-        return state._replace(workers=workers, done=state.done + 1, asked=False)
+        done = state.done + 1
+        workers = tuple(worker._replace(taken=done, told=False) for worker in state.workers)
+        return state._replace(workers=workers, done=done, asked=False)
 
     def _saved(self, state: State, worker: int) -> State:
         assert state.saving is not None, "a marker of no checkpoint"
         parts, read, done = state.saving
         if worker in self.sources:
-            read = _at(read, self.sources.index(worker), state.read[self.sources.index(worker)])
+            place = self.sources.index(worker)
+            read = _at(read, place, state.read[place])
         here = state.workers[worker]
         state = _with(state, worker, saved=True, held=frozenset())
         saving = (_at(parts, worker, (here.keeps, here.taken)), read, done)
         state = state._replace(saving=saving)
-        state = _sent(
-            state, [channel for edge in self.wirings[0].outs[worker] for channel in edge], SAVE
-        )
-        if not all(one.saved for one in state.workers):
+        channels = list(chain.from_iterable(self.wirings[0].outs[worker]))
+        state = _sent(state, channels, SAVE)
+        if not all(each.saved for each in state.workers):
             return state
-        workers = tuple(one._replace(saved=False) for one in state.workers)
+        workers = tuple(each._replace(saved=False) for each in state.workers)
         return state._replace(
             workers=workers, kept=saving, saving=None, checkpoints=state.checkpoints - 1
         )
@@ -300,11 +315,10 @@ def _sent(state: State, channels: Sequence[int], item: int) -> State:
     return state._replace(queues=tuple(queues))
 
 
-def _with(state: State, worker: int, **fields: Any) -> State:
-    return state._replace(
-        workers=_at(state.workers, worker, state.workers[worker]._replace(**fields))
-    )
+def _with(state: State, worker: int, **fields: Kept) -> State:
+    changed = state.workers[worker]._replace(**fields)
+    return state._replace(workers=_at(state.workers, worker, changed))
 
 
-def _at(values: tuple[Any, ...], place: int, value: Any) -> tuple[Any, ...]:
+def _at(values: tuple[T, ...], place: int, value: T) -> tuple[T, ...]:
     return (*values[:place], value, *values[place + 1 :])

@@ -75,9 +75,9 @@ def over_both(strategy: Strategy, gap: float = math.inf, setting: Setting = PAPE
 def over_rates(
     strategy: Strategy | None, gap: float = math.inf, setting: Setting = PAPER
 ) -> list[Point]:
-    """Without a strategy nothing moves."""
-    settings = (replace(setting, rate=rate) for rate in RATES)
-    return [Point(one.rate, rebalanced(strategy, 4096, 16384 * M, gap, one)) for one in settings]
+    """Return a point for each rate; nothing moves if there is no strategy."""
+    settings = [replace(setting, rate=rate) for rate in RATES]
+    return [Point(at.rate, rebalanced(strategy, 4096, 16384 * M, gap, at)) for at in settings]
 
 
 def rebalanced(
@@ -87,8 +87,8 @@ def rebalanced(
     gap: float = math.inf,
     setting: Setting = PAPER,
 ) -> Prediction:
-    """A quarter of the state moves back to where it was. `gap` is the longest between two steps,
-    in seconds.
+    """Move a quarter of the state back to where it was. `gap` is the longest between two steps, in
+    seconds.
     """
     before, after = skewed(bins, setting.workers), [bin % setting.workers for bin in range(bins)]
     steps = in_steps(strategy, moves_between(before, after)) if strategy else ()
@@ -104,7 +104,9 @@ def rebalanced(
 
 
 def skewed(bins: int, workers: int) -> list[int]:
-    """Every second bin of the first half is away, at a worker that is half of them further on."""
+    """Return bins of which every second one of the first half is away, at a worker that is half of
+    them further on.
+    """
     return [_away(bin, workers) if bin < bins // 2 else bin % workers for bin in range(bins)]
 
 
@@ -113,7 +115,9 @@ def _away(bin: int, workers: int) -> int:
 
 
 def slope(points: Sequence[Point]) -> float:
-    """Of the maximum latency over what was varied, both as logarithms: by least squares."""
+    """Return the slope of the maximum latency over what was varied, both as logarithms: by least
+    squares.
+    """
     xs, ys = _logs(p.value for p in points), _logs(p.prediction.latency_seconds_max for p in points)
     x, y = math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)
     across = math.fsum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True))
@@ -125,12 +129,13 @@ def _logs(values: Iterable[float]) -> list[float]:
 
 
 def flat_up_to(points: Sequence[Point], times: float = 2.0) -> float:
-    """The last value before the latency is so many times what it was at first."""
+    """Return the last value before the latency is so many times what it was at first."""
     return max(_flat(points, times))
 
 
 def _flat(points: Sequence[Point], times: float) -> Iterator[float]:
+    bound = times * points[0].prediction.latency_seconds_max
     for point in points:
-        if point.prediction.latency_seconds_max > times * points[0].prediction.latency_seconds_max:
+        if point.prediction.latency_seconds_max > bound:
             return
         yield point.value

@@ -1,4 +1,4 @@
-"""A task at a place: what it does with records, barriers and orders. A model; channels are first
+"""A task at a place, and what it does with records, barriers and orders. A model; channels are first
 in, first out.
 
     take(instance, source, item)     from the channel of a task that sends to it
@@ -10,8 +10,7 @@ The sending side aligns (T-8). At the checkpoint that a trigger names, a task
     buffers  whatever it would send to a task that moves, behind the barrier, first in and first out
              (T-7)
     ships    its state, once the barrier has come from everybody: it is paused, and nothing is on
-             its way to it,
-             because everybody who sends to it buffers. So no data moves but state.
+             its way to it, because everybody who sends to it buffers. So no data moves but state.
     rewires  to the new place: the barrier is the last it gets from the old one
 """
 
@@ -78,9 +77,8 @@ class Instance:
     snapshot: Snapshot = field(default_factory=Snapshot)
     barriers: frozenset[Task] = frozenset()  # whose barrier of the next checkpoint has come
     order: Trigger | None = None
-    buffers: Mapping[Task, tuple[Item, ...]] = field(
-        default_factory=dict
-    )  # a task that moves -> what it shall get
+    # a task that moves -> what it shall get
+    buffers: Mapping[Task, tuple[Item, ...]] = field(default_factory=dict)
     over: frozenset[str] = frozenset()  # migrations that were completed or aborted
 
     def may_take(self, source: Task) -> bool:
@@ -88,7 +86,7 @@ class Instance:
 
 
 class Done(NamedTuple):
-    """What came of something: what is sent along which edges, and said to the coordinator."""
+    """An instance after an event; what is sent along which edges, and said to the coordinator."""
 
     instance: Instance
     sent: tuple[tuple[Task, Item], ...] = ()
@@ -96,7 +94,7 @@ class Done(NamedTuple):
 
 
 def roles(flow: Flow, trigger: Trigger, task: Task) -> tuple[Role, ...]:
-    """A task's part in a migration. A task that moves may have to buffer for another one."""
+    """Return a task's part in a migration. A task that moves may have to buffer for another one."""
     moving = trigger.migration.places.keys()
     parts: list[tuple[Role, bool]] = [
         ("buffers", bool(moving & {*flow.targets(task)})),
@@ -107,13 +105,13 @@ def roles(flow: Flow, trigger: Trigger, task: Task) -> tuple[Role, ...]:
 
 
 def read(source: Instance) -> Done:
-    """A source's next record; its key is how many it has read before."""
+    """Read a source's next record; its key is how many it has read before."""
     count = source.snapshot.read
     return _processed(source, count, replace(source.snapshot, read=count + 1))
 
 
 def start(source: Instance) -> Done:
-    """A source's next checkpoint."""
+    """Start a source's next checkpoint."""
     return _passed(source)
 
 
@@ -121,20 +119,16 @@ def take(before: Instance, source: Task, item: Item) -> Done:
     assert before.may_take(source), "it is paused, or waits for the barrier of others"
     match item:
         case Record(key, number):
-            snapshot = before.snapshot
-            assert number == snapshot.received.get(source, 0), (
-                "first in, first out, and each of them once"
-            )
-            return _processed(
-                before, key, replace(snapshot, received={**snapshot.received, source: number + 1})
-            )
+            received = before.snapshot.received
+            in_order = number == received.get(source, 0)
+            assert in_order, "first in, first out, and each of them once"
+            snapshot = replace(before.snapshot, received={**received, source: number + 1})
+            return _processed(before, key, snapshot)
         case Barrier():
             after = replace(before, barriers=before.barriers | {source})
-            return (
-                _passed(after)
-                if after.barriers >= {*before.flow.feeders(before.task)}
-                else Done(after)
-            )
+            if after.barriers >= {*before.flow.feeders(before.task)}:
+                return _passed(after)
+            return Done(after)
         case Trigger():
             return _instructed(before, item)
 
@@ -143,26 +137,22 @@ def hear(before: Instance, order: Order) -> Done:
     match order:
         case Trigger():
             if order.checkpoint <= before.snapshot.checkpoint:
-                return Done(
-                    before, said=(Refused(before.task, f"checkpoint {order.checkpoint} has begun"),)
-                )
+                refused = Refused(before.task, f"checkpoint {order.checkpoint} has begun")
+                return Done(before, said=(refused,))
             return _instructed(before, order)
         case Restore(name, snapshot):
             if before.state != "created":
                 return Done(before)  # the abort was here first
             state = become(before.state, "scheduled", "deployed")
-            return Done(
-                replace(before, state=state, snapshot=snapshot), said=(Deployed(before.task),)
-            )
+            after = replace(before, state=state, snapshot=snapshot)
+            return Done(after, said=(Deployed(before.task),))
         case Complete(name) if before.state == "deployed":
-            after = replace(
-                before, state=become(before.state, "running"), over=before.over | {name}
-            )
+            state = become(before.state, "running")
+            after = replace(before, state=state, over=before.over | {name})
             return Done(after, said=(Running(before.task),))
         case Complete(name) if before.state == "paused":
-            return Done(
-                replace(before, state=become(before.state, "canceling", "canceled"), buffers={})
-            )
+            state = become(before.state, "canceling", "canceled")
+            return Done(replace(before, state=state, buffers={}))
         case Abort(name) if before.state in ("created", "deployed"):
             return Done(replace(before, state=become(before.state, "canceling", "canceled")))
         case Abort(name) | Complete(name):
@@ -184,35 +174,29 @@ def _processed(before: Instance, key: int, snapshot: Snapshot) -> Done:
 
 
 def _instructed(before: Instance, trigger: Trigger) -> Done:
-    """The first time it is passed on with the data, and acknowledged; what is over already
+    """Pass a trigger on with the data, the first time, and acknowledge it; what is over already
     concerns nobody any more.
     """
     name = trigger.migration.name
     if before.order is not None or name in before.over:
         return Done(before)
-    done = _sent(
-        replace(before, order=trigger),
-        [(target, trigger) for target in before.flow.targets(before.task)],
-    )
+    targets = before.flow.targets(before.task)
+    done = _sent(replace(before, order=trigger), [(target, trigger) for target in targets])
     part = roles(before.flow, trigger, before.task)
     return done._replace(said=(Acknowledged(before.task, part),))
 
 
 def _passed(before: Instance) -> Done:
-    """A checkpoint: it is passed on, and where it is the one that was named, the task does its
-    part.
-    """
+    """Pass a checkpoint on; if it is the one that was named, do the task's part."""
     checkpoint = before.snapshot.checkpoint + 1
-    after = replace(
-        before, snapshot=replace(before.snapshot, checkpoint=checkpoint), barriers=frozenset()
-    )
-    done = _sent(
-        after, [(target, Barrier(checkpoint)) for target in before.flow.targets(before.task)]
-    )
+    snapshot = replace(before.snapshot, checkpoint=checkpoint)
+    targets = before.flow.targets(before.task)
+    after = replace(before, snapshot=snapshot, barriers=frozenset())
+    done = _sent(after, [(target, Barrier(checkpoint)) for target in targets])
     if before.order is None or before.order.checkpoint != checkpoint:
         return done
     moving = before.order.migration.places.keys()
-    held = {target: () for target in before.flow.targets(before.task) if target in moving}
+    held = {target: () for target in targets if target in moving}
     after = replace(done.instance, buffers={**done.instance.buffers, **held})
     if before.task not in moving:
         return done._replace(instance=after)
@@ -221,15 +205,16 @@ def _passed(before: Instance) -> Done:
 
 
 def _released(before: Instance) -> Done:
-    """What was buffered goes out in the order in which it came, and nothing is held back any
-    more.
-    """
-    sent = tuple((target, item) for target, items in before.buffers.items() for item in items)
-    return Done(replace(before, buffers={}, order=None), sent, (Running(before.task),))
+    """Send what was buffered in the order in which it came, and hold nothing back any more."""
+    sent: list[tuple[Task, Item]] = []
+    for target, items in before.buffers.items():
+        sent += [(target, item) for item in items]
+    after = replace(before, buffers={}, order=None)
+    return Done(after, tuple(sent), (Running(before.task),))
 
 
 def _sent(after: Instance, items: list[tuple[Task, Item]]) -> Done:
-    """Along the edges, but for what is for a task that moves."""
+    """Send items along the edges, but buffer what is for a task that moves."""
     buffers = {**after.buffers}
     for target, item in items:
         if target in buffers:

@@ -1,7 +1,7 @@
 """The in-memory twin: a cluster whose jobs are values, for contract tests and simulation.
 Deterministic, no clock.
 
-It counts itself what was really started, per tag, and can be told to misbehave:
+It counts itself what was really started, per tag, and can be made to misbehave:
 
     fail(n)          the next n submissions are refused before they have any effect
     lose_answers(n)  the next n submissions take effect, and the answer is lost
@@ -74,9 +74,11 @@ class MemoryCluster:
     def find_source(self, request: StopRequest) -> JobStatus:
         with self._lock:
             self._settle()
-            found = [job.status for job in self.jobs if self._meant(job, request)]
-            alive = [status for status in found if status.state.alive]
-            return (alive or found or [JobStatus(JobState.ABSENT)])[-1]
+            meant = [job.status for job in self.jobs if self._meant(job, request)]
+            if not meant:
+                return JobStatus(JobState.ABSENT)
+            alive = [status for status in meant if status.state.alive]
+            return (alive or meant)[-1]
 
     def submit(self, submission: Submission) -> str:
         with self._lock:
@@ -114,7 +116,7 @@ class MemoryCluster:
         return failure_of(self.find(tag).detail or "", alive)
 
     def run(self, job: str, location: str) -> None:
-        """A job that somebody else started."""
+        """Add a job that somebody else started."""
         self.jobs.append(MemoryJob(job, location, None, JobStatus(JobState.RUNNING, f"{job}-0")))
 
     def set_state(self, tag: str, state: JobState, detail: str | None = None) -> None:
@@ -134,7 +136,7 @@ class MemoryCluster:
         self._faults.extend(["delay"] * times)
 
     def _settle(self) -> None:
-        """What was under way has arrived: nobody is told `absent` before that."""
+        """Start what was under way: `find` never says `absent` before that."""
         while self._delayed:
             self._start(self._delayed.pop(0))
 
@@ -149,8 +151,9 @@ class MemoryCluster:
         return id
 
     def _meant(self, job: MemoryJob, request: StopRequest) -> bool:
-        """By the tag where it is one of ours, else by name and place."""
-        if request.tag is not None and any(other.tag == request.tag for other in self.jobs):
+        """Whether the request means a job: by the tag if it is one of ours, else by name and place."""
+        tags = {other.tag for other in self.jobs}
+        if request.tag is not None and request.tag in tags:
             return job.tag == request.tag
         return (job.job, job.location) == (request.job, request.location)
 

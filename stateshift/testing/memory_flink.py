@@ -66,20 +66,15 @@ class MemoryFlink(MemoryCluster):
 
     def running(self, job: str) -> tuple[RunningJob, ...]:
         with self._lock:
-            found = [one for one in self.jobs if job in (one.status.id, one.job)]
+            meant = [known for known in self.jobs if job in (known.status.id, known.job)]
             return tuple(
-                RunningJob(
-                    one.status.id or "", one.job, one.status.state, self.settings, self.vertices
-                )
-                for one in found
+                replace(_running(known), settings=self.settings, vertices=self.vertices)
+                for known in meant
             )
 
     def alive(self) -> tuple[RunningJob, ...]:
         with self._lock:
-            alive = [one for one in self.jobs if one.status.state.alive]
-            return tuple(
-                RunningJob(one.status.id or "", one.job, one.status.state) for one in alive
-            )
+            return tuple(_running(job) for job in self.jobs if job.status.state.alive)
 
     def no_canonical(self, job_id: str) -> str | None:
         return self.only_native
@@ -98,15 +93,18 @@ class MemoryFlink(MemoryCluster):
             self._take(location)
             return location
 
-        well = JobState.FAILED if request.stop and self.fails_behind else JobState.FINISHED
-        ends = well if request.stop or request.cancel else None
+        ends = JobState.FINISHED if request.stop or request.cancel else None
+        if request.stop and self.fails_behind:
+            ends = JobState.FAILED
         return self._taken(request.tag, request.job_id, take, ends)
 
     def failed_behind(self, request: SavepointRequest) -> str | None:
         return self.fails_behind if request.stop else None
 
     def latest_checkpoint(self, job_id: str) -> str | None:
-        """The last one there is, whoever completed it; a job that has ended completes no more."""
+        """Return the last one there is, whoever completed it; a job that has ended completes no
+        more.
+        """
         return self.latest
 
     def checkpoint(self, request: CheckpointRequest) -> str:
@@ -121,18 +119,16 @@ class MemoryFlink(MemoryCluster):
         return self._taken(request.tag, request.job_id, complete, JobState.FAILED)
 
     def _taken(self, tag: str, job_id: str, take: Callable[[], str], ends: JobState | None) -> str:
-        """Once per tag; the job then `ends` so."""
+        """Take an image once per tag; the job then `ends` so."""
         with self._lock:
             if tag not in self.savepoints:
-                index = next(
-                    (i for i, job in enumerate(self.jobs) if self._runs(job, job_id)), None
-                )
-                if index is None:
+                job = next((job for job in self.jobs if self._runs(job, job_id)), None)
+                if job is None:
                     raise ClusterError(f"{job_id} does not run", cluster=self.name, job=job_id)
                 self.savepoints[tag] = take()
                 if ends is not None:
-                    job = self.jobs[index]
-                    self.jobs[index] = replace(job, status=replace(job.status, state=ends))
+                    ended = replace(job, status=replace(job.status, state=ends))
+                    self.jobs[self.jobs.index(job)] = ended
             if self._lost:
                 self._lost -= 1
                 raise ClusterError("no answer", cluster=self.name, job=job_id)
@@ -141,10 +137,11 @@ class MemoryFlink(MemoryCluster):
     def progress(self, tag: str) -> JobProgress:
         with self._lock:
             job = next((job for job in self.jobs if job.tag == tag), None)
-            alive = job is not None and job.status.state is JobState.RUNNING
-            restored = job.location if job is not None and job.location else None
-            epoch = self.epoch if alive and self.hopeless is None else None
-            return JobProgress(restored, None, epoch, alive, self.hopeless)
+            if job is None:
+                return JobProgress(None, None, None, False, self.hopeless)
+            running = job.status.state is JobState.RUNNING
+            epoch = self.epoch if running and self.hopeless is None else None
+            return JobProgress(job.location or None, None, epoch, running, self.hopeless)
 
     def _runs(self, job: MemoryJob, id: str) -> bool:
         return job.status.id == id and job.status.state.alive
@@ -154,3 +151,7 @@ class MemoryFlink(MemoryCluster):
         if isinstance(ids, list | tuple):
             return job.status.id in ids
         return super()._meant(job, request)
+
+
+def _running(job: MemoryJob) -> RunningJob:
+    return RunningJob(job.status.id or "", job.job, job.status.state)

@@ -20,6 +20,7 @@ import random as randoms
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import filterfalse
 
 from stateshift.storage import failures, locations
 from stateshift.storage.protocol import CHUNK, Content, Traits
@@ -29,6 +30,9 @@ from stateshift.survey import FileInfo, Owned, Room
 
 class ProcessGone(BaseException):
     """The process that this storage belonged to was killed: nothing it still does has an effect."""
+
+
+_OURS = Owned("", "us", "ours", 0o644)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +60,20 @@ class _History:
             return chosen
         return replace(chosen, content=chosen.content[: random.randint(0, len(chosen.content))])
 
+    def settle(self, storage: int, inherited: int) -> None:
+        """Make durable the last write of a storage, or of those up to the number `inherited`; and
+        with it what was written before.
+        """
+        for place in reversed(range(len(self.writes))):
+            write = self.writes[place]
+            if write.storage == storage or write.number <= inherited:
+                self.durable = write
+                del self.writes[: place + 1]
+                return
+
 
 class MemoryDisk:
-    """Files by their full location. Thread-safe; everything it tells is in order."""
+    """Files by their full location. Thread-safe; everything it lists is in order."""
 
     def __init__(
         self, now: Callable[[], float] = lambda: 0.0, bytes_max: int | None = None, at_once: int = 1
@@ -80,7 +95,7 @@ class MemoryDisk:
         self._writing: set[str] = set()
 
     def open(self, location: str) -> MemoryStorage:
-        """A storage on this disk, as a World's `storage` opens it."""
+        """Open a storage on this disk, as a World's `storage` does."""
         return MemoryStorage(self, location)
 
     def kill(self) -> None:
@@ -99,14 +114,15 @@ class MemoryDisk:
             self._unsynced.clear()
 
     def snapshot(self, location: str = "", temporaries: bool = False) -> dict[str, bytes]:
-        """Content by full location, or by path below one; temporary files only if asked for."""
+        """Return content by full location, or by path below one; temporary files only if asked
+        for.
+        """
         prefix = _above_all(locations.normal(location)) if location else ""
         with self.lock:
-            return {
-                name[len(prefix) :]: self._files[name].content
-                for name in sorted(self._files)
-                if name.startswith(prefix) and (temporaries or not is_temporary(name))
-            }
+            names = [name for name in sorted(self._files) if name.startswith(prefix)]
+            if not temporaries:
+                names = list(filterfalse(is_temporary, names))
+            return {name[len(prefix) :]: self._files[name].content for name in names}
 
     def register(self) -> int:
         with self.lock:
@@ -118,11 +134,9 @@ class MemoryDisk:
         return sorted(name for name in self._files if name.startswith(prefix))
 
     def everything(self, top: str) -> list[str]:
-        """Files and directories at `top` and below."""
-        below = _above_all(top)
-        return [
-            n for n in sorted({*self._files, *self._directories}) if n == top or n.startswith(below)
-        ]
+        """Return files and directories at `top` and below."""
+        names = sorted({*self._files, *self._directories})
+        return [name for name in names if _lies_at(name, top)]
 
     def get(self, name: str) -> _File | None:
         return self._files.get(name)
@@ -149,7 +163,7 @@ class MemoryDisk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def begin(self, name: str) -> str:
-        """The name under which the content of `name` is collected."""
+        """Return the name under which the content of `name` is collected."""
         temp = temporary(name)
         if temp in self._writing:
             temp = unique_temporary(name)
@@ -186,32 +200,25 @@ class MemoryDisk:
         self._drop(name)
 
     def settle(self, storage: int, top: str, opened: int) -> None:
-        """What was written through one storage is durable, and what lay below `top` when it was
+        """Make durable what was written through one storage, and what lay below `top` when it was
         opened; and with it what was written before to the same names.
         """
         below = _above_all(top)
         for name, history in list(self._unsynced.items()):
             inherited = opened if name.startswith(below) else 0
-            ours = [
-                i
-                for i, w in enumerate(history.writes)
-                if w.storage == storage or w.number <= inherited
-            ]
-            if ours:
-                history.durable = history.writes[ours[-1]]
-                del history.writes[: ours[-1] + 1]
+            history.settle(storage, inherited)
             if not history.writes:
                 del self._unsynced[name]
 
     def prune(self, top: str) -> None:
-        for name in self.names(top):
-            if is_temporary(name) and name not in self._writing:
+        for name in filter(is_temporary, self.names(top)):
+            if name not in self._writing:
                 self._drop(name)
-        needed = {above for name in self._files for above in _above(name)}
-        below = _above_all(top)
-        self._directories -= {
-            d for d in self._directories - needed if d == top or d.startswith(below)
-        }
+        in_use: set[str] = set()
+        for name in self._files:
+            in_use.update(_above(name))
+        empty = self._directories - in_use
+        self._directories -= {directory for directory in empty if _lies_at(directory, top)}
 
     def _store(self, name: str, file: _File) -> None:
         if not file.stamp:
@@ -253,12 +260,9 @@ class MemoryStorage:
     def list(self, under: str = "") -> Iterator[FileInfo]:
         start = len(_above_all(self._location))
         with self._alive() as disk:
-            found = [
-                _info(name[start:], file)
-                for name in disk.names(self._full(under))
-                if not is_temporary(name) and (file := disk.get(name)) is not None
-            ]
-        return iter(found)
+            names = filterfalse(is_temporary, disk.names(self._full(under)))
+            files = {name[start:]: disk.get(name) for name in names}
+        return iter([_info(path, file) for path, file in files.items() if file is not None])
 
     def stat(self, path: str) -> FileInfo | None:
         full = self._full(path)
@@ -279,13 +283,13 @@ class MemoryStorage:
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
         full = self._full(path)
-        with self._alive() as disk, self._telling(path):
+        with self._alive() as disk, self._translated(path):
             disk.make_way(full)
             temp = disk.begin(full)
         collected = bytearray()
         try:
             self._collect(collected, content, path)
-            with self._alive() as disk, self._telling(path):
+            with self._alive() as disk, self._translated(path):
                 disk.make_way(full)
                 when = disk.now() if modified is None else modified
                 disk.put(full, _File(bytes(collected), when, self._id), durable=False)
@@ -295,7 +299,7 @@ class MemoryStorage:
 
     def create(self, path: str, content: bytes) -> None:
         full = self._full(path)
-        with self._alive() as disk, self._telling(path):
+        with self._alive() as disk, self._translated(path):
             if disk.get(full) is not None or disk.is_directory(full):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), full)
             disk.make_way(full)
@@ -304,7 +308,7 @@ class MemoryStorage:
 
     def move(self, path: str, target_path: str) -> None:
         full, target = self._full(path), self._full(target_path)
-        with self._alive() as disk, self._telling(target_path):
+        with self._alive() as disk, self._translated(target_path):
             file = self._file(path)
             if disk.get(target) is not None or disk.is_directory(target):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
@@ -314,7 +318,7 @@ class MemoryStorage:
 
     def remove(self, path: str) -> None:
         full = self._full(path)
-        with self._alive() as disk, self._telling(path):
+        with self._alive() as disk, self._translated(path):
             if disk.is_directory(full):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
             disk.delete(full)
@@ -340,22 +344,19 @@ class MemoryStorage:
     def owners(self) -> Iterator[Owned]:
         start = len(_above_all(self._location))
         with self._alive() as disk:
-            names = [name for name in disk.everything(self._location) if not is_temporary(name)]
-            found = [
-                disk.owned.get(name, Owned("", "us", "ours", 0o644))._replace(path=name[start:])
-                for name in names
-            ]
-        return iter(found)
+            names = filterfalse(is_temporary, disk.everything(self._location))
+            owners = {name[start:]: disk.owned.get(name, _OURS) for name in names}
+        return iter([owned._replace(path=path) for path, owned in owners.items()])
 
     def own(self, owned: Owned) -> None:
         full = self._full(owned.path)
         with self._alive() as disk:
-            before = disk.owned.get(full, Owned("", "us", "ours", 0o644))
+            before = disk.owned.get(full, _OURS)
             given = {key: value for key, value in owned._asdict().items() if value is not None}
             disk.owned[full] = before._replace(**given)
 
     def checksum(self, path: str) -> str | None:
-        """As of a file system that keeps one of every file that is worth it."""
+        """Return None, as a file system that keeps no checksums."""
         return None
 
     def _full(self, path: str) -> str:
@@ -379,7 +380,7 @@ class MemoryStorage:
             yield self._disk
 
     @contextlib.contextmanager
-    def _telling(self, path: str) -> Iterator[None]:
+    def _translated(self, path: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -387,7 +388,7 @@ class MemoryStorage:
 
     def _collect(self, collected: bytearray, content: Content, path: str) -> None:
         for chunk in content():
-            with self._alive() as disk, self._telling(path):
+            with self._alive() as disk, self._translated(path):
                 disk.check_room(len(collected) + len(chunk))
             collected += chunk
 
@@ -397,7 +398,7 @@ def _info(path: str, file: _File) -> FileInfo:
 
 
 def _above(name: str) -> Iterator[str]:
-    """The directories that a full location lies in, the nearest last, down to where its path
+    """Yield the directories that a full location lies in, the nearest last, down to where its path
     begins.
     """
     start = name.index("://") + 3
@@ -407,5 +408,10 @@ def _above(name: str) -> Iterator[str]:
 
 
 def _above_all(location: str) -> str:
-    """What every path below a location begins with; a root ends in its slash already."""
+    """Return what every path below a location begins with; a root ends in its slash already."""
     return location if location.endswith("/") else location + "/"
+
+
+def _lies_at(name: str, top: str) -> bool:
+    """Whether a name is `top`, or lies below it."""
+    return name == top or name.startswith(_above_all(top))

@@ -33,7 +33,7 @@ from stateshift.live.protocol.messages import (
 )
 from stateshift.live.protocol.moves import moves_between
 from stateshift.live.protocol.rollout import Rollout, advance, prepared
-from stateshift.models.network import Network, deliver, drained, network, told
+from stateshift.models.network import Network, deliver, drained, feed, network
 from stateshift.models.promises import alone, incomplete, incorrect, misplaced
 from tests.models.walking import KEYS, LAST, LOGIC, Job, a_job, deliver_any, walk, with_channel
 
@@ -173,8 +173,8 @@ def test_a_worker_that_is_not_told_of_an_update_is_found_out(seed: int) -> None:
     configuration = configured([0, 1], 2)
     found = network(configuration, LOGIC)
     records = tuple(Record(time, key, 2) for time in (3, 7) for key in KEYS)
-    found = told(told(found, 0, Data(records, END)), 1, Data((), END))
-    found = told(told(found, 0, Control((), END, 2)), 1, Control((Update(5, 0, 1),), END, 2))
+    found = feed(feed(found, 0, Data(records, END)), 1, Data((), END))
+    found = feed(feed(found, 0, Control((), END, 2)), 1, Control((Update(5, 0, 1),), END, 2))
     while found.busy:
         found = deliver_any(found, chance)
     whole = list(misplaced(found.applied, LOGIC, configured([1, 1], 2)))
@@ -211,20 +211,20 @@ def test_the_papers_worked_example() -> None:
     now = network(configured([0, 0, 1, 1], 2), COUNT, {"a": 7, "b": 14, "c": 3, "d": 9})
 
     # (a) The control frontier has only reached 42: both records are buffered.
-    now = told(now, 0, Data((Record(44, "a", 3),), 44))
-    now = told(now, 1, Data((Record(43, "c", 5),), 43))
+    now = feed(now, 0, Data((Record(44, "a", 3),), 44))
+    now = feed(now, 1, Data((Record(43, "c", 5),), 43))
     for worker in (0, 1):
-        now = drained(told(now, worker, Control((), 42, 4)))
+        now = drained(feed(now, worker, Control((), 42, 4)))
     assert [list(worker.f.buffered) for worker in now.workers] == [[(44, "a", 3)], [(43, "c", 5)]]
     assert now.frontiers == (42, 42)
     assert now.applied == ()
 
     # (b) The control inputs come to 45: the records are forwarded and applied, and the update of b
     # is known.
-    now = told(now, 0, Data((Record(46, "c", 8),), 50))
-    now = told(now, 1, Data((Record(45, "b", 5),), 50))
+    now = feed(now, 0, Data((Record(46, "c", 8),), 50))
+    now = feed(now, 1, Data((Record(45, "b", 5),), 50))
     for worker in (0, 1):
-        now = drained(told(now, worker, Control((Update(45, 1, 1),), 45, 4)))
+        now = drained(feed(now, worker, Control((Update(45, 1, 1),), 45, 4)))
     assert [dict(worker.s.states) for worker in now.workers] == [
         {"a": 10, "b": 14},
         {"c": 8, "d": 9},
@@ -235,14 +235,14 @@ def test_the_papers_worked_example() -> None:
     # Beyond 45, F0 moves b as S0's frontier is 45, and F1 routes its record of b to S1 and not to
     # S0.
     for worker in (0, 1):
-        now = told(now, worker, Control((), 55, 4))
+        now = feed(now, worker, Control((), 55, 4))
     assert [m for m in now.channels[0, 1] if isinstance(m, Moved)] == [Moved(45, {"b": 14}, ())]
     assert [m.record for m in now.channels[1, 1] if isinstance(m, Routed)] == [(45, "b", 5)]
     assert not [m for m in now.channels[1, 0] if isinstance(m, Routed)]
 
     # (c) The control frontier is 55, but F1 may still send what is of 53: outputs wait there.
-    now = drained(told(now, 0, Data((Record(55, "a", 6),), 56)))
-    now = drained(told(now, 1, Data((), 53)))
+    now = drained(feed(now, 0, Data((Record(55, "a", 6),), 56)))
+    now = drained(feed(now, 1, Data((), 53)))
     assert [dict(worker.s.states) for worker in now.workers] == [
         {"a": 10},
         {"b": 19, "c": 16, "d": 9},
@@ -252,10 +252,10 @@ def test_the_papers_worked_example() -> None:
     assert now.frontiers == (53, 53)
 
     # Past 55 F0 can route its record, and no S applies it before F1's data has come as far.
-    now = drained(told(told(now, 0, Control((), 60, 4)), 1, Control((), 60, 4)))
+    now = drained(feed(feed(now, 0, Control((), 60, 4)), 1, Control((), 60, 4)))
     assert [worker.f.buffered for worker in now.workers] == [(), ()]
     assert now.workers[0].s.states == {"a": 10}
-    now = drained(told(now, 1, Data((), 56)))
+    now = drained(feed(now, 1, Data((), 56)))
     assert now.workers[0].s.states == {"a": 16}
     assert sorted((one.time, one.key, one.worker) for one in now.applied) == [
         (43, "c", 1),
@@ -270,9 +270,9 @@ def test_what_no_time_can_need_any_more_is_let_go_of() -> None:
     now = network(configured([0, 0], 2), LOGIC)
     for time in range(1, 200):
         for worker in (0, 1):
-            now = told(now, worker, Data((), time))
+            now = feed(now, worker, Data((), time))
             now = drained(
-                told(now, worker, Control((Update(time, time % 2, time // 2 % 2),), time + 1, 2))
+                feed(now, worker, Control((Update(time, time % 2, time // 2 % 2),), time + 1, 2))
             )
     assert all(sum(map(len, worker.f.configuration.history)) <= 6 for worker in now.workers)
 
@@ -301,8 +301,8 @@ def _rolled(
         for number in range(4):
             record = Record(time, chance.choice(keys), 1)
             records.append(record)
-            now = told(
-                told(now, number, Data((record,), time)), number, Control(updates, time + 1, 16)
+            now = feed(
+                feed(now, number, Data((record,), time)), number, Control(updates, time + 1, 16)
             )
         for _ in range(chance.randint(0, 120)):
             now = deliver_any(now, chance) if now.busy else now
@@ -311,7 +311,7 @@ def _rolled(
             ]
             on_way.append(sum(len(m.states) for m in moving))
     for number in range(4):
-        now = told(told(now, number, Data((), END)), number, Control((), END, 16))
+        now = feed(feed(now, number, Data((), END)), number, Control((), END, 16))
     return drained(now), on_way, records, len(rollout.steps)
 
 
@@ -341,25 +341,25 @@ def test_a_move_can_be_prepared_long_before_its_time(seed: int) -> None:
     chance = random.Random(seed)
     now = network(configured([0, 0], 2), LOGIC, {1: 5})
     for number in (0, 1):
-        now = told(now, number, Control((Update(20, 0, 1), Update(20, 1, 1)), END, 2))
+        now = feed(now, number, Control((Update(20, 0, 1), Update(20, 1, 1)), END, 2))
     records = [Record(time, 1, 2) for time in (10, 19, 20, 25)]
     for record in records:
-        now = told(told(now, 0, Data((record,), record.time)), 1, Data((), record.time))
+        now = feed(feed(now, 0, Data((record,), record.time)), 1, Data((), record.time))
         for _ in range(chance.randint(0, 5)):
             now = deliver_any(now, chance) if now.busy else now
-    now = drained(told(told(now, 0, Data((), END)), 1, Data((), END)))
+    now = drained(feed(feed(now, 0, Data((), END)), 1, Data((), END)))
     mine = [one for one in now.applied if one.values == (2,)]
     assert [(one.time, one.worker) for one in mine] == [(10, 0), (19, 0), (20, 1), (25, 1)]
 
 
 def test_inputs_whose_time_runs_backwards_are_refused_with_all_of_it() -> None:
-    now = told(network(configured([0, 0], 2), LOGIC), 0, Data((), 10))
+    now = feed(network(configured([0, 0], 2), LOGIC), 0, Data((), 10))
     with pytest.raises(SpecError) as refused:
-        told(now, 0, Data((Record(9, 1, 1), Record(10, 1, 1), Record(3, 1, 1)), 8))
+        feed(now, 0, Data((Record(9, 1, 1), Record(10, 1, 1), Record(3, 1, 1)), 8))
     assert [c.pointer for c in refused.value.complaints] == ["/0/time", "/2/time", "/frontier"]
-    now = told(now, 0, Control((), 10, 2))
+    now = feed(now, 0, Control((), 10, 2))
     with pytest.raises(SpecError) as refused:
-        told(now, 0, Control((Update(9, 0, 1), Update(11, 7, 9)), 5, 2))
+        feed(now, 0, Control((Update(9, 0, 1), Update(11, 7, 9)), 5, 2))
     assert [c.pointer for c in refused.value.complaints] == [
         "/0/time",
         "/1/bin",
@@ -367,7 +367,7 @@ def test_inputs_whose_time_runs_backwards_are_refused_with_all_of_it() -> None:
         "/frontier",
     ]
     with pytest.raises(SpecError, match="/bins: 3 bins are no power of two"):
-        told(now, 0, Resize(3))
+        feed(now, 0, Resize(3))
 
 
 @pytest.mark.row("M-5")

@@ -25,7 +25,7 @@ from stateshift.live.protocol.messages import (
     State,
     Value,
 )
-from stateshift.models.network import Channel, Network, deliver, network, told
+from stateshift.models.network import Channel, Network, deliver, feed, network
 
 LAST = 30  # the time to which all inputs come
 KEYS = tuple(range(12))
@@ -129,7 +129,7 @@ def walk(
             found = (arrive or deliver_any)(found, chance)
         else:
             told_to, number = chance.choice(ready)
-            found = told(found, number, told_to[number].pop(0))
+            found = feed(found, number, told_to[number].pop(0))
             found = _resized(found, number, chance)
         if watch:
             watch(found)
@@ -143,10 +143,10 @@ def _resized(found: Network, number: int, chance: random.Random) -> Network:
     """Now and then a worker splits its bins, or merges them where it may, alone and unasked."""
     bins = found.workers[number].f.configuration.bins
     if chance.random() < 0.05 and bins < 64:
-        return told(found, number, Resize(2 * bins))
+        return feed(found, number, Resize(2 * bins))
     if chance.random() < 0.1 and bins > 1:
         with suppress(SpecError):  # halves that are apart
-            return told(found, number, Resize(bins // 2))
+            return feed(found, number, Resize(bins // 2))
     return found
 
 
