@@ -93,9 +93,10 @@ class Command:
         return None
 
     def reaches(self, location: str) -> bool | None:
-        """By the exit code of `reach`, which is told the location as the job would be."""
-        told = Known("", "", location, None).variables()
-        return self._shell.says_yes("reach", told) if self._shell.has("reach") else None
+        """Whether `reach`, which gets the location as the job would, ends with exit code 0."""
+        if not self._shell.has("reach"):
+            return None
+        return self._shell.says_yes("reach", Known("", "", location, None).variables())
 
     def find(self, tag: str) -> JobStatus:
         stem = self._stem(tag)
@@ -177,7 +178,7 @@ class Command:
         return self._shell.status(self._shell.run("find", self._of_known(tag)))
 
     def _submit_holding(self, submission: Submission, lock: int) -> str:
-        """With the lock in hand: nothing is in flight any more, so what is seen now is the
+        """Submit with the lock in hand: nothing is in flight any more, so what is seen now is the
         truth.
         """
         stem, status = self._stem(submission.tag), self._ask(submission.tag, in_hand=True)

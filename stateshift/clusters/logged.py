@@ -1,4 +1,5 @@
-"""Logs of what a cluster is asked to begin and to end: wrappers of `submit`, `stop` and `savepoint`.
+"""Logs of what a cluster is asked to begin and to end: wrappers of `submit`, `stop` and
+`savepoint`.
 
 Each logs before it asks and once it has an answer, under the name of the module that asks.
 """

@@ -12,7 +12,10 @@ from collections.abc import Mapping, Sequence
 
 from stateshift.specification.secret import secret_words
 
-_NAME = r"[\w.\-]*(?:passw(?:or)?d|secret|token|credential|api[._\-]?key|access[._\-]?key|private[._\-]?key)[\w.\-]*"
+_NAME = (
+    r"[\w.\-]*(?:passw(?:or)?d|secret|token|credential|api[._\-]?key|access[._\-]?key"
+    r"|private[._\-]?key)[\w.\-]*"
+)
 _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 _ASSIGNED = re.compile(rf"({_NAME}[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&}}]+)", re.IGNORECASE)
 _OPTION = re.compile(rf"(--?{_NAME}\s+)(?!-)(\S+)", re.IGNORECASE)

@@ -1,5 +1,5 @@
-"""The costs of moving in steps: the longest that a record waits, how long it all takes, the memory it
-needs meanwhile.
+"""The costs of moving in steps: the longest that a record waits, how long it all takes, the memory
+it needs meanwhile.
 
     predict(steps, ground, gap)  ->  Prediction(latency_seconds_max, seconds, extra_bytes, steps)
 

@@ -1,5 +1,5 @@
-"""A task at a place, and what it does with records, barriers and orders. A model; channels are first
-in, first out.
+"""A task at a place, and what it does with records, barriers and orders. A model; channels are
+first in, first out.
 
     take(instance, source, item)     from the channel of a task that sends to it
     hear(instance, order)            from the coordinator, at any moment and in any order

@@ -251,8 +251,8 @@ class _Count:
 
 
 class Pace:
-    """A limit of speed: a token bucket for bytes and one for operations, shared by all threads of all
-    storages it is given to.
+    """A limit of speed: a token bucket for bytes and one for operations, shared by all threads of
+    all storages it is given to.
 
     Rates may be changed at any time; None means as fast as it goes. A bucket holds what
     `burst_seconds` bring. Taking more than it holds is allowed and waited for afterwards, so that

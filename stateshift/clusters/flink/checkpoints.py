@@ -114,7 +114,8 @@ class _Ending:
         return self._error(fact, hint)
 
     def _still_running(self) -> ClusterError:
-        fact = f"{self.request.job_id} still runs {self.request.seconds_max:g} s after it was cancelled"
+        request = self.request
+        fact = f"{request.job_id} still runs {request.seconds_max:g} s after it was cancelled"
         return self._error(fact, "`stateshift resume WORKDIR` waits for its end again")
 
     def _has_gone_on(self, until: float) -> bool:

@@ -212,7 +212,7 @@ class SparkSubmit:
         return JobStatus(JobState.RUNNING, str(pids[0])) if pids else self._unseen(request)
 
     def _unseen(self, request: StopRequest) -> JobStatus:
-        """Of a job that none of the processes here is: whether that means that it does not run."""
+        """Return the status of a job that none of the processes here is: it may run elsewhere."""
         if self._stop_options(request).get("pid_file"):
             return JobStatus(JobState.ABSENT)  # the spec names the process that it is
         stopped = self._notes.stopped(request)

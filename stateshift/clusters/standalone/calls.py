@@ -4,9 +4,10 @@ and workers.
     POST <url>/v1/submissions/create           {"success": true, "submissionId":
                                                "driver-20261121213711-0000", ...}
     GET  <url>/v1/submissions/status/<id>      {"success": true, "driverState": "RUNNING",
-                                               "workerId": ...}; of one that
-                                               it does not know {"success": false}; always "serverSparkVersion"; of one
-                                               that could not be started "message", with the exception
+                                               "workerId": ...}; of one that it does not know
+                                               {"success": false}; always "serverSparkVersion"; of
+                                               one that could not be started "message", with the
+                                               exception
     POST <url>/v1/submissions/kill/<id>        {"success": false, ...} where there is nothing to
                                                kill
     GET  <ui_url>/json/                        {"workers": [{"id", "webuiaddress"}],

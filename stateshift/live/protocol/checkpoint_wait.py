@@ -43,8 +43,8 @@ class Wait:
 
 
 def wait(now: Checkpoints, trigger_seconds: float = 0.0) -> Wait:
-    """Return what a migration that is asked for now has to wait for, with a trigger that reaches the
-    sources within a time.
+    """Return what a migration that is asked for now has to wait for, with a trigger that reaches
+    the sources within a time.
     """
     _check(now, trigger_seconds)
     until = max(0.0, now.interval - now.elapsed)

@@ -112,9 +112,9 @@ def evenly(bins: int, workers: int) -> Configuration:
 def updated(
     configuration: Configuration, updates: Iterable[Update], bins: int | None = None
 ) -> Configuration:
-    """Return the configuration with these updates, which are refused with all that is wrong with any
-    of them. Updates that speak of more `bins` than there are split them; those that speak of fewer
-    hold for all bins that theirs have been split into.
+    """Return the configuration with these updates, which are refused with all that is wrong with
+    any of them. Updates that speak of more `bins` than there are split them; those that speak of
+    fewer hold for all bins that theirs have been split into.
     """
     updates, bins = tuple(updates), bins or configuration.bins
     wrong = complaints(configuration, updates, bins)
@@ -132,8 +132,8 @@ HINT = "updates go on from the configuration that there is, in the order of thei
 
 
 def retired(configuration: Configuration, frontier: Time) -> Configuration:
-    """Return the same function for all times from the frontier on, and none before: what no time can
-    need any more is let go of (M-1).
+    """Return the same function for all times from the frontier on, and none before: what no time
+    can need any more is let go of (M-1).
     """
     if frontier <= configuration.since:
         return configuration

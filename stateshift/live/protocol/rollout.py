@@ -63,9 +63,9 @@ def advance(rollout: Rollout, now: Time, frontier: Time) -> tuple[Rollout, tuple
 
 
 def prepared(steps: tuple[Step, ...], start: Time, every: Time) -> tuple[Update, ...]:
-    """Return all steps' updates, the first for `start` and one `every` so much time. They need no answer,
-    and have the protocol's own flow control: a worker gives nothing of a step before it has all
-    that it takes of the one before.
+    """Return all steps' updates, the first for `start` and one `every` so much time. They need no
+    answer, and have the protocol's own flow control: a worker gives nothing of a step before it has
+    all that it takes of the one before.
     """
     if every <= 0 and len(steps) > 1:
         raise SpecError((Complaint("/every", "steps at one time are one step", every, "above 0"),))
@@ -76,8 +76,8 @@ def prepared(steps: tuple[Step, ...], start: Time, every: Time) -> tuple[Update,
 
 
 def _next(rollout: Rollout) -> Time:
-    """Return the earliest time of the next step. One that is complete at its own time would be followed by
-    one of the same time, which is no other step.
+    """Return the earliest time of the next step. One that is complete at its own time would be
+    followed by one of the same time, which is no other step.
     """
     if rollout.sent is None or rollout.complete is None:
         return rollout.earliest

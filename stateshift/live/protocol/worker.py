@@ -116,8 +116,8 @@ def worker(
 def advance(
     before: Worker, event: Event, logic: Logic
 ) -> tuple[Worker, tuple[Sent, ...], tuple[Applied, ...]]:
-    """Return the worker after an event, what it sends to which worker in this order, and what it has
-    applied.
+    """Return the worker after an event, what it sends to which worker in this order, and what it
+    has applied.
     """
     f, s = before.f, before.s
     match event:

@@ -382,10 +382,14 @@ class FsspecStorage:
             self._made.add(directory)
 
     def _remove_leftovers(self, names: Iterable[str]) -> None:
-        leftovers = [name for name in names if is_temporary(name) and name not in self._writing]
+        leftovers = [name for name in names if self._is_leftover(name)]
         for name in leftovers:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(name)
+
+    def _is_leftover(self, name: str) -> bool:
+        """Whether a name is a temporary file that nobody in this process writes."""
+        return is_temporary(name) and name not in self._writing
 
     def _remove_if_empty(self, directory: str) -> None:
         """Only by calls that refuse a directory that is not empty, and only after having looked."""
