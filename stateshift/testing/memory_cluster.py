@@ -151,7 +151,7 @@ class MemoryCluster:
         return id
 
     def _meant(self, job: MemoryJob, request: StopRequest) -> bool:
-        """Whether the request means a job: by the tag if it is one of ours, else by name and place."""
+        """Whether the request means a job: by the tag if it is ours, else by name and place."""
         tags = {other.tag for other in self.jobs}
         if request.tag is not None and request.tag in tags:
             return job.tag == request.tag

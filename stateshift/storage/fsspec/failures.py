@@ -176,7 +176,7 @@ def _is_precondition_failed(error: BaseException) -> bool:
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status: aiohttp `status`, azure `status_code`, gcsfs `code`, botocore and requests
+    """Return the HTTP status: aiohttp `status`, azure `status_code`, gcsfs `code`, botocore and requests
     in `response`.
     """
     response = getattr(error, "response", None)

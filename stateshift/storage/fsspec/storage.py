@@ -99,7 +99,7 @@ class FsspecStorage:
     def list(self, under: str = "") -> Iterator[FileInfo]:
         top = self._full(under)
         start = len(self._full("")) + 1
-        with self._telling(under):
+        with self._translated(under):
             self._fs.invalidate_cache()
             listing = self._find(top) if lists_whole_trees(self._fs) else self._walk(top)
             for info in listing:
@@ -108,7 +108,7 @@ class FsspecStorage:
                     yield _file(name[start:], info)
 
     def stat(self, path: str) -> FileInfo | None:
-        with self._telling(path):
+        with self._translated(path):
             info = self._info(self._full(path))
         return None if info is None else _file(path, info)
 
@@ -118,7 +118,7 @@ class FsspecStorage:
             raise failures.too_large(self._location, path, size, size_max)
         if size == 0:
             return b""
-        with self._telling(path):
+        with self._translated(path):
             content = bytes(self._fs.cat_file(self._full(path)))
         if len(content) != size:
             raise failures.cut_short(self._location, path, len(content), size)
@@ -162,7 +162,7 @@ class FsspecStorage:
         return None
 
     def _range(self, path: str, offset: int, end: int) -> bytes:
-        with self._telling(path):
+        with self._translated(path):
             return self._objects.get(self._full(path), offset, end)
 
     def _as_asked(self, path: str, chunk: bytes, asked: int) -> bytes:
@@ -175,18 +175,18 @@ class FsspecStorage:
         full = self._full(path)
         if self._way.whole:
             return self._upload(full, content, path)
-        with self._telling(path):
+        with self._translated(path):
             self._make_directory(self._parent(full))
         with self._writing.to(full, self._remove_quietly) as temp:
             size = self._upload(temp, content, path)
-            with self._telling(path):
+            with self._translated(path):
                 self._refuse_directory(full)
                 self._place(temp, full)
         return size
 
     def create(self, path: str, content: bytes) -> None:
         full = self._full(path)
-        with self._telling(path):
+        with self._translated(path):
             if self._way.directories != "none":
                 self._make_directory(self._parent(full))
             create(self._fs, self._way, full, content, self._is_file)
@@ -197,7 +197,7 @@ class FsspecStorage:
         """
         full, target = self._full(path), self._full(target_path)
         self._existing(path)
-        with self._telling(target_path), among_threads:
+        with self._translated(target_path), among_threads:
             if not self._is_file(target):
                 if self._way.directories != "none":
                     self._make_directory(self._parent(target))
@@ -215,12 +215,12 @@ class FsspecStorage:
         return self._equal(path, target_path)
 
     def remove(self, path: str) -> None:
-        with self._telling(path), contextlib.suppress(FileNotFoundError):
+        with self._translated(path), contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(self._full(path))
 
     def prune(self, under: str = "") -> None:
         top = self._full(under)
-        with self._telling(under):
+        with self._translated(under):
             self._fs.invalidate_cache()
             if self._way.directories == "none":
                 self._remove_leftovers(str(info["name"]) for info in self._find(top))
@@ -267,7 +267,7 @@ class FsspecStorage:
         return f"{self._root.rstrip('/')}/{path}" if path else self._root
 
     @contextlib.contextmanager
-    def _telling(self, path: str) -> Iterator[None]:
+    def _translated(self, path: str) -> Iterator[None]:
         try:
             yield
         except (StorageError, *MISTAKES):
@@ -334,7 +334,7 @@ class FsspecStorage:
 
     @contextlib.contextmanager
     def _writing_to(self, path: str) -> Iterator[None]:
-        with self._telling(path):
+        with self._translated(path):
             try:
                 yield
             except FileExistsError as error:

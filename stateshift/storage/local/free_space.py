@@ -16,7 +16,7 @@ _WHO = {"effective_ids": True} if os.access in os.supports_effective_ids else {}
 
 
 def room(directory: str) -> Room:
-    """Return what is free for us, not for root; the number of files if the file system limits it."""
+    """Return what is free for us, not for root; files, too, if the file system limits them."""
     status = os.statvfs(directory)
     bytes_free = status.f_bavail * status.f_frsize
     files_free = status.f_favail if status.f_files else None

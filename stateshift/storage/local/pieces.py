@@ -54,7 +54,7 @@ class Reading:
             os.close(descriptor)
 
     def copy(self, offset: int, size: int, descriptor: int) -> int:
-        """Have the system copy to where another descriptor stands. Return how much it has copied."""
+        """Have the system copy to where another descriptor stands. Return how much it copied."""
         if self._descriptor is None or _copy_range is None:
             return 0
         copied = 0
