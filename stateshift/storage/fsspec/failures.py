@@ -176,8 +176,8 @@ def _is_precondition_failed(error: BaseException) -> bool:
 
 
 def _status(error: BaseException) -> int | None:
-    """Return the HTTP status: aiohttp `status`, azure `status_code`, gcsfs `code`, botocore and requests
-    in `response`.
+    """Return the HTTP status: aiohttp `status`, azure `status_code`, gcsfs `code`, botocore and
+    requests in `response`.
     """
     response = getattr(error, "response", None)
     if isinstance(response, dict):
