@@ -38,6 +38,7 @@ echo $code >"$stem.exit.tmp" && mv "$stem.exit.tmp" "$stem.exit"
 exit $code
 """
 
+_PROC = Path("/proc")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
@@ -173,12 +174,12 @@ def holders(stem: Path) -> tuple[int, ...]:
     wrote `.pid`.
     """
     lock = os.path.realpath(_beside(stem, "lock"))
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        if int(process.name) != os.getpid() and _has_open(process, lock):
-            found.append(int(process.name))
+    holding = [int(process.name) for process in _PROC.glob("[0-9]*") if _has_open(process, lock)]
+    others = sorted(set(holding) - {os.getpid()})
+    if others:
+        return tuple(others)
     pid = _number(_beside(stem, "pid"))
-    return tuple(sorted(found)) or ((pid,) if pid is not None else ())
+    return () if pid is None else (pid,)
 
 
 def _has_open(process: Path, path: str) -> bool:

@@ -85,9 +85,8 @@ class Manual:
         if self._there(tag, "submitted"):
             return JobStatus(JobState.RUNNING, id or tag)  # what `submit` answers, too
         if self._there(tag, "submit"):
-            return JobStatus(
-                JobState.UNKNOWN, None, "a person was asked to start it and has not answered"
-            )
+            why = "a person was asked to start it and has not answered"
+            return JobStatus(JobState.UNKNOWN, None, why)
         return JobStatus(JobState.ABSENT)
 
     def find_source(self, request: StopRequest) -> JobStatus:
@@ -191,16 +190,15 @@ class Manual:
         return asked.get("location") == request.location
 
     def _restarted(self, submission: Submission) -> None:
-        """The job runs again where it was stopped: it is no longer stopped."""
+        """Forget that the job was stopped: it runs again where it was."""
+        started = (submission.job, submission.location)
         for path in sorted(self.marker_dir.glob("*.stop")):
-            asked = _plain(path)
-            over = asked.get("tag") not in (None, submission.tag)  # an earlier start of ours
-            if (asked.get("job"), asked.get("location")) == (
-                submission.job,
-                submission.location,
-            ) and not over:
-                path.unlink()
-                path.with_suffix(".stopped").unlink(missing_ok=True)
+            stop = _plain(path)
+            is_of_earlier_start = stop.get("tag") not in (None, submission.tag)
+            if is_of_earlier_start or (stop.get("job"), stop.get("location")) != started:
+                continue
+            path.unlink()
+            path.with_suffix(".stopped").unlink(missing_ok=True)
 
     def _path(self, name: str, suffix: str) -> Path:
         return (self.marker_dir / f"{file_name(name)}.{suffix}").absolute()

@@ -1,6 +1,6 @@
 """The running processes of a job, recognised by their environment or a pid file. Only this machine,
-only what /proc shows to this user; where there is no /proc, `visible` is false and nothing can be
-told.
+only what /proc shows to this user; where there is no /proc, `visible` is false and nothing is
+known.
 
 A job is recognised by STATESHIFT_JOB and STATESHIFT_CHECKPOINT in its environment (or by
 STATESHIFT_TAG): every process that it starts inherits them. We ourselves and those that started us
@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,19 +31,20 @@ def of_tag(tag: str) -> tuple[int, ...]:
 
 
 def of_job(job: str, location: str) -> tuple[int, ...]:
-    """Also where one says `file:///a/` and the other `/a`."""
-    return _with_environment(
-        lambda e: (
-            e.get("STATESHIFT_JOB") == job and _same(e.get("STATESHIFT_CHECKPOINT", ""), location)
-        )
-    )
+    """Return the processes of a job, also where one says `file:///a/` and the other `/a`."""
+
+    def is_job(environment: Mapping[str, str]) -> bool:
+        place = environment.get("STATESHIFT_CHECKPOINT", "")
+        return environment.get("STATESHIFT_JOB") == job and _same(place, location)
+
+    return _with_environment(is_job)
 
 
 def of_spark_naming(job: str, location: str) -> tuple[int, ...]:
-    """Spark's processes, of any user, whose command line has this job's name or location in it, and
-    whose environment does not say which job they are.
+    """Return Spark's processes, of any user, whose command line has this job's name or location in
+    it, and whose environment does not say which job they are.
     """
-    ours, path = _ancestors(os.getpid()), re.escape(location.removeprefix("file://").rstrip("/"))
+    path = re.escape(location.removeprefix("file://").rstrip("/"))
     place = re.compile(rf"(?:^|[=:,/])/*{path.lstrip('/')}(?:/|$)")
 
     def names_it(words: list[str]) -> bool:
@@ -51,31 +52,29 @@ def of_spark_naming(job: str, location: str) -> tuple[int, ...]:
             return True
         return any(place.search(word) for word in words)
 
-    found = []
-    for process in _PROC.glob("[0-9]*"):
+    pids = []
+    for process in _others():
         words = _command_line(process)
         spark = any(word.startswith("org.apache.spark.deploy.") for word in words)
-        if (
-            not spark
-            or int(process.name) in ours
-            or "STATESHIFT_CHECKPOINT" in _environment(process)
-        ):
+        if not spark or "STATESHIFT_CHECKPOINT" in _environment(process):
             continue
-        if names_it(words) and _began(int(process.name)) is not None:
-            found.append(int(process.name))
-    return tuple(sorted(found))
+        if names_it(words):
+            pids.append(int(process.name))
+    return _living(pids)
 
 
 def of_pid_file(path: str) -> tuple[int, ...]:
-    """The process the file names, unless it began after the file was written: then the number
-    was given again.
+    """Return the process the file names, unless it began after the file was written: then the
+    number was given again.
     """
     try:
         pid, written = int(Path(path).read_text().split()[0]), Path(path).stat().st_mtime
     except (FileNotFoundError, ValueError, IndexError):
         return ()
     began = _began(pid)
-    return (pid,) if began is not None and began <= written + _CLOCK_SLACK_SECONDS else ()
+    if began is None or began > written + _CLOCK_SLACK_SECONDS:
+        return ()
+    return (pid,)
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:
@@ -95,13 +94,17 @@ def send_group(pid: int, number: signal.Signals) -> None:
 
 
 def _with_environment(wanted: Callable[[Mapping[str, str]], bool]) -> tuple[int, ...]:
+    return _living(int(process.name) for process in _others() if wanted(_environment(process)))
+
+
+def _others() -> Iterator[Path]:
+    """Yield the processes that are neither we nor those that started us."""
     ours = _ancestors(os.getpid())
-    found = []
-    for process in _PROC.glob("[0-9]*"):
-        pid = int(process.name)
-        if pid not in ours and wanted(_environment(process)) and _began(pid) is not None:
-            found.append(pid)
-    return tuple(sorted(found))
+    return (process for process in _PROC.glob("[0-9]*") if int(process.name) not in ours)
+
+
+def _living(pids: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(pid for pid in pids if _began(pid) is not None))
 
 
 def _command_line(process: Path) -> list[str]:
@@ -118,32 +121,35 @@ def _environment(process: Path) -> Mapping[str, str]:
         pairs = (process / "environ").read_bytes().split(b"\0")
     except OSError:  # it ended while we looked, or is not ours to see
         return {}
-    return {os.fsdecode(k): os.fsdecode(v) for k, _, v in (pair.partition(b"=") for pair in pairs)}
+    environment = {}
+    for pair in pairs:
+        name, _, value = os.fsdecode(pair).partition("=")
+        environment[name] = value
+    return environment
 
 
 def _ancestors(pid: int) -> set[int]:
-    found: set[int] = set()
-    while pid > 0 and pid not in found:
-        found.add(pid)
+    ancestors: set[int] = set()
+    while pid > 0 and pid not in ancestors:
+        ancestors.add(pid)
         fields = _stat(pid)
         pid = int(fields[1]) if fields else 0
-    return found
+    return ancestors
 
 
 def _began(pid: int) -> float | None:
-    """Seconds since 1970; None for what is not there, or is dead and only waits to be reaped."""
+    """Return seconds since 1970; None if it is not there, or is dead and waits to be reaped."""
     fields = _stat(pid)
     if fields is None or fields[0] in ("Z", "X"):
         return None
-    boot = next(
-        line for line in (_PROC / "stat").read_text().splitlines() if line.startswith("btime ")
-    )
+    lines = (_PROC / "stat").read_text().splitlines()
+    boot = next(line for line in lines if line.startswith("btime "))
     return int(boot.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _stat(pid: int) -> list[str] | None:
-    """proc(5), /proc/pid/stat, from the third field (state) on: the second may hold blanks and
-    parentheses.
+    """Return /proc/pid/stat (proc(5)) from the third field (state) on: the second may hold blanks
+    and parentheses.
     """
     try:
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()

@@ -10,14 +10,13 @@ checks:
 * `stop` is idempotent: stopping a job that is not running succeeds.
 * Nothing here returns or logs a secret.
 
-A `SavepointCluster` (Flink's) writes images itself, and starts jobs from the one it is told.
+A `SavepointCluster` (Flink's) writes images itself, and starts jobs from the one it is given.
 Further promises:
 
 * `savepoint` twice with one tag takes one savepoint, also where the answer to the first was lost,
-  or where the job has
-  ended with it.
-* `checkpoint` never ends a job whose checkpoints would be gone with it, and tells the one that the
-  job completed last.
+  or where the job has ended with it.
+* `checkpoint` never ends a job whose checkpoints would be gone with it, and returns the one that
+  the job completed last.
 * `progress` never calls a job restored from an image that it was not restored from.
 """
 

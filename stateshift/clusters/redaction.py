@@ -41,7 +41,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def redact(text: str, *environments: Mapping[str, str]) -> str:
-    """Return `text` without the secrets told by their names or held by `environments`."""
+    """Return `text` without the secrets known by their names or held by `environments`."""
     for value in secret_values(*environments):
         text = text.replace(value, "***")
     text = _BEARER.sub(r"\1 ***", text)

@@ -1,5 +1,5 @@
 """The shell commands of a cluster, run and listened to. What they print is read here and nowhere
-else; what is told of it has no secrets in it.
+else; what is shown of it has no secrets in it.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Shell:
         }
 
     def run(self, verb: str, variables: Mapping[str, str], seconds_max: float | None = None) -> str:
-        """What the command printed."""
+        """Run a command and return what it printed."""
         code, out, err = self._ended(verb, variables, seconds_max)
         if code != 0:
             raise self.failed(verb, code, err)
         return out
 
     def says_yes(self, verb: str, variables: Mapping[str, str]) -> bool:
-        """Exit code 0 is yes, 1 is no; anything else is no answer."""
+        """Whether a command says yes: exit code 0 is yes, 1 is no; anything else is no answer."""
         code, _, err = self._ended(verb, variables, None)
         if code not in (0, 1):
             raise self.failed(verb, code, err)
@@ -68,8 +68,8 @@ class Shell:
     def _ended(
         self, verb: str, variables: Mapping[str, str], seconds_max: float | None
     ) -> tuple[int, str, str]:
-        """Exit code and what was printed. The command is ended when it takes too long, with all
-        that it started: nothing that is run here must happen once only.
+        """Run a command and return its exit code and what was printed. It is ended when it takes
+        too long, with all that it started: nothing that is run here must happen once only.
         """
         seconds = self.seconds_max if seconds_max is None else seconds_max
         began = time.perf_counter()
@@ -105,25 +105,26 @@ class Shell:
             _log.debug("%s: `%s`: %s", self.cluster, verb, self.clean(self.arguments(verb)[-1]))
 
     def status(self, said: str) -> JobStatus:
-        """What `find` printed: a word, and perhaps an id."""
+        """Return the status that `find` printed: a word, and perhaps an id."""
         words = said.split()
         if not words or words[0].lower() not in list(JobState):
             raise ClusterError(
                 f"the command `find` printed {self.clean(said.strip()[:80])!r}",
                 cluster=self.cluster,
-                hint=(
-                    f"it has to print one of: {', '.join(JobState)}; and, after a blank, the "
-                    "job's id"
-                ),
+                hint=f"it has to print one of: {', '.join(JobState)}; and, after a blank, the "
+                "job's id",
             )
         return JobStatus(JobState(words[0].lower()), words[1] if len(words) > 1 else None)
 
     def failed(
         self, verb: str, code: int, err: str, secrets: Mapping[str, str] | None = None
     ) -> ClusterError:
+        fact = f"the command `{verb}` ended with exit code {code}"
         end = last_lines(self.clean(err, secrets), _STDERR_LINES)
+        if end:
+            fact += f":\n{end}"
         return ClusterError(
-            f"the command `{verb}` ended with exit code {code}" + (f":\n{end}" if end else ""),
+            fact,
             cluster=self.cluster,
             hint=f"correct the option {verb} of the cluster {self.cluster}, or what it calls",
         )

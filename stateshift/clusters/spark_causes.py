@@ -53,7 +53,7 @@ _HEAD = re.compile(
     re.DOTALL,
 )
 _RUN = re.compile(r"runId = ([\w-]+)")
-# Where one exception is told inside the message of another.
+# Where one exception stands inside the message of another.
 _INNER = (
     re.compile(r"terminated with exception: (.+)", re.DOTALL),
     re.compile(r"most recent failure: Lost task [^:]*?\)(?: \([^)]*\))?: (.+)", re.DOTALL),

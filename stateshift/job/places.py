@@ -73,7 +73,7 @@ def _claim(place: str, directory: str, name: str, known: Mapping[str, str]) -> N
 
 def _directory(name: str, job: str | None, spec: Spec | None, known: Mapping[str, str]) -> str:
     """Return the spec's directory, else the index's, else the hash: in this order, so that state
-    that is there is found again under another hash profile, or where the job does not see the spec.
+    that is there is used again under another hash profile, or where the job does not see the spec.
     """
     given = None if spec is None else _given(spec, job, name)
     if given is not None:

@@ -1,6 +1,6 @@
-"""How many files at once a storage is used for: found by trying, as TCP finds what a network takes.
+"""The number of files a storage is used for at once: learned by trying, as TCP learns a network.
 
-    Width  the law: what rounds of work have brought goes in, a number comes out. No threads, no
+    Width  the law: what rounds of work have moved goes in, a number comes out. No threads, no
            clock
     Lane   one storage's width, shared by all threads of a run that use it; who has to wait sleeps
 

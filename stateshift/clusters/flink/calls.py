@@ -33,10 +33,10 @@
     GET, PUT /jobs/<id>/resource-requirements    {"<vertex>": {"parallelism": {"lowerBound",
                                                  "upperBound"}}}
 
-Of a job's parts and of its checkpoints Flink tells what it has gathered within the last
+Of a job's parts and of its checkpoints Flink answers what it has gathered within the last
 web.refresh-interval, three seconds by default (DefaultExecutionGraphCache,
-AbstractCheckpointStatsHandler): a job that is long over may be told to run. Its state alone
-(JobStatusHandler), a savepoint and a checkpoint that were asked for are told as they are.
+AbstractCheckpointStatsHandler): a job that is long over may seem to run. Its state alone
+(JobStatusHandler), a savepoint and a checkpoint that were asked for are answered as they are.
 
 A job that fails before it runs, as one whose savepoint does not fit, stays there FAILED, without
 vertices; its id can be given to no other until Flink forgets it (jobstore.expiration-time, an

@@ -53,7 +53,7 @@ _NO_CANONICAL: Final = (
     f"an operator, or its state backend, writes no canonical savepoint: {ASK_NATIVE}"
 )
 _DAMAGED = "see what it is: stateshift verify LOCATION"
-# What happened, is told by these; why, by the last.
+# These say what happened; the root says why.
 _RESTORING: Final = r"Could not restore (?:keyed|operator) state"
 _FAILED_BEHIND: Final = r"savepoint has been created at"
 _SAYS_WHERE: Final = re.compile(f"{_RESTORING}|{_FAILED_BEHIND}")

@@ -20,7 +20,7 @@ files alone: with `claim` it would delete them, and they may be the only copy.
 While something is waited for, Flink may be silent for `outage_seconds`: its JobManager may
 restart. `application` says that this is a cluster of one application, which goes when the
 application has ended; it takes no submissions, and where it does not answer, its job has ended. It
-may go before it has told where the savepoint or the last checkpoint is, which is then looked for
+may go before it has said where the savepoint or the last checkpoint is, which is then looked for
 where it was to be (`Gone`).
 
 A job that failed before it was anything (its savepoint did not fit, say) was not started: the tag's

@@ -233,43 +233,54 @@ def _opens_set(words: tuple[str, ...]) -> bool:
     return any(words[at : at + 3] == ("STATEMENT", "SET", "BEGIN") for at in range(len(words)))
 
 
-def _about_kind(one: Statement) -> Iterator[Fault]:
-    if one.starts_job:
+def _about_kind(statement: Statement) -> Iterator[Fault]:
+    if statement.starts_job:
         return
-    if not one.words or one.words[0] not in _STARTS_NONE:
+    words = statement.words
+    if not words or words[0] not in _STARTS_NONE:
         expected = (
             f"{', '.join(sorted(_STARTS_NONE))}, and at the end INSERT, a STATEMENT SET or "
             "EXECUTE PLAN"
         )
-        yield Fault(one.line, f"{one.called} does not belong to the start of a job", expected)
+        fact = f"{statement.called} does not belong to the start of a job"
+        yield Fault(statement.line, fact, expected)
         return
-    what = (
-        next((word for word in one.words if word not in _MODIFIERS), "")
-        if one.words[0] == "CREATE"
-        else ""
-    )
-    if (what == "TABLE" and "AS" in one.words) or what == "MATERIALIZED":
-        fact = f"CREATE {what} {'... AS' if what == 'TABLE' else 'TABLE'} starts a job of its own"
-        yield Fault(one.line, fact, "CREATE TABLE without a query, and an INSERT INTO it")
+    creates = _with_query(words)
+    if creates is not None:
+        fact = f"{creates} starts a job of its own"
+        yield Fault(statement.line, fact, "CREATE TABLE without a query, and an INSERT INTO it")
 
 
-def _about_setting(one: Statement, settings: Mapping[str, str]) -> Iterator[Fault]:
-    if one.words[:1] == ("RESET",):
-        found = _RESET.match(one.bare)
-        if found is None:
-            yield Fault(
-                one.line,
-                "RESET takes back what the spec says of the job, too",
-                "RESET with one key",
-            )
-        elif found["key"] in settings:
-            yield Fault(
-                one.line,
-                f'RESET takes back "{found["key"]}", which the spec sets',
-                "the spec without it",
-            )
-        return
-    setting = _SETTING.match(one.bare) if one.words[:1] == ("SET",) else None
+def _with_query(words: tuple[str, ...]) -> str | None:
+    """Return the statement that creates a table with a query, None if it is another one."""
+    if words[0] != "CREATE":
+        return None
+    what = next((word for word in words if word not in _MODIFIERS), "")
+    if what == "MATERIALIZED":
+        return "CREATE MATERIALIZED TABLE"
+    return "CREATE TABLE ... AS" if what == "TABLE" and "AS" in words else None
+
+
+def _about_setting(statement: Statement, settings: Mapping[str, str]) -> Iterator[Fault]:
+    match statement.words[:1]:
+        case ("RESET",):
+            yield from _about_reset(statement, settings)
+        case ("SET",):
+            yield from _about_set(statement, settings)
+
+
+def _about_reset(statement: Statement, settings: Mapping[str, str]) -> Iterator[Fault]:
+    reset = _RESET.match(statement.bare)
+    if reset is None:
+        fact = "RESET takes back what the spec says of the job, too"
+        yield Fault(statement.line, fact, "RESET with one key")
+    elif reset["key"] in settings:
+        fact = f'RESET takes back "{reset["key"]}", which the spec sets'
+        yield Fault(statement.line, fact, "the spec without it")
+
+
+def _about_set(statement: Statement, settings: Mapping[str, str]) -> Iterator[Fault]:
+    setting = _SETTING.match(statement.bare)
     if setting is None:
         return
     key, value = setting["quoted"] or setting["plain"], _unquoted(setting["value"])
@@ -279,14 +290,13 @@ def _about_setting(one: Statement, settings: Mapping[str, str]) -> Iterator[Faul
     if why is None and settings.get(key, value) != value:
         why = f"the spec sets it to {settings[key]!r}"
     if why is not None:
-        yield Fault(one.line, f'SET "{key}": {why}', "the file without it")
+        yield Fault(statement.line, f'SET "{key}": {why}', "the file without it")
 
 
 def _unquoted(value: str) -> str:
     value = value.strip()
-    return (
-        value[1:-1].replace("''", "'") if len(value) > 1 and value[0] == value[-1] == "'" else value
-    )
+    is_quoted = len(value) > 1 and value[0] == value[-1] == "'"
+    return value[1:-1].replace("''", "'") if is_quoted else value
 
 
 def _line(text: str, at: int) -> int:

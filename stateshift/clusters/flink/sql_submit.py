@@ -121,13 +121,13 @@ def sql_ready(
 
 
 def target_of(url: str, options: Options, configuration: Mapping[str, str]) -> dict[str, str]:
-    """Where the gateway is to submit to. Nothing, where it is told otherwise or knows better:
-    behind a proxy, Flink is not where it is for us.
+    """Return where the gateway is to submit to. Nothing, if the configuration says it or the
+    gateway knows better: behind a proxy, Flink is not where it is for us.
     """
     place = urlsplit(url)
-    if {"execution.target", "rest.address"} & set(configuration) or options.get(
-        "auth", "none"
-    ) != "none":
+    if {"execution.target", "rest.address"} & set(configuration):
+        return {}
+    if options.get("auth", "none") != "none":
         return {}
     if place.scheme != "http" or place.path.strip("/") or place.hostname is None:
         return {}

@@ -60,7 +60,7 @@ REQUEST_SECONDS: Final = 60.0
 
 
 class Unanswered(ClusterError):
-    """No answer, or one from which it cannot be told whether the request had an effect. `status` is
+    """No answer, or one that does not show whether the request had an effect. `status` is
     HTTP's where there was one, `answer` what it said.
     """
 

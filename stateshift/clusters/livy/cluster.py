@@ -110,7 +110,7 @@ SUBMIT_OPTIONS = {
 STOP_OPTIONS = {"batch": COUNT, "batch_name": TEXT, "graceful_seconds": SECONDS}
 
 _SETTLE_SECONDS = 60.0
-_FORGOTTEN = "Livy does not know it any more: it ended a while ago, or Livy was started anew"
+_FORGOTTEN = "Livy does not know it any more: it ended a while ago, or Livy was restarted"
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,10 @@ class Livy:
         settled = 0.0 if record is None else float(record["begun"]) + settle
 
         def look(over: bool) -> JobStatus | None:
-            found = _tagged(calls, tag)
-            return _status(found[-1]) if found else JobStatus(JobState.ABSENT) if over else None
+            batches = _tagged(calls, tag)
+            if batches:
+                return _status(batches[-1])
+            return JobStatus(JobState.ABSENT) if over else None
 
         return wait_until_settled(look, settled, self.interrupt) or JobStatus(JobState.ABSENT)
 

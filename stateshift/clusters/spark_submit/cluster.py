@@ -13,7 +13,7 @@
     stopping    pid_file, graceful_seconds
 
 A job gets STATESHIFT_TAG, STATESHIFT_JOB and STATESHIFT_CHECKPOINT (its location) in its
-environment; a driver in the cluster, which has another one, is told them as `spark.stateshift.tag`,
+environment; a driver in the cluster, which has another one, gets them as `spark.stateshift.tag`,
 `.job` and `.checkpoint`. They also stand wherever `{tag}`, `{job}` and `{checkpoint}` do in an
 argument or a value of `conf` (IS-6).
 
@@ -110,25 +110,20 @@ _IN_SPARK = ("spark-internal", "pyspark-shell", "sparkr-shell")  # no files, but
 
 
 def refuse_missing(given: Options, pointer: str) -> None:
-    """An application that is not there would be found out when the old job has been stopped
-    already.
+    """Refuse an application that is not there: spark-submit would say so only when the old job has
+    been stopped already.
     """
     application = str(given["application"])
     scheme, _, rest = application.rpartition(":")
     if "{" in application or scheme not in ("", "file") or application in _IN_SPARK:
-        return  # told only when it is started; or somewhere else
-    path = Path(str(given.get("cwd") or "."), unquote(rest.removeprefix("//")) if scheme else rest)
-    if not path.is_file():
-        raise SpecError(
-            (
-                Complaint(
-                    f"{pointer}/application",
-                    "there is no such file",
-                    application,
-                    "a file on this machine, where spark-submit runs",
-                ),
-            )
-        )
+        return  # known only when it is started; or somewhere else
+    if scheme:
+        rest = unquote(rest.removeprefix("//"))
+    if Path(str(given.get("cwd") or "."), rest).is_file():
+        return
+    expected = "a file on this machine, where spark-submit runs"
+    place = f"{pointer}/application"
+    raise SpecError((Complaint(place, "there is no such file", application, expected),))
 
 
 def refuse_impossible(
@@ -182,22 +177,21 @@ class SparkSubmit:
     def find(self, tag: str) -> JobStatus:
         stem = self._stem(tag)
         trace = detached.trace(stem)
-        id = str(trace.pid) if trace.started else None
-        driver = self._notes.deployed(tag) if trace.started else None
-        if driver is not None:
-            return spark_deploy.status_of(
-                driver, trace, detached.said(stem), self._notes.ended_path(tag).exists()
-            )
-        if trace.held:
-            return JobStatus(JobState.RUNNING if trace.started else JobState.QUEUED, id)
         if not trace.started:
-            return JobStatus(JobState.ABSENT)
+            return JobStatus(JobState.QUEUED if trace.held else JobState.ABSENT)
+        driver = self._notes.deployed(tag)
+        if driver is not None:
+            ended = self._notes.ended_path(tag).exists()
+            return spark_deploy.status_of(driver, trace, detached.said(stem), ended)
+        id = str(trace.pid)
+        if trace.held:
+            return JobStatus(JobState.RUNNING, id)
         if trace.code == 0:
             return JobStatus(JobState.FINISHED, id)
         detail = "was killed" if trace.code is None else f"exit code {trace.code}"
-        return JobStatus(
-            JobState.FAILED, id, detail + (", asked to stop" if detached.stopped(stem) else "")
-        )
+        if detached.stopped(stem):
+            detail += ", asked to stop"
+        return JobStatus(JobState.FAILED, id, detail)
 
     def find_source(self, request: StopRequest) -> JobStatus:
         if request.tag is not None:
@@ -205,9 +199,8 @@ class SparkSubmit:
             if status.state is not JobState.ABSENT:
                 return status
         if not processes.visible():
-            return JobStatus(
-                JobState.UNKNOWN, None, "this system has no /proc: processes cannot be seen"
-            )
+            why = "this system has no /proc: processes cannot be seen"
+            return JobStatus(JobState.UNKNOWN, None, why)
         pids = self._processes(request)
         return JobStatus(JobState.RUNNING, str(pids[0])) if pids else self._unseen(request)
 

@@ -95,7 +95,7 @@ _SETTLE_SECONDS = 60.0
 _CLOCKS_APART_SECONDS = 3600.0
 _PYTHON = "org.apache.spark.deploy.PythonRunner"
 _FORGOTTEN = (
-    "its master does not know it any more: it ended a while ago, or the master was started anew"
+    "its master does not know it any more: it ended a while ago, or the master was restarted"
 )
 # A master before Spark 4 starts drivers without what Spark needs of Java 9 and later; Java 8
 # ignores it.

@@ -13,7 +13,7 @@ Keys that move between workers (Megaphone, PVLDB 12(9), 2019):
                           strategies
     rollout               when a step may start: flow control, drain gaps, prepared moves
     plan_file             the file format of Megaphone's experiments
-    messages              what a worker is told, tells others, and computes
+    messages              what a worker receives, sends, and computes
     worker                one worker: F routes and moves, S installs and applies
 
 Tasks that move to another place at a checkpoint (BTW 2018):

@@ -6,7 +6,7 @@ user has configured, then what the caller gives. Each wins over the one before i
 
 Both stand in fsspec's configuration (~/.config/fsspec/*.json, or the folder FSSPEC_CONFIG_DIR
 names). Two S3 services are reached in one run by the second: the location stays the one that the
-job knows. (Two buckets of one name at two services are one location, and cannot be told apart.)
+job knows. (Two buckets of one name at two services are one location, and cannot be distinguished.)
 `config_kwargs` and `client_kwargs` are merged, everything else is replaced.
 
 Only our own wrappers try again. What a package repeats by itself takes many minutes to give up

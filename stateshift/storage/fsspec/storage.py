@@ -7,7 +7,7 @@ the server's side. Small files are sent in one request, S3's by `s3_directly`.
 
 Whom to ask, and as whom, is the packages' own configuration: for S3 that of Amazon's tools
 (AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID, ..., ~/.aws); `fsspec_options` has what is added to it, and
-how two services are told apart.
+how two services are distinguished.
 
 Reading is by ranges of CHUNK bytes and not through fsspec's file objects: a range can be asked for
 again, and shares nothing between threads. Nothing is taken from fsspec's listing caches.

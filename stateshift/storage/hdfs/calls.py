@@ -23,7 +23,7 @@ class Status:
     owner: str = ""
     group: str = ""
     mode: int = 0
-    id: int | None = None  # of the inode, where it is told
+    id: int | None = None  # of the inode, where it is known
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class HdfsCalls(Protocol):
     def status(self, path: str) -> Status | None: ...
 
     def children(self, path: str) -> Iterator[Status]:
-        """What is in a directory; nothing where there is none, or a file."""
+        """Yield what is in a directory; nothing if there is none, or a file."""
         ...
 
     def open(self, path: str, offset: int, length: int | None) -> Iterator[bytes]:
@@ -62,8 +62,8 @@ class HdfsCalls(Protocol):
         ...
 
     def rename(self, path: str, target: str, replace: bool) -> None:
-        """Atomic. AlreadyThere where the target is and is not to be replaced; a directory never
-        is.
+        """Rename, atomically. AlreadyThere if the target is and is not to be replaced; a directory
+        never is.
         """
         ...
 
@@ -86,11 +86,11 @@ class HdfsCalls(Protocol):
         ...
 
     def quota(self, directory: str) -> Quota | None:
-        """What the quota of this very directory leaves, None where that is not told."""
+        """Return what the quota of this very directory leaves, None if that is not known."""
         ...
 
     def remaining(self) -> Remaining | None:
-        """What the file system as a whole has left, None where that is not told."""
+        """Return what the file system as a whole has left, None if that is not known."""
         ...
 
     def own(self, path: str, owner: str | None, group: str | None, mode: int | None) -> None:
@@ -98,5 +98,5 @@ class HdfsCalls(Protocol):
         ...
 
     def checksum(self, path: str) -> str | None:
-        """HDFS's own checksum of a file, with how it was made; None where it is not told."""
+        """Return HDFS's own checksum of a file, with how it was made; None if it has none."""
         ...

@@ -268,7 +268,7 @@ class WebCalls:
         return answer
 
     def _go_on_from(self, number: int) -> None:
-        """Ask the next one first, unless another thread has found that out already."""
+        """Ask the next one first, unless another thread does so already."""
         with self._lock:
             if self._first == number:
                 self._first = (number + 1) % len(self._urls)
