@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +125,13 @@ def _conflicts_of_worker(
     operations: Sequence[Operation], derived: Mapping[str, str]
 ) -> Iterator[Conflict]:
     updates = [(place, op) for place, op in enumerate(operations) if isinstance(op, Update)]
-    for place, operation in enumerate(operations):
-        owner = _owner(operation, derived)
-        for update_place, update in updates:
-            is_earlier = place < update_place
-            # Of two updates, the pair is counted once.
-            counts = is_earlier or isinstance(operation, Data)
-            if counts and owner != update.transaction:
-                yield _ordered(operation, update, is_earlier, derived)
+    for (place, operation), (update_place, update) in product(enumerate(operations), updates):
+        if _owner(operation, derived) == update.transaction:
+            continue
+        is_earlier = place < update_place
+        # Of two updates, the pair is counted once.
+        if is_earlier or isinstance(operation, Data):
+            yield _ordered(operation, update, is_earlier, derived)
 
 
 def clause(operation: Operation) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import chain
 from typing import Final
 
 from stateshift.clusters.flink.calls import FlinkCalls
@@ -54,19 +55,17 @@ def _async_operators(calls: FlinkCalls, job: Job, interrupt: threading.Event | N
     settled = time.monotonic() + max(0.0, _GATHERING_SECONDS - age)
 
     def measured() -> list[str] | None:
-        operators: set[str] = set()
-        unknown = False
         try:
-            for vertex in job.vertices:
-                metrics = calls.metrics(job.id, vertex.id)
-                operators.update(_operator(name) for name in metrics if _MEASURED in name)
-                if vertex.state == "RUNNING" and not metrics:
-                    unknown = True
+            metrics = {vertex: calls.metrics(job.id, vertex.id) for vertex in job.vertices}
         except (Refused, Unanswered):  # it has ended, or nothing is measured here
             return []
+        names = chain.from_iterable(metrics.values())
+        operators = {_operator(name) for name in names if _MEASURED in name}
         if operators:
             return sorted(operators)
-        return None if unknown or time.monotonic() < settled else []
+        running = [vertex for vertex in job.vertices if vertex.state == "RUNNING"]
+        all_known = all(metrics[vertex] for vertex in running)
+        return [] if all_known and time.monotonic() >= settled else None
 
     return wait_for(measured, _GATHERING_SECONDS + 1.0, interrupt) or []
 

@@ -381,6 +381,10 @@ class FlinkRest:
             jobs = [calls.job(str(id)) for id in ids]
             return [job for job in jobs if job is not None]
         name = str(options.get("job_name", request.job))
+        return self._named_sources(calls, request, name)
+
+    def _named_sources(self, calls: FlinkCalls, request: StopRequest, name: str) -> list[Job]:
+        """Return the job of this name that is alive, or all of them if none is."""
         elsewhere = self._moved_away(request.location)
         here = [job for job in named(calls, name) if job.id not in elsewhere]
         alive = [job for job in here if job.state.alive]

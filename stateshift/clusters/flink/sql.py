@@ -186,30 +186,32 @@ def refused_setting(key: str, value: str) -> str | None:
 
 
 def _pieces(text: str) -> Iterator[tuple[Statement, int, int]]:
-    """What lies between one `;` and the next, with where it begins and ends."""
+    """Yield what lies between one `;` and the next, with where it begins and ends."""
     start, words, bare, depth = None, list[str](), list[str](), 0
     for token in _TOKEN.finditer(text):
-        kind = token.lastgroup
-        if kind == "unclosed":
-            raise BrokenSql(
-                Fault(
-                    _line(text, token.start()),
-                    f"the {token[0]} here is never closed",
-                    "its other end",
-                )
-            )
-        if kind == "end":
-            if start is not None:
-                yield _piece(text, start, token.start(), words, bare), start, token.start()
-            start, words, bare, depth = None, [], [], 0
-            continue
-        if start is None and (kind == "comment" or token[0].isspace()):
-            continue
-        start = token.start() if start is None else start
-        depth = max(0, depth + (kind == "opening") - (kind == "closing"))
-        if kind == "word" and depth == 0:
-            words.append(token[0].upper())
-        bare.append(" " if kind == "comment" else token[0])
+        plain = token[0]
+        match token.lastgroup:
+            case "unclosed":
+                fact = f"the {plain} here is never closed"
+                raise BrokenSql(Fault(_line(text, token.start()), fact, "its other end"))
+            case "end":
+                if start is not None:
+                    yield _piece(text, start, token.start(), words, bare), start, token.start()
+                start, words, bare, depth = None, [], [], 0
+                continue
+            case "comment":
+                plain = " "
+            case "opening":
+                depth += 1
+            case "closing":
+                depth = max(0, depth - 1)
+            case "word" if depth == 0:
+                words.append(plain.upper())
+        if start is None and plain.isspace():
+            continue  # a statement begins with its first word
+        if start is None:
+            start = token.start()
+        bare.append(plain)
     if start is not None:
         yield _piece(text, start, len(text), words, bare), start, len(text)
 

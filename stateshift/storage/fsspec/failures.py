@@ -184,8 +184,8 @@ def _status(error: BaseException) -> int | None:
         answered = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     else:
         answered = getattr(response, "status_code", None)
-    own = (getattr(error, name, None) for name in ("status", "status_code", "code"))
-    numbers = (_number(value) for value in (answered, *own))
+    own = [getattr(error, name, None) for name in ("status", "status_code", "code")]
+    numbers = map(_number, [answered, *own])
     return next((number for number in numbers if number is not None), None)
 
 
