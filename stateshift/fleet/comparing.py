@@ -34,20 +34,21 @@ def unequal(
 ) -> Compared:
     """Put every entry that may differ, with its side, in blocks; keys are in the common form."""
     ends = [_end(sides.left), _end(sides.right)]
-    orders = []
+    groups = []
     for side in (LEFT, RIGHT):
         for group in shard_groups(tuple(sides[side].shards), sizes[side]):
-            orders.append(_order(ends, side, group))
+            groups.append((side, group))
     compared, sums = Compared(), list[Folded]()
-    for answer in spread("fold", orders):
+    for answer in spread("fold", (_order(ends, side, group) for side, group in groups)):
         sums.append(_decoded(answer["folded"]))
         compared.met |= set(answer["met"])
-    folds = list(zip(orders, sums, strict=True))
-    left = added(folded for order, folded in folds if order["side"] == LEFT)
-    right = added(folded for order, folded in folds if order["side"] == RIGHT)
+    folds = list(zip(groups, sums, strict=True))
+    left = added(folded for (side, _), folded in folds if side == LEFT)
+    right = added(folded for (side, _), folded in folds if side == RIGHT)
     different, compared.same = differing(left, right)
     picks: list[Order] = []
-    for order, folded in folds:
+    for (side, group), folded in folds:
+        order = _order(ends, side, group)
         picks += [{**order, "wanted": wanted} for wanted in _wanted(folded, different)]
     for order, entries in zip(picks, spread("pick", picks), strict=True):
         block = block_of((b64decode(key), b64decode(value)) for key, value in entries)
