@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from stateshift.engines.spark.plan.bridge import NOTHING, Bridge, bridge_of
+from stateshift.engines.spark.plan.bridge import Bridge, bridge_of
 from stateshift.step import CopyFiles
 from stateshift.survey import Facts
 from tests.support.checkpoints import Checkpoint
 from tests.support.ground import TARGET, facts_of, surveyed
 
 AT, NEWEST = 2, 6
+NOTHING = Bridge((), (), frozenset())
 
 
 def facts(

@@ -1,5 +1,5 @@
-"""From the batch that a standby can be started from to the newest one, without a moment in between
-at which it cannot.
+"""A standby goes on from the batch that it can be started from to the newest one, without a moment
+in between at which it cannot be started.
 
 Spark starts from the newest offsets, L, reads those of L - 1 as well, and loads state version L or
 L + 1 (`survey.restart.batches`). So the target's logs grow as a job's own do, batch by batch:
@@ -16,12 +16,14 @@ logs of a batch in between. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from stateshift.engines.bundles import bundled
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.check.sidecars import hidden_checksum
+from stateshift.engines.spark.plan.hiding import paths_at
 from stateshift.formats.spark.names import classify
 from stateshift.step import AnyStep, CopyFiles, KeepBrought
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
@@ -29,7 +31,7 @@ from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 @dataclass(frozen=True, slots=True)
 class Bridge:
-    """The steps that bring state, the steps that publish batch by batch in their order, and the
+    """The steps that copy state, the steps that publish batch by batch in their order, and the
     paths of the latter.
     """
 
@@ -38,17 +40,15 @@ class Bridge:
     paths: frozenset[str]
 
     def retired(self, target: str, wanted: Collection[str]) -> Iterator[KeepBrought]:
-        """What only a batch in between needs, once the newest can be started from."""
-        state = set()
-        for step in self.copies:
-            for item in step.items:
-                state.add(item.path)
-        gone = sorted((state | self.paths) - set(wanted))
-        if gone:
-            yield KeepBrought("retire/between", target, (), tuple(gone))
+        """Yield the step that removes what only a batch in between needs, once the newest can be
+        started from.
+        """
+        unneeded = (_paths(self.copies) | self.paths) - set(wanted)
+        if unneeded:
+            yield KeepBrought("retire/between", target, (), tuple(sorted(unneeded)))
 
     def without_published(self, steps: Collection[AnyStep]) -> Iterator[AnyStep]:
-        """What else is to be published: a file that is there already is not written again."""
+        """Yield what else is to be published: a file that is there already is not written again."""
         for step in steps:
             if not isinstance(step, CopyFiles):
                 yield step
@@ -58,44 +58,56 @@ class Bridge:
                 yield replace(step, items=items)
 
 
-NOTHING = Bridge((), (), frozenset())
+def _paths(steps: Iterable[CopyFiles]) -> frozenset[str]:
+    """Return the files that steps copy."""
+    paths: set[str] = set()
+    for step in steps:
+        paths.update(item.path for item in step.items)
+    return frozenset(paths)
 
 
 def bridge_of(facts: Facts, changed: Collection[str]) -> Bridge:
-    """The bridge from what is at the target to what these facts hold; none where it has nothing, or
-    no way leads over. `changed` are the paths that are not copied as they are.
+    """Return the bridge from what is at the target to what these facts hold; an empty one where the
+    target has nothing, or no way leads over. `changed` are the paths that are not copied as they
+    are.
     """
     state: dict[str, FileInfo] = {}
     steps: list[CopyFiles] = []
     for number, image in enumerate(facts.source.images):
         way = _way_of(facts, image)
-        if way is None or any(file.path in changed for pair in way.logs for file in pair):
+        if way is None or way.publishes_any(changed):
             continue
-        state.update({file.path: file for file in way.state})
+        state.update((file.path, file) for file in way.state)
         steps += _published(facts, number, way)
     source, target = facts.source.location, facts.target.location
+    sorted_state = [state[path] for path in sorted(state)]
     copies = tuple(
         CopyFiles(f"copy/between-{number}", source, target, tuple(bundle))
-        for number, bundle in enumerate(bundled(state[path] for path in sorted(state)))
+        for number, bundle in enumerate(bundled(sorted_state))
     )
-    paths = []
-    for step in steps:
-        for item in step.items:
-            paths.append(item.path)
-    return Bridge(copies, tuple(steps), frozenset(paths))
+    return Bridge(copies, tuple(steps), _paths(steps))
+
+
+class _Logs(NamedTuple):
+    """The logs of one batch."""
+
+    offsets: FileInfo
+    commit: FileInfo
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """State of the batches between, and (offsets, commit) of each up to the newest, in their
-    order.
-    """
+    """State of the batches between, and the logs of each up to the newest, in their order."""
 
     state: tuple[FileInfo, ...]
-    logs: tuple[tuple[FileInfo, FileInfo], ...]
+    logs: tuple[_Logs, ...]
+
+    def publishes_any(self, paths: Collection[str]) -> bool:
+        return any(logs.offsets.path in paths or logs.commit.path in paths for logs in self.logs)
 
 
 def _published(facts: Facts, number: int, way: _Way) -> Iterator[CopyFiles]:
+    """Yield the steps that publish the batches of one image, in their order."""
     source, target = facts.source.location, facts.target.location
     for offsets, commit in way.logs:
         batch = commit.path.rpartition("/")[2]
@@ -105,35 +117,53 @@ def _published(facts: Facts, number: int, way: _Way) -> Iterator[CopyFiles]:
 
 
 def _way_of(facts: Facts, image: Image) -> _Way | None:
-    """The way from the batch at the target to the image's, where there is one."""
+    """Return the way from the batch at the target to the image's, where there is one."""
     at_target = _at_target(facts)
     first = _published_batch(image, at_target)
     if image.epoch is None or first is None or first >= image.epoch:
         return None
-    past = {path for place, path in facts.past if place == facts.target.location}
+    past = paths_at(facts.target.location, facts.past)
     if not all(_is_behind(image, path, first) for path in past):
         return None
-    infos = {file.path: file for file in facts.source.files}
-    logs = []
-    for batch in range(first + 1, image.epoch + 1):
-        offsets = infos.get(layout.under(image.path, layout.offset_path(batch)))
-        commit = infos.get(layout.under(image.path, layout.commit_path(batch)))
-        if offsets is None or commit is None:
-            return None
-        logs.append((offsets, commit))
+    files = _Files({file.path: file for file in facts.source.files}, at_target - past)
+    logs = _logs_between(image, range(first + 1, image.epoch + 1), files)
+    if logs is None:
+        return None
     state: list[FileInfo] = []
     for shard in image.shards:
-        between = _state_between(shard, first + 1, image.epoch + 1, infos, at_target - past)
+        between = _state_between(shard, range(first + 2, image.epoch + 1), files)
         if between is None:
             return None
         state += between
-    return _Way(tuple(state), tuple(logs))
+    return _Way(tuple(state), logs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What the source has, by path, and the paths of what is at the target and still stands."""
+
+    at_source: Mapping[str, FileInfo]
+    at_target: Collection[str]
+
+
+def _logs_between(image: Image, batches: range, files: _Files) -> tuple[_Logs, ...] | None:
+    """Return the logs of these batches; None where one of them is missing."""
+    logs: list[_Logs] = []
+    for batch in batches:
+        offsets = files.at_source.get(layout.under(image.path, layout.offset_path(batch)))
+        commit = files.at_source.get(layout.under(image.path, layout.commit_path(batch)))
+        if offsets is None or commit is None:
+            return None
+        logs.append(_Logs(offsets, commit))
+    return tuple(logs)
 
 
 def _at_target(facts: Facts) -> frozenset[str]:
+    """Return what is at the target, whichever round has copied it."""
     target = facts.target.location
-    left = {path for place, path in facts.left if place == target}
-    return frozenset(left | {one.name for one in facts.brought.values() if one.target == target})
+    left = paths_at(target, facts.left)
+    copied = {held.name for held in facts.brought.values() if held.target == target}
+    return frozenset(left | copied)
 
 
 def _is_behind(image: Image, path: str, batch: int) -> bool:
@@ -150,51 +180,47 @@ def _is_behind(image: Image, path: str, batch: int) -> bool:
 
 
 def _published_batch(image: Image, at_target: Collection[str]) -> int | None:
-    """The newest batch of this query that the target holds with its offsets."""
+    """Return the newest batch of this query that the target holds with its offsets."""
     batches = (_batch_of(image, path) for path in at_target)
-    committed = [batch for batch in batches if batch is not None]
-    newest = max(committed, default=None)
-    if newest is None or layout.under(image.path, layout.offset_path(newest)) not in at_target:
+    newest = max((batch for batch in batches if batch is not None), default=None)
+    if newest is None:
         return None
-    return newest
+    offsets = layout.under(image.path, layout.offset_path(newest))
+    return newest if offsets in at_target else None
 
 
 def _batch_of(image: Image, path: str) -> int | None:
-    """The batch whose commit this file is; None of any other file."""
+    """Return the batch whose commit this file is; None for any other file."""
     name = path.rpartition("/")[2]
     is_commit = name.isdecimal() and path == layout.under(image.path, layout.commit_path(int(name)))
     return int(name) if is_commit else None
 
 
-def _state_between(
-    shard: ShardFiles,
-    first: int,
-    last: int,
-    infos: Mapping[str, FileInfo],
-    at_target: Collection[str],
-) -> list[FileInfo] | None:
-    """What versions after `first` up to `last` need beside what is at the target. The change files
-    of each: a snapshot is never needed, since version `first` can be loaded there. None where one
-    is missing, or where the files do not say which version they belong to.
+def _state_between(shard: ShardFiles, versions: range, files: _Files) -> list[FileInfo] | None:
+    """Return what these versions need beside what is at the target. The change files of each: a
+    snapshot is never needed, since the version before can be loaded there. None where one is
+    missing, or where the files do not say which version they belong to.
     """
-    if not shard.files:
-        return None
-    places = [classify(path) for path in (_inside(path, shard) for path in shard.files)]
-    if any(place.uuid for place in places):
+    if not shard.files or _uses_uuids(shard):
         return None
     folder, ending = _folder(shard), _ending(shard)
-    wanted = []
-    for version in range(first + 1, last):
+    state: list[FileInfo] = []
+    for version in versions:
         path = f"{folder}/{version}.{ending}"
-        if path not in infos and path not in at_target:
+        if path not in files.at_source and path not in files.at_target:
             return None
-        beside = (path, f"{path}.crc", hidden_checksum(path))
-        wanted += [name for name in beside if name in infos]
-    return [infos[name] for name in wanted]
+        with_checksums = (path, f"{path}.crc", hidden_checksum(path))
+        state += [files.at_source[name] for name in with_checksums if name in files.at_source]
+    return state
+
+
+def _uses_uuids(shard: ShardFiles) -> bool:
+    """Whether the shard's files carry uuids in their names: checkpoint format 2."""
+    return any(classify(_inside(path, shard)).uuid for path in shard.files)
 
 
 def _inside(path: str, shard: ShardFiles) -> str:
-    """The path below its own checkpoint: that of a workflow has a directory before it."""
+    """Return the path below its own checkpoint: that of a workflow has a directory before it."""
     at = path.find(f"state/{shard.operator}/{shard.shard}/")
     return path[max(at, 0) :]
 

@@ -1,4 +1,4 @@
-"""How a standby's image is hidden before its files are changed under it, and what has to go with it.
+"""How a standby's image is hidden before its files are changed, and what has to go with it.
 
 A job can go back to an earlier batch and do the later ones again. What rounds copied of the first
 time is then stale. Spark reads a stale file only through the image's logs, so they go first: all
@@ -11,6 +11,8 @@ would still be read after the next image is published. Pure.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from stateshift.engines.spark import layout
 from stateshift.formats.spark.names import classify
@@ -25,16 +27,20 @@ def hiding(facts: Facts) -> tuple[KeepBrought, ...]:
     none where it finds none now.
     """
     target = facts.target.location
-    at_target = {path for place, path in facts.left if place == target}
-    commits = sorted(path for path in at_target if layout.is_commit(path))
-    offsets = sorted(path for path in at_target if layout.is_offset(path))
+    at_target = sorted(paths_at(target, facts.left))
+    commits = tuple(filter(layout.is_commit, at_target))
+    offsets = tuple(filter(layout.is_offset, at_target))
     if not commits:
         return ()
-    hidden = (
-        KeepBrought("publish/no-commits", target, (), tuple(commits)),
-        KeepBrought("publish/no-offsets", target, (), tuple(offsets)),
-    )
-    return tuple(step for step in hidden if step.dropped)
+    without_commits = KeepBrought("publish/no-commits", target, (), commits)
+    if not offsets:
+        return (without_commits,)
+    return (without_commits, KeepBrought("publish/no-offsets", target, (), offsets))
+
+
+def paths_at(location: str, files: Iterable[tuple[str, str]]) -> set[str]:
+    """Return the paths of the files (location, path) that are at this location."""
+    return {path for place, path in files if place == location}
 
 
 def without_stale_bases(facts: Facts) -> tuple[KeepBrought, ...]:
@@ -42,8 +48,8 @@ def without_stale_bases(facts: Facts) -> tuple[KeepBrought, ...]:
     place of the coming image's own files; none where there are no such snapshots.
     """
     target = facts.target.location
-    stale = [path for place, path in facts.past if place == target]
-    read = set[str]()
+    stale = paths_at(target, facts.past)
+    read: set[str] = set()
     for image in facts.source.images:
         for shard in image.shards:
             read.update(path for path in stale if is_read(path, shard, image.path))
@@ -57,15 +63,17 @@ def is_read(path: str, shard: ShardFiles, image: str) -> bool:
     the one that the shard's files begin with.
     """
     version = _base_version(path, image)
+    if version is None or path in shard.files:
+        return False
     folders = {name.rpartition("/")[0] for name in shard.files}
-    if version is None or path.rpartition("/")[0] not in folders or path in shard.files:
+    if path.rpartition("/")[0] not in folders:
         return False
     versions = [_base_version(name, image) or 0 for name in shard.files]
     return version > max(versions, default=0)
 
 
 def _base_version(path: str, image: str) -> int | None:
-    """Return the version of a snapshot, or None of any other file. One that has a unique name is
+    """Return the version of a snapshot, or None for any other file. One that has a unique name is
     read only where a commit names it.
     """
     place = classify(path.removeprefix(layout.under(image, "")))

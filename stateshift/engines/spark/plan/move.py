@@ -1,8 +1,9 @@
 """The plan of one Spark job, from spec and facts and nothing else.
 
-    halt   fence the source (and the merge directories), then move the merges in by rename:
-           Algorithm 5's order
-    copy   what the chosen batches need and nothing newer, and the data that moves along, in bundles
+    halt        fence the source (and the merge directories), then move the merges in by rename:
+                Algorithm 5's order
+    copy        what the chosen batches need and nothing newer, and the data that moves along, in
+                bundles
     transform   files that name absolute places, rewritten; and state, where more is asked for than
                 a copy
     compare     entries of every shard; everything else byte for byte
@@ -27,7 +28,7 @@ from stateshift.engines.spark.findings import moves
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.places import Rewriting, rewriting_of, with_changes
 from stateshift.engines.spark.plan.bridge import bridge_of
-from stateshift.engines.spark.plan.hiding import hiding, without_stale_bases
+from stateshift.engines.spark.plan.hiding import hiding, paths_at, without_stale_bases
 from stateshift.engines.spark.plan.publication import (
     identities,
     index_step,
@@ -62,95 +63,92 @@ from stateshift.step import (
     StopJob,
     TransformShard,
 )
-from stateshift.survey import Facts, Finding, Image, Survey
+from stateshift.survey import Facts, Finding, Image, ShardFiles, Survey
 
 # Files of a query's fence: what it would plan next with, and what it would commit that with; or the
 # last two it plans.
 FENCES_MAX = 2
 
+# How long a job may take to stop, where the spec does not say.
+STOP_SECONDS_MAX = 300
+
 
 def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
-    """The plans of one job in their order: a move plan, behind a halt plan where the job still
-    runs, and before that a first round where it is moved warm.
+    """Return the plans of one job in their order: a move plan, behind a halt plan where the job
+    still runs, and before that a first round where it is moved warm.
     """
-    if job.mode == "warm" and (_runs(facts) or job.cutover == NEVER):
-        behind = _plans(spec, job, bare(warmed(facts)))
-        return (
-            round_plan(spec, job, facts),
-            *(replace(p, provisional=True, facts=identity_of(facts)) for p in behind),
-        )
-    return _plans(spec, job, bare(warmed(facts)))
+    plans = _plans(spec, job, bare(warmed(facts)))
+    is_followed = job.mode == "warm" and (_runs(facts) or job.cutover == NEVER)
+    if not is_followed:
+        return plans
+    return (round_plan(spec, job, facts), *(_provisional(later, facts) for later in plans))
 
 
 def _runs(facts: Facts) -> bool:
-    return facts.source_cluster is not None and facts.source_cluster.state in (
-        "running",
-        "queued",
-        "unknown",
-    )
+    """Whether the job may run; a cluster that does not know may run it."""
+    cluster = facts.source_cluster
+    return cluster is not None and cluster.state in ("running", "queued", "unknown")
+
+
+def _provisional(plan: Plan, facts: Facts) -> Plan:
+    """Return the plan as one that holds only as long as the job is this one: it may write on."""
+    return replace(plan, provisional=True, facts=identity_of(facts))
 
 
 def round_plan(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
-    """Bring what can be brought while the job runs. What speaks against the move is told with the
-    move. Of a job that is `stopping` this may be the last epoch: what will make that visible is
-    brought with it.
+    """Return the plan that copies what can be copied while the job runs. What speaks against the
+    move is said with the move. Of a job that is `stopping` this may be the last epoch: what will
+    make that visible is copied with it.
     """
     facts = warmed(facts)
-    steps: tuple[AnyStep, ...] = tuple(round_of(job, facts, rewriting_of(job, facts)))
+    steps: list[AnyStep] = [*round_of(job, facts, rewriting_of(job, facts))]
     if stopping:
-        plain = bare(facts)
-        steps += tuple(
-            staged(publish(spec, job, plain, plain.source.images, reshaping_of(job, plain), True))
-        )
-    made = _plan(job, facts, phases_of(Phase("copy", steps)), ())
-    return replace(made, purpose="warm", provisional=True, facts=identity_of(facts))
+        bare_facts = bare(facts)
+        images, reshaping = bare_facts.source.images, reshaping_of(job, bare_facts)
+        steps += staged(publish(job, bare_facts, images, reshaping, beforehand=True))
+    plan = _plan(job, facts, phases_of(Phase("copy", tuple(steps))), ())
+    return replace(_provisional(plan, facts), purpose="warm")
 
 
 def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    """Behind a round that has brought everything these facts need: publish it batch by batch (see
-    `bridge`), so that the job can be started from it, and only then remove what it does not need
-    any more. An image that is there stays whole until the next one is: also where the source has
-    lost something since, whose job may not even have noticed.
+    """Return the plan that publishes what a round has copied, batch by batch (see `bridge`), so
+    that the job can be started from it, and only then removes what it does not need any more. An
+    image that is there stays whole until the next one is: also where the source has lost something
+    since, whose job may not even have noticed.
     """
     _refuse_what_is_not_whole(job, facts.source)
     facts = bare(warmed(facts))
-    images, reshaping, rewriting = (
-        facts.source.images,
-        reshaping_of(job, facts),
-        rewriting_of(job, facts),
-    )
-    whole = copies(job, facts, images, rewriting.paths)
-    wanted = set()
-    for group in whole.groups:
-        for file in group.files:
-            wanted.add((group.source, file.path))
+    images = facts.source.images
+    reshaping, rewriting = reshaping_of(job, facts), rewriting_of(job, facts)
+    copied = copies(job, facts, images, rewriting.paths)
+    wanted = _files_of(copied)
     for image in images:
-        for path in image.first_read:
-            wanted.add((facts.source.location, path))
-    wanted |= {(file.source, file.target_path) for file in rewriting.files}
-    bridge = bridge_of(facts, {path for _, path in rewriting.paths} | set(reshaping.logs))
-    others = bridge.without_published(tuple(publish(spec, job, facts, images, reshaping)))
-    retired = kept(facts, wanted, _paths(wanted))
+        wanted.update((facts.source.location, path) for path in image.first_read)
+    wanted.update((file.source, file.target_path) for file in rewriting.files)
+    bridge = bridge_of(facts, _paths(rewriting.paths) | set(reshaping.logs))
+    others = (
+        *index_step(spec, job, facts),
+        *bridge.without_published(tuple(publish(job, facts, images, reshaping))),
+    )
+    retired: list[AnyStep] = []
+    for number, step in enumerate(kept(facts, wanted, _paths(wanted))):
+        retired.append(replace(step, name=f"retire/{number}", items=()))
+    retired += bridge.retired(facts.target.location, _paths(wanted))
     phases = phases_of(
         Phase("copy", bridge.copies),
         Phase("transform", tuple(_transforms(rewriting))),
         Phase("publish", (*without_stale_bases(facts), *bridge.published, *others), ordered=True),
-        Phase(
-            "retire",
-            (
-                *(replace(step, name=f"retire/{n}", items=()) for n, step in enumerate(retired)),
-                *bridge.retired(facts.target.location, _paths(wanted)),
-            ),
-        ),
+        Phase("retire", tuple(retired)),
     )
-    made = _plan(job, facts, phases, ())
-    return replace(made, purpose="standby", provisional=True, facts=identity_of(facts))
+    plan = _plan(job, facts, phases, ())
+    return replace(_provisional(plan, facts), purpose="standby")
 
 
 def _refuse_what_is_not_whole(job: JobSpec, source: Survey) -> None:
     faults = [finding.message for finding in source.damages]
     for image in source.images:
-        if image.epoch is None or not layout.has_commits(image):
+        has_commit = image.epoch is not None and layout.has_commits(image)
+        if not has_commit:
             faults.append(f"{image.path or job.name} has no commit")
     if faults:
         raise StalePlan(
@@ -165,125 +163,147 @@ def hidden_plan(job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
     a mixture of both times.
     """
     target = facts.target.location
-    written = set[str]()
-    for step in coming:
-        if isinstance(step, BringFiles) and step.target == target:
-            written.update(name for _, name in step.named)
+    rounds = [step for step in coming if isinstance(step, BringFiles)]
+    written = set[tuple[str, str]]()
+    for step in rounds:
+        written.update((step.target, name) for _, name in step.named)
     steps = hiding(facts)
-    if not steps or not any(place == target and path in written for place, path in facts.past):
+    overwritten = paths_at(target, facts.past) & paths_at(target, written)
+    if not steps or not overwritten:
         return None
-    made = _plan(job, facts, phases_of(Phase("retire", steps, ordered=True)), ())
-    return replace(made, purpose="standby", provisional=True, facts=identity_of(facts))
+    plan = _plan(job, facts, phases_of(Phase("retire", steps, ordered=True)), ())
+    return replace(_provisional(plan, facts), purpose="standby")
 
 
 def _plans(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
+    """Return the plans of a job that is not followed while it runs."""
     if not spec.restart:
-        started = _plan(
-            job, facts, _start_phases(spec, job, facts), moves.of_first_start(spec, job, facts)
-        )
+        findings = moves.of_first_start(spec, job, facts)
+        started = _plan(job, facts, _start_phases(spec, job, facts), findings)
         return (replace(started, purpose="start"),)
-    if (
-        job.mode == "fork"
-    ):  # its source may run on and commit: what is copied is the newest commit at that time
-        return (replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts)),)
-    if _runs(facts):
-        move = replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts))
-        return (halt_plan(spec, job, facts), move) if job is stopped_for(spec, job) else (move,)
-    return (move_plan(spec, job, facts),)
+    move = move_plan(spec, job, facts)
+    if job.mode == "fork":
+        # Its source may run on and commit: what is copied is the newest commit at that time.
+        return (_provisional(move, facts),)
+    if not _runs(facts):
+        return (move,)
+    if job is not stopped_for(spec, job):
+        return (_provisional(move, facts),)
+    return (halt_plan(spec, job, facts), _provisional(move, facts))
 
 
 def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    """Stop the job at a consistent epoch. What that epoch is, the next survey tells."""
+    """Return the plan that stops the job at a consistent epoch. What that epoch is, the next survey
+    says.
+    """
+    steps: list[AnyStep] = [_stop(spec, job)]
+    files_max = _readied(job, facts)
+    if files_max:
+        steps.append(ReadyFence("halt/ready-fence", facts.source.location, files_max))
+    options = job.submit.options if job.submit is not None else {}
+    early = prepared(job, facts, job.destination, options)
+    plan = _plan(job, facts, phases_of(*early, Phase("halt", tuple(steps))), ())
+    return replace(plan, purpose="halt", epoch=None, facts=identity_of(facts))
+
+
+def _stop(spec: Spec, job: JobSpec) -> StopJob:
+    options = dict(job.stop)
+    tag = options.pop("tag", None)
+    seconds_max = options.pop("seconds_max", None)
+    if seconds_max is None:
+        seconds_max = _patience(spec, job)
     again = job.source_submit
-    patience = (
-        spec.cluster(job.source_cluster).options.get("seconds_max", 300)
-        if job.source_cluster
-        else 300
-    )
-    step = StopJob(
+    return StopJob(
         name="halt/stop",
         cluster=job.source_cluster or "",
         job=job.name,
         location=job.source,
-        tag=job.stop.get("tag"),
-        seconds_max=float(job.stop.get("seconds_max", patience)),
-        options={
-            key: value for key, value in job.stop.items() if key not in ("tag", "seconds_max")
-        },
-        restart=again.options if again else None,
-        restart_environment=again.environment if again else {},
+        tag=tag,
+        seconds_max=float(seconds_max),
+        options=options,
+        restart=None if again is None else again.options,
+        restart_environment={} if again is None else again.environment,
     )
-    files_max = _readied(job, facts)
-    ready = (ReadyFence("halt/ready-fence", facts.source.location, files_max),) if files_max else ()
-    early = prepared(
-        job, facts, job.destination, job.submit.options if job.submit is not None else {}
-    )
-    halted = _plan(job, facts, phases_of(*early, Phase("halt", (step, *ready))), ())
-    return replace(halted, purpose="halt", epoch=None, facts=identity_of(facts))
+
+
+def _patience(spec: Spec, job: JobSpec) -> float:
+    """Return how long a job may take to stop, in seconds, where the spec does not say it of the
+    job.
+    """
+    if not job.source_cluster:
+        return STOP_SECONDS_MAX
+    options = spec.cluster(job.source_cluster).options
+    return float(options.get("seconds_max", STOP_SECONDS_MAX))
 
 
 def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    """Bring the image over, from the facts of a job that has stopped."""
-    found = moves.of_move(spec, job, facts)
-    if any(finding.level == "refuse" for finding in found):
-        return _plan(job, facts, (), found)
+    """Return the plan that moves the image, from the facts of a job that has stopped."""
+    findings = moves.of_move(spec, job, facts)
+    if any(finding.level == "refuse" for finding in findings):
+        return _plan(job, facts, (), findings)
     images = tuple(facts.source_images)
     reshaping = reshaping_of(job, facts)
+    if job.target is not None:
+        phases = _phases_of_move(spec, job, facts, images, reshaping)
+    elif reshaping.shards:
+        phases = _in_place(spec, job, facts, images, reshaping)
+    else:
+        phases = phases_of(
+            Phase("halt", tuple(_halt_steps(job, facts)), ordered=True),
+            Phase("publish", tuple(index_step(spec, job, facts)), ordered=True),
+            *_start(job, facts, images),
+        )
+    return _plan(job, facts, phases, findings)
+
+
+def _phases_of_move(
+    spec: Spec, job: JobSpec, facts: Facts, images: tuple[Image, ...], reshaping: Reshaping
+) -> tuple[Phase, ...]:
     rewriting = with_changes(rewriting_of(job, facts), facts, reshaping.operators, reshaping.paths)
-    halt = Phase("halt", tuple(_halt_steps(job, facts)), ordered=True)
-    if job.target is None and reshaping.shards:
-        return _plan(job, facts, _in_place(spec, job, facts, images, reshaping), found)
-    if job.target is None:
-        published = Phase("publish", tuple(index_step(spec, job, facts)), ordered=True)
-        return _plan(job, facts, phases_of(halt, published, *_start(job, facts, images)), found)
     replaced = frozenset((facts.source.location, path) for path in reshaping.replaced)
-    whole = copies(job, facts, images, rewriting.paths | replaced)
-    copied = still_to_copy(facts, whole)
-    ordinary = {file.path for file in whole.groups[0].files}
-    paths_of_planned = {
-        path: new for path, new in planned_paths(job, facts, images).items() if path not in ordinary
-    }
-    planned = tuple(planned_copies(facts, paths_of_planned))
-    all_wanted = []
-    for group in whole.groups:
-        for file in group.files:
-            all_wanted.append((group.source, file.path))
-    wanted = frozenset(all_wanted)
+    all_copies = copies(job, facts, images, rewriting.paths | replaced)
+    copied = still_to_copy(facts, all_copies)
+    wanted = frozenset(_files_of(all_copies))
+    planned_names = dict(planned_paths(job, facts, images))
+    for file in all_copies.groups[0].files:
+        planned_names.pop(file.path, None)
+    planned = tuple(planned_copies(facts, planned_names))
     beforehand = bool(facts.brought) or facts.target.traits.get("renames_sooner", False)
-    visible = tuple(publish(spec, job, facts, images, reshaping, beforehand))
-    first, fenced = tuple(staged(visible)), tuple[AnyStep, ...]()
+    visible = (
+        *index_step(spec, job, facts),
+        *publish(job, facts, images, reshaping, beforehand),
+    )
+    first = tuple(staged(visible))
     own = tuple(identities(job, facts, images)) if beforehand else ()
-    hidden_names: set[str] = set()
+    written = _paths(wanted) | set(planned_names.values())
     for step in first:
-        hidden_names.update(step.staged_names)
-    again = _paths(wanted) | hidden_names | set(paths_of_planned.values())
+        written.update(step.staged_names)
+    fences = tuple(_halt_steps(job, facts))
+    fences_in_copy: tuple[AnyStep, ...] = ()
     if facts.brought:
         # With so little left the fence would take as long as the rest. It is up before anything can
         # be seen, and what it finds taken is a commit since the survey, either way.
-        halt, fenced = (
-            Phase("halt", ()),
-            tuple(replace(f, name=f"copy/{_last(f.name)}") for f in halt.steps),
-        )
-    phases = phases_of(
-        halt,
-        Phase(
-            "copy", (*fenced, *kept(facts, wanted, again), *first, *own, *copied.steps, *planned)
-        ),
-        Phase(
-            "transform",
-            (*_transforms(rewriting), *reshaping.steps, *_renamed(facts, reshaping, rewriting)),
-        ),
-        Phase(
-            "compare",
-            (
-                *_compares(job, facts, images, copied, reshaping),
-                *_compares_of_planned(job, planned),
-            ),
-        ),
+        fences_in_copy = tuple(replace(step, name=f"copy/{_last(step.name)}") for step in fences)
+        fences = ()
+    left_there = kept(facts, wanted, written)
+    renamed = _renamed(facts, reshaping, rewriting)
+    compares = _compares(job, facts, images, copied, reshaping)
+    return phases_of(
+        Phase("halt", fences, ordered=True),
+        Phase("copy", (*fences_in_copy, *left_there, *first, *own, *copied.steps, *planned)),
+        Phase("transform", (*_transforms(rewriting), *reshaping.steps, *renamed)),
+        Phase("compare", (*compares, *_compares_of_planned(job, planned))),
         Phase("publish", (*visible, *owners_kept(job, facts)), ordered=True),
         *_start(job, facts, images),
     )
-    return _plan(job, facts, phases, found)
+
+
+def _files_of(copied: Copies) -> set[tuple[str, str]]:
+    """Return what is copied, by location and path."""
+    files: set[tuple[str, str]] = set()
+    for group in copied.groups:
+        files.update((group.source, file.path) for file in group.files)
+    return files
 
 
 def _paths(wanted: Iterable[tuple[str, str]]) -> set[str]:
@@ -297,15 +317,16 @@ def _last(name: str) -> str:
 def _in_place(
     spec: Spec, job: JobSpec, facts: Facts, images: tuple[Image, ...], reshaping: Reshaping
 ) -> tuple[Phase, ...]:
-    """The same location, with fewer files: see `in_place`."""
+    """Return the phases that leave the same location with fewer files: see `in_place`."""
     aside = tuple(in_place.set_aside(facts, reshaping))
     if not reshaping.steps and not aside:
         return ()
-    fences = [step for step in _fence("halt/fence", facts.source) if isinstance(step, FenceSource)]
+    fences = list(_fence("halt/fence", facts.source))
+    compares = reshaping.compares if job.verify != "none" else ()
     return phases_of(
         Phase("halt", tuple(fences), ordered=True),
         Phase("transform", reshaping.steps),
-        Phase("compare", reshaping.compares if job.verify != "none" else ()),
+        Phase("compare", compares),
         Phase("publish", (*in_place.lifted(fences), *index_step(spec, job, facts)), ordered=True),
         *_start(job, facts, images),
         Phase("retire", aside),
@@ -313,58 +334,51 @@ def _in_place(
 
 
 def identity_of(facts: Facts) -> str:
-    """The fingerprint of what does not change while a job runs: who it is and how its state is
-    laid out.
+    """Return the fingerprint of what does not change while a job runs: who it is and how its state
+    is laid out.
     """
+    surveys = (facts.source, *facts.merges, *facts.others)
+    others_files = [file for file in facts.target.files if not file.path.startswith(f"{FOLDER}/")]
+    clusters = (facts.source_cluster, facts.target_cluster)
     return plain.fingerprint(
         [
-            [_identity(survey) for survey in (facts.source, *facts.merges, *facts.others)],
-            [
-                facts.target.kind,
-                sum(not file.path.startswith(f"{FOLDER}/") for file in facts.target.files),
-            ],
-            [c and c.version for c in (facts.source_cluster, facts.target_cluster)],
+            [_identity(survey) for survey in surveys],
+            [facts.target.kind, len(others_files)],
+            [None if cluster is None else cluster.version for cluster in clusters],
         ]
     )
 
 
 def fingerprint_of(facts: Facts) -> str:
-    """The fingerprint of a stopped job: every file of it, and its epochs. Places that move along
-    are named only: new input may arrive in them at any time.
+    """Return the fingerprint of a stopped job: every file of it, and its epochs. Places that move
+    along are named only: new input may arrive in them at any time.
     """
+    surveys = (facts.source, *facts.merges, *facts.others)
     return plain.fingerprint(
         [
             identity_of(facts),
-            [
-                [
-                    sorted(survey.files),
-                    [[image.path, image.epoch, image.planned] for image in survey.images],
-                ]
-                for survey in (facts.source, *facts.merges, *facts.others)
-            ],
-            [[a.location, b.location] for a, b in facts.data],
+            [_contents(survey) for survey in surveys],
+            [[here.location, there.location] for here, there in facts.data],
         ]
     )
 
 
+def _contents(survey: Survey) -> list[object]:
+    epochs = [[image.path, image.epoch, image.planned] for image in survey.images]
+    return [sorted(survey.files), epochs]
+
+
 def _identity(survey: Survey) -> list[object]:
-    return [
-        survey.location,
-        survey.kind,
-        [
-            [
-                i.path,
-                i.identity,
-                i.written_by,
-                [[o.id, o.name, o.provider, o.shards] for o in i.operators],
-            ]
-            for i in survey.images
-        ],
-    ]
+    return [survey.location, survey.kind, [_identity_of_image(image) for image in survey.images]]
+
+
+def _identity_of_image(image: Image) -> list[object]:
+    operators = [[each.id, each.name, each.provider, each.shards] for each in image.operators]
+    return [image.path, image.identity, image.written_by, operators]
 
 
 def _plan(
-    job: JobSpec, facts: Facts, phases: tuple[Phase, ...], found: tuple[Finding, ...]
+    job: JobSpec, facts: Facts, phases: tuple[Phase, ...], findings: tuple[Finding, ...]
 ) -> Plan:
     return Plan(
         job=job.name,
@@ -374,7 +388,7 @@ def _plan(
         target=facts.target.location if job.target else facts.source.location,
         epoch=_epoch_after(job, facts),
         phases=phases,
-        findings=found,
+        findings=findings,
         facts=fingerprint_of(facts),
         endpoints=plain_endpoints(facts),
     )
@@ -390,8 +404,8 @@ def _epoch_after(job: JobSpec, facts: Facts) -> int | None:
 
 
 def _halt_steps(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
-    """A fork leaves its source alone, and a job that stays where it is must be able to go on
-    there.
+    """Yield the fences and the merges. A fork leaves its source alone, and a job that stays where
+    it is must be able to go on there.
     """
     if job.moves and job.target is not None:
         yield from _fence("halt/fence", facts.source, _readied(job, facts))
@@ -403,52 +417,46 @@ def _halt_steps(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
 
 
 def _readied(job: JobSpec, facts: Facts) -> int:
-    """How many files of a fence, at most, are written before the job has stopped: where that saves
-    time, and nobody else has the job's source.
+    """Return how many files of a fence, at most, are written before the job has stopped: where that
+    saves time, and nobody else has the job's source.
     """
-    sooner = job.mode == "warm" and facts.source.traits.get("renames_sooner", False)
-    return FENCES_MAX * len(facts.source.images) if sooner and job.target is not None else 0
+    saves_time = job.mode == "warm" and facts.source.traits.get("renames_sooner", False)
+    if not saves_time or job.target is None:
+        return 0
+    return FENCES_MAX * len(facts.source.images)
 
 
-def _fence(name: str, survey: Survey, ready: int = 0) -> Iterator[AnyStep]:
-    all_paths = []
+def _fence(name: str, survey: Survey, ready: int = 0) -> Iterator[FenceSource]:
+    paths: list[str] = []
     for image in survey.images:
-        if image.epoch is not None:
-            for path in _fence_paths(image, image.epoch):
-                all_paths.append(layout.under(image.path, path))
-    paths = tuple(all_paths)
+        paths += [layout.under(image.path, path) for path in _fence_paths(image)]
     if paths:
-        yield FenceSource(name, survey.location, paths, ready)
+        yield FenceSource(name, survey.location, tuple(paths), ready)
 
 
-def _fence_paths(image: Image, epoch: int) -> tuple[str, ...]:
-    committed, planned = _newest(image, epoch)
+def _fence_paths(image: Image) -> tuple[str, ...]:
+    """Return the files that keep a query from planning and committing, also where the job is to go
+    back behind its newest batches.
+    """
+    if image.epoch is None:
+        return ()
+    committed, planned = spark_image(image).newest or (image.epoch, image.planned)
     if planned is not None and not layout.has_commits(image):
         return layout.fence_paths_without_commits(planned)
     return layout.fence_paths(committed, planned)
 
 
-def _newest(image: Image, epoch: int) -> tuple[int, int | None]:
-    """The last batch committed, and the last one planned, also where the job is to go back
-    behind them.
-    """
-    newest = spark_image(image).newest
-    if newest is None:
-        return epoch, image.planned
-    return newest.committed, newest.planned
-
-
 def _moves(name: str, merge: Survey, source: Survey) -> Iterator[AnyStep]:
-    """The merge directory's content, renamed into the checkpoint location; both lie below one
-    common root.
+    """Yield the renames of the merge directory's content into the checkpoint location; both lie
+    below one common root.
     """
     root = layout.deepest_above((merge.location, source.location))
     here, there = (place[len(root) :].lstrip("/") for place in (merge.location, source.location))
-    items = tuple(
+    files = [file for file in merge.files if not file.path.startswith("_stateshift/")]
+    items = [
         Rename(layout.under(here, file.path), layout.under(there, file.path), file.size)
-        for file in sorted(merge.files)
-        if not file.path.startswith("_stateshift/")
-    )
+        for file in sorted(files)
+    ]
     for number, bundle in enumerate(bundled(items)):
         yield MoveFiles(f"{name}/{number}", root, tuple(bundle))
 
@@ -467,100 +475,102 @@ def _transforms(rewriting: Rewriting) -> Iterator[AnyStep]:
 
 
 def _renamed(facts: Facts, reshaping: Reshaping, rewriting: Rewriting) -> Iterator[AnyStep]:
-    """Files that are as they were, under another path."""
-    infos = {file.path: file for file in facts.source.files}
-    rewritten = {file.info.path for file in rewriting.files if file.source == facts.source.location}
-    moved = {}
+    """Yield the steps that write files as they were, under another path."""
+    source, target = facts.source.location, facts.target.location
+    rewritten = {file.info.path for file in rewriting.files if file.source == source}
+    new_paths: dict[str, str] = {}
     for path, new in reshaping.paths.items():
         if new is not None and path not in rewritten:
-            moved[path] = new
-    for number, bundle in enumerate(bundled((infos[path] for path in sorted(moved)), PIECES_MAX)):
+            new_paths[path] = new
+    infos = {file.path: file for file in facts.source.files}
+    files = [infos[path] for path in sorted(new_paths)]
+    for number, bundle in enumerate(bundled(files, PIECES_MAX)):
         yield TransformShard(
-            f"transform/renamed-{number}",
-            KEEP,
-            {},
-            facts.source.location,
-            tuple(bundle),
-            facts.target.location,
-            tuple(moved[file.path] for file in bundle),
+            name=f"transform/renamed-{number}",
+            transform=KEEP,
+            options={},
+            source=source,
+            inputs=tuple(bundle),
+            target=target,
+            outputs=tuple(new_paths[file.path] for file in bundle),
         )
 
 
 def _compares(
     job: JobSpec, facts: Facts, images: tuple[Image, ...], copied: Copies, reshaping: Reshaping
 ) -> Iterator[AnyStep]:
-    """By entries: the shards' entries, and the files that hold none byte for byte. By digests:
-    every file. State that was written anew has other bytes, and is compared by entries either way.
-    Rounds have compared what they brought byte for byte: the rest then is, too.
+    """Yield the comparisons. By entries: the shards' entries, and the files that hold none byte for
+    byte. By digests: every file. State that was rewritten has other bytes, and is compared by
+    entries either way. Rounds have compared what they copied byte for byte: the rest then is, too.
     """
-    if job.verify == "entries" and facts.brought:
-        job = replace(job, verify="digests")
-    numbers = (f"compare/{number}" for number in itertools.count())
-    if job.verify == "entries":
+    if job.verify == "none":
+        return
+    by_entries = job.verify == "entries" and not facts.brought
+    numbers = itertools.count()
+    compared: set[str] = set()  # the files whose entries are compared
+    if by_entries:
         for image in images:
-            kept = [
-                shard for shard in image.shards if not reshaping.replaced.intersection(shard.files)
-            ]
-            for shards, size in shard_bundles(kept, copied.sizes):
+            compared.update(image.state_files)
+            for shards, size in shard_bundles(_as_they_were(image, reshaping), copied.sizes):
                 yield CompareImages(
-                    next(numbers),
-                    layout.ENGINE,
-                    facts.source.location,
-                    facts.target.location,
-                    shards,
-                    None,
-                    (),
-                    image.settings,
-                    size,
+                    name=f"compare/{next(numbers)}",
+                    engine=layout.ENGINE,
+                    source=facts.source.location,
+                    target=facts.target.location,
+                    source_shards=shards,
+                    target_shards=None,
+                    paths=(),
+                    settings=image.settings,
+                    size=size,
                 )
-    if job.verify != "none":
-        yield from reshaping.compares
-        folded = set(itertools.chain.from_iterable(image.state_files for image in images))
-        for group in copied.groups:
-            all_left = []
-            for f in group.files:
-                if job.verify == "digests" or f.path not in folded:
-                    all_left.append(f)
-            left = tuple(all_left)
-            for bundle in bundled(left):
-                paths, size = tuple(file.path for file in bundle), sum(file.size for file in bundle)
-                yield CompareImages(
-                    next(numbers),
-                    layout.ENGINE,
-                    group.source,
-                    group.target,
-                    (),
-                    None,
-                    paths,
-                    {},
-                    size,
-                )
+    yield from reshaping.compares
+    for group in copied.groups:
+        files = [file for file in group.files if file.path not in compared]
+        for bundle in bundled(files):
+            yield CompareImages(
+                name=f"compare/{next(numbers)}",
+                engine=layout.ENGINE,
+                source=group.source,
+                target=group.target,
+                source_shards=(),
+                target_shards=None,
+                paths=tuple(file.path for file in bundle),
+                settings={},
+                size=sum(file.size for file in bundle),
+            )
+
+
+def _as_they_were(image: Image, reshaping: Reshaping) -> list[ShardFiles]:
+    """Return the shards whose files are copied as they are."""
+    return [shard for shard in image.shards if reshaping.replaced.isdisjoint(shard.files)]
 
 
 def _compares_of_planned(job: JobSpec, planned: Iterable[CopyFiles]) -> Iterator[CompareImages]:
-    """Byte for byte: these files are no part of the image's entries."""
-    for number, step in enumerate(planned if job.verify != "none" else ()):
-        paths = tuple(file.path for file in step.items)
+    """Yield comparisons byte for byte: these files are no part of the image's entries."""
+    if job.verify == "none":
+        return
+    for number, step in enumerate(planned):
         yield CompareImages(
-            f"compare/planned-{number}",
-            layout.ENGINE,
-            step.source,
-            step.target,
-            (),
-            None,
-            paths,
-            {},
-            step.bytes,
+            name=f"compare/planned-{number}",
+            engine=layout.ENGINE,
+            source=step.source,
+            target=step.target,
+            source_shards=(),
+            target_shards=None,
+            paths=tuple(file.path for file in step.items),
+            settings={},
+            size=step.bytes,
             names=step.names,
         )
 
 
 def _start_phases(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Phase, ...]:
-    """`restart: false`: the first deployment. The name index, and the job is started."""
-    published = Phase(
-        "publish", tuple(index_step(spec, replace(job, target=None), facts)), ordered=True
-    )
-    return phases_of(published, *_start(replace(job, target=None), facts, facts.source.images))
+    """Return the phases of a first deployment (`restart: false`): the name index is written, and
+    the job is started.
+    """
+    job = replace(job, target=None)
+    published = Phase("publish", tuple(index_step(spec, job, facts)), ordered=True)
+    return phases_of(published, *_start(job, facts, facts.source.images))
 
 
 def _start(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Phase]:
@@ -571,20 +581,17 @@ def _start(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Ph
 
 
 def _awaited(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Awaited | None:
-    """Per query: the commit it writes first, and the note it leaves when it has nothing to read."""
+    """Return, for each query, the commit it writes first, and the note it leaves when it has
+    nothing to read.
+    """
     moved = [image for image in images if image.epoch is not None]
     if not moved:
         return None
     location = facts.target.location if job.target else facts.source.location
     wishes = wishes_of(job.transform)
-    numbers = [number_after(wishes, image, facts.sink) + 1 for image in moved]
-    commits = tuple(
-        layout.under(image.path, layout.commit_path(number))
-        for image, number in zip(moved, numbers, strict=True)
-    )
-    return Awaited(
-        location,
-        _epoch_after(job, facts),
-        commits,
-        tuple(layout.under(i.path, IDLE) for i in moved),
-    )
+    commits: list[str] = []
+    for image in moved:
+        number = number_after(wishes, image, facts.sink) + 1
+        commits.append(layout.under(image.path, layout.commit_path(number)))
+    idle_notes = tuple(layout.under(image.path, IDLE) for image in moved)
+    return Awaited(location, _epoch_after(job, facts), tuple(commits), idle_notes)

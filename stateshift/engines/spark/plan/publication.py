@@ -23,18 +23,16 @@ from stateshift.survey import Facts, FileInfo, Image
 
 
 def publish(
-    spec: Spec,
     job: JobSpec,
     facts: Facts,
     images: tuple[Image, ...],
     reshaping: Reshaping,
     beforehand: bool = False,
 ) -> Iterator[AnyStep]:
-    """Yield the name index, then ids and offsets of every query, and only then the commits. What is
-    copied as it is goes together: on HDFS a small file is mostly waited for; and it is `staged`,
-    where it is copied `beforehand`.
+    """Yield ids and offsets of every query, and only then the commits; the name index is published
+    before them (`index_step`). What is copied as it is goes together: on HDFS a small file is
+    mostly waited for; and it is `staged`, where it is copied `beforehand`.
     """
-    yield from index_step(spec, job, facts)
     commits: list[_First] = []
     others: list[_First] = []
     for image in images:

@@ -122,18 +122,24 @@ def _continued(chain: ShardFiles, version: int, files: _Files) -> tuple[str, ...
     is missing. Under checkpoint format 2 a change file's name is in another file, and the source's
     own chain is taken.
     """
-    places = [classify(_inside(path, chain)) for path in chain.files]
-    versioned = [place for place in places if place.kind != "sst"]
-    uses_uuids = any(place.uuid for place in versioned)
-    if uses_uuids or not files.copied.keys() >= set(chain.files):
-        return None
-    versions = [place.version for place in versioned if place.version is not None]
-    newest = max(versions, default=None)
+    newest = _newest_version(chain)
     if newest is None or newest > version:
         return None
     folder, ending = _folder(chain), _ending(chain.files[0])
     since = tuple(f"{folder}/{number}.{ending}" for number in range(newest + 1, version + 1))
-    return (*chain.files, *since) if all(map(files.have, since)) else None
+    is_copied = files.copied.keys() >= set(chain.files)
+    is_complete = is_copied and all(map(files.have, since))
+    return (*chain.files, *since) if is_complete else None
+
+
+def _newest_version(chain: ShardFiles) -> int | None:
+    """Return the version that the chain comes to; None under checkpoint format 2."""
+    places = [classify(_inside(path, chain)) for path in chain.files]
+    versioned = [place for place in places if place.kind != "sst"]
+    if any(place.uuid for place in versioned):
+        return None
+    versions = [place.version for place in versioned if place.version is not None]
+    return max(versions, default=None)
 
 
 def _inside(path: str, chain: ShardFiles) -> str:
