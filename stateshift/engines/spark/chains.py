@@ -108,10 +108,15 @@ def chain(store: StoreFiles, version: int, ssts: Ssts, lineage: Lineage, uuid: s
             files.append(store.changes[key])
         else:
             missing.append(_name(store, key))
-    listed_ssts = set(store.ssts.values())
-    named_ssts = [path for path in files if "/SSTs/" in f"/{path}"]
-    missing += [path for path in named_ssts if path not in listed_ssts]
+    missing += _missing_ssts(store, files)
     return Chain(tuple(path for path in files if path not in missing), tuple(missing))
+
+
+def _missing_ssts(store: StoreFiles, files: list[str]) -> list[str]:
+    """Return the SST files that a snapshot names and the store does not have."""
+    listed = set(store.ssts.values())
+    named = [path for path in files if "/SSTs/" in f"/{path}"]
+    return [path for path in named if path not in listed]
 
 
 def _keys(store: StoreFiles, version: int) -> list[VersionKey]:

@@ -48,9 +48,7 @@ _WAIVE = (
 
 def of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     """Yield everything worth saying of batches that were planned and not committed."""
-    for image, name in _named_images(facts):
-        if image.epoch is not None and not layout.has_commits(image):
-            yield from _without_commits(job, image, name)
+    yield from _of_missing_commits(job, facts)
     cluster = facts.source_cluster
     if cluster is not None and cluster.state in ("running", "queued"):
         return  # a running job has always planned its next batch
@@ -60,6 +58,12 @@ def of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         is_rewound = spark_image(image).newest is not None  # which `of_rewind` reports
         if not is_rewound and _has_planned(image):
             yield from _of_planned(job, facts, image, name)
+
+
+def _of_missing_commits(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    for image, name in _named_images(facts):
+        if image.epoch is not None and not layout.has_commits(image):
+            yield from _without_commits(job, image, name)
 
 
 def _named_images(facts: Facts) -> Iterator[tuple[Image, str]]:

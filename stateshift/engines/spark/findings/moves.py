@@ -426,13 +426,16 @@ def _of_clusters(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     for cluster in (facts.source_cluster, facts.target_cluster):
         if cluster is not None:
             yield from cluster.findings
-    if job.submit is not None or job.target is None:
-        return
+    if job.submit is None and job.target is not None:
+        yield _without_submit(facts)
+
+
+def _without_submit(facts: Facts) -> Finding:
     fact = "the spec has no `submit`: start the job on the target yourself"
     writer = written_by(facts)
     if facts.target_cluster is None and writer is not None:
         fact += f" (Spark {writer} wrote it)"
-    yield Finding("note", fact)
+    return Finding("note", fact)
 
 
 def _top(path: str) -> str:

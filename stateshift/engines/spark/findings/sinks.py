@@ -20,7 +20,7 @@ from stateshift.engines.spark.layout import number_of_log
 from stateshift.engines.spark.places import is_sink_log
 from stateshift.engines.spark.rewrite.wishes import wishes_of
 from stateshift.specification import JobSpec
-from stateshift.survey import Facts, Finding, Image, SinkFacts
+from stateshift.survey import Facts, Finding, Image, SinkFacts, Survey
 
 AHEAD = "sink-ahead"
 
@@ -197,8 +197,7 @@ def _of_moved_output(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> I
     last = max(images[0].epoch, images[0].planned or 0)
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         survey = here if data.copy else there
-        logs = [file.path for file in survey.files if is_sink_log(file.path)]
-        newest = max(map(number_of_log, logs), default=-1)
+        newest = _newest_batch(survey)
         if newest > last:
             yield Finding(
                 "warn",
@@ -207,3 +206,9 @@ def _of_moved_output(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> I
                 f"out in batches {last + 1} to {newest}, for it has them already",
                 hint=_OTHER_OUTPUT,
             )
+
+
+def _newest_batch(survey: Survey) -> int:
+    """Return the newest batch in the log of a file sink; -1 where it has none."""
+    logs = [file.path for file in survey.files if is_sink_log(file.path)]
+    return max(map(number_of_log, logs), default=-1)

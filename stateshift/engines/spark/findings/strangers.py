@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.image import spark_image
+from stateshift.engines.spark.image import Strangers, spark_image
 from stateshift.engines.spark.layout import is_strange
 from stateshift.engines.spark.survey.own_part import is_taken
 from stateshift.specification import JobSpec
@@ -38,15 +38,18 @@ def _of_image(job: JobSpec, image: Image) -> Iterator[Finding]:
     staying = [each for each in strangers if not is_taken(job, each.path.rstrip("/"))]
     if not staying:
         return
-    paths = [each.path for each in staying]
-    folders = _named([layout.under(image.path, path) for path in paths])
-    count = sum(each.files for each in staying)
-    fact = f"{count} files in {folders} are not Spark's and stay"
-    if count == 1:
-        fact = f"1 file in {folders} is not Spark's and stays"
-    if any(_is_partly_taken(job, path) for path in paths):
+    fact = _fact_of(staying, image)
+    if any(_is_partly_taken(job, each.path) for each in staying):
         fact += ", but for what `also` names"
-    yield Finding("note", fact, hint=f'take them along: "also": ["{paths[0]}"]')
+    yield Finding("note", fact, hint=f'take them along: "also": ["{staying[0].path}"]')
+
+
+def _fact_of(staying: list[Strangers], image: Image) -> str:
+    folders = _named([layout.under(image.path, each.path) for each in staying])
+    count = sum(each.files for each in staying)
+    if count == 1:
+        return f"1 file in {folders} is not Spark's and stays"
+    return f"{count} files in {folders} are not Spark's and stay"
 
 
 def _named(folders: list[str]) -> str:

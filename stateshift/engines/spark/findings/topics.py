@@ -290,10 +290,9 @@ def _difference(ours: Record, theirs: Record) -> str | None:
         return "another key"
     if ours.value != theirs.value:
         return "another value"
-    is_set_by_broker = ours.appended or theirs.appended
-    if not is_set_by_broker and ours.timestamp != theirs.timestamp:
-        return "another timestamp"
-    return None
+    if ours.appended or theirs.appended or ours.timestamp == theirs.timestamp:
+        return None
+    return "another timestamp"
 
 
 def _named(places: list[Place]) -> str:

@@ -62,12 +62,17 @@ def _own_operators(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
     if job is first_job:  # what no job takes is reported once
         taken = own.union(*(_directories(spec, other, survey) for other in others))
         findings += _of_rest(survey, taken)
+    return replace(_only(own, survey), findings=tuple(findings))
+
+
+def _only(directories: frozenset[str], survey: Survey) -> Survey:
+    """Return the survey with what lies in these directories alone."""
+    names = survey.names
     return replace(
         survey,
-        files=tuple(file for file in survey.files if file.path.split("/", 1)[0] in own),
-        images=tuple(image for image in survey.images if image.path in own),
-        names={name: directory for name, directory in survey.names.items() if directory in own},
-        findings=tuple(findings),
+        files=tuple(file for file in survey.files if file.path.split("/", 1)[0] in directories),
+        images=tuple(image for image in survey.images if image.path in directories),
+        names={name: names[name] for name in names if names[name] in directories},
     )
 
 

@@ -190,22 +190,27 @@ def _rewind(reading: Reading, listed: ListedFiles, changes: Sequence[Mapping[str
     """Leave out what came after the batch to go back to. Returns whether any batch after it is
     committed: else it is a move as any other, also of a batch that was planned.
     """
-    batch = next((change["batch"] for change in changes if change["kind"] == "rewind"), None)
-    if batch is None:
+    rewinds = [change for change in changes if change["kind"] == "rewind"]
+    if not rewinds:
         return False
+    batch = rewinds[0]["batch"]
     newest = max(listed.commits, default=None)
     if batch not in listed.commits:
-        known = "" if newest is None else f"; the newest is batch {newest}"
-        reading.refuse(
-            f"batch {batch} is not committed in {reading.storage.location}{known}: there "
-            "is no going back to it"
-        )
+        _refuse_rewind(reading, batch, newest)
         return False
     if batch == newest:
         return False
     listed.commits = {number for number in listed.commits if number <= batch}
     listed.offsets = {number for number in listed.offsets if number <= batch + 1}
     return True
+
+
+def _refuse_rewind(reading: Reading, batch: int, newest: int | None) -> None:
+    known = "" if newest is None else f"; the newest is batch {newest}"
+    reading.refuse(
+        f"batch {batch} is not committed in {reading.storage.location}{known}: there "
+        "is no going back to it"
+    )
 
 
 def _schemas(

@@ -91,8 +91,8 @@ def _warn_of_more(reading: Reading, listed: ListedFiles, operator: Operator, epo
     leave it out.
     """
     own_stores = [store for store in listed.stores.values() if store.operator == operator.id]
-    stores_of_epoch = [store for store in own_stores if store.at(epoch + 1)]
-    more = {store.shard for store in stores_of_epoch if store.shard >= operator.shards}
+    further = [store for store in own_stores if store.shard >= operator.shards]
+    more = {store.shard for store in further if store.at(epoch + 1)}
     if more:
         folder = f"state/{operator.id}/{min(more)}"
         reading.warn(
@@ -148,11 +148,10 @@ def restartable(
     batches = _with_logs(reading, listed, epoch)
     batches = _with_state(listed, operators, batches)
     if reading.refuses_below("state"):
-        batches.discard(-1 if epoch is None else epoch)
+        batches -= {epoch}
     if thorough:
-        for batch in batches - {epoch}:
-            if not _zips_whole(reading, listed, batch + 1):
-                batches.discard(batch)
+        earlier = batches - {epoch}
+        batches -= {batch for batch in earlier if not _zips_whole(reading, listed, batch + 1)}
     return tuple(sorted(batches))
 
 

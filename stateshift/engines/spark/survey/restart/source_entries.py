@@ -28,21 +28,21 @@ def refuse_cut(reading: Reading, logs: Mapping[str, Batches]) -> None:
     """
     compactions = {number_of_log(path): path for path in logs if path.endswith(".compact")}
     newest = max(compactions, default=-1)
-    for path, batches in logs.items():
-        is_read = not path.endswith(".compact") and number_of_log(path) > newest
-        fault = _fault_of_batch(number_of_log(path), batches) if is_read else None
-        if fault is not None:
-            _refuse(reading, path, fault)
+    batch_logs = [path for path in logs if not path.endswith(".compact")]
+    for path in batch_logs:
+        number = number_of_log(path)
+        if number > newest:  # a restart does not read the others
+            _refuse(reading, path, _fault_of_batch(number, logs[path]))
     if newest >= 0:
         path = compactions[newest]
         others = [logs[other] for other in logs if other != path]
-        fault = _fault_of_compaction(newest, logs[path], others)
-        if fault is not None:
-            _refuse(reading, path, fault)
+        _refuse(reading, path, _fault_of_compaction(newest, logs[path], others))
 
 
-def _refuse(reading: Reading, path: str, fault: str) -> None:
-    reading.refuse(f"{reading.path(path)} {fault}: Spark starts, and reads files twice", path)
+def _refuse(reading: Reading, path: str, fault: str | None) -> None:
+    """Refuse a log that has a fault."""
+    if fault is not None:
+        reading.refuse(f"{reading.path(path)} {fault}: Spark starts, and reads files twice", path)
 
 
 def _fault_of_batch(number: int, batches: Batches) -> str | None:

@@ -24,8 +24,8 @@ from stateshift.survey import SinkLog
 
 def read_iceberg_table(storage: Storage, queries: Mapping[str, int]) -> dict[str, SinkLog]:
     """Return what the table at the storage's location has of each query."""
-    files = [file.path for file in storage.list(FOLDER)]
-    names = {path.rpartition("/")[2] for path in files if path.count("/") == 1}
+    paths = [file.path for file in storage.list(FOLDER)]
+    names = {path.rpartition("/")[2] for path in paths if path.count("/") == 1}
     name = _hinted(storage, names) or newest_metadata(names)
     if name is None:
         raise MissingFile(
