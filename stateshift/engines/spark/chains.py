@@ -162,7 +162,7 @@ def _name(store: StoreFiles, key: VersionKey) -> str:
 
 
 def _ending(store: StoreFiles) -> str:
-    """Return the ending of the store's changes; of its snapshots where RocksDB writes no changes."""
+    """Return the ending of the store's changes, or of its snapshots where there are none."""
     paths = (*store.snapshots.values(), *store.changes.values())
     is_rocksdb = any(path.endswith((".zip", ".changelog")) for path in paths)
     if not is_rocksdb:

@@ -25,6 +25,9 @@ REWRITE_LOG = "spark.rewrite-log"
 REWRITE_OPERATOR_METADATA = "spark.rewrite-operator-metadata"
 REWRITE_SCHEMA_LOG = "spark.rewrite-delta-schema-log"
 
+# What a transform is given, in plain JSON: a plan is saved.
+Options = Mapping[str, Any]
+
 # Old places, each with its new one.
 Places = tuple[tuple[str, str], ...]
 
@@ -38,7 +41,7 @@ class Rewritten:
     """
 
     transform: str
-    options: Mapping[str, Any]
+    options: Options
     source: str
     target: str
     info: FileInfo
@@ -114,7 +117,7 @@ def _transform_of(path: str) -> str:
 def with_changes(
     rewriting: Rewriting,
     facts: Facts,
-    operators: Mapping[str, Mapping[str, Any]],
+    operators: Mapping[str, Options],
     paths: Mapping[str, str | None],
 ) -> Rewriting:
     """Return the same, with what else becomes of these files: a file is rewritten once. `operators`
@@ -138,7 +141,7 @@ def with_changes(
     return Rewriting(tuple(files))
 
 
-def _changed(file: Rewritten, path: str, changes: Mapping[str, Any]) -> Rewritten:
+def _changed(file: Rewritten, path: str, changes: Options) -> Rewritten:
     """Return the file as it is written to another path, with further options."""
     further = dict(changes)
     old_mapping = file.options["mapping"]
@@ -177,7 +180,7 @@ def is_sink_log(path: str) -> bool:
     return f"/{SINK_LOG}/" in f"/{path}" and not path.rsplit("/", 1)[-1].startswith(".")
 
 
-def _options(places: Places) -> dict[str, Any]:
+def _options(places: Places) -> Options:
     """Return how places are mapped. Names in none of them stay: the findings have asked before."""
     mapping = []
     for old, new in places:

@@ -41,10 +41,10 @@ def portions(
     describing, others = _describing(image)
     needed = _by_place(others, lambda path: path.removeprefix(start))
     planned = _by_place(planned_files(image), lambda path: path.removeprefix(start))
-    shard_places = {_shard_place(shard) for shard in image.shards}
-    beside_shards = _at([place for place in needed if place not in shard_places], needed)
-    files_beside = _at([place for place in listed if place not in shard_places], listed)
-    yield _portion(survey, image, (), [*describing, *beside_shards], files_beside)
+    shards = set(map(_shard_place, image.shards))
+    needed_beside = _at(_outside(shards, needed), needed)
+    listed_beside = _at(_outside(shards, listed), listed)
+    yield _portion(survey, image, (), [*describing, *needed_beside], listed_beside)
     sizes = {file.path: file.size for file in inside}
     for bundle in _bundled(image.shards, needed, sizes, files_max):
         places = list(dict.fromkeys(map(_shard_place, bundle)))
@@ -77,6 +77,10 @@ def _by_place(files: Iterable[T], path_of: Callable[[T], str]) -> dict[Place | N
     for file in files:
         by_place.setdefault(_place(classify(path_of(file))), []).append(file)
     return by_place
+
+
+def _outside(shards: set[Place], places: Iterable[Place | None]) -> list[Place | None]:
+    return [place for place in places if place not in shards]
 
 
 def _at(places: Iterable[Place | None], by_place: Mapping[Place | None, list[T]]) -> list[T]:

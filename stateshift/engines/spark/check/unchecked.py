@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from stateshift.engines.spark.check.sidecars import hidden_checksum
 from stateshift.engines.spark.entries.settings import CODEC
 from stateshift.engines.spark.layout import under
-from stateshift.formats.spark.names import classify
+from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.survey import FileInfo, Finding, Image, Survey
 
 FRAMED = ("delta", "snapshot", "changelog")
@@ -68,15 +68,9 @@ def findings(survey: Survey, image: Image) -> Iterator[Finding]:
 
 def uncovered(survey: Survey, image: Image, codec: str) -> Uncovered:
     """Return what a restart needs, without what checksums cover."""
-    listed = {file.path: file for file in survey.files}
-    start = len(under(image.path, ""))
-    needed = [listed[path] for path in image.needed if path in listed]
     text, frames, versions = [], [], []
     stores = set()
-    for file in needed:
-        place = classify(file.path[start:])
-        if place.area == "sidecar" or _is_covered(file.path, listed):
-            continue
+    for file, place in _without_checksum(survey, image):
         if place.area != "state":
             text.append(file)
         elif place.kind in FRAMED and codec != "lz4":
@@ -85,6 +79,17 @@ def uncovered(survey: Survey, image: Image, codec: str) -> Uncovered:
             versions.append(file)
             stores.add((place.operator, place.store))
     return Uncovered(tuple(text), tuple(frames), tuple(versions), len(stores))
+
+
+def _without_checksum(survey: Survey, image: Image) -> Iterator[tuple[FileInfo, CheckpointPath]]:
+    """Yield the files that a restart needs, and that no checksum covers, with what they are."""
+    listed = {file.path: file for file in survey.files}
+    needed = [listed[path] for path in image.needed if path in listed]
+    start = len(under(image.path, ""))
+    for file in needed:
+        place = classify(file.path[start:])
+        if place.area != "sidecar" and not _is_covered(file.path, listed):
+            yield file, place
 
 
 def _is_covered(path: str, listed: Container[str]) -> bool:

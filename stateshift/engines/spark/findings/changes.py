@@ -38,6 +38,9 @@ from stateshift.survey import Facts, Finding, Image
 
 ZIP_FORMAT = "zip-format"
 
+# The spec's {"kind": "split", …}, in plain JSON.
+Split = Mapping[str, Any]
+
 
 def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     """Yield everything worth saying of the job's `transform`."""
@@ -234,9 +237,7 @@ def _of_partitions(
             )
 
 
-def _of_split(
-    wishes: Wishes, split: Mapping[str, Any], image: Image, name: str
-) -> Iterator[Finding]:
+def _of_split(wishes: Wishes, split: Split, image: Image, name: str) -> Iterator[Finding]:
     if wishes.partitions or wishes.provider:
         other = "a repartition" if wishes.partitions else "another provider"
         yield Finding(
@@ -251,9 +252,7 @@ def _of_split(
         )
 
 
-def _of_split_store(
-    split: Mapping[str, Any], store: StoreState, name: str, look: str
-) -> Iterator[Finding]:
+def _of_split_store(split: Split, store: StoreState, name: str, look: str) -> Iterator[Finding]:
     where = f"{name}: operator {store.operator}, store {store.store}"
     column = split.get("column")
     if store.single:
@@ -280,7 +279,7 @@ def _of_split_store(
             )
 
 
-def _of_parts(split: Mapping[str, Any], name: str) -> Iterator[Finding]:
+def _of_parts(split: Split, name: str) -> Iterator[Finding]:
     """Say what the jobs of the parts have to be given."""
     yield Finding(
         "warn",

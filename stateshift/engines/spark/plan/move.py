@@ -478,10 +478,9 @@ def _renamed(facts: Facts, reshaping: Reshaping, rewriting: Rewriting) -> Iterat
     """Yield the steps that write files as they were, under another path."""
     source, target = facts.source.location, facts.target.location
     rewritten = {file.info.path for file in rewriting.files if file.source == source}
-    new_paths: dict[str, str] = {}
-    for path, new in reshaping.paths.items():
-        if new is not None and path not in rewritten:
-            new_paths[path] = new
+    new_paths = {path: new for path, new in reshaping.paths.items() if new is not None}
+    for path in rewritten:
+        new_paths.pop(path, None)
     infos = {file.path: file for file in facts.source.files}
     files = [infos[path] for path in sorted(new_paths)]
     for number, bundle in enumerate(bundled(files, PIECES_MAX)):

@@ -17,6 +17,7 @@ from stateshift.engines.spark.image import StoreSchema
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.query_files import folder_of
 from stateshift.formats.spark import operator_metadata, schema
+from stateshift.formats.spark.operator_metadata import OperatorMetadata, StoreInfo
 
 
 def schemas_of(
@@ -32,36 +33,52 @@ def schemas_of(
     schemas: dict[str, StoreSchema] = {}
     for operator, names in stores.items():
         metadata = _metadata(reading, newest.get(operator))
-        infos = {} if metadata is None else {info.name: info for info in metadata.stores}
         for name in names:
-            info = infos.get(name)
-            path = _schema_path(operator, name, info, files.get(operator, []))
+            path = _schema_path(operator, name, _info(metadata, name), files.get(operator, []))
             decoded = None if path is None else reading.decoded(path, schema.decode_schema)
             if decoded is None:
                 continue
-            has_families = decoded.version == 3
-            for described in decoded.stores:
-                family = f"/{described.name}" if has_families else ""
-                schemas[f"{operator}/{name}{family}"] = {
-                    "key": described.key,
-                    "value": described.value,
-                    "encoder": described.encoder or None,
-                    "lists": has_families and keeps_lists(described.name, metadata),
-                    "avro": is_avro(settings, has_families),
-                    "prefix": 0 if info is None else info.prefix_columns,
-                }
+            of_store = _of_store(name, decoded, metadata, settings)
+            schemas.update((f"{operator}/{place}", each) for place, each in of_store.items())
     return schemas
 
 
-def _metadata(reading: Reading, path: str | None) -> operator_metadata.OperatorMetadata | None:
+def _of_store(
+    name: str,
+    decoded: schema.SchemaFile,
+    metadata: OperatorMetadata | None,
+    settings: Mapping[str, str],
+) -> dict[str, StoreSchema]:
+    """Return the schema of a store, or of each of its column families."""
+    info = _info(metadata, name)
+    has_families = decoded.version == 3
+    schemas: dict[str, StoreSchema] = {}
+    for described in decoded.stores:
+        place = f"{name}/{described.name}" if has_families else name
+        schemas[place] = {
+            "key": described.key,
+            "value": described.value,
+            "encoder": described.encoder or None,
+            "lists": has_families and keeps_lists(described.name, metadata),
+            "avro": is_avro(settings, has_families),
+            "prefix": 0 if info is None else info.prefix_columns,
+        }
+    return schemas
+
+
+def _metadata(reading: Reading, path: str | None) -> OperatorMetadata | None:
     if path is None:
         return None
     return reading.decoded(path, operator_metadata.decode_operator_metadata)
 
 
-def _schema_path(
-    operator: str, store: str, info: operator_metadata.StoreInfo | None, files: list[str]
-) -> str | None:
+def _info(metadata: OperatorMetadata | None, store: str) -> StoreInfo | None:
+    """Return what the operator's metadata says of a store."""
+    stores = () if metadata is None else metadata.stores
+    return next((info for info in stores if info.name == store), None)
+
+
+def _schema_path(operator: str, store: str, info: StoreInfo | None, files: list[str]) -> str | None:
     """Return the newest schema that the metadata names, else the one below shard 0."""
     named = () if info is None else info.schema_paths
     candidates = []
