@@ -11,7 +11,7 @@ is recognised under each of them, and what is written is the name that the spec 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.formats.spark.names import DELTA_SCHEMA_LOG
 from stateshift.specification import JobSpec
 from stateshift.specification.location import relation
-from stateshift.survey import EmbeddedPath, Facts, FileInfo, Image
+from stateshift.survey import EmbeddedPath, Facts, FileInfo, Image, Survey
 
 REWRITE_LOG = "spark.rewrite-log"
 REWRITE_OPERATOR_METADATA = "spark.rewrite-operator-metadata"
@@ -76,9 +76,7 @@ def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:
 def _of_checkpoints(job: JobSpec, facts: Facts, data_places: Places) -> Iterator[Rewritten]:
     """Yield the files of the checkpoints that name places which move along."""
     surveys = (facts.source, *facts.merges)
-    infos: dict[str, FileInfo] = {}
-    for survey in surveys:
-        infos.update((file.path, file) for file in survey.files)
+    infos = infos_of(surveys)
     source, target = facts.source.location, facts.target.location
     for survey in surveys:
         options = _options((*data_places, (survey.location, _new_place(job, facts))))
@@ -89,6 +87,14 @@ def _of_checkpoints(job: JobSpec, facts: Facts, data_places: Places) -> Iterator
                 yield Rewritten(_transform_of(path), options, source, target, infos[path])
             elif names_data:
                 yield Rewritten(REWRITE_LOG, options, source, target, infos[path])
+
+
+def infos_of(surveys: Iterable[Survey]) -> dict[str, FileInfo]:
+    """Return all files of these surveys by path; no two of them have the same."""
+    infos: dict[str, FileInfo] = {}
+    for survey in surveys:
+        infos.update((file.path, file) for file in survey.files)
+    return infos
 
 
 def _new_place(job: JobSpec, facts: Facts) -> str:

@@ -55,7 +55,21 @@ class Reading:
         except TooLarge as error:
             raise error.at(self.path(path)) from error
         except FormatError as error:
-            self.refuse(f"{self.path(path)} is damaged: {error.fact}", path, error.offset or 0)
+            self._refuse_damaged(path, error)
+        return None
+
+    def streamed(self, path: str, decode: Callable[[Iterator[bytes]], T]) -> T | None:
+        """Return what is decoded of a listed file that may be large; None, and a refusal, where it
+        is damaged or gone.
+        """
+        try:
+            return decode(self.chunks(path))
+        except TooLarge as error:
+            raise error.at(self.path(path)) from error
+        except FormatError as error:
+            self._refuse_damaged(path, error)
+        except MissingFile:
+            self.vanished(path)
         return None
 
     def hinted(self, path: str, decode: Callable[[bytes], T]) -> T | None:
@@ -87,6 +101,9 @@ class Reading:
             self.findings += reading.findings
             self.refused |= reading.refused
         return looked
+
+    def _refuse_damaged(self, path: str, error: FormatError) -> None:
+        self.refuse(f"{self.path(path)} is damaged: {error.fact}", path, error.offset or 0)
 
     def vanished(self, path: str) -> None:
         """Refuse a listed file that is not there when it is read: the job tidies up, or somebody

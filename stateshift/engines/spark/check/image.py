@@ -166,22 +166,22 @@ def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
 
 def _archives(storage: Storage, image: Image) -> Iterator[Finding]:
     """Read zips to their ends, as Spark does before it hands RocksDB what is in them."""
-    zips = [path for path in image.needed if path.endswith(".zip")]
-    for path in zips:
-        try:
-            doubts = rocksdb.check_zip(bounds.gathered(storage.chunks(path), "a zip"))
-        except FormatError as error:
-            yield _damaged(path, error)
-        except MissingFile:
-            continue  # the survey has refused it
-        else:
-            yield from _doubts(path, doubts)
+    for path in image.needed:
+        if path.endswith(".zip"):
+            yield from _archive(storage, path)
 
 
-def _doubts(path: str, doubts: tuple[str, ...]) -> Iterator[Finding]:
-    """Yield one warning for all that a zip's directory says wrongly: Spark reads the files before
-    it, which are whole.
+def _archive(storage: Storage, path: str) -> Iterator[Finding]:
+    """Yield a refusal where a zip is damaged; one warning for all that its directory says wrongly:
+    Spark reads the files before it, which are whole.
     """
+    try:
+        doubts = rocksdb.check_zip(bounds.gathered(storage.chunks(path), "a zip"))
+    except FormatError as error:
+        yield _damaged(path, error)
+        return
+    except MissingFile:
+        return  # the survey has refused it
     if doubts:
         more = f", and {len(doubts) - 1} more" if len(doubts) > 1 else ""
         fact = (

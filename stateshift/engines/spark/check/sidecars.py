@@ -43,19 +43,12 @@ def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding
 def orphans(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
     """Yield one note about all tables that no snapshot names: they take space, and nothing else."""
     start = layout.under(image.path, "state/")
-    tables: dict[str, list[FileInfo]] = {}
-    zips: dict[str, list[str]] = {}
-    for file in survey.files:
-        folder, _, name = file.path.rpartition("/")
-        if not file.path.startswith(start) or name.startswith("."):
-            continue
-        if name.endswith(".sst"):
-            tables.setdefault(folder.rpartition("/")[0], []).append(file)
-        elif name.endswith(".zip"):
-            zips.setdefault(folder, []).append(file.path)
+    state = [file for file in survey.files if file.path.startswith(start)]
+    zips = _by_folder(state, ".zip")
     unnamed: list[FileInfo] = []
-    for folder, files in tables.items():
-        unnamed += _unnamed(storage, files, zips.get(folder, []))
+    for folder, tables in _by_folder(state, ".sst").items():
+        store = folder.rpartition("/")[0]
+        unnamed += _unnamed(storage, tables, zips.get(store, []))
     if unnamed:
         size = sum(file.size for file in unnamed)
         yield Finding(
@@ -66,14 +59,24 @@ def orphans(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]
         )
 
 
-def _unnamed(storage: Storage, tables: list[FileInfo], zips: Iterable[str]) -> list[FileInfo]:
+def _by_folder(files: Iterable[FileInfo], ending: str) -> dict[str, list[FileInfo]]:
+    """Return the files with this ending by their folders; hidden ones are left out."""
+    by_folder: dict[str, list[FileInfo]] = {}
+    for file in files:
+        folder, _, name = file.path.rpartition("/")
+        if name.endswith(ending) and not name.startswith("."):
+            by_folder.setdefault(folder, []).append(file)
+    return by_folder
+
+
+def _unnamed(storage: Storage, tables: list[FileInfo], zips: Iterable[FileInfo]) -> list[FileInfo]:
     """Return the tables that none of the zips names; none where one of those cannot be read, for
     nobody can say which tables it names.
     """
     named: set[str] = set()
-    for path in zips:
+    for file in zips:
         try:
-            decoded = rocksdb.decode_zip(storage.read(path, ZIP_MAX))
+            decoded = rocksdb.decode_zip(storage.read(file.path, ZIP_MAX))
         except (FormatError, MissingFile):
             return []
         named.update(table.stored for table in decoded.tables)

@@ -47,23 +47,24 @@ def findings(survey: Survey, image: Image) -> Iterator[Finding]:
     """Yield one note, where there is something to say."""
     codec = image.settings.get(CODEC, "lz4")
     gaps = uncovered(survey, image, codec)
+    facts = "; ".join(_facts(gaps, codec))
+    if facts:
+        yield Finding("note", facts)
+
+
+def _facts(gaps: Uncovered, codec: str) -> Iterator[str]:
     amounts = []
     if gaps.text:
         amounts.append(f"{_amount(gaps.text)} of logs, metadata and schemas")
     if gaps.frames:
         amounts.append(f"{_amount(gaps.frames)} of state in {codec}")
-    facts = []
     if amounts:
-        facts.append(
-            f"{' and '.join(amounts)} have no checksum: a letter that changed would go unseen"
-        )
+        yield f"{' and '.join(amounts)} have no checksum: a letter that changed would go unseen"
     if gaps.versions:
         verb = "is" if len(gaps.versions) == 1 else "are"
-        facts.append(f"no checksum says which version {_files(gaps.versions)} of state {verb}")
+        yield f"no checksum says which version {_files(gaps.versions)} of state {verb}"
     if gaps.stores > 1:
-        facts.append("nor of which store, where several have columns of the same types")
-    if facts:
-        yield Finding("note", "; ".join(facts))
+        yield "nor of which store, where several have columns of the same types"
 
 
 def uncovered(survey: Survey, image: Image, codec: str) -> Uncovered:

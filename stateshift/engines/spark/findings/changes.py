@@ -91,20 +91,22 @@ def _of_names(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
     dropped_operators, dropped_sources = wishes.dropped_operators, wishes.dropped_sources
     yield from _Renaming("operator", operators, wishes.operators, dropped_operators).findings(name)
     yield from _Renaming("source", sources, wishes.sources, dropped_sources).findings(name)
-    for operator in dropped_operators:
-        if operator in operators:
-            yield Finding(
-                "warn", f"{name}: the state of operator {operator} is left behind; it starts empty"
-            )
-    for source in dropped_sources:
-        if source in sources:
-            yield Finding("warn", f"{name}: how far source {source} was read is left behind")
+    for operator in _in_both(dropped_operators, operators):
+        yield Finding(
+            "warn", f"{name}: the state of operator {operator} is left behind; it starts empty"
+        )
+    for source in _in_both(dropped_sources, sources):
+        yield Finding("warn", f"{name}: how far source {source} was read is left behind")
     if dropped_sources and set(dropped_sources) >= set(sources):
         yield Finding(
             "refuse",
             f"{name} would have no source left",
             hint="start the job without a checkpoint instead",
         )
+
+
+def _in_both(asked: tuple[str, ...], known: tuple[str, ...]) -> list[str]:
+    return [each for each in asked if each in known]
 
 
 @dataclass(frozen=True, slots=True)

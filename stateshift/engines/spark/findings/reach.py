@@ -49,8 +49,11 @@ def of_reach(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
         elif cluster.kind in SPARKS and _is_unknown(spec, job, scheme):
             yield _without_file_system(cluster, place, scheme)
         elif cluster.reaches is None:
-            needed = _needs(scheme, authority)
-            yield Finding("note", f"whether {cluster.name} reaches {place} was not asked: {needed}")
+            yield _unasked(cluster, place, _needs(scheme, authority))
+
+
+def _unasked(cluster: ClusterFacts, place: str, needed: str) -> Finding:
+    return Finding("note", f"whether {cluster.name} reaches {place} was not asked: {needed}")
 
 
 def _parts(place: str) -> tuple[str, str]:

@@ -56,20 +56,25 @@ def _of_sink(
     if not sink.read:
         yield _of_unread(sink)
         return
-    renumbers = wishes_of(job.transform).renumber
-    cluster = facts.source_cluster
-    may_run = cluster is not None and cluster.state in ("running", "queued", "unknown")
     for image in images:
         if image.epoch is None or image.identity is None:
             continue
         name = name_of(image, "the job")
-        is_rewound = renumbers or spark_image(image).newest is not None
         if job.mode == "fork":
             yield _of_fork(sink, image)
-        elif may_run:
+        elif _may_run(facts):
             yield Finding("note", f"{_named(sink)} has {_batches(sink, image)} of {name} so far")
-        elif not is_rewound:  # a rewind goes back on purpose, and says so itself
+        elif not _is_rewound(job, image):  # a rewind goes back on purpose, and says so itself
             yield from _of_image(sink, image, image.epoch, name)
+
+
+def _may_run(facts: Facts) -> bool:
+    cluster = facts.source_cluster
+    return cluster is not None and cluster.state in ("running", "queued", "unknown")
+
+
+def _is_rewound(job: JobSpec, image: Image) -> bool:
+    return wishes_of(job.transform).renumber or spark_image(image).newest is not None
 
 
 def _of_unread(sink: SinkFacts) -> Finding:

@@ -137,20 +137,22 @@ def _of_new_partitions(wanted: Offsets, topics: Topics) -> Iterator[Finding]:
     for topic in sorted(wanted.keys() & topics.spans.keys()):
         spans = topics.spans[topic]
         new = {number: spans[number] for number in sorted(spans.keys() - wanted[topic].keys())}
-        if not new:
-            continue
-        names = _named([(topic, number) for number in new])
-        records = sum(end - first for first, end in new.values())
-        fact = (
-            f"the checkpoint has no offset of {names}: the job reads it from the beginning "
-            f"({records:,} records)"
-        )
-        if any(first > 0 for first, _ in new.values()):
-            fact += "; one that begins behind offset 0 counts as lost data (failOnDataLoss)"
-        if records:
-            yield Finding("warn", fact, hint=_READ_TWICE)
-        else:
-            yield Finding("note", fact)
+        if new:
+            yield _new_partitions(topic, new)
+
+
+def _new_partitions(topic: str, spans: Mapping[int, tuple[int, int]]) -> Finding:
+    names = _named([(topic, number) for number in spans])
+    records = sum(end - first for first, end in spans.values())
+    fact = (
+        f"the checkpoint has no offset of {names}: the job reads it from the beginning "
+        f"({records:,} records)"
+    )
+    if any(first > 0 for first, _ in spans.values()):
+        fact += "; one that begins behind offset 0 counts as lost data (failOnDataLoss)"
+    if not records:
+        return Finding("note", fact)
+    return Finding("warn", fact, hint=_READ_TWICE)
 
 
 def _of_records(wanted: Wanted, topics: Topics) -> Iterator[Finding]:

@@ -193,6 +193,11 @@ def _says(job: JobSpec, setting: str, value: str) -> bool:
 
 
 def _of_files(wishes: Wishes, image: Image, name: str, target: Target) -> Iterator[Finding]:
+    yield from _of_changelogs(wishes, image, name, target)
+    yield from _of_tables(wishes, image, name, target)
+
+
+def _of_changelogs(wishes: Wishes, image: Image, name: str, target: Target) -> Iterator[Finding]:
     has_changelogs = any(path.endswith(".changelog") for path in image.state_files)
     if has_changelogs and not wishes.of_state and target.parts < (3, 5):
         yield Finding(
@@ -203,6 +208,9 @@ def _of_files(wishes: Wishes, image: Image, name: str, target: Target) -> Iterat
                 "Spark from 3.5 on"
             ),
         )
+
+
+def _of_tables(wishes: Wishes, image: Image, name: str, target: Target) -> Iterator[Finding]:
     # A compaction copies tables that need none.
     copies_tables = not replace(wishes, compact=False).of_state
     is_newer = image.written_by is not None and image.written_by.startswith("4.")

@@ -79,13 +79,14 @@ def bridge_of(facts: Facts, changed: Collection[str]) -> Bridge:
             continue
         state.update((file.path, file) for file in way.state)
         steps += _published(facts, number, way)
+    return Bridge(tuple(_copies(facts, state)), tuple(steps), _paths(steps))
+
+
+def _copies(facts: Facts, state: Mapping[str, FileInfo]) -> Iterator[CopyFiles]:
     source, target = facts.source.location, facts.target.location
-    sorted_state = [state[path] for path in sorted(state)]
-    copies = tuple(
-        CopyFiles(f"copy/between-{number}", source, target, tuple(bundle))
-        for number, bundle in enumerate(bundled(sorted_state))
-    )
-    return Bridge(copies, tuple(steps), _paths(steps))
+    files = [state[path] for path in sorted(state)]
+    for number, bundle in enumerate(bundled(files)):
+        yield CopyFiles(f"copy/between-{number}", source, target, tuple(bundle))
 
 
 class _Logs(NamedTuple):

@@ -587,10 +587,12 @@ def _awaited(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Awaited |
     if not moved:
         return None
     location = facts.target.location if job.target else facts.source.location
-    wishes = wishes_of(job.transform)
-    commits: list[str] = []
-    for image in moved:
-        number = number_after(wishes, image, facts.sink) + 1
-        commits.append(layout.under(image.path, layout.commit_path(number)))
+    commits = tuple(_first_commit(job, facts, image) for image in moved)
     idle_notes = tuple(layout.under(image.path, IDLE) for image in moved)
-    return Awaited(location, _epoch_after(job, facts), tuple(commits), idle_notes)
+    return Awaited(location, _epoch_after(job, facts), commits, idle_notes)
+
+
+def _first_commit(job: JobSpec, facts: Facts, image: Image) -> str:
+    """Return the commit that a query writes first at its new place."""
+    last = number_after(wishes_of(job.transform), image, facts.sink)
+    return layout.under(image.path, layout.commit_path(last + 1))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from stateshift.engines.bundles import bundled
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings import moves
+from stateshift.engines.spark.places import infos_of
 from stateshift.engines.spark.rewrite.files import Reshaping
 from stateshift.engines.spark.rewrite.planned_state import kept_batch
 from stateshift.errors import StalePlan
@@ -68,9 +69,7 @@ class _Publishing:
         self._job, self._facts, self._reshaping = job, facts, reshaping
         self._staged = staged
         self._names = (f"publish/{number}" for number in itertools.count())
-        self._infos: dict[str, FileInfo] = {}
-        for survey in (facts.source, *facts.merges):
-            self._infos.update((file.path, file) for file in survey.files)
+        self._infos = infos_of((facts.source, *facts.merges))
 
     def steps(self, firsts: Iterable[_First], whole: bool = False) -> Iterator[AnyStep]:
         """Yield the steps for files of which none has to be there before another."""
@@ -151,13 +150,17 @@ def owners_kept(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
     """Yield the last steps of all: every file is there, and no job writes beside them yet."""
     if not job.keep:
         return
-    copied = [(facts.source.location, facts.target.location)]
+    owner, permissions = "owner" in job.keep, "permissions" in job.keep
+    for number, (source, target) in enumerate(_copied_places(job, facts)):
+        yield KeepOwners(f"publish/owners-{number}", source, target, owner, permissions)
+
+
+def _copied_places(job: JobSpec, facts: Facts) -> Iterator[tuple[str, str]]:
+    """Yield the places that are copied, each with its new one."""
+    yield facts.source.location, facts.target.location
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         if data.copy:
-            copied.append((here.location, there.location))
-    owner, permissions = "owner" in job.keep, "permissions" in job.keep
-    for number, (source, target) in enumerate(copied):
-        yield KeepOwners(f"publish/owners-{number}", source, target, owner, permissions)
+            yield here.location, there.location
 
 
 def index_step(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[AnyStep]:

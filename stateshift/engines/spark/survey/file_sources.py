@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from stateshift.engines.spark.layout import number_of_log
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.source_entries import refuse_cut
-from stateshift.errors import FormatError, MissingFile, TooLarge
+from stateshift.errors import MissingFile
 from stateshift.formats.spark import source_log
 from stateshift.formats.spark.offsets import SourceOffset
 from stateshift.formats.spark.uris import decode_location
@@ -175,15 +175,8 @@ def _is_file_log(reading: Reading, path: str) -> bool:
 
 def _log_file(reading: Reading, path: str) -> _LogFile:
     """Read one file of a source's log. One that is damaged or gone is refused."""
-    try:
-        census = source_log.census_of(reading.chunks(path))
-    except TooLarge as error:
-        raise error.at(reading.path(path)) from error
-    except FormatError as error:
-        reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)
-        return _LogFile(path)
-    except MissingFile:
-        reading.vanished(path)
+    census = reading.streamed(path, source_log.census_of)
+    if census is None:
         return _LogFile(path)
     files_in: dict[str, int] = {}
     for spelled, count in census.folders.items():

@@ -262,14 +262,19 @@ def _last_batch(reading: Reading, listed: ListedFiles, cut: _Cut) -> _LastBatch:
             f"{place} holds no state, though its query has a watermark: it needs none, or "
             "all is missing"
         )
-    partitions = entry.conf.get(offset_format.PARTITIONS)
-    if partitions is not None and partitions_of(entry.conf) is None:
+    _refuse_partitions(reading, path, entry.conf)
+    return _LastBatch(dict(entry.conf), entry.offsets, entry.timestamp_ms)
+
+
+def _refuse_partitions(reading: Reading, path: str, conf: Mapping[str, str]) -> None:
+    """Refuse a number of partitions that no job can have."""
+    partitions = conf.get(offset_format.PARTITIONS)
+    if partitions is not None and partitions_of(conf) is None:
         reading.refuse(
             f"{reading.path(path)} says that there are {partitions[:40]!r} partitions, which no "
             "job has",
             path,
         )
-    return _LastBatch(dict(entry.conf), entry.offsets, entry.timestamp_ms)
 
 
 def _neighbours(

@@ -10,7 +10,6 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import Chain, StoreFiles, chain
 from stateshift.engines.spark.small_files import Reading
 from stateshift.engines.spark.survey.restart.query_files import ListedFiles, folder_of, store_keys
-from stateshift.errors import FormatError, MissingFile, TooLarge
 from stateshift.formats.spark import rocksdb, state_files
 from stateshift.survey import Operator, ShardFiles
 
@@ -122,15 +121,9 @@ def _ssts(reading: Reading, path: str) -> tuple[str, ...]:
 
 
 def _lineage(reading: Reading, path: str) -> tuple[tuple[int, str], ...]:
-    try:
-        return state_files.decode_changelog(reading.chunks(path))[0].lineage
-    except TooLarge as error:
-        raise error.at(reading.path(path)) from error
-    except FormatError as error:
-        reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)
-    except MissingFile:
-        reading.vanished(path)
-    return ()
+    """Return the versions before a changelog's, as its head names them."""
+    decoded = reading.streamed(path, state_files.decode_changelog)
+    return () if decoded is None else decoded[0].lineage
 
 
 def restartable(

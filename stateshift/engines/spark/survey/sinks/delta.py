@@ -7,7 +7,7 @@ the newest checkpoint         for a query that no commit behind it names: its la
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from stateshift.engines.spark.survey.sinks.parquet import transactions_in
 from stateshift.errors import FormatError, MissingFile, StorageError
@@ -37,22 +37,34 @@ def read_delta_log(storage: Storage, back_to: Mapping[str, int]) -> dict[str, Si
         raise MissingFile(f"{storage.location} is no Delta table: it has no {FOLDER}")
     _refuse_staged(storage, commits, _versions(paths, staged_version))
     history = _History(back_to)
-    checkpoint_version = checkpoint[0].version if checkpoint else -1
-    for version in commits[:COMMITS_MAX]:
-        if version <= checkpoint_version and history.unknown:
-            history.add_last(_of_checkpoint(storage, checkpoint))
-        if history.is_complete:
-            return history.logs()
-        _add_commit(history, storage, version)
-    if history.unknown and checkpoint:
-        history.add_last(_of_checkpoint(storage, checkpoint))
-    elif history.unknown and len(commits) > COMMITS_MAX:
+    _add_commits(history, storage, commits[:COMMITS_MAX], checkpoint)
+    if history.unknown and len(commits) > COMMITS_MAX:
         raise StorageError(
             f"the newest {COMMITS_MAX:,} commits of {storage.location} name no batch of "
             "the job, and the table has no checkpoint",
             location=storage.location,
         )
     return history.logs()
+
+
+def _add_commits(
+    history: _History,
+    storage: Storage,
+    commits: Iterable[int],
+    checkpoint: Sequence[CheckpointName],
+) -> None:
+    """Add commits from the newest back, until the history is complete; and the checkpoint where
+    no commit behind it names an application.
+    """
+    checkpoint_version = checkpoint[0].version if checkpoint else -1
+    for version in commits:
+        if version <= checkpoint_version and history.unknown:
+            history.add_last(_of_checkpoint(storage, checkpoint))
+        if history.is_complete:
+            return
+        _add_commit(history, storage, version)
+    if history.unknown and checkpoint:
+        history.add_last(_of_checkpoint(storage, checkpoint))
 
 
 def _versions(names: Iterable[str], version_in: Callable[[str], int | None]) -> list[int]:
