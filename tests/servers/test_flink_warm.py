@@ -161,7 +161,7 @@ def test_given_up_in_its_rounds_nothing_is_left_and_the_job_has_not_been_touched
             {"execution.checkpointing.externalized-checkpoint-retention": "DELETE_ON_CANCELLATION"},
             "deleted when it is",
         ),
-        ({"execution.checkpointing.incremental": "false"}, "written anew each time"),
+        ({"execution.checkpointing.incremental": "false"}, "written again each time"),
     ],
 )
 @pytest.mark.slow

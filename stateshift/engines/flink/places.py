@@ -1,8 +1,7 @@
 """Where the files lie that `_metadata` names. Pure.
 
     Places(root, image)  root: the location that everything of the image is below; image: the folder
-                         in it, with
-                         `_metadata`
+                         in it, with `_metadata`
       .path_of(stream)   the file's path below the root, None where it is somewhere else
 
 A handle is relative to the folder of `_metadata`, or absolute, as Flink writes it: file:/x,
@@ -14,9 +13,9 @@ below the root. As JSON, places are `plain()`, and `places(plain)`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from stateshift.engines.flink.layout import CHECKPOINT, JOB_FOLDERS, folder_of, under
 from stateshift.errors import StorageError
@@ -32,31 +31,50 @@ from stateshift.formats.flink.stream_handles import (
 from stateshift.storage import locations
 
 
+class PlainPlaces(TypedDict):
+    """`Places` as JSON, which has lists for tuples. What a plan says of its target has the first
+    two alone.
+    """
+
+    root: str
+    image: str
+    moved: NotRequired[Sequence[str] | None]
+    aside: NotRequired[Mapping[str, str]]
+
+
 @dataclass(frozen=True, slots=True)
 class Places:
+    """Where the files of an image lie; `moved` is where its job's folder was, and where it is."""
+
     root: str
     image: str
     moved: tuple[str, str] | None = None
     aside: Mapping[str, str] = field(default_factory=dict)
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> PlainPlaces:
         moved = list(self.moved) if self.moved else None
         return {"root": self.root, "image": self.image, "moved": moved, "aside": dict(self.aside)}
 
     def path_of(self, stream: StreamHandle) -> str | None:
+        """Return the path of a file below the root; None where it is somewhere else."""
         match stream:
             case RelativeFile(path):
-                return self.aside.get(path) or (under(self.image, path) if is_name(path) else None)
+                return self.aside.get(path) or self._beside(path)
             case AbsoluteFile(path) | Segment(path):
                 return self._below(path)
         return None
+
+    def _beside(self, path: str) -> str | None:
+        return under(self.image, path) if is_name(path) else None
 
     def _below(self, path: str) -> str | None:
         location = located(path)
         if location is None:
             return None
-        if self.moved is not None and locations.is_within(location, self.moved[0]):
-            location = locations.join(self.moved[1], locations.relative(location, self.moved[0]))
+        if self.moved is not None:
+            was, now = self.moved
+            if locations.is_within(location, was):
+                location = locations.join(now, locations.relative(location, was))
         if not locations.is_within(location, self.root):
             return None
         return locations.relative(location, self.root)
@@ -64,25 +82,19 @@ class Places:
 
 def is_name(path: str) -> bool:
     """Whether a relative handle names a file that is beside the metadata, and no other."""
-    return (
-        bool(path)
-        and path.isprintable()
-        and not any(part in ("", ".", "..") for part in path.split("/"))
-    )
+    if not path or not path.isprintable():
+        return False
+    return not any(part in ("", ".", "..") for part in path.split("/"))
 
 
-def places(plain: Mapping[str, Any]) -> Places:
+def places(plain: PlainPlaces) -> Places:
     moved = plain.get("moved")
-    return Places(
-        plain["root"],
-        plain["image"],
-        (moved[0], moved[1]) if moved else None,
-        plain.get("aside", {}),
-    )
+    aside = plain.get("aside", {})
+    return Places(plain["root"], plain["image"], (moved[0], moved[1]) if moved else None, aside)
 
 
 def located(path: str) -> str | None:
-    """The location that an absolute handle names; None for one that is none."""
+    """Return the location that an absolute handle names; None for one that is none."""
     try:
         return locations.normal(path)
     except StorageError:
@@ -90,19 +102,20 @@ def located(path: str) -> str | None:
 
 
 def absolute_places(metadata: Metadata) -> dict[str, int]:
-    """The folders that absolute handles name, and how often."""
-    found: dict[str, int] = {}
+    """Return the folders that absolute handles name, and how often."""
+    folders: dict[str, int] = {}
     for reference in references(metadata):
         for file in files_of(reference.stream):
             if isinstance(file, AbsoluteFile | Segment):
                 folder = folder_of(file.path)
-                found[folder] = found.get(folder, 0) + 1
-    return found
+                folders[folder] = folders.get(folder, 0) + 1
+    return folders
 
 
 def root_of(location: str, folders: Iterable[str]) -> str:
-    """The nearest location that the image and all of these folders are below; those of another file
-    system, and those that have nothing but its root in common with the image, do not count.
+    """Return the nearest location that the image and all of these folders are below; those of
+    another file system, and those that have nothing but its root in common with the image, do not
+    count.
     """
     root = location
     for folder in folders:
@@ -116,40 +129,41 @@ def root_of(location: str, folders: Iterable[str]) -> str:
 
 
 def job_folder(location: str) -> str | None:
-    """The folder of the job whose checkpoint lies at the location."""
+    """Return the folder of the job whose checkpoint lies at the location."""
     return locations.parent(location) if CHECKPOINT.fullmatch(locations.name(location)) else None
 
 
 def moved_folders(location: str, folders: Iterable[str]) -> tuple[str, str] | None:
-    """Where a job's folder seems to have been when its checkpoint was written, if that is not where
-    it is now, and where it is. Whether its files are there, the caller has to look.
+    """Return where a job's folder seems to have been when its checkpoint was written, if that is
+    not where it is now, and where it is. Whether its files are there, the caller has to look.
     """
     here = job_folder(location)
     if here is None:
         return None
     for folder in folders:
-        was = next(iter(_job_folders(folder)), None)
+        was = _job_folder_above(folder)
         if was is not None and was != here:
             return was, here
     return None
 
 
-def _job_folders(folder: str) -> Iterator[str]:
-    """What may have been the job's folder, by a place inside of it."""
+def _job_folder_above(folder: str) -> str | None:
+    """Return what may have been the job's folder, by a place inside of it."""
     place = located(folder)
     while place is not None and locations.parse(place).path.strip("/"):
         name, above = locations.name(place), locations.parent(place)
         if name in JOB_FOLDERS or CHECKPOINT.fullmatch(name):
-            yield above
-            return
+            return above
         place = above
+    return None
 
 
 def _common(one: str, other: str) -> str:
-    """The nearest location that both are below."""
-    while not locations.is_within(other, one):
-        above = locations.parent(one)
-        if above == one:
-            return one
-        one = above
-    return one
+    """Return the nearest location that both are below."""
+    common = one
+    while not locations.is_within(other, common):
+        above = locations.parent(common)
+        if above == common:
+            return common
+        common = above
+    return common

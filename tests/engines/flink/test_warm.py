@@ -362,8 +362,8 @@ def test_a_job_whose_checkpoints_go_with_it_is_not_ended(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("image", "words", "way"),
     [
-        ("flink-2.3.0/count-checkpoint-rocksdb", "are written anew each time", "incremental"),
-        ("flink-2.3.0/kinds-checkpoint-hashmap", "are written anew each time", "incremental"),
+        ("flink-2.3.0/count-checkpoint-rocksdb", "are written again each time", "incremental"),
+        ("flink-2.3.0/kinds-checkpoint-hashmap", "are written again each time", "incremental"),
         (
             "flink-2.3.0/count-merging-incremental",
             "are parts of files that still grow",

@@ -5,12 +5,16 @@ A refusal that can be waived names its waiver; with it in the job's `waive` it b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from shlex import quote
 
+from stateshift.engines.flink.changes import asked_version
 from stateshift.engines.flink.image import flink_image, kept_of, metadata_of
-from stateshift.engines.flink.rewrite.choice import Choice, Dealing, asked_version
+from stateshift.engines.flink.rewrite.choice import Choice
+from stateshift.engines.flink.rewrite.move import Move
+from stateshift.engines.flink.rewrite.redistribution import Redistribution
 from stateshift.engines.free_space import of_room
 from stateshift.formats.flink.java_data import fits_utf
 from stateshift.formats.flink.metadata import PROPERTIES_FROM
@@ -36,14 +40,14 @@ _INSTEAD = {
 
 
 def waived(finding: Finding, names: tuple[str, ...]) -> Finding:
-    if finding.level == "refuse" and finding.waive in names:
-        return replace(
-            finding, level="warn", message=f"{finding.message} (waived: {finding.waive})", hint=None
-        )
-    return finding
+    """Return the finding, as a warning where the job waives it."""
+    if finding.level != "refuse" or finding.waive not in names:
+        return finding
+    message = f"{finding.message} (waived: {finding.waive})"
+    return replace(finding, level="warn", message=message, hint=None)
 
 
-def of_sources(surveys: tuple[Survey, ...]) -> Iterator[Finding]:
+def of_sources(surveys: Sequence[Survey]) -> Iterator[Finding]:
     for survey in surveys:
         yield from survey.findings
         if not survey.images:
@@ -54,34 +58,29 @@ def of_sources(surveys: tuple[Survey, ...]) -> Iterator[Finding]:
                 hint=f"stateshift inspect {quote(survey.location)}",
             )
         for image in survey.images:
-            yield from (found for found in image.findings if found.level != "note")
+            yield from (finding for finding in image.findings if finding.level != "note")
             yield from _of_image(survey, image)
 
 
 def of_move(
-    job: JobSpec,
-    facts: Facts,
-    surveys: tuple[Survey, ...],
-    choice: Choice,
-    others: frozenset[str] | None,
-    deal: Dealing,
+    job: JobSpec, facts: Facts, move: Move, others: frozenset[str] | None
 ) -> tuple[Finding, ...]:
-    """`others` are the operators that jobs take which divide the source with this one; None
-    where none does.
+    """Return everything; `others` are the operators of jobs that divide the source with this one;
+    None where it is not divided.
     """
-    found = (
-        *of_sources(surveys),
+    findings = (
+        *of_sources(move.surveys),
         *of_changes(job),
         *of_target(job, facts),
-        *_of_choice(surveys, choice),
-        *_of_left(choice, others),
-        *_of_dealing(deal),
-        *_of_key_groups(surveys, choice, deal),
-        *_of_versions(job, facts, surveys),
+        *_of_choice(move.surveys, move.choice),
+        *_of_left(move.choice, others),
+        *_of_redistribution(move.redistribution),
+        *_of_key_groups(move),
+        *_of_versions(job, facts, move.surveys),
         *of_room(job, facts),
         *of_clusters(facts),
     )
-    return tuple(waived(finding, job.waive) for finding in found)
+    return tuple(waived(finding, job.waive) for finding in findings)
 
 
 def of_clusters(facts: Facts) -> Iterator[Finding]:
@@ -98,86 +97,87 @@ def of_clusters(facts: Facts) -> Iterator[Finding]:
 
 
 def of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """Before savepoints are taken of running jobs."""
-    assert job.flink is not None, "only who names jobs is asked for their savepoints"
+    """Yield what is known before savepoints are taken of running jobs."""
     cluster = facts.source_cluster
-    if cluster is not None and cluster.kind not in ASKABLE:
-        yield Finding(
-            "refuse",
-            f"{cluster.name} ({cluster.kind}) cannot be asked for a savepoint",
-            hint='give it "kind": "flink_rest" and its "url"; or take the savepoint yourself, '
-            "and name it in "
-            '"existing_savepoint_paths"',
-        )
-    elif cluster is not None and cluster.state not in ("running", "unknown"):
-        what = "no savepoint can be taken" if job.mode != "warm" else "it cannot be followed"
-        yield Finding(
-            "refuse",
-            f"{', '.join(job.flink.job_ids)} on {cluster.name}: {cluster.state}, and {what}",
-            hint=(
-                f"{_running_there(cluster)}; or name the savepoint it ended with in "
-                '"existing_savepoint_paths"'
-            ),
-        )
-    ours = newest_for(cluster.version) if cluster is not None else None
-    written = newest_for(asked_version(job)) or ours
+    if cluster is not None:
+        yield from _of_asking(job, cluster)
+    written = newest_for(asked_version(job))
+    if written is None and cluster is not None:
+        written = newest_for(cluster.version)
     if facts.target_cluster is not None and written is not None:
         yield from _of_reading(facts.target_cluster, written)
     if job.mode == "warm":
         yield Finding(
             "warn",
-            "what the job does since its last checkpoint is done again, as after a "
-            "failure: a sink that is not "
-            "transactional gets it twice",
+            "what the job does since its last checkpoint is done again, as after a failure: a sink "
+            "that is not transactional gets it twice",
             hint='"mode": "move" ends it with a savepoint, and nothing is done after that',
         )
     elif job.target is not None:
         yield Finding(
             "note",
-            "what is copied, and what is written anew, is planned from the savepoints, "
-            "once they are "
+            "what is copied, and what is rewritten, is planned from the savepoints, once they are "
             "taken",
         )
+    yield from _of_stopping(job)
+
+
+def _of_asking(job: JobSpec, cluster: ClusterFacts) -> Iterator[Finding]:
+    """Yield why a cluster cannot take the savepoints."""
+    assert job.flink is not None, "only who names jobs is asked for their savepoints"
+    if cluster.kind not in ASKABLE:
+        yield Finding(
+            "refuse",
+            f"{cluster.name} ({cluster.kind}) cannot be asked for a savepoint",
+            hint='give it "kind": "flink_rest" and its "url"; or take the savepoint yourself, and '
+            'name it in "existing_savepoint_paths"',
+        )
+    elif cluster.state not in ("running", "unknown"):
+        what = "no savepoint can be taken" if job.mode != "warm" else "it cannot be followed"
+        yield Finding(
+            "refuse",
+            f"{', '.join(job.flink.job_ids)} on {cluster.name}: {cluster.state}, and {what}",
+            hint=f"{_running_there(cluster)}; or name the savepoint it ended with in "
+            '"existing_savepoint_paths"',
+        )
+
+
+def _of_stopping(job: JobSpec) -> Iterator[Finding]:
+    """Yield what becomes of the old job behind its savepoint."""
+    assert job.flink is not None, "only who names jobs is asked for their savepoints"
     if job.flink.cancel_job:
         yield Finding(
             "warn",
-            "records that the job reads between its savepoint and its cancellation are "
-            "done twice, or lost where its "
-            "source cannot be read again",
-            hint=(
-                'leave out "cancel_job": the job then ends with its savepoint, and does '
-                "nothing after it"
-            ),
+            "records that the job reads between its savepoint and its cancellation are done twice, "
+            "or lost where its source cannot be read again",
+            hint='leave out "cancel_job": the job then ends with its savepoint, and does nothing '
+            "after it",
         )
     elif job.flink.cancel_job is False or job.mode == "fork":
         yield Finding(
             "warn",
-            (
-                "the old job goes on: what it does after its savepoint is not in the new one, "
-                "and both write"
-            ),
+            "the old job goes on: what it does after its savepoint is not in the new one, and both "
+            "write",
             hint='leave out "cancel_job" to stop it with its savepoint',
         )
     if job.stop.get("drain"):
         yield Finding(
             "warn",
-            (
-                "a drained job fires all its windows and timers, as at the end of all input: "
-                "it is not meant to go on"
-            ),
+            "a drained job fires all its windows and timers, as at the end of all input: it is not "
+            "meant to go on",
         )
 
 
 def _running_there(cluster: ClusterFacts) -> str:
-    """Which jobs could be meant instead."""
-    all_listed: list[str] = []
-    for one in cluster.savable:
-        all_listed.extend(one.listed)
-    listed = list(dict.fromkeys(all_listed))
-    if not listed:
+    """Return which jobs could be meant instead."""
+    ids: dict[str, None] = {}  # each once, in their order
+    for savable in cluster.savable:
+        ids.update(dict.fromkeys(savable.listed))
+    if not ids:
         return f"no job runs on {cluster.name}"
-    more = f" and {len(listed) - LISTED_MAX} more" if len(listed) > LISTED_MAX else ""
-    return f'jobs that run there, for "job_ids": {", ".join(listed[:LISTED_MAX])}{more}'
+    shown = ", ".join([*ids][:LISTED_MAX])
+    more = f" and {len(ids) - LISTED_MAX} more" if len(ids) > LISTED_MAX else ""
+    return f'jobs that run there, for "job_ids": {shown}{more}'
 
 
 def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
@@ -185,32 +185,32 @@ def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
     if kept is not None and kept.drained:
         yield Finding(
             "warn",
-            (
-                f"{survey.location} was drained: its windows and timers have fired as at the "
-                "end of all input"
-            ),
+            f"{survey.location} was drained: its windows and timers have fired as at the end of "
+            "all input",
             hint="a job that goes on needs a savepoint that was taken without drain",
         )
-    backends = {o.provider.rpartition(" ")[2] for o in image.operators if o.provider} & {
-        "rocksdb",
-        "hashmap",
-    }
+    backends = _backends(image)
     if backends:
-        names = " and ".join(sorted(backends))
         yield Finding(
             "note",
-            f"{survey.location} is in the format of the {names} backend, which the job "
-            "that starts from it has to use: "
-            "a canonical savepoint fits any",
+            f"{survey.location} is in the format of the {' and '.join(backends)} backend, which "
+            "the job that starts from it has to use: a canonical savepoint fits any",
         )
     if kept is not None and kept.kind == "checkpoint":
         yield Finding(
             "note",
-            (
-                f"{survey.location} is a checkpoint of a job: what it did after that is done "
-                "again where it starts here"
-            ),
+            f"{survey.location} is a checkpoint of a job: what it did after that is done again "
+            "where it starts here",
         )
+
+
+def _backends(image: Image) -> list[str]:
+    """Return the backends in whose own formats the state is."""
+    names: set[str] = set()
+    for operator in image.operators:
+        if operator.provider:
+            names.add(operator.provider.rpartition(" ")[2])  # also of "changelog over rocksdb"
+    return sorted(names & {"rocksdb", "hashmap"})
 
 
 def of_changes(job: JobSpec) -> Iterator[Finding]:
@@ -220,10 +220,8 @@ def of_changes(job: JobSpec) -> Iterator[Finding]:
             yield Finding(
                 "refuse",
                 f"a Flink image cannot be changed by {change['kind']!r}",
-                hint=(
-                    f'{instead}what can be asked for: {", ".join(CHANGES)}; and "operators" '
-                    "keeps some"
-                ),
+                hint=f'{instead}what can be asked for: {", ".join(CHANGES)}; and "operators" keeps '
+                "some",
             )
     if _only(job, "convert", "flink"):
         yield Finding(
@@ -265,191 +263,192 @@ def _only(job: JobSpec, kind: str, *keys: str) -> bool:
 def of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     target = facts.target
     if job.target is None:
-        several = (
-            job.flink is not None
-            and max(len(job.flink.job_ids), len(job.flink.existing_savepoints)) > 1
-        )
-        if several or job.operators:
-            what = "several images become one" if several else "only some operators go along"
-            yield Finding(
-                "refuse",
-                f"{what}, and there is no place for the new savepoint",
-                hint='name it: "new_savepoint_path"',
-            )
-        return
-    if target.kind != "empty":
+        yield from _of_no_target(job)
+    elif target.kind != "empty":
         yield Finding(
             "refuse",
-            (
-                f"{target.location} is not empty ({len(target.files)} files): the new "
-                "savepoint must not exist"
-            ),
+            f"{target.location} is not empty ({len(target.files)} files): the new savepoint must "
+            "not exist",
             hint=f"choose an empty place, or look: stateshift inspect {quote(target.location)}",
         )
 
 
-def _of_choice(surveys: tuple[Survey, ...], choice: Choice) -> Iterator[Finding]:
-    named_uids = set()
-    for s in surveys:
-        for i in s.images:
-            for o in i.operators:
-                if o.uid:
-                    named_uids.add(o.uid)
-    uids = sorted(named_uids)
+def _of_no_target(job: JobSpec) -> Iterator[Finding]:
+    """Yield why there must be a place for a new savepoint."""
+    if _has_several_sources(job):
+        what = "several images become one"
+    elif job.operators:
+        what = "only some operators go along"
+    else:
+        return
+    yield Finding(
+        "refuse",
+        f"{what}, and there is no place for the new savepoint",
+        hint='name it: "new_savepoint_path"',
+    )
+
+
+def _has_several_sources(job: JobSpec) -> bool:
+    if job.flink is None:
+        return False
+    return len(job.flink.job_ids) > 1 or len(job.flink.existing_savepoints) > 1
+
+
+def _of_choice(surveys: Sequence[Survey], choice: Choice) -> Iterator[Finding]:
+    yield from _of_names(surveys, choice)
+    yield from _of_masters(surveys)
+    for twice in choice.twice:
+        yield Finding(
+            "refuse",
+            f"operator {twice} comes from two images: Flink would keep the last and lose the other "
+            "without a word",
+            hint='{"kind": "union", "operators": [...]} makes one of operators with keys of their '
+            'own; else rename one of them: {"kind": "rename", "of": "the savepoint, or the id of '
+            'its job", "operators": {"old": "new"}}',
+        )
+    if not any(taken.operators for taken in choice.taken):
+        yield Finding("refuse", "no operator is left: nothing would be in the new savepoint")
+
+
+def _of_names(surveys: Sequence[Survey], choice: Choice) -> Iterator[Finding]:
+    """Yield what is wrong with the names in the spec."""
+    uids = _uids(surveys)
     for name in choice.unknown:
         meant = did_you_mean(name, uids, BEHIND_COLON)
         yield Finding(
             "refuse",
             f"no operator has the uid or id {name!r}{meant}",
-            hint=(
-                f"stateshift inspect {quote(surveys[0].location)} --uids {quote(name)} lists "
-                "what is there"
-            ),
+            hint=f"stateshift inspect {quote(surveys[0].location)} --uids {quote(name)} lists what "
+            "is there",
         )
     for name in choice.alone:
         yield Finding(
             "refuse",
-            (
-                f"operator {name!r} is in one image only: there is nothing that it could "
-                "become one with"
-            ),
+            f"operator {name!r} is in one image only: there is nothing that it could become one "
+            "with",
             hint="leave it out of the union; where the other image has it under another name: "
-            '{"kind": "rename", "of": '
-            '"that savepoint", "operators": {"other": "name"}}',
+            '{"kind": "rename", "of": "that savepoint", "operators": {"other": "name"}}',
         )
     for of in choice.elsewhere:
         yield Finding(
             "refuse",
             f"a change is of {of!r}, which is none of the images",
-            hint=(
-                "what it may be of: the location of a savepoint, or the id of the job it is "
-                "taken of"
-            ),
+            hint="what it may be of: the location of a savepoint, or the id of the job it is taken "
+            "of",
         )
-    masters = [master for s in surveys for master in kept_of(s.images[0]).masters]
-    for name in sorted({name for name in masters if masters.count(name) > 1}):
-        yield Finding(
-            "refuse",
-            (
-                f"the state of a coordinator's hook, {name!r}, is in two images: Flink would "
-                "restore one"
-            ),
-            hint="move them one by one: such state belongs to a whole job, and cannot be left out",
-        )
-    for twice in choice.twice:
-        yield Finding(
-            "refuse",
-            (
-                f"operator {twice} comes from two images: Flink would keep the last and lose "
-                "the other without a word"
-            ),
-            hint='{"kind": "union", "operators": [...]} makes one of operators with keys of '
-            "their own; else rename one "
-            'of them: {"kind": "rename", "of": "the savepoint, or the id of its job", '
-            '"operators": {"old": "new"}}',
-        )
-    if not any(one.operators for one in choice.taken):
-        yield Finding("refuse", "no operator is left: nothing would be in the new savepoint")
 
 
-def _of_dealing(deal: Dealing) -> Iterator[Finding]:
-    for operator, what, why in deal.wrong:
-        yield Finding(
-            "refuse",
-            f"operator {operator} {what}: {why.fact}",
-            hint=why.hint,
-        )
-    for one in deal.rewritten:
-        if len(one.sources) > 1:
+def _uids(surveys: Sequence[Survey]) -> list[str]:
+    uids: set[str] = set()
+    for survey in surveys:
+        for image in survey.images:
+            uids.update(operator.uid for operator in image.operators if operator.uid)
+    return sorted(uids)
+
+
+def _of_masters(surveys: Sequence[Survey]) -> Iterator[Finding]:
+    """Yield a refusal for each hook of a coordinator that has state in two images."""
+    masters: Counter[str] = Counter()
+    for survey in surveys:
+        masters.update(kept_of(survey.images[0]).masters)
+    for name, count in sorted(masters.items()):
+        if count > 1:
             yield Finding(
-                "note",
-                f"operator {one.operator} is put together of {len(one.sources)} images: "
-                "that no key is in two of them "
-                "is seen when it is written, and nothing is published if one is",
+                "refuse",
+                f"the state of a coordinator's hook, {name!r}, is in two images: Flink would "
+                "restore one",
+                hint="move them one by one: such state belongs to a whole job, and cannot be left "
+                "out",
             )
 
 
-def _of_key_groups(surveys: tuple[Survey, ...], choice: Choice, deal: Dealing) -> Iterator[Finding]:
-    """Flink refuses a job that sets a max parallelism which one of its operators has not, keyed
-    state or none.
+def _of_redistribution(redistribution: Redistribution) -> Iterator[Finding]:
+    for operator, what, why in redistribution.obstacles:
+        yield Finding("refuse", f"operator {operator} {what}: {why.fact}", hint=why.hint)
+    for rewritten in redistribution.rewritten:
+        if len(rewritten.sources) > 1:
+            yield Finding(
+                "note",
+                f"operator {rewritten.operator} is put together of {len(rewritten.sources)} "
+                "images: that no key is in two of them is seen when it is written, and nothing is "
+                "published if one is",
+            )
+
+
+def _of_key_groups(move: Move) -> Iterator[Finding]:
+    """Yield a note where operators have different max parallelisms, keyed state or none: Flink
+    refuses a job that sets one which not all of them have.
     """
-    if deal.max_parallelism is not None:
+    if move.redistribution.max_parallelism is not None:
         return
-    own = []
-    for s, one in zip(surveys, choice.taken, strict=True):
-        for o in metadata_of(s.images[0]).operators:
-            if o.id.hex() in one.operators:
-                own.append(o)
-    keyed = {o.max_parallelism for o in own if any(s.managed_keyed for s in o.subtasks or ())}
-    others = {o.max_parallelism for o in own} - keyed
+    keyed: set[int] = set()
+    every: set[int] = set()
+    for operator in move.operators:
+        every.add(operator.max_parallelism)
+        if any(subtask.managed_keyed for subtask in operator.subtasks or ()):
+            keyed.add(operator.max_parallelism)
+    others = sorted(every - keyed)
     if len(keyed) == 1 and others:
-        (most,), more = keyed, ", ".join(map(str, sorted(others)))
+        (most,) = keyed
         yield Finding(
             "note",
-            f"operators with keyed state have {most} key groups, others {more}: a job that "
-            "sets its max parallelism is "
-            "refused by Flink",
-            hint=(
-                f'{{"kind": "rescale", "max_parallelism": {most}}} gives all of them the same, '
-                "and rewrites no state"
-            ),
+            f"operators with keyed state have {most} key groups, others "
+            f"{', '.join(map(str, others))}: a job that sets its max parallelism is refused by "
+            "Flink",
+            hint=f'{{"kind": "rescale", "max_parallelism": {most}}} gives all of them the same, '
+            "and rewrites no state",
         )
 
 
 def _of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]:
-    """Operators with state that stay behind, as the spec says; among jobs that divide a
-    workflow, none may.
+    """Yield a note on operators with state that stay behind, as the spec says; among jobs that
+    divide a workflow, none may.
     """
-    left = [one for one in choice.left if one not in (others or ())]
+    left = [operator for operator in choice.left if operator not in (others or ())]
     if left and others is not None:
         yield Finding(
             "refuse",
-            (
-                f"operators {', '.join(left)} have state, and none of the jobs that divide "
-                "this workflow takes them along"
-            ),
+            f"operators {', '.join(left)} have state, and none of the jobs that divide this "
+            "workflow takes them along",
             waive="operators-stay",
             hint="add them to one of the jobs; or, where their state is no longer wanted, waive it",
         )
     elif left:
         yield Finding(
             "note",
-            (
-                f"{len(left)} operators with state are left behind, as the spec says: "
-                f"{', '.join(left)}"
-            ),
+            f"{len(left)} operators with state are left behind, as the spec says: "
+            f"{', '.join(left)}",
         )
 
 
-def _of_versions(job: JobSpec, facts: Facts, surveys: tuple[Survey, ...]) -> Iterator[Finding]:
+def _of_versions(job: JobSpec, facts: Facts, surveys: Sequence[Survey]) -> Iterator[Finding]:
     """IF-18: each Flink reads what older ones wrote, and nothing newer."""
-    images = []
+    images: list[Image] = []
     for survey in surveys:
-        for image in survey.images:
-            if flink_image(image) is not None:
-                images.append(image)
+        images.extend(image for image in survey.images if flink_image(image) is not None)
     if not images:
         return
     asked = asked_version(job)
     if asked is not None and newest_for(asked) is None:
         yield Finding("refuse", f"{asked!r} is no version of Flink", hint='such as "1.20"')
         return
-    version = (asked and newest_for(asked)) or max(metadata_of(image).version for image in images)
-    if version >= PROPERTIES_FROM and not any(metadata_of(image).properties for image in images):
+    newest = max(metadata_of(image).version for image in images)
+    version = newest_for(asked) or newest
+    has_properties = any(metadata_of(image).properties for image in images)
+    if version >= PROPERTIES_FROM and not has_properties:
         yield Finding(
             "refuse",
-            f"metadata of version {max(metadata_of(i).version for i in images)} cannot "
-            f"become version {version}: it "
-            "does not say of what kind it is",
+            f"metadata of version {newest} cannot become version {version}: it does not say of "
+            "what kind it is",
             hint="leave out the conversion: every newer Flink reads it as it is",
         )
     if facts.target_cluster is not None:
         yield from _of_reading(facts.target_cluster, version)
-        yield from _of_kryo(facts, images, facts.target_cluster.version or "")
+        yield from _of_kryo(images, facts.target_cluster.version or "")
 
 
 def _of_reading(theirs: ClusterFacts, version: int) -> Iterator[Finding]:
-    """Whether a cluster's Flink reads metadata of a version."""
+    """Yield why a cluster's Flink may not read metadata of a version."""
     reads = newest_for(theirs.version)
     if reads is None:
         yield Finding(
@@ -460,30 +459,29 @@ def _of_reading(theirs: ClusterFacts, version: int) -> Iterator[Finding]:
     elif reads < version:
         yield Finding(
             "refuse",
-            f"{theirs.name} runs Flink {theirs.version}, which reads metadata up to "
-            f"version {reads}; this is version "
-            f"{version} ({WRITTEN_BY[version]})",
-            hint=(
-                f'"transform": [{{"kind": "convert", "flink": "{theirs.version}"}}] writes it '
-                "for that Flink"
-            ),
+            f"{theirs.name} runs Flink {theirs.version}, which reads metadata up to version "
+            f"{reads}; this is version {version} ({WRITTEN_BY[version]})",
+            hint=f'"transform": [{{"kind": "convert", "flink": "{theirs.version}"}}] writes it for '
+            "that Flink",
         )
 
 
-def _of_kryo(facts: Facts, images: list[Image], version: str) -> Iterator[Finding]:
+def _of_kryo(images: Sequence[Image], version: str) -> Iterator[Finding]:
     """Flink 1.x has Kryo 2, 2.x has Kryo 5: neither reads the other's bytes."""
-    there = flink_version(version)
+    theirs = flink_version(version)
+    if theirs is None:
+        return
     for image in images:
-        older = metadata_of(image).version < 5
+        written = metadata_of(image).version
+        has_kryo_2 = written < 5
+        reads_kryo_2 = theirs[0] < 2
         users = [o.id for o in image.operators if KRYO in o.details.get("serializers", ())]
-        if users and there is not None and older != (there[0] < 2):
+        if users and has_kryo_2 != reads_kryo_2:
             yield Finding(
                 "refuse",
-                f"operators {', '.join(users)} have state that Kryo wrote, and Flink "
-                f"{version} has another Kryo than "
-                f"{WRITTEN_BY[metadata_of(image).version]}: what it reads may be wrong",
+                f"operators {', '.join(users)} have state that Kryo wrote, and Flink {version} has "
+                f"another Kryo than {WRITTEN_BY[written]}: what it reads may be wrong",
                 waive="kryo",
                 hint="give that state types that Flink serializes itself; or, where a test has "
-                'shown it, "waive": '
-                '["kryo"]',
+                'shown it, "waive": ["kryo"]',
             )

@@ -12,8 +12,9 @@ from stateshift.engines.flink import layout
 from stateshift.engines.flink.entries.image import SETTING
 from stateshift.engines.flink.image import metadata_of
 from stateshift.engines.flink.plan.copy import rewritten_names, unkeyed_names
-from stateshift.engines.flink.rewrite.choice import Choice, Dealing, Rewritten
+from stateshift.engines.flink.rewrite.choice import Source
 from stateshift.engines.flink.rewrite.metadata import Taken
+from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.flink.rewrite.unkeyed import handles_of
 from stateshift.formats.flink.operator_handles import BROADCAST, StateOffsets
 from stateshift.formats.flink.references import references
@@ -22,23 +23,6 @@ from stateshift.specification import JobSpec
 from stateshift.step import CompareImages
 from stateshift.step.images import Side
 from stateshift.survey import Image, ShardFiles, Survey
-
-
-@dataclass(frozen=True, slots=True)
-class _Move:
-    """One move, as its comparisons need it."""
-
-    surveys: Sequence[Survey]
-    choice: Choice
-    target: str
-    deal: Dealing
-
-    def rewritten(self, operator: str) -> Rewritten | None:
-        """Return how an operator of the target is rewritten; None where it is copied."""
-        for candidate in self.deal.rewritten:
-            if candidate.operator == operator:
-                return candidate
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +38,15 @@ class _Source:
         return {new: old for old, new in self.operators.items()}
 
 
-def compares(
-    job: JobSpec, surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing
-) -> Iterator[CompareImages]:
+def compares(job: JobSpec, move: Move) -> Iterator[CompareImages]:
     """Compare image by image; an operator that is made of several, by itself."""
     if job.verify == "none":
         return
-    move = _Move(surveys, choice, target, deal)
-    united = [rewritten for rewritten in deal.rewritten if len(rewritten.sources) > 1]
-    apart: set[tuple[int, str]] = set()
+    united = [one for one in move.redistribution.rewritten if len(one.sources) > 1]
+    apart: set[Source] = set()
     for rewritten in united:
         apart.update(rewritten.sources)
-    for number, taken in enumerate(choice.taken):
+    for number, taken in enumerate(move.choice.taken):
         own = {}
         for old, (new, _) in taken.operators.items():
             if (number, old) not in apart:
@@ -77,7 +58,7 @@ def compares(
         yield _comparison(f"compare/{rewritten.operator}", move, sources)
 
 
-def _comparison(name: str, move: _Move, sources: Sequence[_Source]) -> CompareImages:
+def _comparison(name: str, move: Move, sources: Sequence[_Source]) -> CompareImages:
     """Return the step that compares operators of some images with those of the target."""
     operators: dict[str, None] = {}
     for source in sources:
@@ -102,18 +83,18 @@ def _comparison(name: str, move: _Move, sources: Sequence[_Source]) -> CompareIm
     )
 
 
-def _with_unkeyed(move: _Move, operators: Iterable[str]) -> list[str]:
+def _with_unkeyed(move: Move, operators: Iterable[str]) -> list[str]:
     """Return the operators whose unkeyed state is rewritten."""
-    found = []
+    with_unkeyed = []
     for operator in operators:
         rewritten = move.rewritten(operator)
         if rewritten is not None and rewritten.unkeyed:
-            found.append(operator)
-    return found
+            with_unkeyed.append(operator)
+    return with_unkeyed
 
 
 def _sides(
-    move: _Move, sources: Sequence[_Source], operators: Iterable[str], whole: list[str]
+    move: Move, sources: Sequence[_Source], operators: Iterable[str], whole: list[str]
 ) -> Iterator[Side]:
     """Yield what is read of each image. Each subtask has all broadcast state: what an earlier
     image has is not counted again (`once`).
@@ -155,7 +136,7 @@ def _bytes_read(survey: Survey, source: _Source) -> int:
 
 
 def _target_shards(
-    move: _Move, sources: Sequence[_Source], operators: Iterable[str]
+    move: Move, sources: Sequence[_Source], operators: Iterable[str]
 ) -> Iterator[ShardFiles]:
     """Yield the files of each operator in the target: those that are kept, then those written."""
     names: dict[str, dict[str, None]] = {operator: {} for operator in operators}
@@ -170,12 +151,12 @@ def _target_shards(
         yield ShardFiles(operator, "", 0, (layout.STAGED, *kept))
 
 
-def _add_kept_names(move: _Move, source: _Source, names: dict[str, dict[str, None]]) -> None:
+def _add_kept_names(move: Move, source: _Source, names: dict[str, dict[str, None]]) -> None:
     image, taken = move.surveys[source.number].images[0], move.choice.taken[source.number]
     roles = _roles_by_name(image, taken)
     for old, new in source.operators.items():
         rewritten = move.rewritten(new)
-        gone = () if rewritten is None else ("keyed", *rewritten.unkeyed)
+        gone = () if rewritten is None else rewritten.roles
         for name, role in roles.get(old, {}).items():
             if role not in gone:
                 names[new][name] = None

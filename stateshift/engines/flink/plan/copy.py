@@ -1,14 +1,12 @@
-"""What is brought to the target of a Flink plan: files as they are, parts of files, metadata of the
-sources, and state that is rewritten. Pure.
+"""The steps that bring state to the target of a Flink plan: files as they are, parts of files, the
+metadata of the sources, and state that is rewritten. Pure.
 
-    as_they_are(surveys, choice, deal)     the files that are copied whole, an image each, with
-                                           their names there
-    copies(surveys, wholes, choice, ...)   steps, an image each and then some
-    bundles(files)                         files and their names, in worthwhile units
-    rewritten_names(choice, rewritten), unkeyed_names  what the files of an operator are called that is written
-                                           anew
-    summary(rewritten), kept(number)            where is told what is in them; where a source's metadata
-                                           is
+    as_they_are(move)                 what is copied whole, an image each, with names in the target
+    copies(move, wholes, ...)         the steps, by image; then one for each rewritten operator
+    bundles(files)                    files and their names, in worthwhile units
+    rewritten_names, unkeyed_names    what the new files of a rewritten operator are called
+    summary(rewritten), kept(number)  where the target says what is in them; where it keeps a source's
+                                      metadata
 """
 
 from __future__ import annotations
@@ -22,14 +20,15 @@ from typing import NamedTuple
 from stateshift.engines.bundles import bundled
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.image import metadata_of, places_of
-from stateshift.engines.flink.rewrite.choice import Choice, Dealing, Rewritten
-from stateshift.engines.flink.rewrite.metadata import Taken
+from stateshift.engines.flink.rewrite.choice import Choice
+from stateshift.engines.flink.rewrite.move import Move
+from stateshift.engines.flink.rewrite.redistribution import Rewritten
 from stateshift.engines.flink.rewrite.transforms import CUT, RESCALE
-from stateshift.formats.flink.references import references
+from stateshift.formats.flink.references import Reference, references
 from stateshift.formats.flink.stream_handles import Segment, files_of
 from stateshift.formats.marks import FOLDER
 from stateshift.step import AnyStep, CopyFiles, Elsewhere, TransformShard
-from stateshift.survey import FileInfo, Image, Survey
+from stateshift.survey import FileInfo, Image
 
 
 class Named(NamedTuple):
@@ -42,140 +41,131 @@ class Named(NamedTuple):
     def size(self) -> int:
         return self.file.size
 
+    @property
+    def keeps_its_name(self) -> bool:
+        return self.file.path == self.name
+
+
+Part = tuple[int, int]  # where a piece of a file begins, and its size
+Pieces = tuple[tuple[str, Part], ...]  # by their names in the target
+
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Of one image: files that are copied as they are; and of the others the parts that become a
-    file of their own, (name, (start, size)).
+    """Files of one image that are copied as they are; and, by their paths, those whose parts become
+    files of their own.
     """
 
     location: str
     files: tuple[Named, ...]
-    pieces: Mapping[str, tuple[tuple[str, tuple[int, int]], ...]]
+    pieces: Mapping[str, Pieces]
 
 
-def as_they_are(surveys: Sequence[Survey], choice: Choice, deal: Dealing) -> Iterator[Whole]:
-    rewritten = deal.by_source
-    for number, (survey, taken) in enumerate(zip(surveys, choice.taken, strict=True)):
+def as_they_are(move: Move) -> Iterator[Whole]:
+    """Yield what is copied of each image. What keeps its name comes first, and stands together."""
+    for number, survey in enumerate(move.surveys):
         infos = {file.path: file for file in survey.files}
-        wanted = _wanted(
-            survey.images[0],
-            taken,
-            {own: one for (n, own), one in rewritten.items() if n == number},
-        )
-        files = []
-        for path, parts in wanted.items():
-            for name, part in parts:
-                if part is None:
-                    files.append(Named(infos[path], name))
-        pieces = {
-            path: tuple((n, p) for n, p in parts if p is not None) for path, parts in wanted.items()
-        }
-        # What keeps its name comes first, and stands together.
-        files.sort(key=lambda one: one.file.path != one.name)
-        yield Whole(
-            survey.location, tuple(files), {path: own for path, own in pieces.items() if own}
-        )
+        files: list[Named] = []
+        pieces: dict[str, Pieces] = {}
+        for path, parts in _wanted(move, number).items():
+            files.extend(Named(infos[path], name) for name, part in parts if part is None)
+            cut = tuple((name, part) for name, part in parts if part is not None)
+            if cut:
+                pieces[path] = cut
+        files.sort(key=lambda named: not named.keeps_its_name)
+        yield Whole(survey.location, tuple(files), pieces)
 
 
 def copies(
-    surveys: Sequence[Survey],
-    wholes: Sequence[Whole],
-    choice: Choice,
-    target: str,
-    deal: Dealing,
-    brought: Container[tuple[str, str]],
+    move: Move, wholes: Sequence[Whole], copied_before: Container[tuple[str, str]]
 ) -> Iterator[AnyStep]:
-    """But for what was `brought` before, by location and path."""
-    yield from _as_they_are(surveys, wholes, target, brought)
-    yield from _rewritten(surveys, choice, target, deal)
+    """Yield the steps, but for what was `copied_before`, by location and path."""
+    for number, whole in enumerate(wholes):
+        yield from _copies_of_image(move, number, whole, copied_before)
+    for rewritten in move.redistribution.rewritten:
+        yield _rewrite(move, rewritten)
 
 
-def _as_they_are(
-    surveys: Sequence[Survey],
-    wholes: Sequence[Whole],
-    target: str,
-    brought: Container[tuple[str, str]],
+def _copies_of_image(
+    move: Move, number: int, whole: Whole, copied_before: Container[tuple[str, str]]
 ) -> Iterator[AnyStep]:
-    for number, (survey, whole) in enumerate(zip(surveys, wholes, strict=True)):
-        infos = {file.path: file for file in survey.files}
-        left = [one for one in whole.files if (survey.location, one.file.path) not in brought]
-        yield from _copied(f"copy/{number}", survey.location, target, left)
-        for index, (path, pieces) in enumerate(whole.pieces.items()):
-            yield TransformShard(
-                name=f"copy/{number}-cut-{index}",
-                transform=CUT,
-                options={"pieces": [list(part) for _, part in pieces]},
-                source=survey.location,
-                inputs=(infos[path],),
-                target=target,
-                outputs=tuple(name for name, _ in pieces),
-            )
-        metadata = infos[layout.under(survey.images[0].path, layout.METADATA)]
-        yield from _copied(
-            f"copy/{number}-metadata", survey.location, target, [Named(metadata, kept(number))]
+    survey = move.surveys[number]
+    infos = {file.path: file for file in survey.files}
+    left = [file for file in whole.files if (survey.location, file.file.path) not in copied_before]
+    yield from _copied(f"copy/{number}", survey.location, move.target, left)
+    for index, (path, pieces) in enumerate(whole.pieces.items()):
+        yield TransformShard(
+            name=f"copy/{number}-cut-{index}",
+            transform=CUT,
+            options={"pieces": [list(part) for _, part in pieces]},
+            source=survey.location,
+            inputs=(infos[path],),
+            target=move.target,
+            outputs=tuple(name for name, _ in pieces),
         )
+    metadata = Named(infos[layout.under(survey.images[0].path, layout.METADATA)], kept(number))
+    yield from _copied(f"copy/{number}-metadata", survey.location, move.target, [metadata])
 
 
-def _wanted(
-    image: Image, taken: Taken, rewritten: Mapping[str, Rewritten]
-) -> dict[str, dict[tuple[str, tuple[int, int] | None], None]]:
-    """Path in the source -> what becomes of it: (name in the target, the piece of it or all); but
-    for what is rewritten.
+def _wanted(move: Move, number: int) -> dict[str, dict[tuple[str, Part | None], None]]:
+    """Return what becomes of the files of an image that are not rewritten: path -> names in the
+    target, each with the piece that it is, None for all of it.
     """
-    places, found = places_of(image), dict[str, dict[tuple[str, tuple[int, int] | None], None]]()
+    image, taken = move.surveys[number].images[0], move.choice.taken[number]
+    rewritten = move.rewritten_of(number)
+    places = places_of(image)
+    wanted: dict[str, dict[tuple[str, Part | None], None]] = {}
     for reference in references(metadata_of(image)):
-        one = rewritten.get(reference.operator)
-        if reference.operator not in taken.operators or (
-            one is not None and reference.role in ("keyed", *one.unkeyed)
-        ):
+        if reference.operator not in taken.operators:
+            continue
+        if _is_rewritten(reference, rewritten.get(reference.operator)):
             continue
         for file in files_of(reference.stream):
             path = places.path_of(file)
             assert path is not None, "what lies elsewhere is refused before"
-            part = (
-                (file.start, file.size)
-                if isinstance(file, Segment) and not reference.whole
-                else None
-            )
-            found.setdefault(path, {})[taken.name(file, reference.whole), part] = None
-    return found
+            part = None
+            if isinstance(file, Segment) and not reference.whole:
+                part = (file.start, file.size)
+            wanted.setdefault(path, {})[taken.name(file, reference.whole), part] = None
+    return wanted
 
 
-def _rewritten(
-    surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing
-) -> Iterator[TransformShard]:
-    """An operator's state for other subtasks, or that of several images' as one: a step each."""
-    for one in deal.rewritten:
-        origins, inputs = [], []
-        for number, operator in one.sources:
-            survey, places = surveys[number], choice.taken[number].places
-            image, infos = survey.images[0], {file.path: file for file in survey.files}
-            paths = _paths_of(image, operator, ("keyed", *one.unkeyed))
-            origins.append({**places.plain(), "operator": operator, "paths": list(paths)})
-            files = (
-                infos[layout.under(image.path, layout.METADATA)],
-                *(infos[path] for path in paths),
-            )
-            inputs.append(Elsewhere(survey.location, files))
-        names, unkeyed = rewritten_names(choice, one), unkeyed_names(choice, one)
-        yield TransformShard(
-            name=f"copy/anew-{one.operator}",
-            transform=RESCALE,
-            options={
-                "origins": origins,
-                "operator": one.operator,
-                "parallelism": one.parallelism,
-                "max_parallelism": one.max_parallelism,
-                "names": list(names),
-                "loose": unkeyed,
-            },
-            source=inputs[0].location,
-            inputs=inputs[0].files,
-            target=target,
-            outputs=(*names, *chain.from_iterable(unkeyed.values()), summary(one)),
-            beside=tuple(inputs[1:]),
-        )
+def _is_rewritten(reference: Reference, rewritten: Rewritten | None) -> bool:
+    return rewritten is not None and reference.role in rewritten.roles
+
+
+def _rewrite(move: Move, rewritten: Rewritten) -> TransformShard:
+    """Return the step for an operator's state for other subtasks, or that of several images' as
+    one.
+    """
+    origins, inputs = [], []
+    for number, operator in rewritten.sources:
+        survey, places = move.surveys[number], move.choice.taken[number].places
+        image = survey.images[0]
+        infos = {file.path: file for file in survey.files}
+        paths = _paths_of(image, operator, rewritten.roles)
+        metadata = layout.under(image.path, layout.METADATA)
+        origins.append({**places.plain(), "operator": operator, "paths": list(paths)})
+        inputs.append(Elsewhere(survey.location, tuple(infos[path] for path in (metadata, *paths))))
+    names = rewritten_names(move.choice, rewritten)
+    unkeyed = unkeyed_names(move.choice, rewritten)
+    return TransformShard(
+        name=f"copy/anew-{rewritten.operator}",
+        transform=RESCALE,
+        options={
+            "origins": origins,
+            "operator": rewritten.operator,
+            "parallelism": rewritten.parallelism,
+            "max_parallelism": rewritten.max_parallelism,
+            "names": list(names),
+            "loose": unkeyed,
+        },
+        source=inputs[0].location,
+        inputs=inputs[0].files,
+        target=move.target,
+        outputs=(*names, *chain.from_iterable(unkeyed.values()), summary(rewritten)),
+        beside=tuple(inputs[1:]),
+    )
 
 
 def _paths_of(image: Image, operator: str, roles: Sequence[str]) -> tuple[str, ...]:
@@ -191,29 +181,27 @@ def _paths_of(image: Image, operator: str, roles: Sequence[str]) -> tuple[str, .
     return tuple(paths)
 
 
-def rewritten_names(choice: Choice, one: Rewritten, role: str = "") -> tuple[str, ...]:
-    """Made of where its state comes from: of whatever is run again, they are the same."""
-    places = (choice.taken[number].places for number, _ in one.sources)
-    known = " ".join(
-        (
-            *(f"{place.root}/{place.image}" for place in places),
-            one.operator,
-            str(one.parallelism),
-            role,
-        )
-    )
+def rewritten_names(choice: Choice, rewritten: Rewritten, role: str = "") -> tuple[str, ...]:
+    """Return the names of an operator's new files, made of where its state comes from: a plan that
+    is made again gives the same ones.
+    """
+    places = [choice.taken[number].places for number, _ in rewritten.sources]
+    origins = [f"{place.root}/{place.image}" for place in places]
+    known = " ".join((*origins, rewritten.operator, str(rewritten.parallelism), role))
     return tuple(
         str(uuid.uuid5(uuid.NAMESPACE_URL, f"{known} {subtask}"))
-        for subtask in range(one.parallelism)
+        for subtask in range(rewritten.parallelism)
     )
 
 
-def unkeyed_names(choice: Choice, one: Rewritten) -> dict[str, list[str]]:
-    return {role: list(rewritten_names(choice, one, role)) for role in one.unkeyed}
+def unkeyed_names(choice: Choice, rewritten: Rewritten) -> dict[str, list[str]]:
+    """Return the names of the new files of state that belongs to no key, by its roles."""
+    return {role: list(rewritten_names(choice, rewritten, role)) for role in rewritten.unkeyed}
 
 
-def summary(one: Rewritten) -> str:
-    return f"{FOLDER}/anew-{one.operator}.json"
+def summary(rewritten: Rewritten) -> str:
+    """Return where the target keeps what is in an operator's new files."""
+    return f"{FOLDER}/anew-{rewritten.operator}.json"
 
 
 def _copied(name: str, source: str, target: str, files: Iterable[Named]) -> Iterator[CopyFiles]:
@@ -223,10 +211,11 @@ def _copied(name: str, source: str, target: str, files: Iterable[Named]) -> Iter
 
 
 def bundles(files: Iterable[Named]) -> Iterator[tuple[tuple[FileInfo, ...], tuple[str, ...]]]:
-    for some in bundled(files):
-        yield tuple(one.file for one in some), tuple(one.name for one in some)
+    """Yield files and their names, in worthwhile units."""
+    for bundle in bundled(files):
+        yield tuple(named.file for named in bundle), tuple(named.name for named in bundle)
 
 
 def kept(number: int) -> str:
-    """Where the target keeps what the metadata of an image was."""
+    """Return where the target keeps what the metadata of an image was."""
     return f"{FOLDER}/source-{number}{layout.METADATA}"

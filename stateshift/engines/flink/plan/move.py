@@ -2,8 +2,7 @@
 
     halt        take the savepoints of the jobs that still run, and stop them with it
     copy        the files of every image, in bundles; what lay elsewhere, or was a part of a file,
-                becomes a file of its
-                own; each image's metadata, beside the target's
+                becomes a file of its own; each image's metadata, beside the target's
     transform   the metadata of the target, not yet under its name
     compare     the entries of every operator
     publish     the metadata under its name: Flink looks for nothing else
@@ -15,12 +14,13 @@ plan, and a move plan that is made once the savepoints are there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
 from stateshift import plain
 from stateshift.engines.flink import layout
+from stateshift.engines.flink.changes import asked_version
 from stateshift.engines.flink.findings.move import (
     ASKABLE,
     of_changes,
@@ -43,25 +43,21 @@ from stateshift.engines.flink.plan.rounds import (
     round_of,
     there_already,
 )
-from stateshift.engines.flink.rewrite.choice import (
-    Choice,
-    Dealing,
-    asked_version,
-    chosen,
-    dealing,
-    id_of,
-)
+from stateshift.engines.flink.rewrite.choice import chosen, id_of
+from stateshift.engines.flink.rewrite.move import Move
+from stateshift.engines.flink.rewrite.redistribution import redistributed
 from stateshift.engines.flink.rewrite.transforms import KEEP, METADATA
 from stateshift.engines.rounds import kept as kept_of
 from stateshift.engines.start import Awaited, start
 from stateshift.errors import StalePlan
 from stateshift.formats.flink.versions import newest_for
 from stateshift.plan import Phase, Plan, phases_of
-from stateshift.specification import JobSpec, Spec
+from stateshift.specification import JobSpec, Spec, SubmitSpec
 from stateshift.specification.waves import sharing
 from stateshift.step import (
     AnyStep,
     BringFiles,
+    CompareImages,
     CopyFiles,
     KeepBrought,
     TakeCheckpoint,
@@ -70,126 +66,151 @@ from stateshift.step import (
 )
 from stateshift.survey import Facts, FileInfo, Finding, Survey
 
+STOP_SECONDS_MAX = 600
+
 
 def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     if not spec.restart:
-        started = _plan(job, facts, phases_of(*_start(job, facts, None)), tuple(of_clusters(facts)))
-        return (replace(started, purpose="start"),)
+        return (_start_plan(job, facts),)
     if job.takes_savepoints and job.mode == "warm":
         later = replace(_later(spec, job, facts), provisional=True, facts=identity_of(facts))
         return round_plan(spec, job, facts), halt_plan(spec, job, facts), later
     facts = bare(facts)
     if job.takes_savepoints:
         later = _plan(job, facts, phases_of(*_start(job, facts, 0)), tuple(_of_taking(job, facts)))
-        return halt_plan(spec, job, facts), replace(
-            later, provisional=True, facts=identity_of(facts)
-        )
+        later = replace(later, provisional=True, facts=identity_of(facts))
+        return halt_plan(spec, job, facts), later
     return (move_plan(spec, job, facts),)
 
 
+def _start_plan(job: JobSpec, facts: Facts) -> Plan:
+    """Return the plan of a job that starts without state."""
+    phases = phases_of(*_start(job, facts, None))
+    return replace(_plan(job, facts, phases, tuple(of_clusters(facts))), purpose="start")
+
+
 def round_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    """Bring what can be brought of the last checkpoint while the job runs; nothing where there is
-    none yet. What speaks against the move is told with the move.
+    """Copy what can be copied of the last checkpoint while the job runs; nothing where there is
+    none yet. The plan of the move says what speaks against it.
     """
     surveys, steps = (facts.source,), tuple[BringFiles, ...]()
     if _is_whole(facts.source):
-        choice = chosen(job, surveys)
-        wholes = tuple(as_they_are(surveys, choice, dealing(job, surveys, choice)))
+        wholes = tuple(as_they_are(_move(job, facts, surveys)))
         steps = tuple(round_of(job, facts, wholes))
     made = _plan(job, facts, phases_of(Phase("copy", steps)), (), facts.source.epoch)
     return replace(made, purpose="warm", provisional=True, facts=identity_of(facts))
 
 
+def _move(job: JobSpec, facts: Facts, surveys: Sequence[Survey]) -> Move:
+    choice = chosen(job, surveys)
+    redistribution = redistributed(job, surveys, choice)
+    return Move(surveys, choice, redistribution, facts.target.location)
+
+
 def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    """Behind a round that has brought everything these facts need: publish it, so that a job can be
-    started from it, and only then remove what it does not need any more.
+    """Publish what a round has copied, so that a job can be started from it, and only then remove
+    what it does not need any more. The round has copied everything that these facts need.
     """
     facts = bare(facts)
-    surveys = (facts.source,)
     if not _is_whole(facts.source):
         raise StalePlan(
             f"the last checkpoint of {job.name} is gone, since a newer one has been completed",
             hint="the next round brings that",
         )
-    choice = chosen(job, surveys)
-    deal, target = dealing(job, surveys, choice), facts.target.location
-    copied, keeping = _behind_rounds(facts, surveys, choice, deal)
+    move = _move(job, facts, (facts.source,))
+    copied, keeping = _behind_rounds(facts, move)
+    retired = [replace(step, name=f"retire/{n}", items=()) for n, step in enumerate(keeping)]
     phases = phases_of(
         Phase("copy", copied),
-        Phase("transform", (_metadata(job, surveys, choice, target, deal),)),
-        Phase("publish", (_published(target),), ordered=True),
-        Phase(
-            "retire",
-            tuple(replace(step, name=f"retire/{n}", items=()) for n, step in enumerate(keeping)),
-        ),
+        Phase("transform", (_metadata(job, move),)),
+        Phase("publish", (_published(move.target),), ordered=True),
+        Phase("retire", tuple(retired)),
     )
     made = _plan(job, facts, phases, (), facts.source.epoch)
     return replace(made, purpose="standby", provisional=True, facts=identity_of(facts))
 
 
-def _behind_rounds(
-    facts: Facts, surveys: Sequence[Survey], choice: Choice, deal: Dealing
-) -> tuple[tuple[AnyStep, ...], tuple[KeepBrought, ...]]:
-    """What is still to be copied, and what becomes of what rounds have brought."""
-    wholes = tuple(as_they_are(surveys, choice, deal))
+def _behind_rounds(facts: Facts, move: Move) -> tuple[tuple[AnyStep, ...], tuple[KeepBrought, ...]]:
+    """Return what is still to be copied, and what becomes of what rounds have copied."""
+    wholes = tuple(as_they_are(move))
     wanted = names_of(wholes)
-    there = there_already(facts, wanted)
-    again = {*(name for key, name in wanted.items() if key not in there), *_written(choice, deal)}
-    copied = copies(surveys, wholes, choice, facts.target.location, deal, there)
-    return tuple(copied), tuple(kept_of(facts, there, again))
+    at_target = there_already(facts, wanted)
+    written = set(_written(move))
+    written.update(name for key, name in wanted.items() if key not in at_target)
+    copied = copies(move, wholes, at_target)
+    return tuple(copied), tuple(kept_of(facts, at_target, written))
 
 
-def _written(choice: Choice, deal: Dealing) -> Iterator[str]:
-    """What a plan writes beside the files of its sources."""
+def _written(move: Move) -> Iterator[str]:
+    """Yield what a plan writes beside the files of its sources."""
     yield from (layout.METADATA, layout.STAGED)
-    yield from (kept(number) for number, _ in enumerate(choice.taken))
-    yield from (summary(one) for one in deal.rewritten)
+    yield from (kept(number) for number, _ in enumerate(move.choice.taken))
+    yield from (summary(rewritten) for rewritten in move.redistribution.rewritten)
 
 
 def _is_whole(survey: Survey) -> bool:
-    """Not so while Flink tidies it up, since there is a newer one."""
-    found = (*survey.findings, *chain.from_iterable(image.findings for image in survey.images))
-    return is_readable(survey) and not any(finding.level == "refuse" for finding in found)
+    """Whether an image is there and whole: Flink removes a checkpoint once it has a newer one."""
+    findings = [*survey.findings]
+    for image in survey.images:
+        findings.extend(image.findings)
+    return is_readable(survey) and not _are_refused(findings)
+
+
+def _are_refused(findings: Iterable[Finding]) -> bool:
+    return any(finding.level == "refuse" for finding in findings)
+
+
+def _waived(job: JobSpec, *findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(waived(finding, job.waive) for finding in chain.from_iterable(findings))
 
 
 def _later(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    """The move as it would be from the last checkpoint: the one that the job ends with has
+    """Return the move as it would be from the last checkpoint: the one that the job ends with has
     little more.
     """
-    said = (*of_taking(job, facts), *of_rounds(job, (facts.source,)), *of_clusters(facts))
-    found = tuple(waived(one, job.waive) for one in said)
-    if not is_readable(facts.source) or any(one.level == "refuse" for one in found):
-        return _plan(job, facts, phases_of(*_start(job, facts, 0)), found)
+    findings = _waived(
+        job, of_taking(job, facts), of_rounds(job, (facts.source,)), of_clusters(facts)
+    )
+    if not is_readable(facts.source) or _are_refused(findings):
+        return _plan(job, facts, phases_of(*_start(job, facts, 0)), findings)
     made = move_plan(spec, job, bare(facts))
-    return replace(made, findings=tuple(dict.fromkeys((*found, *made.findings))))
+    return replace(made, findings=tuple(dict.fromkeys((*findings, *made.findings))))
 
 
 def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    """Take the savepoints. Where they are, the next survey is told."""
-    assert job.flink is not None, "only who names jobs is asked for their savepoints"
-    # Of several jobs it is not known which of them `source_submit` starts: they are told apart by a
-    # person.
-    again, cancel = job.source_submit if len(job.flink.job_ids) == 1 else None, job.flink.cancel_job
-    patience = (
-        spec.cluster(job.source_cluster).options.get("seconds_max", 600)
-        if job.source_cluster
-        else 600
-    )
+    """Return the plan that takes the savepoints. The next survey is made where they are."""
+    steps = tuple(_halt_steps(spec, job, facts))
+    halted = _plan(job, facts, phases_of(Phase("halt", steps)), ())
+    return replace(halted, purpose="halt", epoch=None, facts=identity_of(facts))
+
+
+def _halt_steps(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
     if job.mode == "warm":
-        (job_id,) = job.flink.job_ids
-        step = TakeCheckpoint(
-            name="halt/checkpoint",
-            cluster=job.source_cluster or "",
-            job=job.name,
-            job_id=job_id,
-            seconds_max=float(job.stop.get("seconds_max", patience)),
-            restart=again.options if again else None,
-            restart_environment=again.environment if again else {},
-        )
-        halted = _plan(job, facts, phases_of(Phase("halt", (step,))), ())
-        return replace(halted, purpose="halt", epoch=None, facts=identity_of(facts))
-    steps = tuple(
-        TakeSavepoint(
+        yield _take_checkpoint(spec, job)
+    else:
+        yield from _take_savepoints(spec, job, facts)
+
+
+def _take_checkpoint(spec: Spec, job: JobSpec) -> TakeCheckpoint:
+    assert job.flink is not None, "only who names jobs is asked for their savepoints"
+    (job_id,) = job.flink.job_ids
+    again = _restarting(job)
+    return TakeCheckpoint(
+        name="halt/checkpoint",
+        cluster=job.source_cluster or "",
+        job=job.name,
+        job_id=job_id,
+        seconds_max=_patience(spec, job),
+        restart=again.options if again else None,
+        restart_environment=again.environment if again else {},
+    )
+
+
+def _take_savepoints(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[TakeSavepoint]:
+    assert job.flink is not None, "only who names jobs is asked for their savepoints"
+    again, cancel = _restarting(job), job.flink.cancel_job
+    for number, job_id in enumerate(job.flink.job_ids):
+        yield TakeSavepoint(
             name=f"halt/savepoint-{number}",
             cluster=job.source_cluster or "",
             job=job.name,
@@ -199,104 +220,120 @@ def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
             cancel=bool(cancel),
             drain=bool(job.stop.get("drain", False)),
             native=saving.is_native(job, facts, job_id),
-            seconds_max=float(job.stop.get("seconds_max", patience)),
+            seconds_max=_patience(spec, job),
             restart=again.options if again else None,
             restart_environment=again.environment if again else {},
         )
-        for number, job_id in enumerate(job.flink.job_ids)
+
+
+def _restarting(job: JobSpec) -> SubmitSpec | None:
+    """Return how a rollback starts the old job again. Of several jobs it is not known which of them
+    `source_submit` starts: a person tells them apart.
+    """
+    assert job.flink is not None, "only who names jobs is asked for their savepoints"
+    return job.source_submit if len(job.flink.job_ids) == 1 else None
+
+
+def _patience(spec: Spec, job: JobSpec) -> float:
+    """Return how many seconds a savepoint may take."""
+    seconds = STOP_SECONDS_MAX
+    if job.source_cluster:
+        seconds = spec.cluster(job.source_cluster).options.get("seconds_max", seconds)
+    return float(job.stop.get("seconds_max", seconds))
+
+
+def _of_taking(job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
+    """Return what is known before there is a savepoint."""
+    return _waived(
+        job,
+        of_taking(job, facts),
+        saving.findings(job, facts),
+        of_target(job, facts),
+        of_changes(job),
+        of_clusters(facts),
     )
-    halted = _plan(job, facts, phases_of(Phase("halt", steps)), ())
-    return replace(halted, purpose="halt", epoch=None, facts=identity_of(facts))
-
-
-def _of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """What can be said before there is a savepoint."""
-    found = [
-        *of_taking(job, facts),
-        *saving.findings(job, facts),
-        *of_target(job, facts),
-        *of_changes(job),
-        *of_clusters(facts),
-    ]
-    yield from (waived(finding, job.waive) for finding in found)
 
 
 def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     surveys = (facts.source, *facts.others)
     if not all(map(is_readable, surveys)):
-        found = tuple(waived(finding, job.waive) for finding in of_sources(surveys))
-        return _plan(job, facts, (), found)
-    choice = chosen(job, surveys)
-    deal = dealing(job, surveys, choice)
-    found = of_move(job, facts, surveys, choice, _taken_by_others(spec, job), deal)
-    found += tuple(
-        waived(one, job.waive) for one in saving.of_parallelism(job, surveys, choice, deal)
+        return _plan(job, facts, (), _waived(job, of_sources(surveys)))
+    move = _move(job, facts, surveys)
+    findings = (
+        *of_move(job, facts, move, _taken_by_others(spec, job)),
+        *_waived(job, saving.of_parallelism(job, move)),
     )
-    if any(finding.level == "refuse" for finding in found):
-        return _plan(job, facts, (), found)
+    if _are_refused(findings):
+        return _plan(job, facts, (), findings)
     epoch = max(metadata_of(survey.images[0]).checkpoint_id for survey in surveys)
     if job.target is None:
-        return _plan(job, facts, phases_of(*_start(job, facts, epoch)), found, epoch)
-    target = facts.target.location
-    copied, keeping = _behind_rounds(facts, surveys, choice, deal)
-    # Rounds have compared what they brought byte for byte: the rest then is, too, where all of it
-    # is copied as it is.
-    bytewise = any(step.items for step in keeping) and all(
-        isinstance(step, CopyFiles) for step in copied
-    )
-    compare = compared(copied) if bytewise else compares(job, surveys, choice, target, deal)
+        return _plan(job, facts, phases_of(*_start(job, facts, epoch)), findings, epoch)
+    copied, keeping = _behind_rounds(facts, move)
     phases = phases_of(
         Phase("copy", (*keeping, *copied)),
-        Phase("transform", (_metadata(job, surveys, choice, target, deal),)),
-        Phase("compare", tuple(compare) if job.verify != "none" else ()),
-        Phase("publish", (_published(target),), ordered=True),
+        Phase("transform", (_metadata(job, move),)),
+        Phase("compare", tuple(_comparisons(job, move, copied, keeping))),
+        Phase("publish", (_published(move.target),), ordered=True),
         *_start(job, facts, epoch),
     )
-    return _plan(job, facts, phases, found, epoch)
+    return _plan(job, facts, phases, findings, epoch)
+
+
+def _comparisons(
+    job: JobSpec, move: Move, copied: Sequence[AnyStep], keeping: Sequence[KeepBrought]
+) -> Iterator[CompareImages]:
+    """Yield the comparisons. Rounds have compared what they copied byte for byte: the rest then is,
+    too, where all of it is copied as it is.
+    """
+    if job.verify == "none":
+        return
+    after_rounds = any(step.items for step in keeping)
+    if after_rounds and all(isinstance(step, CopyFiles) for step in copied):
+        yield from compared(copied)
+    else:
+        yield from compares(job, move)
 
 
 def _taken_by_others(spec: Spec, job: JobSpec) -> frozenset[str] | None:
-    """The operators that the jobs take which divide this one's savepoints with it; None where it
+    """Return the operators of the jobs that divide this one's savepoints with it; None where it
     divides nothing.
     """
     asked = spec.job(job.name)  # before its savepoints were taken
     others = sharing(spec, asked) if asked is not None else ()
-    return (
-        frozenset(id_of(operator.name)[0] for other in others for operator in other.operators)
-        if others
-        else None
-    )
+    if not others:
+        return None
+    taken: set[str] = set()
+    for other in others:
+        taken.update(id_of(operator.name) for operator in other.operators)
+    return frozenset(taken)
 
 
 def identity_of(facts: Facts) -> str:
-    """What does not change while a job runs: who it is, and where it goes, if it goes anywhere."""
-    target, source, there = facts.target, facts.source_cluster, facts.target_cluster
-    return plain.fingerprint(
-        [
-            None if target is facts.source else [target.location, target.kind, len(target.files)],
-            source
-            # one of a single application goes with its job, and tells no version then
-            and source.name,
-            there and [there.name, there.version],
-        ]
-    )
+    """Return what does not change while a job runs: who it is, and where it goes, if anywhere."""
+    target, there = facts.target, facts.target_cluster
+    goes_to = None
+    if target is not facts.source:
+        goes_to = [target.location, target.kind, len(target.files)]
+    # A cluster of a single application goes with its job, and tells no version then.
+    runs_on = facts.source_cluster and facts.source_cluster.name
+    starts_on = there and [there.name, there.version]
+    return plain.fingerprint([goes_to, runs_on, starts_on])
 
 
 def fingerprint_of(facts: Facts) -> str:
-    """Every file of every image."""
-    return plain.fingerprint(
-        [
-            identity_of(facts),
-            [[s.location, s.kind, sorted(s.files), s.epoch] for s in (facts.source, *facts.others)],
-        ]
-    )
+    """Return a fingerprint of every file of every image."""
+    images = [
+        [survey.location, survey.kind, sorted(survey.files), survey.epoch]
+        for survey in (facts.source, *facts.others)
+    ]
+    return plain.fingerprint([identity_of(facts), images])
 
 
 def _plan(
     job: JobSpec,
     facts: Facts,
     phases: tuple[Phase, ...],
-    found: tuple[Finding, ...],
+    findings: tuple[Finding, ...],
     epoch: int | None = None,
 ) -> Plan:
     return Plan(
@@ -307,35 +344,33 @@ def _plan(
         target=facts.target.location if job.target else facts.source.location,
         epoch=epoch,
         phases=phases,
-        findings=found,
+        findings=findings,
         facts=fingerprint_of(facts),
     )
 
 
-def _metadata(
-    job: JobSpec, surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing
-) -> TransformShard:
+def _metadata(job: JobSpec, move: Move) -> TransformShard:
     asked = asked_version(job)
-    sizes = [_size(survey) for survey in surveys]
+    inputs = [
+        FileInfo(kept(number), _metadata_size(survey)) for number, survey in enumerate(move.surveys)
+    ]
+    inputs += [FileInfo(summary(rewritten), 0) for rewritten in move.redistribution.rewritten]
     return TransformShard(
         name="transform/metadata",
         transform=METADATA,
         options={
-            "taken": [one.plain() for one in choice.taken],
+            "taken": [taken.plain() for taken in move.choice.taken],
             "version": newest_for(asked) if asked else None,
-            "max_parallelism": deal.max_parallelism,
+            "max_parallelism": move.redistribution.max_parallelism,
         },
-        source=target,
-        inputs=(
-            *(FileInfo(kept(number), size) for number, size in enumerate(sizes)),
-            *(FileInfo(summary(one), 0) for one in deal.rewritten),
-        ),
-        target=target,
+        source=move.target,
+        inputs=tuple(inputs),
+        target=move.target,
         outputs=(layout.STAGED,),
     )
 
 
-def _size(survey: Survey) -> int:
+def _metadata_size(survey: Survey) -> int:
     path = layout.under(survey.images[0].path, layout.METADATA)
     return next(file.size for file in survey.files if file.path == path)
 
@@ -356,13 +391,12 @@ def _published(target: str) -> TransformShard:
 def _start(job: JobSpec, facts: Facts, epoch: int | None) -> Iterator[Phase]:
     location = job.destination if epoch is not None else ""
     askable = facts.target_cluster is None or facts.target_cluster.kind in ASKABLE
-    return start(
-        job, facts, location, _submitting(job), Awaited(location, epoch) if askable else None
-    )
+    awaited = Awaited(location, epoch) if askable else None
+    return start(job, facts, location, _submitting(job), awaited)
 
 
 def _submitting(job: JobSpec) -> dict[str, object]:
-    """What the spec says, and what it says beside `submit`."""
+    """Return the options of `submit`, with what the spec says of restored state elsewhere."""
     options = dict(job.submit.options) if job.submit else {}
     if job.flink is not None and job.flink.allow_non_restored_state:
         options.setdefault("allow_non_restored_state", True)

@@ -1,9 +1,9 @@
-"""A Flink job that moves while it runs: what a round brings of its last checkpoint. Pure.
+"""A Flink job that moves while it runs: what a round copies of its last checkpoint. Pure.
 
 A checkpoint's files never change once it is completed, and an incremental one names those of
 earlier ones again: a round may copy all of the last checkpoint, and the next one has little that is
-new. Which files the image is made of is told by the metadata of the checkpoint that the job ends
-with; what rounds have brought beside is removed.
+new. The metadata of the checkpoint that the job ends with says which files the image is made of;
+what rounds have copied beside is removed.
 """
 
 from __future__ import annotations
@@ -22,102 +22,110 @@ from stateshift.survey import Facts, FileInfo, Finding, Survey
 
 Names = Mapping[tuple[str, str], str]  # by location and path, what a file is called in the target
 
+# Why nothing of a checkpoint stays as it is, and the setting with which it does.
+_PARTS = (
+    "are parts of files that still grow",
+    '"execution.checkpointing.file-merging.enabled": false',
+)
+_WRITTEN_AGAIN = (
+    "are written again each time",
+    '"state.backend.type": rocksdb with "execution.checkpointing.incremental": true',
+)
+
 
 def bare(facts: Facts) -> Facts:
-    """Without stamps, and of what lies outside the image's folder not even times: a plan says what
-    is done with which file, and rounds alone care which one it was.
+    """Return facts without stamps, and without the times of what lies outside the image's folder: a
+    plan says what is done with which file, and rounds alone care which one it was.
     """
     source = _bare(facts.source)
     target = source if facts.target is facts.source else _bare(facts.target)
-    return replace(
-        facts, source=source, target=target, others=tuple(_bare(one) for one in facts.others)
-    )
+    others = tuple(_bare(survey) for survey in facts.others)
+    return replace(facts, source=source, target=target, others=others)
 
 
 def _bare(survey: Survey) -> Survey:
     inside = tuple(f"{image.path}/" if image.path else "" for image in survey.images) or ("",)
-    files = (
-        FileInfo(f.path, f.size, *((f.modified,) if f.path.startswith(inside) else ()))
-        for f in survey.files
-    )
+    files = []
+    for file in survey.files:
+        if file.path.startswith(inside):
+            files.append(FileInfo(file.path, file.size, file.modified))
+        else:
+            files.append(FileInfo(file.path, file.size))
     return replace(survey, files=tuple(files))
 
 
 def there_already(facts: Facts, wanted: Names) -> frozenset[tuple[str, str]]:
-    """Of what is wanted: what rounds have brought, under the name that it is to have."""
-    return frozenset(key for key, one in facts.brought.items() if wanted.get(key) == one.name)
+    """Return what of the wanted files rounds have copied, under the name that it is to have."""
+    return frozenset(key for key, file in facts.brought.items() if wanted.get(key) == file.name)
 
 
 def names_of(wholes: Iterable[Whole]) -> dict[tuple[str, str], str]:
     names = {}
-    for one in wholes:
-        for file, name in one.files:
-            names[(one.location, file.path)] = name
+    for whole in wholes:
+        for file, name in whole.files:
+            names[(whole.location, file.path)] = name
     return names
 
 
 def round_of(job: JobSpec, facts: Facts, wholes: Sequence[Whole]) -> Iterator[BringFiles]:
-    """All of the last checkpoint that is there and is not brought yet. What is a part of a file
-    that others share, and may still grow, is left for the end.
+    """Yield steps for all of the last checkpoint that is there and is not copied yet. What is a
+    part of a file that others share, and may still grow, is left for the end.
     """
-    there = there_already(facts, names_of(wholes))
-    target, read_back = facts.target.location, job.verify != "none"
+    at_target = there_already(facts, names_of(wholes))
     for number, whole in enumerate(wholes):
-        left = (one for one in whole.files if (whole.location, one.file.path) not in there)
+        left = [file for file in whole.files if (whole.location, file.file.path) not in at_target]
         for bundle, (items, names) in enumerate(bundles(left)):
             yield BringFiles(
                 f"copy/{number}-{bundle}",
                 whole.location,
-                target,
+                facts.target.location,
                 items,
-                read_back=read_back,
+                read_back=job.verify != "none",
                 names=names,
             )
 
 
 def compared(copied: Sequence[AnyStep]) -> Iterator[CompareImages]:
-    """What was copied now, byte for byte: as rounds have compared the rest."""
-    for number, step in enumerate(step for step in copied if isinstance(step, CopyFiles)):
-        paths = tuple(item.path for item in step.items)
+    """Yield comparisons of what was copied now, byte for byte: as rounds have compared the rest."""
+    copies = [step for step in copied if isinstance(step, CopyFiles)]
+    for number, step in enumerate(copies):
         yield CompareImages(
-            f"compare/{number}",
-            layout.ENGINE,
-            step.source,
-            step.target,
-            (),
-            None,
-            paths,
-            {},
-            step.bytes,
+            name=f"compare/{number}",
+            engine=layout.ENGINE,
+            source=step.source,
+            target=step.target,
+            source_shards=(),
+            target_shards=None,
+            paths=tuple(item.path for item in step.items),
+            settings={},
+            size=step.bytes,
             names=step.names,
         )
 
 
 def of_rounds(job: JobSpec, surveys: Sequence[Survey]) -> Iterator[Finding]:
-    """Whether there is anything that a round could bring for good."""
+    """Yield a refusal for each image of which a round could copy nothing for good."""
     for survey in surveys:
         if not is_readable(survey):
             continue
-        metadata = metadata_of(survey.images[0])
-        files: list[FileHandle] = []
-        for r in references(metadata):
-            if r.role == "keyed":
-                files.extend(files_of(r.stream))
+        files = _keyed_files(survey)
         if not files or any(isinstance(file, AbsoluteFile) for file in files):
             continue
         if any(isinstance(file, Segment) for file in files):
-            what, way = (
-                "are parts of files that still grow",
-                '"execution.checkpointing.file-merging.enabled": false',
-            )
+            what, way = _PARTS
         else:  # what a checkpoint does not share with others lies beside its metadata
-            what = "are written anew each time"
-            way = '"state.backend.type": rocksdb with "execution.checkpointing.incremental": true'
+            what, way = _WRITTEN_AGAIN
         yield Finding(
             "refuse",
-            (
-                f"{job.name}'s checkpoints {what}: nothing can be brought for good before the "
-                "job is stopped"
-            ),
+            f"{job.name}'s checkpoints {what}: nothing can be copied for good before the job is "
+            "stopped",
             hint=f'start it with {way}; or "mode": "move"',
         )
+
+
+def _keyed_files(survey: Survey) -> list[FileHandle]:
+    files: list[FileHandle] = []
+    for reference in references(metadata_of(survey.images[0])):
+        if reference.role == "keyed":
+            files.extend(files_of(reference.stream))
+    return files

@@ -1,13 +1,8 @@
-"""What becomes of metadata on its way: which operators are taken from which image, under which ids,
-and where their bytes are afterwards. Pure; what it is told is plain JSON, since it stands in a
-plan.
+"""The metadata of a target: which operators are taken from which image, under which ids, and where
+their bytes are afterwards. Pure; what stands in a plan is plain JSON.
 
     Taken             one image's share
-      places          where it lay
-      operators       id -> [new id, new uid or null] of those that are taken
-      apart           whether its files get other names, because another image has files of the same
-
-    RewrittenOperator  an operator whose state lies in new files
+    RewrittenOperator an operator whose state lies in new files, a part for each subtask
     united(images, taken, version, rewritten, max_parallelism)    the metadata of the target
 
 Everything in the target is relative to its `_metadata`: it can lie anywhere. A file that lay beside
@@ -18,12 +13,13 @@ is made of where it was.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import TypedDict
 
-from stateshift.engines.flink.places import Places, places
+from stateshift.engines.flink.places import Places, PlainPlaces, places
 from stateshift.errors import Incompatible
 from stateshift.formats.flink.java_data import Longs
 from stateshift.formats.flink.keyed_handles import KeyGroups
@@ -41,29 +37,50 @@ from stateshift.formats.flink.versions import converted
 _NAMES = uuid.UUID("7c9f0d52-6f0e-5d0b-9d3a-0c6a4b1f2e61")
 
 
+class PlainTaken(PlainPlaces):
+    """One image's share as JSON: in `operators`, id -> [new id, new uid or null]."""
+
+    operators: Mapping[str, Sequence[str | None]]
+    apart: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
+    """Which operators of an image are taken, under which ids and uids; and whether its files get
+    other names, because another image has files of the same.
+    """
+
     places: Places
     operators: Mapping[str, tuple[str, str | None]]
     apart: bool = False
 
     def name(self, stream: StreamHandle, whole: bool = False) -> str:
-        """Of a file in the target, below the folder of its `_metadata`."""
+        """Return the name of a file in the target, below the folder of its `_metadata`."""
         if isinstance(stream, RelativeFile) and not self.apart:
             return stream.path
         path = self.places.path_of(stream)
         assert path is not None, "what lies elsewhere is refused before anything is planned"
-        part = f"{stream.start} {stream.size}" if isinstance(stream, Segment) and not whole else ""
+        part = ""
+        if isinstance(stream, Segment) and not whole:
+            part = f"{stream.start} {stream.size}"
         return str(uuid.uuid5(_NAMES, f"{self.places.root} {path} {part}"))
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> PlainTaken:
         operators = {own: list(new) for own, new in self.operators.items()}
         return {**self.places.plain(), "operators": operators, "apart": self.apart}
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Taken:
-        operators = {own: (new[0], new[1]) for own, new in plain["operators"].items()}
+    def of(cls, plain: PlainTaken) -> Taken:
+        operators = {}
+        for own, (new, uid) in plain["operators"].items():
+            assert new is not None, "each has an id"
+            operators[own] = (new, uid)
         return cls(places(plain), operators, plain["apart"])
+
+
+# As JSON, which has lists for tuples.
+PlainUnkeyedFile = tuple[str, str, int, Sequence[tuple[str, int, Sequence[int]]]]
+PlainPart = tuple[str, int, int, Sequence[int], Sequence[PlainUnkeyedFile]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +94,21 @@ class UnkeyedFile:
     size: int
     states: tuple[tuple[str, int, tuple[int, ...]], ...]
 
-    def plain(self) -> list[Any]:
-        return [
-            self.role,
-            self.name,
-            self.size,
-            [[name, mode, list(offsets)] for name, mode, offsets in self.states],
-        ]
+    def plain(self) -> PlainUnkeyedFile:
+        states = [(name, mode, list(offsets)) for name, mode, offsets in self.states]
+        return self.role, self.name, self.size, states
 
     @classmethod
-    def of(cls, plain: Sequence[Any]) -> UnkeyedFile:
+    def of(cls, plain: PlainUnkeyedFile) -> UnkeyedFile:
         role, file, size, states = plain
-        return cls(
-            role, file, size, tuple((name, mode, tuple(offsets)) for name, mode, offsets in states)
-        )
+        own = tuple((name, mode, tuple(offsets)) for name, mode, offsets in states)
+        return cls(role, file, size, own)
 
     def handle(self) -> Partitioned | None:
-        states = tuple(
-            StateOffsets(name, mode, Longs.of(offsets)) for name, mode, offsets in self.states
-        )
-        return Partitioned(states, RelativeFile(self.name, self.size)) if states else None
+        if not self.states:
+            return None
+        states = [StateOffsets(name, mode, Longs.of(own)) for name, mode, own in self.states]
+        return Partitioned(tuple(states), RelativeFile(self.name, self.size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,19 +124,42 @@ class Part:
     offsets: tuple[int, ...]
     unkeyed: tuple[UnkeyedFile, ...] = ()
 
-    def plain(self) -> list[Any]:
-        return [
-            self.name,
-            self.size,
-            self.first,
-            list(self.offsets),
-            [one.plain() for one in self.unkeyed],
-        ]
+    def plain(self) -> PlainPart:
+        unkeyed = [file.plain() for file in self.unkeyed]
+        return self.name, self.size, self.first, list(self.offsets), unkeyed
 
     @classmethod
-    def of(cls, plain: Sequence[Any]) -> Part:
+    def of(cls, plain: PlainPart) -> Part:
         name, size, first, offsets, unkeyed = plain
         return cls(name, size, first, tuple(offsets), tuple(map(UnkeyedFile.of, unkeyed)))
+
+    def keyed(self, like: KeyGroups | None) -> KeyGroups | None:
+        """Return the handle of its key groups, `like` one of the old ones; None where they are
+        empty.
+        """
+        if like is None or not any(self.offsets):
+            return None
+        file = RelativeFile(self.name, self.size)
+        id_ = self.name if like.id is not None else None
+        return KeyGroups(like.tag, self.first, Longs.of(self.offsets), file, id_)
+
+    def subtask(self, before: SubtaskState, like: KeyGroups | None) -> SubtaskState:
+        """Return the subtask with this state; what is not rewritten stays what it was."""
+        subtask = replace(before, managed_keyed=self.keyed(like))
+        for unkeyed in self.unkeyed:
+            if unkeyed.role == "operator":
+                subtask = replace(subtask, managed_operator=unkeyed.handle())
+            else:
+                subtask = replace(subtask, raw_operator=unkeyed.handle())
+        return subtask
+
+
+class PlainRewritten(TypedDict):
+    """A `RewrittenOperator` as JSON."""
+
+    operator: str
+    max_parallelism: int
+    parts: list[PlainPart]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,50 +170,28 @@ class RewrittenOperator:
     max_parallelism: int
     parts: tuple[Part, ...]
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> PlainRewritten:
         parts = [part.plain() for part in self.parts]
         return {"operator": self.operator, "max_parallelism": self.max_parallelism, "parts": parts}
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> RewrittenOperator:
+    def of(cls, plain: PlainRewritten) -> RewrittenOperator:
         return cls(plain["operator"], plain["max_parallelism"], tuple(map(Part.of, plain["parts"])))
 
 
-def _with_parts(
-    operator: OperatorState, found: RewrittenOperator | None, max_parallelism: int | None
-) -> OperatorState:
-    """An operator with other key groups, those of all operators: Flink refuses a job whose
-    operators differ.
-    """
-    if found is None:
-        return replace(operator, max_parallelism=max_parallelism or operator.max_parallelism)
-    tags = (
-        s.managed_keyed for s in operator.subtasks or () if isinstance(s.managed_keyed, KeyGroups)
-    )
-    like = next(tags, None)
-    others = {subtask.index: subtask for subtask in operator.subtasks or ()}
+def _with_parts(operator: OperatorState, rewritten: RewrittenOperator) -> OperatorState:
+    """Return an operator with its new state."""
+    subtasks_before = {subtask.index: subtask for subtask in operator.subtasks or ()}
+    handles = [subtask.managed_keyed for subtask in operator.subtasks or ()]
+    like = next((handle for handle in handles if isinstance(handle, KeyGroups)), None)
     subtasks = []
-    for index, part in enumerate(found.parts):
-        subtask, keyed = others.get(index, SubtaskState(index)), None
-        if any(part.offsets) and like is not None:
-            id_ = part.name if like.id is not None else None
-            keyed = KeyGroups(
-                like.tag,
-                part.first,
-                Longs.of(part.offsets),
-                RelativeFile(part.name, part.size),
-                id_,
-            )
-        for unkeyed in part.unkeyed:
-            if unkeyed.role == "operator":
-                subtask = replace(subtask, managed_operator=unkeyed.handle())
-            else:
-                subtask = replace(subtask, raw_operator=unkeyed.handle())
-        subtasks.append(replace(subtask, managed_keyed=keyed))
+    for index, part in enumerate(rewritten.parts):
+        before = subtasks_before.get(index, SubtaskState(index))
+        subtasks.append(part.subtask(before, like))
     return replace(
         operator,
-        parallelism=len(found.parts),
-        max_parallelism=found.max_parallelism,
+        parallelism=len(rewritten.parts),
+        max_parallelism=rewritten.max_parallelism,
         subtasks=tuple(subtasks),
     )
 
@@ -190,22 +203,26 @@ def united(
     rewritten: Sequence[RewrittenOperator] = (),
     max_parallelism: int | None = None,
 ) -> Metadata:
-    """One image of several, or a part of one. The newest checkpoint id counts: sinks compare it
-    with what they have committed, and one that goes back makes them drop what comes next.
+    """Return one image of several, or a part of one. The newest checkpoint id counts: sinks compare
+    it with what they have committed, and one that goes back makes them drop what comes next.
+
+    `max_parallelism` is that of all operators: Flink refuses a job whose operators differ.
     """
-    by_id = {one.operator: one for one in rewritten}
     wanted = version or max(image.version for image in images)
     properties = next((image.properties for image in images if image.properties), b"")
     whole = [
         converted(_taken(image, own), wanted, properties)
         for image, own in zip(images, taken, strict=True)
     ]
-    every: list[OperatorState] = []
-    for image in whole:
-        every.extend(image.operators)
-    operators = tuple(
-        _with_parts(o, by_id.get(o.id.hex()), max_parallelism) for o in _each_once(every, by_id)
-    )
+    by_id = {operator.operator: operator for operator in rewritten}
+    operators = []
+    for operator in _each_once(whole, by_id):
+        new = by_id.get(operator.id.hex())
+        if new is not None:
+            operators.append(_with_parts(operator, new))
+        else:
+            most = max_parallelism or operator.max_parallelism
+            operators.append(replace(operator, max_parallelism=most))
     masters = tuple(chain.from_iterable(image.masters for image in whole))
     _refuse_twice([operator.id.hex() for operator in operators], "operator")
     _refuse_twice([master.name for master in masters], "master state")
@@ -213,26 +230,28 @@ def united(
         whole[0],
         checkpoint_id=max(image.checkpoint_id for image in images),
         masters=masters,
-        operators=operators,
+        operators=tuple(operators),
     )
 
 
-def _each_once(
-    operators: Sequence[OperatorState], rewritten: Container[str]
-) -> Iterator[OperatorState]:
-    """Of those that have become one, the first, with whatever coordinator there is: at most one
-    has any.
+def _each_once(images: Sequence[Metadata], rewritten: Container[str]) -> Iterator[OperatorState]:
+    """Yield the operators; of those that become one, the first with keyed state, with whatever
+    coordinator there is: at most one has any.
     """
     by_id: dict[str, list[OperatorState]] = {}
-    for operator in operators:
+    for operator in chain.from_iterable(image.operators for image in images):
         by_id.setdefault(operator.id.hex(), []).append(operator)
     for id_, same in by_id.items():
-        if id_ not in rewritten:
+        if id_ in rewritten:
+            yield _with_any_coordinator(same)
+        else:
             yield from same
-            continue
-        first = next((operator for operator in same if _is_keyed(operator)), same[0])
-        coordinators = [o.coordinator for o in same if o.coordinator is not None]
-        yield replace(first, coordinator=coordinators[0] if coordinators else None)
+
+
+def _with_any_coordinator(same: Sequence[OperatorState]) -> OperatorState:
+    first = next((operator for operator in same if _is_keyed(operator)), same[0])
+    coordinators = [o.coordinator for o in same if o.coordinator is not None]
+    return replace(first, coordinator=coordinators[0] if coordinators else None)
 
 
 def _is_keyed(operator: OperatorState) -> bool:
@@ -240,10 +259,7 @@ def _is_keyed(operator: OperatorState) -> bool:
 
 
 def _taken(image: Metadata, own: Taken) -> Metadata:
-    kept = replace(
-        image,
-        operators=tuple(_named(o, own) for o in image.operators if o.id.hex() in own.operators),
-    )
+    operators = [_named(o, own) for o in image.operators if o.id.hex() in own.operators]
 
     def moved(stream: StreamHandle, whole: bool) -> StreamHandle:
         assert isinstance(stream, AbsoluteFile | RelativeFile | Segment), (
@@ -251,27 +267,25 @@ def _taken(image: Metadata, own: Taken) -> Metadata:
         )
         return RelativeFile(own.name(stream, whole), stream.size)
 
-    return with_streams(kept, moved)
+    return with_streams(replace(image, operators=tuple(operators)), moved)
 
 
 def _named(operator: OperatorState, own: Taken) -> OperatorState:
-    new, uid = own.operators[operator.id.hex()]
+    """Return an operator under the id and uid that it has in the target."""
+    new, new_uid = own.operators[operator.id.hex()]
     if new == operator.id.hex():
         return operator
-    return replace(
-        operator,
-        id=bytes.fromhex(new),
-        uid=operator.uid if uid is None or operator.uid is None else uid,
-    )
+    uid = operator.uid
+    if uid is not None and new_uid is not None:
+        uid = new_uid
+    return replace(operator, id=bytes.fromhex(new), uid=uid)
 
 
 def _refuse_twice(names: list[str], words: str) -> None:
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(names).items():
+        if count > 1:
             raise Incompatible(
-                (
-                    f"{words} {name} comes from two images: Flink would keep the last and lose "
-                    "the other without a word"
-                ),
+                f"{words} {name} comes from two images: Flink would keep the last and lose the "
+                "other without a word",
                 hint="take it from one of them",
             )

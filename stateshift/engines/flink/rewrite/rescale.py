@@ -99,37 +99,61 @@ class _File:
     header: Header | None
     states: tuple[int, ...] = ()
 
+    @property
+    def known_header(self) -> Header:
+        assert self.header is not None, "asked before: why_not"
+        return self.header
+
+    def renumbered(self, state: int) -> int:
+        """Return the number that a state of this file has in the new ones."""
+        return self.states[state] if self.states else state
+
     def sections(self, groups: Container[int] | None = None) -> Iterator[tuple[int, bytes]]:
         return sections_of(self.handle, self.streams, groups)
 
     def sizes(self) -> Iterator[tuple[int, int]]:
-        """Of the same, by what the metadata says: group and size."""
+        """Yield the groups and sizes of the same sections, as the metadata says."""
         assert self.handle.stream is not None, "what has no file is left out"
-        for part, group in in_file_order(self.handle, self.handle.stream.size):
-            yield group, part[1] - part[0]
+        for (start, end), group in in_file_order(self.handle, self.handle.stream.size):
+            yield group, end - start
 
 
 def why_not(
     operator: OperatorState, streams: Streams, max_parallelism: int, united: bool = False
 ) -> Obstacle | None:
-    """What keeps an operator's keyed state from being cut, united with another's, or dealt."""
-    handles = [s.managed_keyed for s in operator.subtasks or () if s.managed_keyed is not None]
-    if any(s.raw_keyed is not None for s in operator.subtasks or ()):
+    """Return what keeps keyed state from being cut, united with another operator's, or dealt."""
+    subtasks = operator.subtasks or ()
+    if any(subtask.raw_keyed is not None for subtask in subtasks):
         return Obstacle("it has raw keyed state, which only its own code can divide")
-    dealt = max_parallelism != operator.max_parallelism
-    for handle in handles if dealt else ():
+    handles = [s.managed_keyed for s in subtasks if s.managed_keyed is not None]
+    is_dealt = max_parallelism != operator.max_parallelism
+    if is_dealt:
+        obstacle = _why_keys_are_not_hashed(handles, streams)
+        if obstacle is not None:
+            return obstacle
+    if not all(isinstance(handle, KeyGroups) for handle in handles):
+        return Obstacle("its state lies in files of RocksDB, or in a changelog", CANONICAL)
+    is_decoded = is_dealt or united
+    if is_decoded and not all(_is_decodable(handle, streams) for handle in handles):
+        return Obstacle(
+            "it is in the hashmap backend's own format, which is not taken apart", CANONICAL
+        )
+    return None
+
+
+def _why_keys_are_not_hashed(handles: Sequence[KeyedHandle], streams: Streams) -> Obstacle | None:
+    for handle in handles:
         header = _any_header(handle, streams)
         if header is not None and not hashable(header.key):
             return Obstacle(_of_keys(header))
-    if not all(isinstance(handle, KeyGroups) for handle in handles):
-        return Obstacle("its state lies in files of RocksDB, or in a changelog", CANONICAL)
-    for handle in handles if dealt or united else ():
-        assert isinstance(handle, KeyGroups)
-        if _first(handle) is not None and not is_canonical(handle, streams):
-            return Obstacle(
-                "it is in the hashmap backend's own format, which is not taken apart", CANONICAL
-            )
     return None
+
+
+def _is_decodable(handle: KeyedHandle, streams: Streams) -> bool:
+    """Whether a handle's entries can be told apart; true where there are none."""
+    if not isinstance(handle, KeyGroups) or _first(handle) is None:
+        return True
+    return is_canonical(handle, streams)
 
 
 class Rescaler:
@@ -149,40 +173,42 @@ class Rescaler:
     def keyed(self, subtask: int) -> Cut:
         groups = groups_of(subtask, self._max_parallelism, self._parallelism)
         if not self._files:
-            return Cut(groups.start, (0,) * len(groups), 0, lambda: iter(()))
-        dealt = any(
-            origin.operator.max_parallelism != self._max_parallelism for origin in self._origins
-        )
-        return (
-            self._sorted.cut(groups)
-            if dealt or len(self._origins) > 1
-            else _joined(self._files, groups)
-        )
+            return _nothing(groups)
+        if self._is_dealt or len(self._origins) > 1:
+            return self._sorted.cut(groups)
+        return _joined(self._files, groups)
+
+    @property
+    def _is_dealt(self) -> bool:
+        """Whether keys go to other key groups."""
+        before = {origin.operator.max_parallelism for origin in self._origins}
+        return before != {self._max_parallelism}
 
     @cached_property
     def _sorted(self) -> Sorted:
         return Sorted(self._files, self._max_parallelism, self._scratch)
 
     def unkeyed(self, subtask: int, role: str) -> Joined:
-        every: list[tuple[int, Held]] = []
+        every: list[Held] = []
+        own: list[Held] = []
         for origin in self._origins:
-            every.extend(_held(origin, role))
-        return joined(
-            (one for index, one in every if index % self._parallelism == subtask),
-            (one for _, one in every),
-        )
+            for index, held in _held(origin, role):
+                every.append(held)
+                if index % self._parallelism == subtask:
+                    own.append(held)
+        return joined(own, every)
 
 
 def heads_of(operator: OperatorState, streams: Streams, role: str) -> list[bytes]:
-    """Of the files of its operator state, what stands in front of their elements; each once."""
-    found = []
+    """Return what stands in front of the elements in the files of operator state; each once."""
+    heads = []
     for _, handle in _handles(operator, role):
         starts: list[int] = []
         for state in handle.states:
             starts.extend(state.offsets)
         if handle.stream is not None and starts:
-            found.append(streams.head(handle.stream, min(starts)))
-    return list(dict.fromkeys(found))
+            heads.append(streams.head(handle.stream, min(starts)))
+    return list(dict.fromkeys(heads))
 
 
 def _held(origin: Origin, role: str) -> Iterator[tuple[int, Held]]:
@@ -194,95 +220,117 @@ def _held(origin: Origin, role: str) -> Iterator[tuple[int, Held]]:
 
 def _handles(operator: OperatorState, role: str) -> Iterator[tuple[int, Partitioned]]:
     for subtask in operator.subtasks or ():
-        yield from ((subtask.index, handle) for own, handle in handles_of(subtask) if own == role)
+        for own, handle in handles_of(subtask):
+            if own == role:
+                yield subtask.index, handle
 
 
 def _files(origins: Sequence[Origin]) -> list[_File]:
-    found: list[_File] = []
+    """Return the files of all subtasks; the one whose header is kept comes first."""
+    files: list[_File] = []
     for image, origin in enumerate(origins):
         for subtask in origin.operator.subtasks or ():
-            handle, streams = subtask.managed_keyed, origin.streams
-            first = _first(handle)
-            if not isinstance(handle, KeyGroups) or handle.stream is None or first is None:
-                continue
-            head = streams.head(handle.stream, first)
-            header = decode_header(head, first) if is_canonical(handle, streams) else None
-            found.append(
-                _File(image, origin.operator.max_parallelism, streams, handle, head, header)
-            )
-    if not found:
+            file = _file(image, origin, subtask.managed_keyed)
+            if file is not None:
+                files.append(file)
+    if not files:
         return []
-    first_one = max(
-        found, key=lambda file: len(file.header.states) if file.header is not None else 0
-    )
-    others = (file for file in found if file is not first_one)
-    return [first_one, *(replace(file, states=_renumbered(first_one, file)) for file in others)]
+    first = max(files, key=_count_of_states)
+    others = [file for file in files if file is not first]
+    return [first, *(replace(file, states=_renumbering(first, file)) for file in others)]
 
 
-def _renumbered(first: _File, file: _File) -> tuple[int, ...]:
-    """Which state of the first file each of this one's is; nothing where they are the same."""
+def _file(image: int, origin: Origin, handle: KeyedHandle | None) -> _File | None:
+    """Return a subtask's file; None where it has no keyed state."""
+    streams = origin.streams
+    if not isinstance(handle, KeyGroups) or handle.stream is None:
+        return None
+    first = _first(handle)
+    if first is None:
+        return None
+    head = streams.head(handle.stream, first)
+    header = decode_header(head, first) if is_canonical(handle, streams) else None
+    return _File(image, origin.operator.max_parallelism, streams, handle, head, header)
+
+
+def _count_of_states(file: _File) -> int:
+    return len(file.header.states) if file.header is not None else 0
+
+
+def _renumbering(first: _File, file: _File) -> tuple[int, ...]:
+    """Return which state of the first file each of this one's is; nothing where all are equal."""
     if file.head == first.head:
         return ()
     if file.header is None or first.header is None:
         raise Incompatible(
-            (
-                "subtasks wrote their states in different orders: only their serializers can "
-                "put that right"
-            ),
+            "subtasks wrote their states in different orders: only their serializers can put that "
+            "right",
             hint="take a canonical savepoint of the job",
         )
     names = [state.name for state in first.header.states]
     missing = [state.name for state in file.header.states if state.name not in names]
-    if missing and file.image != first.image:
-        raise Incompatible(
-            (
-                f"one image has states that another has not: {', '.join(missing)}, and the "
-                "other has others"
-            ),
-            hint="take savepoints of jobs of the same version",
-        )
-    if missing or (file.image == first.image and first.header.compressed != file.header.compressed):
+    if file.image != first.image:
+        _refuse_other_states(missing)
+        _refuse_other_types(first.header, file.header)
+    elif missing or first.header.compressed != file.header.compressed:
         raise Incompatible(
             f"one subtask has states that another has not: {', '.join(missing) or 'compressed'}",
             hint="take a savepoint once every subtask has had records",
         )
-    if file.image != first.image:
-        _refuse_other_types(first.header, file.header)
     return tuple(names.index(state.name) for state in file.header.states)
 
 
+def _refuse_other_states(missing: list[str]) -> None:
+    if missing:
+        raise Incompatible(
+            f"one image has states that another has not: {', '.join(missing)}, and the other has "
+            "others",
+            hint="take savepoints of jobs of the same version",
+        )
+
+
 def _refuse_other_types(one: Header, other: Header) -> None:
-    """Headers that differ, of two images: what their serializers are has to be known, and the
-    same.
-    """
-    types = {state.name: state for state in one.states}
-    same = one.key == other.key and one.key is not None
-    wrong = [state.name for state in other.states if not _is_same(types[state.name], state)]
-    if not same or wrong:
-        what = f"state {wrong[0]!r}" if same else "keys"
+    """Refuse headers of two images whose serializers are not known, or not the same."""
+    what = _what_differs(one, other)
+    if what is not None:
         raise Incompatible(
             f"the images have {what} of other types, or of types that are not known here",
             hint="take savepoints of jobs of the same version",
         )
 
 
+def _what_differs(one: Header, other: Header) -> str | None:
+    if one.key is None or one.key != other.key:
+        return "keys"
+    states = {state.name: state for state in one.states}
+    for state in other.states:
+        if not _is_same(states[state.name], state):
+            return f"state {state.name!r}"
+    return None
+
+
 def _is_same(one: StateInfo, other: StateInfo) -> bool:
-    timers = one.kind == "timers"
-    return one == other and (timers or (one.value is not None and one.namespace is not None))
+    """Whether both states are of one known type."""
+    if one != other:
+        return False
+    is_known = one.value is not None and one.namespace is not None
+    return is_known or one.kind == "timers"
 
 
 def _joined(files: list[_File], groups: range) -> Cut:
-    """Sections as they are, but for their states' numbers where these differ."""
-    own = [file for file in files if set(groups) & {group for group, _ in file.sizes()}]
+    """Return sections as they are, but for their states' numbers where these differ."""
     places: dict[int, int] = {}
     at = len(files[0].head)
-    for group, size in (
-        (group, size) for file in own for group, size in file.sizes() if group in groups
-    ):
-        if group in places:
-            raise FormatError(f"key group {group} is in two subtasks", None, None)
-        places[group] = at
-        at += size
+    own = []
+    for file in files:
+        sizes = [(group, size) for group, size in file.sizes() if group in groups]
+        if sizes:
+            own.append(file)
+        for group, size in sizes:
+            if group in places:
+                raise FormatError(f"key group {group} is in two subtasks", None, None)
+            places[group] = at
+            at += size
 
     def content() -> Iterator[bytes]:
         yield files[0].head
@@ -301,8 +349,8 @@ def _with_numbers(file: _File, content: bytes, group: int) -> bytes:
             hint="take a savepoint without compression",
         )
     numbered = entries(content, prefix_bytes(file.was), group, len(file.states))
-    found = [(file.states[n], key, value) for n, key, value in numbered]
-    made = encode_section(sorted(found, key=lambda entry: entry[0]))
+    renumbered = [(file.states[number], key, value) for number, key, value in numbered]
+    made = encode_section(sorted(renumbered, key=lambda entry: entry[0]))
     if len(made) != len(content):
         raise FormatError(f"key group {group} has a state in two places", None, None)
     return made
@@ -317,13 +365,14 @@ class Sorted:
         head = bytearray(files[0].head)
         head[_COMPRESSED_AT] = 0
         self._head = bytes(head)
-        several, prefix, at = len({file.image for file in files}) > 1, prefix_bytes(becomes), 0
-        for group, found in _by_group(files, becomes, scratch):
-            if several:
-                _refuse_in_two(found)
+        images = {file.image for file in files}
+        prefix, at = prefix_bytes(becomes), 0
+        for group, entries_of_group in _by_group(files, becomes, scratch):
+            if len(images) > 1:
+                _refuse_in_two(entries_of_group)
             number = group.to_bytes(prefix, "big")
             section = encode_section(
-                [(entry.number, number + entry.key, entry.value) for entry in found]
+                [(entry.number, number + entry.key, entry.value) for entry in entries_of_group]
             )
             self._file.write(section)
             self._places[group] = at, len(section)
@@ -338,13 +387,19 @@ class Sorted:
 
         def content() -> Iterator[bytes]:
             yield self._head
-            self._file.seek(begin)
-            left = end - begin
-            while left and (chunk := self._file.read(min(left, CHUNK))):
-                left -= len(chunk)
-                yield chunk
+            yield from self._bytes(begin, end)
 
         return _cut(groups, places, len(self._head) + end - begin, content)
+
+    def _bytes(self, begin: int, end: int) -> Iterator[bytes]:
+        self._file.seek(begin)
+        left = end - begin
+        while left:
+            chunk = self._file.read(min(left, CHUNK))
+            if not chunk:
+                return
+            left -= len(chunk)
+            yield chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,9 +415,8 @@ class _Entry:
     value: bytes
 
 
-_SORTED_BY = Struct(
-    ">HHQ"
-)  # group, number, and the entry's own number: an order of its own is kept
+# Group, number, and the entry's own number: an order of its own is kept.
+_SORTED_BY = Struct(">HHQ")
 _BEHIND = Struct(">HHI")  # the file's number, the state in it, the size of the key that follows
 _AT_ONCE = 1 << 15
 
@@ -370,16 +424,15 @@ _AT_ONCE = 1 << 15
 def _by_group(
     files: list[_File], becomes: int, scratch: Scratch
 ) -> Iterator[tuple[int, list[_Entry]]]:
-    """Group by group, and in each by the states' new numbers."""
-    from stateshift.formats.blocks import (
-        block_of,
-    )  # loads Arrow, for which no other plan should wait
+    """Yield group by group, and in each by the states' new numbers."""
+    # These load Arrow, for which no other plan should wait.
+    from stateshift.formats.blocks import block_of
     from stateshift.formats.sorting import SortedPiles
 
     piles = SortedPiles(scratch)
     records = _records(files, becomes)
-    while some := list(islice(records, _AT_ONCE)):
-        piles.add(0, block_of(some))
+    while batch := list(islice(records, _AT_ONCE)):
+        piles.add(0, block_of(batch))
     rows = chain.from_iterable(block.records() for block in piles.pile(0).blocks())
     for group, own in groupby(rows, key=lambda row: _SORTED_BY.unpack_from(row[0])[0]):
         yield group, [_entry(files, key, packed or b"") for key, packed in own]
@@ -389,12 +442,13 @@ def _records(files: list[_File], becomes: int) -> Iterator[tuple[bytes, bytes]]:
     count = 0
     for index, file in enumerate(files):
         for group, content in file.sections():
-            for state, number, key, raw in _entries(file, content, group):
-                there = (
-                    group if file.was == becomes else _dealt_to(file, state, key, group, becomes)
-                )
+            for state, key, raw in _entries(file, content, group):
+                new_group = group
+                if file.was != becomes:
+                    new_group = _dealt_to(file, state, key, group, becomes)
                 behind = _BEHIND.pack(index, state, len(key))
-                yield _SORTED_BY.pack(there, number, count), b"".join((behind, key, raw))
+                sorted_by = _SORTED_BY.pack(new_group, file.renumbered(state), count)
+                yield sorted_by, b"".join((behind, key, raw))
                 count += 1
 
 
@@ -405,107 +459,100 @@ def _entry(files: list[_File], sorted_by: bytes, packed: bytes) -> _Entry:
     return _Entry(files[index], state, number, packed[_BEHIND.size : key_end], packed[key_end:])
 
 
-def _entries(file: _File, content: bytes, group: int) -> Iterator[tuple[int, int, bytes, bytes]]:
-    """State, its number from now on, key without the group's number, and value."""
-    assert file.header is not None, "asked before: why_not"
-    plain, prefix = (
-        uncompressed(content) if file.header.compressed else content,
-        prefix_bytes(file.was),
-    )
-    for state, key, raw in entries(plain, prefix, group, len(file.header.states)):
-        yield state, file.states[state] if file.states else state, key[prefix:], raw
+def _entries(file: _File, content: bytes, group: int) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield state, key without the group's number, and value."""
+    header = file.known_header
+    plain = uncompressed(content) if header.compressed else content
+    prefix = prefix_bytes(file.was)
+    for state, key, raw in entries(plain, prefix, group, len(header.states)):
+        yield state, key[prefix:], raw
 
 
 def _dealt_to(file: _File, state: int, key: bytes, group: int, becomes: int) -> int:
-    assert file.header is not None, "asked before: why_not"
-    code = hash_of(file.header, state, key)
+    """Return the key group of an entry from now on."""
+    code = hash_of(file.known_header, state, key)
     if key_group(code, file.was) != group:
         raise Incompatible(
-            (
-                f"a key of group {group} does not belong there by its hash: the job hashes its "
-                "keys in a way of its own"
-            ),
+            f"a key of group {group} does not belong there by its hash: the job hashes its keys in "
+            "a way of its own",
             hint="its max parallelism cannot be changed from outside",
         )
     return key_group(code, becomes)
 
 
-def _refuse_in_two(found: list[_Entry]) -> None:
+def _refuse_in_two(entries_of_group: list[_Entry]) -> None:
     """A key belongs to one image. Where keys cannot be read, no entry may be there twice."""
     owners: dict[tuple[int | None, bytes], int] = {}
-    for entry in found:
-        if owners.setdefault(_key_of(entry), entry.file.image) != entry.file.image:
+    for entry in entries_of_group:
+        owner = owners.setdefault(_key_of(entry), entry.file.image)
+        if owner != entry.file.image:
             raise Incompatible(
                 f"key {_shown(entry)} is in two images: whose state counts cannot be told",
                 hint='drop the operator from one of them (a drop may be "of" one image); or let '
-                "the jobs have keys of "
-                "their own",
+                "the jobs have keys of their own",
             )
 
 
 def _key_of(entry: _Entry) -> tuple[int | None, bytes]:
-    """Its key; else all that stands in front of its value."""
-    found = key_of(_header_of(entry), entry.state, entry.key)
-    return (entry.number, entry.key) if found is None else (None, found)
+    """Return an entry's key; else all that stands in front of its value."""
+    key = key_of(entry.file.known_header, entry.state, entry.key)
+    return (entry.number, entry.key) if key is None else (None, key)
 
 
 def _shown(entry: _Entry) -> str:
     number, key = _key_of(entry)
-    return shown(_header_of(entry), key) if number is None else key.hex()
+    return shown(entry.file.known_header, key) if number is None else key.hex()
 
 
-def _header_of(entry: _Entry) -> Header:
-    assert entry.file.header is not None, "asked before: why_not"
-    return entry.file.header
+def _nothing(groups: range) -> Cut:
+    return Cut(groups.start, (0,) * len(groups), 0, lambda: iter(()))
 
 
 def _cut(groups: range, places: Mapping[int, int], size: int, content: Content) -> Cut:
+    if not places:
+        return _nothing(groups)
     offsets = tuple(places.get(group, 0) for group in groups)
-    return (
-        Cut(groups.start, offsets, size, content)
-        if places
-        else Cut(groups.start, offsets, 0, lambda: iter(()))
-    )
+    return Cut(groups.start, offsets, size, content)
 
 
-def _first(handle: object) -> int | None:
-    return (
-        min((o for o in handle.offsets if o), default=None)
-        if isinstance(handle, KeyGroups)
-        else None
-    )
+def _first(handle: KeyGroups) -> int | None:
+    """Return where the first key group begins; None where all of them are empty."""
+    return min((offset for offset in handle.offsets if offset), default=None)
 
 
 def _header(handle: KeyGroups, streams: Streams) -> Header | None:
     first = _first(handle)
-    return (
-        decode_header(streams.head(handle.stream, first), first)
-        if handle.stream is not None and first
-        else None
-    )
+    if handle.stream is None or first is None:
+        return None
+    return decode_header(streams.head(handle.stream, first), first)
 
 
 def _any_header(handle: KeyedHandle | None, streams: Streams) -> Header | None:
-    """The header of a handle's states, whichever backend wrote it."""
+    """Return the header of a handle's states, whichever backend wrote it."""
     match handle:
         case KeyGroups():
             return _header(handle, streams)
         case Incremental(meta=meta) if meta is not None:
             return decode_header(streams.head(meta, meta.size), meta.size)
         case Changelog(bases=bases):
-            return next(filter(None, (_any_header(base, streams) for base in bases)), None)
+            headers = (_any_header(base, streams) for base in bases)
+            return next((header for header in headers if header is not None), None)
     return None
 
 
 def _of_keys(header: Header) -> str:
-    """What is said of keys that cannot be hashed here. Whose class hashes them, only a known
-    serializer tells.
+    """Return what is said of keys that cannot be hashed here. Only a known serializer tells whose
+    class hashes them.
     """
-    name = (
-        snapshot_name(header.unknown) if header.unknown else header.key.name if header.key else ""
-    )
+    name = _key_serializer(header)
     if name == ROW_DATA:
         return "its keys are rows of Flink SQL (RowData), which are not hashed here"
     if not name:
         return "its keys are of a serializer that is not known here, and are not hashed"
     return f"its keys are written by {name}, and are not hashed here"
+
+
+def _key_serializer(header: Header) -> str:
+    if header.unknown:
+        return snapshot_name(header.unknown)
+    return header.key.name if header.key else ""

@@ -1,5 +1,4 @@
-"""The pure transforms that Flink's plans name: source streams in, target streams out, nothing else
-touched.
+"""The transforms that Flink's plans name: source streams in, target streams out. Pure.
 
     flink.keep      files as they are, under other names
     flink.cut       pieces of one file: options {"pieces": [[start, size], ...]}, one output each
@@ -15,11 +14,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cached_property, partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from stateshift.engines.flink.places import places
+from stateshift.engines.flink.places import PlainPlaces, places
 from stateshift.engines.flink.rewrite.metadata import (
     Part,
     RewrittenOperator,
@@ -41,12 +40,15 @@ if TYPE_CHECKING:
 
 KEEP, CUT, METADATA, RESCALE = "flink.keep", "flink.cut", "flink.metadata", "flink.rescale"
 
+# What a step of a plan says, of which each transform has keys of its own.
+Options = Mapping[str, Any]
 
-def keep(options: Mapping[str, Any], inputs: Sequence[Input]) -> Sequence[Content]:
+
+def keep(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
     return inputs
 
 
-def cut(options: Mapping[str, Any], inputs: Sequence[Input]) -> Sequence[Content]:
+def cut(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
     (content,) = inputs
     return tuple(_piece(content, start, size) for start, size in options["pieces"])
 
@@ -66,79 +68,94 @@ def _lengths(size: int) -> Iterator[int]:
         size -= CHUNK
 
 
-def metadata(options: Mapping[str, Any], inputs: Sequence[Input]) -> Sequence[Content]:
+def metadata(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
     taken = [Taken.of(plain) for plain in options["taken"]]
 
     def made() -> Iterator[bytes]:
         contents = [bounds.gathered(content(), "_metadata") for content in inputs]
-        images = [decoded(content) for content in contents[: len(taken)]]
-        rewritten = [
-            RewrittenOperator.of(json.loads(content)) for content in contents[len(taken) :]
-        ]
-        yield encode_metadata(
-            united(images, taken, options["version"], rewritten, options.get("max_parallelism"))
+        images, summaries = contents[: len(taken)], contents[len(taken) :]
+        target = united(
+            [decoded(content) for content in images],
+            taken,
+            options["version"],
+            [RewrittenOperator.of(json.loads(summary)) for summary in summaries],
+            options.get("max_parallelism"),
         )
+        yield encode_metadata(target)
 
     return (made,)
 
 
 def rescale(
-    options: Mapping[str, Any], inputs: Sequence[Input], scratch: Scratch = BytesIO
+    options: Options, inputs: Sequence[Input], scratch: Scratch = BytesIO
 ) -> Sequence[Content]:
     """Inputs are, image by image, its metadata and its files of the operator, by the paths that the
     options name. Outputs are a file for each new subtask; for each role of operator state that is
-    rewritten too, one each; and what `metadata` is told of them.
+    rewritten too, one each; and what `metadata` reads of them.
     """
-    names: list[str] = options["names"]
-    roles: dict[str, list[str]] = options["loose"]
+    new = _NewFiles(options, inputs, scratch)
+    outputs = [partial(new.keyed, number) for number in range(len(new.names))]
+    for role, files in new.unkeyed_names.items():
+        outputs += [partial(new.unkeyed, number, role) for number in range(len(files))]
+    return (*outputs, new.summary)
 
-    @cache
-    def rescaler() -> Rescaler:
-        origins, left = [], list(inputs)
-        for origin in options["origins"]:
+
+class _NewFiles:
+    """The new files of an operator. Nothing is read before one of them is."""
+
+    def __init__(self, options: Options, inputs: Sequence[Input], scratch: Scratch) -> None:
+        self.names: list[str] = options["names"]
+        self.unkeyed_names: dict[str, list[str]] = options["loose"]  # by role
+        self._options, self._inputs, self._scratch = options, inputs, scratch
+        self._joined: dict[tuple[int, str], Joined] = {}
+
+    def keyed(self, number: int) -> Iterator[bytes]:
+        return self._rescaler.keyed(number).content()
+
+    def unkeyed(self, number: int, role: str) -> Iterator[bytes]:
+        yield self._unkeyed(number, role).content
+
+    def summary(self) -> Iterator[bytes]:
+        """Yield what `metadata` reads of the files."""
+        parts = []
+        for number, name in enumerate(self.names):
+            made = self._rescaler.keyed(number)
+            unkeyed = tuple(self._unkeyed_files(number))
+            parts.append(Part(name, made.size, made.first, made.offsets, unkeyed))
+        most = self._options["max_parallelism"]
+        operator = RewrittenOperator(self._options["operator"], most, tuple(parts))
+        yield json.dumps(operator.plain(), sort_keys=True).encode()
+
+    def _unkeyed_files(self, number: int) -> Iterator[UnkeyedFile]:
+        for role, files in self.unkeyed_names.items():
+            made = self._unkeyed(number, role)
+            yield UnkeyedFile(role, files[number], len(made.content), made.states)
+
+    def _unkeyed(self, number: int, role: str) -> Joined:
+        if (number, role) not in self._joined:
+            self._joined[number, role] = self._rescaler.unkeyed(number, role)
+        return self._joined[number, role]
+
+    @cached_property
+    def _rescaler(self) -> Rescaler:
+        origins, left = [], list(self._inputs)
+        for origin in self._options["origins"]:
             count = 1 + len(origin["paths"])
             origins.append(_origin(origin, left[:count]))
             left = left[count:]
-        return Rescaler(origins, options["parallelism"], options["max_parallelism"], scratch)
-
-    @cache
-    def unkeyed_of(number: int, role: str) -> Joined:
-        return rescaler().unkeyed(number, role)
-
-    def summary() -> Iterator[bytes]:
-        cuts = [rescaler().keyed(number) for number in range(len(names))]
-        parts = [
-            Part(name, made.size, made.first, made.offsets, tuple(told(number)))
-            for number, (name, made) in enumerate(zip(names, cuts, strict=True))
-        ]
-        made = RewrittenOperator(options["operator"], options["max_parallelism"], tuple(parts))
-        yield json.dumps(made.plain(), sort_keys=True).encode()
-
-    def told(number: int) -> Iterator[UnkeyedFile]:
-        for role, files in roles.items():
-            made = unkeyed_of(number, role)
-            yield UnkeyedFile(role, files[number], len(made.content), made.states)
-
-    def keyed_file(number: int) -> Content:
-        return lambda: rescaler().keyed(number).content()
-
-    def unkeyed_file(number: int, role: str) -> Content:
-        return lambda: iter((unkeyed_of(number, role).content,))
-
-    return (
-        *(keyed_file(number) for number in range(len(names))),
-        *(
-            unkeyed_file(number, role)
-            for role, files in roles.items()
-            for number in range(len(files))
-        ),
-        summary,
-    )
+        options = self._options
+        return Rescaler(origins, options["parallelism"], options["max_parallelism"], self._scratch)
 
 
-def _origin(plain: Mapping[str, Any], inputs: Sequence[Input]) -> Origin:
-    paths: list[str] = plain["paths"]
-    files = inputs[1:]
+class PlainOrigin(PlainPlaces):
+    """Where an operator comes from: places, id, and the paths of its files."""
+
+    operator: str
+    paths: list[str]
+
+
+def _origin(plain: PlainOrigin, inputs: Sequence[Input]) -> Origin:
+    paths, files = plain["paths"], inputs[1:]
 
     def read(path: str, offset: int = 0) -> Iterator[bytes]:
         return files[paths.index(path)](offset)

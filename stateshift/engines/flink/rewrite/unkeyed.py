@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from stateshift.errors import Incompatible
 from stateshift.formats.flink.metadata import SubtaskState
@@ -22,13 +23,13 @@ from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
 
 MANAGED, RAW = "operator", "raw operator"
 UNKEYED = (MANAGED, RAW)  # the roles of such state: managed, and an operator's own
-COMPRESSED_FROM = (
-    6  # the version of a file's header since which it says whether what follows is compressed
-)
+# The version of a file's header since which it says whether what follows is compressed.
+COMPRESSED_FROM = 6
 _COMPRESSED_AT = 4
 
 
 def handles_of(subtask: SubtaskState) -> Iterator[tuple[str, Partitioned]]:
+    """Yield role and handle of the state that belongs to no key."""
     for role, handle in zip(UNKEYED, (subtask.managed_operator, subtask.raw_operator), strict=True):
         if handle is not None:
             yield role, handle
@@ -53,11 +54,20 @@ class Held:
     def head(self) -> bytes:
         return self.content[: self.starts[0]]
 
-    def elements(self) -> dict[int, bytes]:
-        return {
-            start: self.content[start:end]
-            for start, end in pairwise((*self.starts, len(self.content)))
-        }
+    def elements(self) -> Iterator[Element]:
+        """Yield the elements, state by state: each ends where the next one of the file begins."""
+        ends = dict(pairwise((*self.starts, len(self.content))))
+        for state in self.handle.states:
+            for offset in state.offsets:
+                yield Element(state.name, state.mode, self.content[offset : ends[offset]])
+
+
+class Element(NamedTuple):
+    """One element of a state; broadcast state has one."""
+
+    state: str
+    mode: int
+    content: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +81,7 @@ class Joined:
 
 
 def why_not(heads: Sequence[bytes], raw: bool) -> str | None:
-    """What keeps files with these headers from being joined."""
+    """Return what keeps files with these headers from being joined."""
     if not raw and any(_is_compressed(head) for head in heads):
         return "its operator state is compressed, and cannot be taken apart"
     if len(set(heads)) > 1:
@@ -80,55 +90,50 @@ def why_not(heads: Sequence[bytes], raw: bool) -> str | None:
 
 
 def joined(held: Iterable[Held], every: Iterable[Held]) -> Joined:
-    """One new subtask's, of what it gets; `every` old subtask has the broadcast state."""
-    own, others = ([one for one in some if one.starts] for some in (held, every))
+    """Return one new subtask's, of what it gets; `every` old subtask has the broadcast state."""
+    others = [one for one in every if one.starts]
     if not others:
         return Joined()
-    why = why_not([one.head for one in others], others[0].raw)
+    heads = [one.head for one in others]
+    why = why_not(heads, others[0].raw)
     if why is not None:
         raise Incompatible(why, hint="leave out the rescale: Flink itself deals operator state out")
-    out, places, at = [others[0].head], dict[tuple[str, int], list[int]](), len(others[0].head)
-    for name, mode, element in _elements(own, _broadcast(others)):
-        places.setdefault((name, mode), []).append(at)
-        out.append(element)
-        at += len(element)
-    states = tuple((name, mode, tuple(offsets)) for (name, mode), offsets in places.items())
-    return Joined(b"".join(out), states) if states else Joined()
+    contents = [heads[0]]
+    at = len(heads[0])
+    offsets: dict[tuple[str, int], list[int]] = {}
+    for element in (*_dealt_elements(held), *_broadcast_elements(others)):
+        offsets.setdefault((element.state, element.mode), []).append(at)
+        contents.append(element.content)
+        at += len(element.content)
+    states = tuple((name, mode, tuple(own)) for (name, mode), own in offsets.items())
+    return Joined(b"".join(contents), states) if states else Joined()
 
 
-Element = tuple[str, int, bytes]
+def _dealt_elements(held: Iterable[Held]) -> list[Element]:
+    """Return the elements that a new subtask gets for itself, those of a state together."""
+    elements: list[Element] = []
+    for one in held:
+        elements.extend(element for element in one.elements() if element.mode != BROADCAST)
+    return sorted(elements, key=lambda element: element.state)
 
 
-def _elements(own: Sequence[Held], broadcast: Sequence[Element]) -> list[Element]:
-    dealt = []
-    for one in own:
-        for elements in [one.elements()]:
-            for state in one.handle.states:
-                if state.mode != BROADCAST:
-                    for offset in state.offsets:
-                        dealt.append((state.name, state.mode, elements[offset]))
-    return sorted(dealt, key=lambda element: element[0]) + list(broadcast)
-
-
-def _broadcast(every: Sequence[Held]) -> list[Element]:
-    found: dict[str, bytes] = {}
+def _broadcast_elements(every: Iterable[Held]) -> list[Element]:
+    """Return the broadcast state, which is the same everywhere."""
+    by_state: dict[str, Element] = {}
     for one in every:
-        elements = one.elements()
-        for state in one.handle.states:
-            for offset in state.offsets if state.mode == BROADCAST else ():
-                if found.setdefault(state.name, elements[offset]) != elements[offset]:
-                    raise Incompatible(
-                        (
-                            f"broadcast state {state.name!r} is not the same everywhere: which "
-                            "one counts cannot be told"
-                        ),
-                        hint="drop it from all but one, or rename its operator there",
-                    )
-    return [(name, BROADCAST, content) for name, content in sorted(found.items())]
+        for element in one.elements():
+            if element.mode != BROADCAST:
+                continue
+            first = by_state.setdefault(element.state, element)
+            if first.content != element.content:
+                raise Incompatible(
+                    f"broadcast state {element.state!r} is not the same everywhere: which one "
+                    "counts cannot be told",
+                    hint="drop it from all but one, or rename its operator there",
+                )
+    return [element for _, element in sorted(by_state.items())]
 
 
 def _is_compressed(head: bytes) -> bool:
-    return (
-        int.from_bytes(head[:_COMPRESSED_AT], "big") >= COMPRESSED_FROM
-        and head[_COMPRESSED_AT] != 0
-    )
+    version = int.from_bytes(head[:_COMPRESSED_AT], "big")
+    return version >= COMPRESSED_FROM and head[_COMPRESSED_AT] != 0

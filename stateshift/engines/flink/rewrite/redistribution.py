@@ -1,0 +1,261 @@
+"""Which operators of the target are rewritten, for other numbers of subtasks and key groups, or
+because several images become one; and why others cannot be. Pure.
+
+    redistributed(job, surveys, choice)    Redistribution(rewritten, max_parallelism, obstacles)
+
+Flink itself deals out state of no key: it is rewritten only together with keyed state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stateshift.engines.flink.changes import Rescale, changed
+from stateshift.engines.flink.image import Beginnings, kept_of, metadata_of
+from stateshift.engines.flink.obstacles import CANONICAL, Obstacle
+from stateshift.engines.flink.rewrite.choice import Choice, Source, sources_by_id
+from stateshift.engines.flink.rewrite.unkeyed import RAW, UNKEYED, handles_of, why_not
+from stateshift.formats.flink.metadata import OperatorState, SubtaskState
+from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
+from stateshift.specification import JobSpec
+from stateshift.survey import Image, Survey
+
+_RESCALED = "cannot get another number of subtasks or key groups"
+_UNITED = "cannot become one of several"
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """An operator of the target whose state is rewritten.
+
+    sources  the operators that it is made of
+    unkeyed  the roles of its state that belongs to no key, where that is rewritten too
+    """
+
+    operator: str
+    sources: tuple[Source, ...]
+    parallelism: int
+    max_parallelism: int
+    unkeyed: tuple[str, ...]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of all state that is rewritten."""
+        return ("keyed", *self.unkeyed)
+
+
+@dataclass(frozen=True, slots=True)
+class Redistribution:
+    """What is rewritten; of all operators the max parallelism, where it changes; and for which
+    operators that cannot be done: (id, what, why).
+    """
+
+    rewritten: tuple[Rewritten, ...]
+    max_parallelism: int | None
+    obstacles: tuple[tuple[str, str, Obstacle], ...] = ()
+
+    @property
+    def by_source(self) -> Mapping[Source, Rewritten]:
+        by_source = {}
+        for rewritten in self.rewritten:
+            for source in rewritten.sources:
+                by_source[source] = rewritten
+        return by_source
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """An operator of the target that may have to be rewritten, and the operators it is made of."""
+
+    operator: str
+    sources: tuple[Source, ...]
+    operators: tuple[OperatorState, ...]
+
+    @property
+    def is_united(self) -> bool:
+        return len(self.sources) > 1
+
+    @property
+    def subtasks(self) -> list[SubtaskState]:
+        subtasks: list[SubtaskState] = []
+        for operator in self.operators:
+            subtasks += operator.subtasks or ()
+        return subtasks
+
+    @property
+    def is_keyed(self) -> bool:
+        return any(subtask.managed_keyed is not None for subtask in self.subtasks)
+
+    @property
+    def unkeyed(self) -> list[tuple[str, Partitioned]]:
+        """The handles of its state that belongs to no key, as far as they hold something."""
+        handles = []
+        for subtask in self.subtasks:
+            handles += [(role, handle) for role, handle in handles_of(subtask) if handle.states]
+        return handles
+
+    @property
+    def has_broadcast_state(self) -> bool:
+        modes: set[int] = set()
+        for _, handle in self.unkeyed:
+            modes.update(state.mode for state in handle.states)
+        return BROADCAST in modes
+
+
+def redistributed(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Redistribution:
+    """Return which operators are rewritten for what the job's changes ask for, and which of those
+    cannot be.
+    """
+    change = changed(job, "rescale")
+    rescale = Rescale.of(change)
+    rewritten: list[Rewritten] = []
+    obstacles: list[tuple[str, str, Obstacle]] = []
+    for new, sources in sources_by_id(choice.taken).items():
+        operators = [_operator(surveys[number].images[0], old) for number, old in sources]
+        candidate = _Candidate(new, sources, tuple(operators))
+        if not change and not candidate.is_united:
+            continue
+        result = _redistributed_operator(candidate, surveys, rescale)
+        if isinstance(result, Rewritten):
+            rewritten.append(result)
+        elif isinstance(result, Obstacle):
+            obstacles.append((new, _UNITED if candidate.is_united else _RESCALED, result))
+    return Redistribution(tuple(rewritten), rescale.max_parallelism, tuple(obstacles))
+
+
+def _redistributed_operator(
+    candidate: _Candidate, surveys: Sequence[Survey], rescale: Rescale
+) -> Rewritten | Obstacle | None:
+    """Return how an operator is rewritten, or why it cannot be; None where nothing is to be done.
+
+    What Flink deals out itself need not be refused where no more than its parallelism was asked
+    for.
+    """
+    inseparable = _why_inseparable(_heads(candidate, surveys))
+    wanted = rescale
+    if inseparable is not None and not candidate.is_united:
+        wanted = replace(rescale, parallelism=None)
+    rewritten = _rewritten(candidate, wanted)
+    if rewritten is None:
+        return _too_many_subtasks(candidate.operators[0], rescale)
+    obstacle = _cannot(candidate, rewritten, rescale)
+    if obstacle is None:
+        obstacle = _blocked(surveys, candidate)
+    if obstacle is not None:
+        return obstacle
+    if inseparable is not None and rewritten.unkeyed:
+        return Obstacle(inseparable)
+    return rewritten
+
+
+def _too_many_subtasks(operator: OperatorState, rescale: Rescale) -> Obstacle | None:
+    most = operator.max_parallelism
+    if rescale.max_parallelism is not None:
+        most = rescale.max_parallelism
+    if operator.parallelism <= most:
+        return None
+    return Obstacle(f"it has {operator.parallelism} subtasks, more than {most}")
+
+
+def _blocked(surveys: Sequence[Survey], candidate: _Candidate) -> Obstacle | None:
+    """Return the first reason why one of the sources cannot be written otherwise."""
+    for number, operator in candidate.sources:
+        kept = kept_of(surveys[number].images[0])
+        reasons = kept.apart if candidate.is_united else kept.rigid
+        if operator in reasons:
+            return reasons[operator]
+    return None
+
+
+def _heads(candidate: _Candidate, surveys: Sequence[Survey]) -> list[Beginnings]:
+    """Return how the files of each source's operator state begin."""
+    heads = []
+    for number, old in candidate.sources:
+        kept = kept_of(surveys[number].images[0])
+        heads.append(kept.heads.get(old, {}))
+    return heads
+
+
+def _why_inseparable(heads_of_each: Sequence[Beginnings]) -> str | None:
+    """Return why operator state of several subtasks cannot be joined, from how its files begin."""
+    for role in UNKEYED:
+        heads: list[bytes] = []
+        for own in heads_of_each:
+            heads.extend(own.get(role, ()))
+        why = why_not(heads, role == RAW)
+        if why is not None:
+            return why
+    return None
+
+
+def _operator(image: Image, id_: str) -> OperatorState:
+    return next(operator for operator in metadata_of(image).operators if operator.id.hex() == id_)
+
+
+def _rewritten(candidate: _Candidate, rescale: Rescale) -> Rewritten | None:
+    """Return how an operator is rewritten; None where nothing is to be done: state of no key, by
+    itself, is left to Flink, which deals it out for any parallelism.
+    """
+    first = candidate.operators[0]
+    max_parallelism = rescale.max_parallelism or first.max_parallelism
+    own = max(operator.parallelism for operator in candidate.operators)
+    parallelism = own
+    if candidate.is_keyed and rescale.parallelism:
+        parallelism = rescale.parallelism
+    if not candidate.is_united:
+        before = (first.parallelism, first.max_parallelism)
+        if not candidate.is_keyed or (parallelism, max_parallelism) == before:
+            return None
+    roles: set[str] = set()
+    if _moves_unkeyed(candidate, own, parallelism):
+        roles = {role for role, _ in candidate.unkeyed}
+    return Rewritten(
+        operator=candidate.operator,
+        sources=candidate.sources,
+        parallelism=parallelism,
+        max_parallelism=max_parallelism,
+        unkeyed=tuple(sorted(roles)),
+    )
+
+
+def _moves_unkeyed(candidate: _Candidate, before: int, after: int) -> bool:
+    """Whether state of no key is to be rewritten with the keyed state: where subtasks go, and
+    where what each of them has whole is for more of them.
+    """
+    if candidate.is_united or after < before:
+        return True
+    return candidate.has_broadcast_state and after != before
+
+
+def _cannot(candidate: _Candidate, rewritten: Rewritten, rescale: Rescale) -> Obstacle | None:
+    """Return what its metadata alone says against it."""
+    if rewritten.parallelism > rewritten.max_parallelism:
+        return Obstacle(
+            f"it has {rewritten.parallelism} subtasks, "
+            f"more than {rewritten.max_parallelism} key groups"
+        )
+    if any(subtask.inputs or subtask.outputs for subtask in candidate.subtasks):
+        return Obstacle("records were in flight to it, which only Flink can deal out", CANONICAL)
+    if _has_finished_subtasks(candidate):
+        return Obstacle("some of its subtasks have finished")
+    groups = sorted({operator.max_parallelism for operator in candidate.operators})
+    if len(groups) > 1 and not rescale.max_parallelism:
+        return Obstacle(
+            f"it has {' and '.join(map(str, groups))} key groups",
+            '{"kind": "rescale", "max_parallelism": N} makes them equal',
+        )
+    coordinators = [o.coordinator for o in candidate.operators if o.coordinator is not None]
+    if len(coordinators) > 1:
+        return Obstacle(
+            "each has a coordinator with a state of its own, of which Flink restores one",
+            'rename one of them: {"kind": "rename", "of": "that savepoint", "operators": '
+            '{"old": "new"}}',
+        )
+    return None
+
+
+def _has_finished_subtasks(candidate: _Candidate) -> bool:
+    if any(operator.subtasks is None for operator in candidate.operators):
+        return True  # all of them
+    return any(subtask.finished for subtask in candidate.subtasks)
