@@ -17,7 +17,7 @@ Java Object Serialization Specification, chapter 6.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from stateshift.formats.flink.java_data import Input
 
@@ -36,7 +36,7 @@ class JavaEnum:
 @dataclass(frozen=True, slots=True)
 class JavaObject:
     type: str
-    fields: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class _Class:
     above: _Class | None
 
 
-def read_object(data: Input) -> Any:
+def read_object(data: Input) -> object:
     """The object that begins here, with its stream's header."""
     at = data.at
     if data.take(4) != MAGIC:
@@ -58,9 +58,9 @@ def read_object(data: Input) -> Any:
 class _Reading:
     def __init__(self, data: Input) -> None:
         self._data = data
-        self._handles: list[Any] = []
+        self._handles: list[object] = []
 
-    def value(self, depth: int) -> Any:
+    def value(self, depth: int) -> object:
         data = self._data
         at, mark = data.at, data.u1()
         if depth > _DEPTH_MAX:
@@ -99,7 +99,7 @@ class _Reading:
                 found.fields[name] = self._field(type_, depth)
         return found
 
-    def _field(self, type_: str, depth: int) -> Any:
+    def _field(self, type_: str, depth: int) -> object:
         data = self._data
         match type_:
             case "Z":
@@ -160,12 +160,12 @@ class _Reading:
             return None
         return self._class(depth + 1)
 
-    def _known(self, at: int) -> Any:
+    def _known(self, at: int) -> object:
         number = self._data.i4() - _FIRST_HANDLE
         if not 0 <= number < len(self._handles) or self._handles[number] is None:
             raise self._data.wrong("a reference to something that was not there yet", at)
         return self._handles[number]
 
-    def _remember(self, value: Any) -> Any:
+    def _remember(self, value: JavaObject | str) -> JavaObject | str:
         self._handles.append(value)
         return value

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.flink import snappy_frames
@@ -34,6 +34,8 @@ from stateshift.formats.flink.serializers import Unknown, value
 COMPRESSED_FROM: Final = 6
 _VERSIONS: Final = (5, 6)
 _WHAT = "operator state"
+
+Pair = tuple[object, object]  # a key, None where there is none, and a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ def element_bytes(header: OperatorHeader, raw: bytes) -> bytes:
     return snappy_frames.chunks(raw, _WHAT) if header.compressed else raw
 
 
-def read_element(state: StateInfo, raw: bytes, count: int = 1) -> list[tuple[Any, Any]]:
+def read_element(state: StateInfo, raw: bytes, count: int = 1) -> list[Pair]:
     """Return the keys and values of an element; of a list's, one without a key. `count` elements of
     a list lie in it: more than one where they are said to begin at one place.
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from stateshift.formats.flink.java_data import Input
 
@@ -169,7 +169,7 @@ def _check_tuple(data: Input, class_name: str, arity: int, at: int) -> None:
         )
 
 
-def value(serializer: Serializer, data: Input) -> Any:
+def value(serializer: Serializer, data: Input) -> object:
     """What stands there, as something that JSON can tell; Unknown where that takes the job's own
     classes.
     """
@@ -232,7 +232,7 @@ def _letters_apart(one: str, other: str) -> int:
     return sum(letter != instead for letter, instead in zip(one, other, strict=True))
 
 
-def _or_null(serializer: Serializer, data: Input) -> Any:
+def _or_null(serializer: Serializer, data: Input) -> object:
     return None if data.boolean() else value(serializer, data)
 
 
@@ -263,7 +263,7 @@ def _varint(data: Input) -> int:
             raise data.wrong("a number that does not end", at)
 
 
-def _of(form: str) -> Callable[[Input], Any]:
+def _of(form: str) -> Callable[[Input], object]:
     size = struct.calcsize(form)
     return lambda data: struct.unpack(form, data.take(size))[0]
 
@@ -280,7 +280,7 @@ def _window(data: Input) -> list[int]:
     return [data.i8(), data.i8()]
 
 
-_SIMPLE: Final[Mapping[str, Callable[[Input], Any]]] = {
+_SIMPLE: Final[Mapping[str, Callable[[Input], object]]] = {
     "StringSerializer": read_string,
     "LongSerializer": Input.i8,
     "IntSerializer": Input.i4,

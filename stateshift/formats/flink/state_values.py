@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from stateshift.errors import FormatError
 from stateshift.formats.flink import snappy_frames
@@ -57,8 +57,8 @@ class HeapEntry:
     """
 
     state: int
-    key: dict[str, Any]
-    value: Any
+    key: dict[str, object]
+    value: object
     raw_key: bytes
 
 
@@ -79,7 +79,7 @@ def is_known(header: Header, state: StateInfo) -> bool:
     return state.kind == "timers" or state.namespace is not None
 
 
-def read_key(header: Header, state: StateInfo, raw: bytes) -> dict[str, Any]:
+def read_key(header: Header, state: StateInfo, raw: bytes) -> dict[str, object]:
     """Return what a canonical entry's key says, without its key group's number, read to its end."""
     data = Input(raw, "a key")
     found = dict(key_parts(header, state, data))
@@ -90,7 +90,7 @@ def read_key(header: Header, state: StateInfo, raw: bytes) -> dict[str, Any]:
     return found
 
 
-def key_parts(header: Header, state: StateInfo, data: Input) -> Iterator[tuple[str, Any]]:
+def key_parts(header: Header, state: StateInfo, data: Input) -> Iterator[tuple[str, object]]:
     """Yield the parts of a canonical entry's key, one by one."""
     if state.kind == "timers":
         yield "timestamp", data.i8() ^ _SIGN
@@ -107,7 +107,7 @@ def key_parts(header: Header, state: StateInfo, data: Input) -> Iterator[tuple[s
         yield "map_key", value(state.value.inner[0], data)
 
 
-def read_value(state: StateInfo, raw: bytes) -> Any:
+def read_value(state: StateInfo, raw: bytes) -> object:
     """Return what a canonical entry's value says, read to its end."""
     data = Input(raw, "a value")
     found = _canonical_value(state, data)
@@ -118,7 +118,7 @@ def read_value(state: StateInfo, raw: bytes) -> Any:
     return found
 
 
-def _canonical_value(state: StateInfo, data: Input) -> Any:
+def _canonical_value(state: StateInfo, data: Input) -> object:
     if state.kind == "timers":
         return None
     match state.type, state.value:
@@ -132,7 +132,7 @@ def _canonical_value(state: StateInfo, data: Input) -> Any:
             return value(whole, data)
 
 
-def _joined_by_commas(serializer: Serializer, data: Input) -> list[Any]:
+def _joined_by_commas(serializer: Serializer, data: Input) -> list[object]:
     if takes_no_bytes(serializer):
         raise Unknown(f"items of no bytes ({serializer.name})")
     items = [value(serializer, data)]
@@ -200,7 +200,7 @@ def _heap_state(header: Header, number: int, data: Input) -> Iterator[HeapEntry]
     assert state.value is not None, "asked before: is_known"
     assert namespace is not None, "asked before: is_known"
     for _ in range(data.items("entries")):
-        key: dict[str, Any] = {}
+        key: dict[str, object] = {}
         if state.kind == "timers":
             key["timestamp"] = data.i8() ^ _SIGN
             key["key"], raw = _with_bytes(header.key, data)
@@ -212,7 +212,7 @@ def _heap_state(header: Header, number: int, data: Input) -> Iterator[HeapEntry]
         yield HeapEntry(number, key | parts, value(state.value, data), raw)
 
 
-def _with_bytes(serializer: Serializer, data: Input) -> tuple[Any, bytes]:
+def _with_bytes(serializer: Serializer, data: Input) -> tuple[object, bytes]:
     start = data.at
     found = value(serializer, data)
     return found, data.data[start : data.at]
@@ -226,7 +226,7 @@ def _namespace(state: StateInfo) -> Serializer | None:
     return state.namespace
 
 
-def _told(namespace: Serializer, found: Any) -> Iterator[tuple[str, Any]]:
+def _told(namespace: Serializer, found: object) -> Iterator[tuple[str, object]]:
     if namespace.name != _VOID:
         yield ("window" if namespace.name == "TimeWindowSerializer" else "namespace"), found
 

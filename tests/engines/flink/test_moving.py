@@ -14,6 +14,7 @@ import pytest
 
 from stateshift.engines.flink.entries.image import (
     SETTING,
+    Broadcast,
     canonical_sections,
     is_canonical,
     of_operator,
@@ -71,10 +72,7 @@ def entries(
     image = survey.images[0]
     streams = Streams(storage.chunks, places_of(image))
     operators = metadata_of(image).operators
-    return {
-        o.id.hex(): sorted(of_operator(o, streams, whole, set() if once else None))
-        for o in operators
-    }
+    return {o.id.hex(): sorted(of_operator(o, streams, whole, Broadcast(once))) for o in operators}
 
 
 @pytest.mark.row("IF-6", "IF-8", "IF-9", "IF-10", "IF-11", "IF-12")

@@ -14,8 +14,8 @@ What is long is represented by its digest. "stateshift.flink" among the settings
 image lies, and under which ids its operators go: {what places are, "as": {id: id in this image},
 "whole": [id], "once": {...}}. Files of key groups of those that are `whole` are on both sides the
 same, byte for byte, and so are not taken apart: each counts as one file. Of those in `once`,
-broadcast state is told once: there is a copy of it for each subtask, and their number is another
-afterwards. "once" is {id: [names of such states that are told by another image already]}.
+broadcast state is read once: there is a copy of it for each subtask, and their number is another
+afterwards. "once" is {id: [names of such states that are read of another image already]}.
 
 What is not taken apart into entries comes under a store that is `Whole`: a file, or a key group in
 the hashmap backend's own format. Broadcast state that is compared copy by copy counts once, as it
@@ -65,42 +65,66 @@ LONG = 4096
 RECORDS_MAX, BYTES_MAX = 1 << 16, 32 * 1024 * 1024
 
 Entry = tuple[str, bytes, bytes]
-Seen = set[
-    tuple[str, bytes | None]
-]  # broadcast states, with a content that was told, or None if any was
+
+
+class Broadcast:
+    """The broadcast state that was read already: every subtask has a copy of all of it.
+
+    A copy is not counted again. With `once` it is left out, and so are the states that are
+    read `elsewhere`.
+    """
+
+    def __init__(self, once: bool = False, elsewhere: Iterable[str] = ()) -> None:
+        self._once = once
+        self._elsewhere = frozenset(elsewhere)
+        self._contents: set[tuple[str, bytes]] = set()
+
+    def store(self, state: str, content: bytes, store: str) -> str | None:
+        """Return the store under which a copy comes; None where it is left out."""
+        if state in self._elsewhere:
+            return None
+        is_copy = (state, content) in self._contents
+        self._contents.add((state, content))
+        if not is_copy:
+            return store
+        return None if self._once else Whole(store, "uncounted")
 
 
 def comparable(
     read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, Pairs]]:
-    """The entries of one operator."""
-    told = json.loads(settings[SETTING])
-    streams = Streams(read, places(told))
+    """Yield the entries of one operator."""
+    setting = json.loads(settings[SETTING])
+    streams = Streams(read, places(setting))
     metadata = decoded(bounds.gathered(read(shard.files[0]), "_metadata"))
-    own = bytes.fromhex(told.get("as", {}).get(shard.operator, shard.operator))
+    own = bytes.fromhex(setting.get("as", {}).get(shard.operator, shard.operator))
     operator = next(operator for operator in metadata.operators if operator.id == own)
-    if told.get("checked"):
+    if setting.get("checked"):
         check_operator(operator, streams)
-    elsewhere = told.get("once", {}).get(shard.operator)
-    seen: Seen | None = None if elsewhere is None else {(name, None) for name in elsewhere}
-    yield from pairs_of(operator, streams, shard.operator in told.get("whole", ()), seen)
+    elsewhere = setting.get("once", {}).get(shard.operator)
+    broadcast = Broadcast() if elsewhere is None else Broadcast(once=True, elsewhere=elsewhere)
+    whole = shard.operator in setting.get("whole", ())
+    yield from pairs_of(operator, streams, whole, broadcast)
 
 
 def pairs_of(
-    operator: OperatorState, streams: Streams, whole: bool = False, seen: Seen | None = None
+    operator: OperatorState,
+    streams: Streams,
+    whole: bool = False,
+    broadcast: Broadcast | None = None,
 ) -> Iterator[tuple[str, Pairs]]:
-    """State, and some of its entries."""
-    yield from in_pieces(of_operator(operator, streams, whole, seen))
+    """Yield states, each with some of its entries."""
+    yield from in_pieces(of_operator(operator, streams, whole, broadcast))
 
 
 def in_pieces(entries: Iterable[Entry]) -> Iterator[tuple[str, Pairs]]:
-    """State, and so many of its entries as memory holds at once."""
-    held: dict[
-        tuple[str, Unit], tuple[str, Pairs]
-    ] = {}  # a state of the job's may be called "rocksdb"
+    """Yield states, each with so many of its entries as memory holds at once."""
+    # A state of the job's may be called "rocksdb", as files are.
+    held: dict[tuple[str, Unit], tuple[str, Pairs]] = {}
     count = size = 0
     for store, key, value in entries:
-        held.setdefault((store, unit_of(store)), (store, []))[1].append((key, value))
+        _, pairs = held.setdefault((store, unit_of(store)), (store, []))
+        pairs.append((key, value))
         count, size = count + 1, size + len(key) + len(value)
         if count >= RECORDS_MAX or size >= BYTES_MAX:
             yield from held.values()
@@ -109,40 +133,40 @@ def in_pieces(entries: Iterable[Entry]) -> Iterator[tuple[str, Pairs]]:
 
 
 def of_operator(
-    operator: OperatorState, streams: Streams, whole: bool = False, seen: Seen | None = None
+    operator: OperatorState,
+    streams: Streams,
+    whole: bool = False,
+    broadcast: Broadcast | None = None,
 ) -> Iterator[Entry]:
-    """State, key and value, one by one."""
+    """Yield state, key and value, one by one."""
     if operator.coordinator is not None:
         yield "coordinator", b"", _short(operator.coordinator.content)
     if operator.subtasks is None:
         yield "finished", b"", b""
     prefix = prefix_bytes(operator.max_parallelism)
-    counted: Seen = set()
+    broadcast = broadcast or Broadcast()
     for subtask in operator.subtasks or ():
-        yield from of_subtask(subtask, prefix, streams, whole=whole, seen=seen, counted=counted)
+        yield from of_subtask(subtask, prefix, streams, whole, broadcast)
 
 
 def of_subtask(
     subtask: SubtaskState,
     prefix: int,
     streams: Streams,
-    keyed: bool = True,
     whole: bool = False,
-    seen: Seen | None = None,
-    counted: Seen | None = None,
+    broadcast: Broadcast | None = None,
 ) -> Iterator[Entry]:
-    """`keyed`: its managed keyed state as well. `seen`: the broadcast state that need not be told
-    again. `counted`: the broadcast state that is told again, and not counted again.
+    """Yield state, key and value; `prefix` bytes of a key say its group. Of `whole` ones, files of
+    key groups are not taken apart.
     """
-    counted = set() if counted is None else counted
+    broadcast = broadcast or Broadcast()
     if subtask.finished:
         yield "finished", b"%d" % subtask.index, b""
-    handles = ((("", subtask.managed_keyed),) if keyed else ()) + (("raw ", subtask.raw_keyed),)
-    for role, handle in handles:
+    for role, handle in (("", subtask.managed_keyed), ("raw ", subtask.raw_keyed)):
         yield from _keyed(handle, prefix, streams, role, whole)
     for role, part in (("", subtask.managed_operator), ("raw ", subtask.raw_operator)):
         if part is not None:
-            yield from _partitioned(part, streams, role, seen, counted)
+            yield from _partitioned(part, streams, role, broadcast)
     for side, channels in (("input", subtask.inputs), ("output", subtask.outputs)):
         yield from _channels(side, channels, streams)
 
@@ -151,53 +175,58 @@ def _keyed(
     handle: KeyedHandle | None, prefix: int, streams: Streams, role: str, whole: bool
 ) -> Iterator[Entry]:
     match handle:
-        case KeyGroups() if whole:
-            # Where its key groups begin stands in the metadata: a file is the same only if they
-            # are.
-            content = b"" if handle.stream is None else _digest(streams.chunks(handle.stream))
-            in_a_file = next(files_of(handle.stream), None) is not None
-            store = Whole(f"{role}file of key groups", "files" if in_a_file else "uncounted")
-            yield store, b"%d " % handle.first + handle.offsets.raw, content
-            if not in_a_file:  # what lies in the metadata is small: its entries are told as well
-                yield from _key_groups(handle, prefix, streams, role)
         case KeyGroups():
-            yield from _key_groups(handle, prefix, streams, role)
+            if whole:
+                yield _file_of_key_groups(handle, streams, role)
+            # What lies in the metadata is small: its entries are read as well.
+            if not whole or not _has_a_file(handle):
+                yield from _key_groups(handle, prefix, streams, role)
         case Incremental():
-            files = (
-                ("shared", handle.shared),
-                ("private", handle.private),
-                ("meta", (("", handle.meta),)),
-            )
-            for kind, named in files:
-                for name, stream in named:
-                    # Of two subtasks, files of one name are two files.
-                    key = f"{kind} {name} {handle.first}".encode()
-                    content = b"" if stream is None else _digest(streams.chunks(stream))
-                    yield Whole(f"{role}rocksdb", "files"), key, content
+            yield from _database(handle, streams, role)
         case Changelog():
             for inner in (*handle.bases, *handle.deltas):
                 yield from _keyed(inner, prefix, streams, role, whole)
         case FileDelta():
+            store = Whole(f"{role}changelog", "files")
             for offset, stream in handle.parts:
                 if stream is not None:
-                    store, key = (
-                        Whole(f"{role}changelog", "files"),
-                        b"%d %d" % (handle.first, offset),
-                    )
+                    key = b"%d %d" % (handle.first, offset)
                     yield store, key, _digest(streams.chunks(stream, offset))
         case MemoryDelta():
+            store = Whole(f"{role}changelog", "key_groups")
             for group, content in handle.changes:
-                yield (
-                    Whole(f"{role}changelog", "key_groups"),
-                    b"%d %d" % (handle.start, group),
-                    _short(content),
-                )
+                yield store, b"%d %d" % (handle.start, group), _short(content)
+
+
+def _file_of_key_groups(handle: KeyGroups, streams: Streams, role: str) -> Entry:
+    """Return a file as one entry. The metadata says where its key groups begin: it is the same only
+    if they are.
+    """
+    content = b"" if handle.stream is None else _digest(streams.chunks(handle.stream))
+    store = Whole(f"{role}file of key groups", "files" if _has_a_file(handle) else "uncounted")
+    return store, b"%d " % handle.first + handle.offsets.raw, content
+
+
+def _has_a_file(handle: KeyGroups) -> bool:
+    return next(files_of(handle.stream), None) is not None
+
+
+def _database(handle: Incremental, streams: Streams, role: str) -> Iterator[Entry]:
+    """Yield each file of a database as one entry."""
+    store = Whole(f"{role}rocksdb", "files")
+    kinds = (("shared", handle.shared), ("private", handle.private), ("meta", (("", handle.meta),)))
+    for kind, files in kinds:
+        for name, stream in files:
+            # Of two subtasks, files of one name are two files.
+            key = f"{kind} {name} {handle.first}".encode()
+            yield store, key, b"" if stream is None else _digest(streams.chunks(stream))
 
 
 def _key_groups(handle: KeyGroups, prefix: int, streams: Streams, role: str) -> Iterator[Entry]:
     if role or not is_canonical(handle, streams):
+        store = Whole(f"{role}key groups", "key_groups")
         for group, content in sections_of(handle, streams):
-            yield Whole(f"{role}key groups", "key_groups"), b"%d" % group, _short(content)
+            yield store, b"%d" % group, _short(content)
         return
     for header, group, content in canonical_sections(handle, streams):
         names = [state.name for state in header.states]
@@ -215,14 +244,10 @@ def is_canonical(handle: KeyedHandle | None, streams: Streams) -> bool:
 def canonical_sections(
     handle: KeyedHandle | None, streams: Streams
 ) -> Iterator[tuple[Header, int, bytes]]:
-    """Each key group that is not empty, with the header of its file; nothing of what is not
+    """Yield each key group that is not empty, with the header of its file; nothing of what is not
     canonical.
     """
-    if (
-        not isinstance(handle, KeyGroups)
-        or handle.stream is None
-        or not is_canonical(handle, streams)
-    ):
+    if not isinstance(handle, KeyGroups) or not is_canonical(handle, streams):
         return
     header = header_of(handle, streams)
     if header is None:
@@ -231,9 +256,14 @@ def canonical_sections(
         yield header, group, uncompressed(content) if header.compressed else content
 
 
+def first_section(handle: KeyGroups) -> int | None:
+    """Return where the first key group begins; None where all are empty."""
+    return min((offset for offset in handle.offsets if offset), default=None)
+
+
 def header_of(handle: KeyGroups, streams: Streams) -> Header | None:
-    """What stands in front of the first key group; None where all are empty."""
-    first = min((offset for offset in handle.offsets if offset), default=None)
+    """Return what stands in front of the first key group; None where all are empty."""
+    first = first_section(handle)
     if first is None or handle.stream is None:
         return None
     return decode_header(streams.head(handle.stream, first), first)
@@ -242,18 +272,18 @@ def header_of(handle: KeyGroups, streams: Streams) -> Header | None:
 def sections_of(
     handle: KeyGroups, streams: Streams, groups: Container[int] | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """Group by group, in the order of the file: it is read once; with `groups`, from the first
-    of them to the last.
+    """Yield group by group, in the order of the file: it is read once; with `groups`, from the
+    first of them to the last.
     """
     if handle.stream is None:
         return
     wanted = []
-    for one in in_file_order(handle, handle.stream.size):
-        if groups is None or one[1] in groups:
-            wanted.append(one)
+    for span, group in in_file_order(handle, handle.stream.size):
+        if groups is None or group in groups:
+            wanted.append((span, group))
     if not wanted:
         return
-    at = wanted[0][0][0]
+    (at, _), _ = wanted[0]
     data = Stream(streams.chunks(handle.stream, at), "keyed state")
     for (start, end), group in wanted:
         for place in range(at, start, CHUNK):
@@ -263,11 +293,12 @@ def sections_of(
 
 
 def in_file_order(handle: KeyGroups, end: int) -> list[tuple[tuple[int, int], int]]:
-    """Where each key group begins and ends that is not empty, with its number."""
-    parts = sections(tuple(handle.offsets), end)
-    return sorted(
-        (part, handle.first + place) for place, part in enumerate(parts) if part is not None
-    )
+    """Return where each key group begins and ends that is not empty, with its number."""
+    spans = []
+    for group, span in enumerate(sections(tuple(handle.offsets), end), start=handle.first):
+        if span is not None:
+            spans.append((span, group))
+    return sorted(spans)
 
 
 def uncompressed(content: bytes) -> bytes:
@@ -275,52 +306,41 @@ def uncompressed(content: bytes) -> bytes:
 
 
 def _partitioned(
-    handle: Partitioned, streams: Streams, role: str, seen: Seen | None, counted: Seen
+    handle: Partitioned, streams: Streams, role: str, broadcast: Broadcast
 ) -> Iterator[Entry]:
-    """An element ends where the next one of the file begins."""
-    if handle.stream is None:
-        return
-    every = sorted(set(chain.from_iterable(state.offsets for state in handle.states)))
-    if not every:
-        return
-    if not (every[0] >= 0 and every[-1] <= handle.stream.size):
-        fact = (
-            f"operator state: elements from byte {every[0]} to {every[-1]}, in "
-            f"{handle.stream.size} bytes"
-        )
-        raise FormatError(fact, None, None)
-    data = Stream(streams.chunks(handle.stream), "operator state")
-    data.take(every[0])
-    elements = {
-        start: _short(data.take(end - start))
-        for start, end in pairwise((*every, handle.stream.size))
-    }
+    elements = _elements(handle, streams)
     for state in handle.states:
         for offset in state.offsets:
-            store, copy = f"{role}{state.name}", (state.name, elements[offset])
-            if state.mode == BROADCAST and seen is not None:
-                if seen & {(state.name, None), copy}:
-                    continue
-                seen.add(copy)
-            elif state.mode == BROADCAST:
-                store = Whole(store, "uncounted") if copy in counted else store
-                counted.add(copy)
-            yield store, b"", elements[offset]
+            store: str | None = f"{role}{state.name}"
+            if state.mode == BROADCAST:
+                store = broadcast.store(state.name, elements[offset], f"{role}{state.name}")
+            if store is not None:
+                yield store, b"", elements[offset]
+
+
+def _elements(handle: Partitioned, streams: Streams) -> dict[int, bytes]:
+    """Return the elements of a file by their offsets: each ends where the next one begins."""
+    starts = sorted(set(chain.from_iterable(state.offsets for state in handle.states)))
+    if handle.stream is None or not starts:
+        return {}
+    size = handle.stream.size
+    if starts[0] < 0 or starts[-1] > size:
+        fact = f"operator state: elements from byte {starts[0]} to {starts[-1]}, in {size} bytes"
+        raise FormatError(fact, None, None)
+    data = Stream(streams.chunks(handle.stream), "operator state")
+    data.take(starts[0])
+    return {start: _short(data.take(end - start)) for start, end in pairwise((*starts, size))}
 
 
 def _channels(side: str, channels: tuple[ChannelHandle, ...], streams: Streams) -> Iterator[Entry]:
-    digests: dict[StreamHandle, bytes] = {}
+    digests: dict[StreamHandle | None, bytes] = {None: b""}
     for handle in channels:
         for channel in expanded(handle):
             stream = channel.stream
             if stream is not None and stream not in digests:
                 digests[stream] = _digest(streams.chunks(stream))
             key = f"{side} {channel.subtask} {channel.part.a} {channel.part.b}".encode()
-            yield (
-                "in flight",
-                key,
-                Digest(channel.part.offsets.raw + (digests[stream] if stream is not None else b"")),
-            )
+            yield "in flight", key, Digest(channel.part.offsets.raw + digests[stream])
 
 
 class Digest(bytes):

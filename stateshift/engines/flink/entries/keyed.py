@@ -20,6 +20,7 @@ from typing import NamedTuple
 from stateshift.engines.flink.entries.databases import open_native
 from stateshift.engines.flink.entries.image import (
     canonical_sections,
+    header_of,
     in_pieces,
     is_canonical,
     sections_of,
@@ -36,7 +37,7 @@ from stateshift.formats.flink.keyed_handles import (
     KeyGroups,
     MemoryDelta,
 )
-from stateshift.formats.flink.keyed_state import Header, StateInfo, decode_header, entries
+from stateshift.formats.flink.keyed_state import Header, StateInfo, entries
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
 from stateshift.formats.rocksdb.table import NotRead
 from stateshift.world import Pairs
@@ -55,30 +56,40 @@ class KeyedEntry(NamedTuple):
 
 
 def why_opaque(handle: KeyedHandle | None, streams: Streams) -> str | None:
-    """Why the entries of a handle cannot be told apart; None if they can."""
+    """Return why the entries of a handle cannot be told apart; None if they can."""
     match handle:
-        case KeyGroups() if not is_canonical(handle, streams):
-            header = _header(handle, streams)
-            why = why_closed(header) if header is not None else None
-            return f"it is in the hashmap backend's own format, and {why}" if why else None
+        case KeyGroups():
+            return (
+                None if is_canonical(handle, streams) else _why_hashmap_is_opaque(handle, streams)
+            )
         case Incremental():
-            try:
-                open_native(handle, streams).database.open_tables()
-            except NotRead as error:
-                return error.fact
-        case Changelog() if handle.deltas:
+            return _why_database_is_opaque(handle, streams)
+        case Changelog(deltas=()):
+            reasons = (why_opaque(base, streams) for base in handle.bases)
+            return next((why for why in reasons if why is not None), None)
+        case Changelog() | FileDelta() | MemoryDelta():
             return "it is a changelog, whose changes are not read"
-        case Changelog():
-            return next(filter(None, (why_opaque(base, streams) for base in handle.bases)), None)
-        case FileDelta() | MemoryDelta():
-            return "it is a changelog, whose changes are not read"
+    return None
+
+
+def _why_hashmap_is_opaque(handle: KeyGroups, streams: Streams) -> str | None:
+    header = header_of(handle, streams)
+    why = why_closed(header) if header is not None else None
+    return f"it is in the hashmap backend's own format, and {why}" if why else None
+
+
+def _why_database_is_opaque(handle: Incremental, streams: Streams) -> str | None:
+    try:
+        open_native(handle, streams).database.open_tables()
+    except NotRead as error:
+        return error.fact
     return None
 
 
 def keyed_entries(
     handle: KeyedHandle | None, prefix: int, streams: Streams
 ) -> Iterator[KeyedEntry]:
-    """All entries of a handle that is not opaque; `prefix` bytes of a key say its group."""
+    """Yield all entries of a handle that is not opaque; `prefix` bytes of a key say its group."""
     match handle:
         case KeyGroups() if is_canonical(handle, streams):
             for header, group, content in canonical_sections(handle, streams):
@@ -88,15 +99,15 @@ def keyed_entries(
             yield from _of_hashmap(handle, streams)
         case Incremental():
             native = open_native(handle, streams)
-            for entry in native.own_entries(prefix):
-                yield KeyedEntry(native.header, native.header.states[entry.state], *entry[1:])
+            for number, group, key, value in native.own_entries(prefix):
+                yield KeyedEntry(native.header, native.header.states[number], group, key, value)
         case Changelog():
             for base in handle.bases:
                 yield from keyed_entries(base, prefix, streams)
 
 
 def why_operator_is_opaque(operator: OperatorState, streams: Streams) -> str | None:
-    """Why the keyed state of an operator cannot be told apart into entries; None if it can."""
+    """Return why the keyed state of an operator cannot be told apart into entries; None if it can."""
     for subtask in operator.subtasks or ():
         why = why_opaque(subtask.managed_keyed, streams)
         if why is not None:
@@ -105,25 +116,25 @@ def why_operator_is_opaque(operator: OperatorState, streams: Streams) -> str | N
 
 
 def keyed_pairs_of(operator: OperatorState, streams: Streams) -> Iterator[tuple[str, Pairs]]:
-    """The name of a state, and some of its entries as keys and values; of an operator that is
-    not opaque.
+    """Yield states, each with some of its entries as keys and values; of an operator that is not
+    opaque.
     """
     prefix = prefix_bytes(operator.max_parallelism)
     for subtask in operator.subtasks or ():
-        found = keyed_entries(subtask.managed_keyed, prefix, streams)
-        yield from in_pieces((entry.state.name, entry.key, entry.value) for entry in found)
+        keyed = keyed_entries(subtask.managed_keyed, prefix, streams)
+        yield from in_pieces((entry.state.name, entry.key, entry.value) for entry in keyed)
 
 
 def without_keyed(operator: OperatorState) -> OperatorState:
-    """The operator without its managed keyed state."""
-    subtasks = operator.subtasks and tuple(
-        replace(subtask, managed_keyed=None) for subtask in operator.subtasks
-    )
+    """Return the operator without its managed keyed state."""
+    if not operator.subtasks:
+        return operator
+    subtasks = tuple(replace(subtask, managed_keyed=None) for subtask in operator.subtasks)
     return replace(operator, subtasks=subtasks)
 
 
 def keyed_alone(operator: OperatorState) -> OperatorState:
-    """The operator with its managed keyed state alone."""
+    """Return the operator with its managed keyed state alone."""
     subtasks = tuple(
         SubtaskState(subtask.index, managed_keyed=subtask.managed_keyed)
         for subtask in operator.subtasks or ()
@@ -132,10 +143,10 @@ def keyed_alone(operator: OperatorState) -> OperatorState:
 
 
 def headers_of(handle: KeyedHandle | None, streams: Streams) -> Iterator[Header]:
-    """The headers of a handle's states."""
+    """Yield the headers of a handle's states."""
     match handle:
         case KeyGroups():
-            header = _header(handle, streams)
+            header = header_of(handle, streams)
             if header is not None:
                 yield header
         case Incremental():
@@ -146,19 +157,12 @@ def headers_of(handle: KeyedHandle | None, streams: Streams) -> Iterator[Header]
 
 
 def _of_hashmap(handle: KeyGroups, streams: Streams) -> Iterator[KeyedEntry]:
-    header = _header(handle, streams)
+    header = header_of(handle, streams)
     if header is None:
         return
     for group, content in sections_of(handle, streams):
+        plain = content
         if header.compressed:
-            content = content[:_GROUP] + uncompressed(content[_GROUP:])
-        for number, key, value in hashmap_entries(header, group, content):
+            plain = content[:_GROUP] + uncompressed(content[_GROUP:])
+        for number, key, value in hashmap_entries(header, group, plain):
             yield KeyedEntry(header, header.states[number], group, key, value)
-
-
-def _header(handle: KeyGroups, streams: Streams) -> Header | None:
-    """The header of a file of key groups, None where there are none."""
-    first = min((offset for offset in handle.offsets if offset), default=None)
-    if handle.stream is None or first is None:
-        return None
-    return decode_header(streams.head(handle.stream, first), first)

@@ -4,8 +4,6 @@ strings, whole numbers and tuples of them. Other classes hash in ways of their o
 
 from __future__ import annotations
 
-from typing import Any
-
 from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.key_groups import hash_fields, hash_int, hash_long, hash_string
 from stateshift.formats.flink.keyed_state import Header
@@ -18,40 +16,43 @@ HASHED = (
     "ShortSerializer",
     "ByteSerializer",
 )
+_TIME = 8  # bytes of a timer's time
 
 
 def hashable(serializer: Serializer | None) -> bool:
+    """Whether keys of a serializer are hashed here."""
     if serializer is None:
         return False
-    tuples = serializer.name == "TupleSerializer" and all(map(hashable, serializer.inner))
-    return tuples or serializer.name in HASHED
+    if serializer.name == "TupleSerializer":
+        return all(map(hashable, serializer.inner))
+    return serializer.name in HASHED
 
 
 def hash_of(header: Header, state: int, key: bytes) -> int:
-    """Of the key that an entry begins with; of a timer, behind its time."""
+    """Return the hash code of the key that an entry begins with; of a timer, behind its time."""
     data = Input(key, "a key")
     data.take(_start(header, state))
-    return code_of(_known(header), value(_known(header), data))
+    serializer = _known(header)
+    return code_of(serializer, value(serializer, data))
 
 
-def code_of(serializer: Serializer, found: Any) -> int:
-    """The hash code of a key that was read."""
-    if found is None:
-        return 0
-    match serializer.name:
-        case "StringSerializer":
-            return hash_string(found)
-        case "LongSerializer":
-            return hash_long(found)
-        case "TupleSerializer":
-            return hash_fields(
-                [code_of(inner, one) for inner, one in zip(serializer.inner, found, strict=True)]
-            )
-    return hash_int(found)
+def code_of(serializer: Serializer, key: object) -> int:
+    """Return the hash code of a key that was read by its serializer."""
+    match key:
+        case None:
+            return 0
+        case str():
+            return hash_string(key)
+        case list():
+            fields = zip(serializer.inner, key, strict=True)
+            return hash_fields([code_of(inner, field) for inner, field in fields])
+        case int():
+            return hash_long(key) if serializer.name == "LongSerializer" else hash_int(key)
+    raise AssertionError(f"asked before: hashable ({serializer.name})")
 
 
 def key_of(header: Header, state: int, key: bytes) -> bytes | None:
-    """The key that an entry begins with; None where it cannot be read."""
+    """Return the key that an entry begins with; None where it cannot be read."""
     if header.key is None:
         return None
     data, start = Input(key, "a key"), _start(header, state)
@@ -64,7 +65,7 @@ def key_of(header: Header, state: int, key: bytes) -> bytes | None:
 
 
 def shown(header: Header, key: bytes) -> str:
-    """A key that was read."""
+    """Return a key that was read, as text."""
     return repr(value(_known(header), Input(key, "a key")))
 
 
@@ -74,5 +75,5 @@ def _known(header: Header) -> Serializer:
 
 
 def _start(header: Header, state: int) -> int:
-    """Where the key begins: a timer's time stands in front of it."""
-    return 8 if header.states[state].kind == "timers" else 0
+    """Return where the key begins: a timer's time stands in front of it."""
+    return _TIME if header.states[state].kind == "timers" else 0

@@ -31,6 +31,8 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from stateshift.engines.flink.entries.image import (
+    first_section,
+    header_of,
     in_file_order,
     is_canonical,
     sections_of,
@@ -151,7 +153,7 @@ def _why_keys_are_not_hashed(handles: Sequence[KeyedHandle], streams: Streams) -
 
 def _is_decodable(handle: KeyedHandle, streams: Streams) -> bool:
     """Whether a handle's entries can be told apart; true where there are none."""
-    if not isinstance(handle, KeyGroups) or _first(handle) is None:
+    if not isinstance(handle, KeyGroups) or first_section(handle) is None:
         return True
     return is_canonical(handle, streams)
 
@@ -245,7 +247,7 @@ def _file(image: int, origin: Origin, handle: KeyedHandle | None) -> _File | Non
     streams = origin.streams
     if not isinstance(handle, KeyGroups) or handle.stream is None:
         return None
-    first = _first(handle)
+    first = first_section(handle)
     if first is None:
         return None
     head = streams.head(handle.stream, first)
@@ -515,23 +517,11 @@ def _cut(groups: range, places: Mapping[int, int], size: int, content: Content) 
     return Cut(groups.start, offsets, size, content)
 
 
-def _first(handle: KeyGroups) -> int | None:
-    """Return where the first key group begins; None where all of them are empty."""
-    return min((offset for offset in handle.offsets if offset), default=None)
-
-
-def _header(handle: KeyGroups, streams: Streams) -> Header | None:
-    first = _first(handle)
-    if handle.stream is None or first is None:
-        return None
-    return decode_header(streams.head(handle.stream, first), first)
-
-
 def _any_header(handle: KeyedHandle | None, streams: Streams) -> Header | None:
     """Return the header of a handle's states, whichever backend wrote it."""
     match handle:
         case KeyGroups():
-            return _header(handle, streams)
+            return header_of(handle, streams)
         case Incremental(meta=meta) if meta is not None:
             return decode_header(streams.head(meta, meta.size), meta.size)
         case Changelog(bases=bases):

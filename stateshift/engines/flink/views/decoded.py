@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
 
 from stateshift.engines.flink.entries.image import Digest, of_subtask
 from stateshift.engines.flink.entries.keyed import headers_of, keyed_entries, why_opaque
@@ -26,9 +25,10 @@ from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.metadata import Metadata, OperatorState
-from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
+from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned, StateOffsets
 from stateshift.formats.flink.operator_state import (
     OperatorHeader,
+    Pair,
     decode_operator_header,
     element_bytes,
     read_element,
@@ -40,11 +40,13 @@ from stateshift.formats.flink.state_values import key_parts, read_value
 
 @dataclass(frozen=True, slots=True)
 class Shown:
+    """An entry, decoded as far as it can be."""
+
     operator: str
     state: str
     subtask: int
-    key: Any
-    value: Any
+    key: object
+    value: object
 
 
 def shown(metadata: Metadata, streams: Streams) -> Iterator[Shown]:
@@ -55,24 +57,23 @@ def shown(metadata: Metadata, streams: Streams) -> Iterator[Shown]:
 def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Shown]:
     own, prefix = operator.id.hex(), prefix_bytes(operator.max_parallelism)
     for subtask in operator.subtasks or ():
-        readable = why_opaque(subtask.managed_keyed, streams) is None
-        for header, state, _, key, raw in (
-            keyed_entries(subtask.managed_keyed, prefix, streams) if readable else ()
-        ):
-            yield Shown(
-                own, state.name, subtask.index, _key(header, state, key), _value(state, raw)
-            )
+        keyed = subtask.managed_keyed
+        if why_opaque(keyed, streams) is None:
+            for header, state, _, raw_key, raw in keyed_entries(keyed, prefix, streams):
+                key = _key(header, state, raw_key)
+                yield Shown(own, state.name, subtask.index, key, _value(state, raw))
+            keyed = None
         if subtask.managed_operator is not None:
-            for state_name, told, found in listed(subtask.managed_operator, streams):
-                yield Shown(own, state_name, subtask.index, told, found)
-        rest = replace(subtask, managed_operator=None)
-        for state_name, key, raw in of_subtask(rest, prefix, streams, keyed=not readable):
-            yield Shown(own, state_name, subtask.index, {"bytes": _text(key)}, _undecoded(raw))
+            for name, shown_key, value in listed(subtask.managed_operator, streams):
+                yield Shown(own, name, subtask.index, shown_key, value)
+        rest = replace(subtask, managed_operator=None, managed_keyed=keyed)
+        for name, raw_key, raw in of_subtask(rest, prefix, streams):
+            yield Shown(own, name, subtask.index, {"bytes": _text(raw_key)}, _undecoded(raw))
 
 
-def listed(handle: Partitioned, streams: Streams) -> Iterator[tuple[str, Any, Any]]:
-    """State, key and value of each element of state that belongs to no key."""
-    starts = list(chain.from_iterable(state.offsets for state in handle.states))
+def listed(handle: Partitioned, streams: Streams) -> Iterator[tuple[str, object, object]]:
+    """Yield state, key and value of each element of state that belongs to no key."""
+    starts = _starts(handle)
     if handle.stream is None or not starts:
         return
     content = b"".join(streams.chunks(handle.stream))
@@ -81,31 +82,35 @@ def listed(handle: Partitioned, streams: Streams) -> Iterator[tuple[str, Any, An
     for named in handle.states:
         index = 0
         for offset, count in Counter(named.offsets).items():
-            for key, found in _element(header, named.name, elements[offset], count):
-                told = (
-                    {"index": index}
-                    if named.mode != BROADCAST
-                    else {}
-                    if key is None
-                    else {"key": key}
-                )
-                yield named.name, told, found
+            for key, value in _element(header, named.name, elements[offset], count):
+                yield named.name, _shown_key(named, index, key), value
                 index += 1
 
 
-def _element(header: OperatorHeader, name: str, raw: bytes, count: int) -> list[tuple[Any, Any]]:
-    """The entries of an element; one without a key where it is shown as it lies there."""
+def _starts(handle: Partitioned | None) -> list[int]:
+    """Return where the elements of all states begin."""
+    if handle is None:
+        return []
+    return list(chain.from_iterable(state.offsets for state in handle.states))
+
+
+def _shown_key(state: StateOffsets, index: int, key: object) -> dict[str, object]:
+    if state.mode != BROADCAST:
+        return {"index": index}
+    return {} if key is None else {"key": key}
+
+
+def _element(header: OperatorHeader, name: str, raw: bytes, count: int) -> list[Pair]:
+    """Return the entries of an element; one without a key where it is shown as it lies there."""
     state = header.state(name)
     try:
         content = element_bytes(header, raw)
     except FormatError:
         return [(None, _undecoded(raw))]
+    if state is None:
+        return [(None, _undecoded(content))]
     try:
-        return (
-            read_element(state, content, count)
-            if state is not None
-            else [(None, _undecoded(content))]
-        )
+        return read_element(state, content, count)
     except (Unknown, FormatError):
         return [(None, _undecoded(content))]
 
@@ -119,40 +124,42 @@ class Shower:
 
     def __init__(self, operator: OperatorState, streams: Streams) -> None:
         self._states: dict[str, tuple[Header, StateInfo]] = {}
-        for subtask in operator.subtasks or ():
-            if why_opaque(subtask.managed_keyed, streams) is None:
-                for header in headers_of(subtask.managed_keyed, streams):
-                    for state in header.states:
-                        self._states.setdefault(state.name, (header, state))
-
+        for header in _keyed_headers(operator, streams):
+            for state in header.states:
+                self._states.setdefault(state.name, (header, state))
         self._listed = dict(_operator_headers(operator, streams))
 
-    def key(self, state: str, raw: bytes) -> Any:
+    def key(self, state: str, raw: bytes) -> object:
         if state in self._states:
             return _key(*self._states[state], raw)
         return {} if state in self._listed and not raw else {"bytes": _text(raw)}
 
-    def value(self, state: str, raw: bytes) -> Any:
+    def value(self, state: str, raw: bytes) -> object:
         if state in self._states:
-            return _value(self._states[state][1], raw)
+            _, info = self._states[state]
+            return _value(info, raw)
         if state not in self._listed:
             return _undecoded(raw)
         pairs = _element(self._listed[state], state, raw, 1)
-        keys = [key for key, _ in pairs]
-        return pairs[0][1] if keys == [None] else [[key, found] for key, found in pairs]
+        if len(pairs) == 1 and pairs[0][0] is None:
+            return pairs[0][1]
+        return [list(pair) for pair in pairs]
+
+
+def _keyed_headers(operator: OperatorState, streams: Streams) -> Iterator[Header]:
+    """Yield the headers of keyed state whose entries can be told apart."""
+    for subtask in operator.subtasks or ():
+        if why_opaque(subtask.managed_keyed, streams) is None:
+            yield from headers_of(subtask.managed_keyed, streams)
 
 
 def _operator_headers(
     operator: OperatorState, streams: Streams
 ) -> Iterator[tuple[str, OperatorHeader]]:
-    """The header that describes each state of no key, by the state's name."""
+    """Yield the header that describes each state of no key, by the state's name."""
     for subtask in operator.subtasks or ():
         handle = subtask.managed_operator
-        starts = (
-            list(chain.from_iterable(state.offsets for state in handle.states))
-            if handle is not None
-            else []
-        )
+        starts = _starts(handle)
         if handle is None or handle.stream is None or not starts:
             continue
         header = decode_operator_header(streams.head(handle.stream, min(starts)))
@@ -160,18 +167,18 @@ def _operator_headers(
             yield state.name, header
 
 
-def _key(header: Header, state: StateInfo, raw: bytes) -> dict[str, Any]:
+def _key(header: Header, state: StateInfo, raw: bytes) -> dict[str, object]:
     data = Input(raw, "a key")
-    found: dict[str, Any] = {}
+    parts: dict[str, object] = {}
     try:
         for name, part in key_parts(header, state, data):
-            found[name] = part
+            parts[name] = part
     except (Unknown, FormatError):
-        return {**found, "bytes": raw.hex()}
-    return found if data.at_end() else {**found, "bytes": raw.hex()}
+        return {**parts, "bytes": raw.hex()}
+    return parts if data.at_end() else {**parts, "bytes": raw.hex()}
 
 
-def _value(state: StateInfo, raw: bytes) -> Any:
+def _value(state: StateInfo, raw: bytes) -> object:
     if state.kind == "timers":
         return None
     try:

@@ -9,11 +9,11 @@ a copy: copies which are the same count once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from shlex import quote
 
-from stateshift.engines.flink.entries.image import pairs_of
+from stateshift.engines.flink.entries.image import Broadcast, pairs_of
 from stateshift.engines.flink.entries.keyed import (
     keyed_alone,
     keyed_pairs_of,
@@ -29,7 +29,7 @@ from stateshift.engines.views import Change, Counts, Difference, Differences, Op
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import Block, block_of
 from stateshift.formats.flink.metadata import OperatorState
-from stateshift.world import Unit, unit_of
+from stateshift.world import Pairs, Unit, unit_of
 
 PREFIX = 4  # bytes that say which store a key is of
 
@@ -38,6 +38,8 @@ Store = tuple[str, Unit]  # a state of the job's may be called as files are
 
 @dataclass(frozen=True)
 class Side:
+    """One of two images: its operators by their ids, and what these are called."""
+
     streams: Streams
     operators: dict[str, OperatorState]
     names: dict[str, str]
@@ -46,10 +48,10 @@ class Side:
 
 def diff(one: str, other: str, opening: Opening, show: int) -> Differences:
     a, b = _side(one, opening), _side(other, opening)
-    found = Differences(epochs=(a.epoch, b.epoch), engine="flink")
+    differences = Differences(epochs=(a.epoch, b.epoch), engine="flink")
     for operator in dict.fromkeys((*a.operators, *b.operators)):
-        _Comparing(found, operator, (a, b), show).run()
-    return found
+        _Comparing(differences, operator, (a, b), show).run()
+    return differences
 
 
 def _side(location: str, opening: Opening) -> Side:
@@ -59,12 +61,12 @@ def _side(location: str, opening: Opening) -> Side:
         raise PlanError(
             f"{location} holds no Flink image", hint=f"stateshift inspect {quote(location)}"
         )
-    refused = next((finding for finding in image.findings if finding.level == "refuse"), None)
-    if refused is not None:
-        raise PlanError(
-            f"the state is not whole: {refused.message}",
-            hint=f"stateshift verify {quote(location)}",
-        )
+    for finding in image.findings:
+        if finding.level == "refuse":
+            raise PlanError(
+                f"the state is not whole: {finding.message}",
+                hint=f"stateshift verify {quote(location)}",
+            )
     operators = {operator.id.hex(): operator for operator in metadata_of(image).operators}
     names = {operator.id: operator.uid or operator.id for operator in image.operators}
     return Side(Streams(storage.chunks, places_of(image)), operators, names, image.epoch)
@@ -72,9 +74,9 @@ def _side(location: str, opening: Opening) -> Side:
 
 class _Comparing:
     def __init__(
-        self, found: Differences, operator: str, sides: tuple[Side, Side], show: int
+        self, differences: Differences, operator: str, sides: tuple[Side, Side], show: int
     ) -> None:
-        self._found, self._sides, self._show = found, sides, show
+        self._differences, self._sides, self._show = differences, sides, show
         self._states = [side.operators.get(operator) for side in sides]
         self._name = next(side.names[operator] for side in sides if operator in side.names)
         self._counts: dict[Store, Counts] = {}
@@ -89,16 +91,17 @@ class _Comparing:
     def run(self) -> None:
         why = self._why_opaque()
         if why is None:
-            self._compare(self._entries(keyed=True))
+            self._compare(self._entries(keyed_pairs_of))
         elif self._is_same_as_it_lies():
-            self._compare(self._entries(keyed=True, as_it_lies=True))
+            self._compare(self._entries(_keyed_as_it_lies))
         else:
-            self._found.incomparable.append((self._name, "keyed", f"cannot be compared: {why}"))
-        self._compare(self._entries(keyed=False))
-        self._found.stores += [self._counts[name] for name in sorted(self._counts)]
+            incomparable = (self._name, "keyed", f"cannot be compared: {why}")
+            self._differences.incomparable.append(incomparable)
+        self._compare(self._entries(_unkeyed))
+        self._differences.stores += [self._counts[name] for name in sorted(self._counts)]
 
     def _why_opaque(self) -> str | None:
-        """Why the keyed state of a side cannot be told apart into entries."""
+        """Return why the keyed state of a side cannot be told apart into entries."""
         for state, side, name in zip(self._states, self._sides, ("A", "B"), strict=True):
             why = why_operator_is_opaque(state, side.streams) if state is not None else None
             if why is not None:
@@ -107,28 +110,23 @@ class _Comparing:
 
     def _is_same_as_it_lies(self) -> bool:
         """Whether keyed state that cannot be told apart is the same, byte by byte."""
-        same = not any(one.differing for one in matched(self._entries(keyed=True, as_it_lies=True)))
+        matches = matched(self._entries(_keyed_as_it_lies))
+        same = not any(match.differing for match in matches)
         self._counts.clear()  # of a look that may lead to nothing
         return same
 
     def _compare(self, entries: Iterator[tuple[int, Block]]) -> None:
-        for one in matched(entries):
-            for key in one.same.to_pylist():
+        for match in matched(entries):
+            for key in match.same.to_pylist():
                 self._count(key).same += 1
-            self._tell(one)
+            self._add_differences(match)
 
-    def _entries(self, keyed: bool, as_it_lies: bool = False) -> Iterator[tuple[int, Block]]:
-        """The entries of both sides, each key with its state's name in front."""
+    def _entries(self, read: Reading) -> Iterator[tuple[int, Block]]:
+        """Yield the entries of both sides, each key with its state's name in front."""
         for number, (state, side) in enumerate(zip(self._states, self._sides, strict=True)):
             if state is None:
                 continue
-            if not keyed:
-                found = pairs_of(without_keyed(state), side.streams, seen=set())
-            elif as_it_lies:
-                found = pairs_of(keyed_alone(state), side.streams)
-            else:
-                found = keyed_pairs_of(state, side.streams)
-            for store, pairs in found:
+            for store, pairs in read(state, side.streams):
                 own = (store, unit_of(store))
                 self._counts.setdefault(own, Counts(self._name, store, unit=own[1]))
                 before = self._number(own)
@@ -138,26 +136,23 @@ class _Comparing:
         return self._counts[self._stores[int.from_bytes(key[:PREFIX], "big")]]
 
     def _number(self, store: Store) -> bytes:
-        """What stands in front of a store's keys: names of states may hold any character."""
+        """Return what stands in front of a store's keys: names of states may hold any character."""
         number = self._numbers.setdefault(store, len(self._numbers))
         if number == len(self._stores):
             self._stores.append(store)
         return number.to_bytes(PREFIX, "big")
 
-    def _tell(self, one: Matched) -> None:
+    def _add_differences(self, match: Matched) -> None:
         """`removed` is what only the first side has."""
-        for key, value in one.removed.records():
-            self._differ("removed", key, value, None)
-        for key, value in one.added.records():
-            self._differ("added", key, None, value)
-        for (key, before), (_, after) in zip(
-            one.changed[0].records(), one.changed[1].records(), strict=True
-        ):
-            self._differ("changed", key, before, after)
+        for key, value in match.removed.records():
+            self._add("removed", key, value, None)
+        for key, value in match.added.records():
+            self._add("added", key, None, value)
+        befores, afters = match.changed
+        for (key, before), (_, after) in zip(befores.records(), afters.records(), strict=True):
+            self._add("changed", key, before, after)
 
-    def _differ(
-        self, change: Change, key: bytes, before: bytes | None, after: bytes | None
-    ) -> None:
+    def _add(self, change: Change, key: bytes, before: bytes | None, after: bytes | None) -> None:
         counts = self._count(key)
         shown = counts.added + counts.removed + counts.changed
         setattr(counts, change, getattr(counts, change) + 1)
@@ -165,9 +160,24 @@ class _Comparing:
             return
         store, raw = counts.store, key[PREFIX:]
         shower = self._showers[-1 if before is None else 0]
-        values = [
-            None if value is None else shower.value(store, value) for value in (before, after)
-        ]
-        self._found.shown.append(
-            Difference(self._name, store, change, shower.key(store, raw), *values)
+        difference = Difference(
+            operator=self._name,
+            store=store,
+            change=change,
+            key=shower.key(store, raw),
+            before=None if before is None else shower.value(store, before),
+            after=None if after is None else shower.value(store, after),
         )
+        self._differences.shown.append(difference)
+
+
+# What is compared of an operator: states, each with some of its entries.
+Reading = Callable[[OperatorState, Streams], Iterator[tuple[str, Pairs]]]
+
+
+def _keyed_as_it_lies(operator: OperatorState, streams: Streams) -> Iterator[tuple[str, Pairs]]:
+    return pairs_of(keyed_alone(operator), streams)
+
+
+def _unkeyed(operator: OperatorState, streams: Streams) -> Iterator[tuple[str, Pairs]]:
+    return pairs_of(without_keyed(operator), streams, broadcast=Broadcast(once=True))

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from shlex import quote
-from typing import Any
 
 from stateshift.engines.flink.image import metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
@@ -26,6 +25,9 @@ from stateshift.errors import PlanError
 from stateshift.survey import Image
 
 ROWS = 16_384
+
+
+Row = dict[str, object]
 
 
 @dataclass
@@ -45,9 +47,8 @@ class FlinkExport:
     def notes(self) -> tuple[str, ...]:
         """Which states hold bytes that are not decoded. Known when the file is written."""
         return tuple(
-            f"operator {operator}, state {state}: what its serializer alone can read is "
-            "bytes, in hexadecimal; the "
-            "job's own classes are needed to decode it"
+            f"operator {operator}, state {state}: what its serializer alone can read is bytes, in "
+            "hexadecimal; the job's own classes are needed to decode it"
             for operator, state in self.as_bytes
         )
 
@@ -55,31 +56,32 @@ class FlinkExport:
         self.entries = 0
         return self._lines() if self.format == "jsonl" else self._table()
 
-    def _rows(self) -> Iterator[dict[str, Any]]:
+    def _rows(self) -> Iterator[Row]:
         names = {operator.id: operator.uid or operator.id for operator in self.image.operators}
-        for one in shown(metadata_of(self.image), self.streams):
-            if self._fits(one, names[one.operator]):
-                self.entries += 1
-                if _is_bytes(one.key) or _is_bytes(one.value):
-                    self.as_bytes[names[one.operator], one.state] = None
-                yield {
-                    "operator": names[one.operator],
-                    "store": one.state,
-                    "shard": one.subtask,
-                    "key": one.key,
-                    "value": one.value,
-                }
+        for entry in shown(metadata_of(self.image), self.streams):
+            operator = names[entry.operator]
+            if not self._fits(entry, operator):
+                continue
+            self.entries += 1
+            if _is_bytes(entry.key) or _is_bytes(entry.value):
+                self.as_bytes[operator, entry.state] = None
+            yield {
+                "operator": operator,
+                "store": entry.state,
+                "shard": entry.subtask,
+                "key": entry.key,
+                "value": entry.value,
+            }
 
-    def _fits(self, one: Shown, name: str) -> bool:
-        return self.wanted.operator in (None, name, one.operator) and self.wanted.store in (
-            None,
-            one.state,
-        )
+    def _fits(self, entry: Shown, name: str) -> bool:
+        if self.wanted.operator not in (None, name, entry.operator):
+            return False
+        return self.wanted.store in (None, entry.state)
 
     def _lines(self) -> Iterator[bytes]:
         rows = self._rows()
-        while some := list(islice(rows, ROWS)):
-            yield "".join(f"{json.dumps(row)}\n" for row in some).encode("ascii")
+        while batch := list(islice(rows, ROWS)):
+            yield "".join(f"{json.dumps(row)}\n" for row in batch).encode("ascii")
 
     def _table(self) -> Iterator[bytes]:
         import pyarrow as pa
@@ -96,24 +98,21 @@ class FlinkExport:
             ]
         )
         out = Pieces()
-        writer = (
-            pq.ParquetWriter(out, schema)
-            if self.format == "parquet"
-            else pa.ipc.new_file(out, schema)
-        )
+        open_writer = pq.ParquetWriter if self.format == "parquet" else pa.ipc.new_file
+        writer = open_writer(out, schema)
         rows = self._rows()
-        while some := list(islice(rows, ROWS)):
-            plain = [
-                {**row, "key": json.dumps(row["key"]), "value": json.dumps(row["value"])}
-                for row in some
-            ]
-            writer.write_table(pa.Table.from_pylist(plain, schema))
+        while batch := list(islice(rows, ROWS)):
+            writer.write_table(pa.Table.from_pylist([_as_text(row) for row in batch], schema))
             yield out.taken()
         writer.close()
         yield out.taken()
 
 
-def _is_bytes(shown: Any) -> bool:
+def _as_text(row: Row) -> Row:
+    return {**row, "key": json.dumps(row["key"]), "value": json.dumps(row["value"])}
+
+
+def _is_bytes(shown: object) -> bool:
     """Whether `decoded` could not decode it, or not to its end."""
     return isinstance(shown, dict) and ("bytes" in shown or "digest" in shown)
 
@@ -121,32 +120,34 @@ def _is_bytes(shown: Any) -> bool:
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> FlinkExport:
     if wanted.batch is not None or wanted.changes is not None:
         raise PlanError(
-            (
-                "a Flink image holds one checkpoint, and no changes: there is no --batch and "
-                "no --changes"
-            ),
+            "a Flink image holds one checkpoint, and no changes: there is no --batch and no "
+            "--changes",
             hint=f"stateshift inspect {quote(location)}",
         )
     storage, survey = surveyed(location, opening)
     image = survey.images[0] if survey.images else None
-    refused = (
-        next((f for f in image.findings if f.level == "refuse"), None)
-        if image is not None
-        else None
-    )
-    if image is None or refused is not None:
-        why = refused.message if refused is not None else f"{location} holds no Flink image"
+    why = f"{location} holds no Flink image" if image is None else _why_not_whole(image)
+    if image is None or why is not None:
         raise PlanError(
             f"the state is not whole: {why}", hint=f"stateshift verify {quote(location)}"
         )
-    names = []
+    _require_operator(location, image, wanted)
+    return FlinkExport(image, Streams(storage.chunks, places_of(image)), wanted, format)
+
+
+def _why_not_whole(image: Image) -> str | None:
+    return next((finding.message for finding in image.findings if finding.level == "refuse"), None)
+
+
+def _require_operator(location: str, image: Image, wanted: Wanted) -> None:
+    """Refuse an operator that the image has not, by its uid or its id."""
+    if wanted.operator is None:
+        return
+    names: set[str | None] = set()
     for operator in image.operators:
-        for name in (operator.uid, operator.id):
-            if name:
-                names.append(name)
-    if wanted.operator is not None and wanted.operator not in names:
+        names.update((operator.uid, operator.id))
+    if wanted.operator not in names - {""}:
         known = ", ".join(operator.uid or operator.id for operator in image.operators)
         raise PlanError(
             f"{location} has no operator {wanted.operator}", hint=f"its operators: {known}"
         )
-    return FlinkExport(image, Streams(storage.chunks, places_of(image)), wanted, format)
