@@ -20,13 +20,12 @@ from typing import NotRequired, TypedDict
 from stateshift.engines.flink.layout import CHECKPOINT, JOB_FOLDERS, folder_of, under
 from stateshift.errors import StorageError
 from stateshift.formats.flink.metadata import Metadata
-from stateshift.formats.flink.references import references
+from stateshift.formats.flink.references import files_named
 from stateshift.formats.flink.stream_handles import (
     AbsoluteFile,
     RelativeFile,
     Segment,
     StreamHandle,
-    files_of,
 )
 from stateshift.storage import locations
 
@@ -104,11 +103,10 @@ def located(path: str) -> str | None:
 def absolute_places(metadata: Metadata) -> dict[str, int]:
     """Return the folders that absolute handles name, and how often."""
     folders: dict[str, int] = {}
-    for reference in references(metadata):
-        for file in files_of(reference.stream):
-            if isinstance(file, AbsoluteFile | Segment):
-                folder = folder_of(file.path)
-                folders[folder] = folders.get(folder, 0) + 1
+    for file in files_named(metadata):
+        if isinstance(file, AbsoluteFile | Segment):
+            folder = folder_of(file.path)
+            folders[folder] = folders.get(folder, 0) + 1
     return folders
 
 

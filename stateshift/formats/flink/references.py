@@ -2,6 +2,7 @@
 others in them.
 
     references(metadata)            Reference(operator, subtask, role, stream, whole) ...
+    files_named(metadata)           their files
     with_streams(metadata, change)  each stream replaced by change(stream, whole)
 
 `whole` is where a handle's size is not the file's: a changelog's file is shared by several
@@ -24,9 +25,11 @@ from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskSt
 from stateshift.formats.flink.operator_handles import ChannelHandle, Partitioned
 from stateshift.formats.flink.stream_handles import (
     EmptySegment,
+    FileHandle,
     Inline,
     KeyGroupsStream,
     StreamHandle,
+    files_of,
 )
 
 Change = Callable[[StreamHandle, bool], StreamHandle | None]
@@ -55,6 +58,12 @@ def references(metadata: Metadata) -> Iterator[Reference]:
             for role, stream, whole in _of_subtask(subtask):
                 if stream is not None:
                     yield Reference(own, subtask.index, role, stream, whole)
+
+
+def files_named(metadata: Metadata) -> Iterator[FileHandle]:
+    """Yield the files that are named, each as often as it is."""
+    for reference in references(metadata):
+        yield from files_of(reference.stream)
 
 
 def _of_subtask(subtask: SubtaskState) -> Iterator[tuple[str, StreamHandle | None, bool]]:

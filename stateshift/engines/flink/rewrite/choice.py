@@ -23,8 +23,8 @@ from stateshift.engines.flink.changes import dropped, images_meant, renamed, uni
 from stateshift.engines.flink.image import flink_image, metadata_of, places_of
 from stateshift.engines.flink.rewrite.metadata import Taken
 from stateshift.formats.flink.metadata import Metadata
-from stateshift.formats.flink.references import references
-from stateshift.formats.flink.stream_handles import RelativeFile, files_of
+from stateshift.formats.flink.references import files_named
+from stateshift.formats.flink.stream_handles import RelativeFile
 from stateshift.formats.uid import flink_operator_id
 from stateshift.specification import JobSpec
 from stateshift.survey import Image, Survey
@@ -201,9 +201,4 @@ def sources_by_id(taken: Sequence[Taken]) -> dict[str, tuple[Source, ...]]:
 
 
 def _relative_files(metadata: Metadata) -> set[str]:
-    paths: set[str] = set()
-    for reference in references(metadata):
-        for file in files_of(reference.stream):
-            if isinstance(file, RelativeFile):
-                paths.add(file.path)
-    return paths
+    return {file.path for file in files_named(metadata) if isinstance(file, RelativeFile)}

@@ -1,4 +1,4 @@
-"""Where an image lies in a folder: what can be told without reading anything."""
+"""The folder of an image below a location, by names alone."""
 
 from __future__ import annotations
 
@@ -11,29 +11,37 @@ from stateshift.survey import FileInfo
 
 
 def image_folder(storage: Storage) -> str | None:
-    """Where `_metadata` lies: here, or below, if one savepoint or one job's checkpoints do; of
-    these, the newest.
+    """Return where `_metadata` lies: here, or below, if one savepoint or one job's checkpoints do;
+    of these, the newest.
     """
     if storage.stat(layout.METADATA) is not None:
         return ""
     below = images_below(storage.list())
-    jobs = {layout.folder_of(folder) if _number(folder) is not None else folder for folder in below}
-    return max(below, key=lambda folder: (_number(folder) or 0, folder)) if len(jobs) == 1 else None
+    if len({_job_of(folder) for folder in below}) != 1:
+        return None
+    return max(below, key=lambda folder: (_number(folder) or 0, folder))
+
+
+def _job_of(folder: str) -> str:
+    """Return the folder of a checkpoint's job, or that of a savepoint."""
+    return folder if _number(folder) is None else layout.folder_of(folder)
 
 
 def images_below(files: Iterable[FileInfo]) -> list[str]:
-    """The folders that hold an image, of the first two levels."""
-    found = (
-        layout.folder_of(file.path) for file in files if file.path.endswith(f"/{layout.METADATA}")
-    )
+    """Return the folders that hold an image, of the first two levels."""
     folders = []
-    for folder in found:
-        if folder.count("/") <= 1 and FOLDER not in folder:
+    for file in files:
+        folder, _, name = file.path.rpartition("/")
+        if folder and name == layout.METADATA and _may_hold_an_image(folder):
             folders.append(folder)
     return sorted(folders)
 
 
+def _may_hold_an_image(folder: str) -> bool:
+    return folder.count("/") <= 1 and FOLDER not in folder
+
+
 def _number(folder: str) -> int | None:
-    """Of a checkpoint."""
-    found = layout.CHECKPOINT.fullmatch(folder.rpartition("/")[2])
-    return int(found[1]) if found else None
+    """Return the number of a checkpoint; None for another folder."""
+    checkpoint = layout.CHECKPOINT.fullmatch(folder.rpartition("/")[2])
+    return int(checkpoint[1]) if checkpoint else None

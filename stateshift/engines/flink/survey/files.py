@@ -1,0 +1,137 @@
+"""The files of an image: where its metadata has them, and which of them are there.
+
+located(storage, at, metadata, aside)    Located(places, listed)
+.needed(at, metadata)                  everything in the image's folder, and what it needs of
+others
+.by_operator(metadata)                 the files of each operator
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from stateshift.engines.flink import layout
+from stateshift.engines.flink.places import Places, absolute_places, moved_folders
+from stateshift.formats.flink.metadata import Metadata
+from stateshift.formats.flink.references import files_named, references
+from stateshift.formats.flink.stream_handles import (
+    AbsoluteFile,
+    FileHandle,
+    RelativeFile,
+    Segment,
+    files_of,
+)
+from stateshift.storage import locations
+from stateshift.storage.protocol import Storage
+from stateshift.survey import FileInfo
+
+Listing = dict[str, FileInfo]  # by path
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where files are looked for, and what is there."""
+
+    places: Places
+    listed: Listing
+
+    def has(self, file: FileHandle) -> bool:
+        return self.places.path_of(file) in self.listed
+
+    def needed(self, at: str, metadata: Metadata) -> tuple[FileInfo, ...]:
+        """Return everything in the image's folder, and what it needs of others."""
+        folder = f"{at}/" if at else ""
+        paths = {path for path in self.listed if path.startswith(folder)}
+        paths.update(_paths(metadata, self.places) & self.listed.keys())
+        return tuple(sorted(self.listed[path] for path in paths))
+
+    def by_operator(self, metadata: Metadata) -> dict[str, tuple[str, ...]]:
+        """Return the files of each operator, each once, by its id."""
+        paths_of: dict[str, dict[str, None]] = {}
+        for reference in references(metadata):
+            for file in files_of(reference.stream):
+                path = self.places.path_of(file)
+                if path is not None:
+                    paths_of.setdefault(reference.operator, {})[path] = None
+        return {operator: tuple(paths) for operator, paths in paths_of.items()}
+
+
+def located(storage: Storage, at: str, metadata: Metadata, aside: Sequence[str]) -> Located:
+    """Return where files are: under the names that the metadata gives, else where a job's folder
+    was moved to; and, for those that should lie beside the metadata and do not, in the folders
+    `aside`.
+    """
+    return _with_aside(storage, metadata, _in_place_or_moved(storage, at, metadata), aside)
+
+
+def _in_place_or_moved(storage: Storage, at: str, metadata: Metadata) -> Located:
+    location = locations.join(storage.location, at)
+    in_place = _listed(storage, at, metadata, Places(storage.location, at))
+    moved_to = moved_folders(location, absolute_places(metadata))
+    if moved_to is None or not locations.is_within(moved_to[1], storage.location):
+        return in_place
+    moved = _listed(storage, at, metadata, Places(storage.location, at, moved_to))
+    wanted = {file for file in files_named(metadata) if isinstance(file, AbsoluteFile | Segment)}
+    return moved if sum(map(moved.has, wanted)) > sum(map(in_place.has, wanted)) else in_place
+
+
+def _with_aside(
+    storage: Storage, metadata: Metadata, plain: Located, folders: Sequence[str]
+) -> Located:
+    """Return the same, and where files are that the metadata has beside itself, and that are not."""
+    missing = set(_missing_beside(metadata, plain))
+    if not missing:
+        return plain
+    aside: dict[str, str] = {}
+    listed: Listing = {}
+    for folder in folders:
+        if not locations.is_within(folder, storage.location):
+            continue
+        below = locations.relative(locations.normal(folder), storage.location)
+        own = {file.path: file for file in storage.list(below)}
+        listed.update(own)
+        for name in missing:
+            path = layout.under(below, name)
+            if path in own:
+                aside[name] = path
+    if not aside:
+        return plain
+    return Located(replace(plain.places, aside=aside), {**plain.listed, **listed})
+
+
+def _missing_beside(metadata: Metadata, located: Located) -> Iterator[str]:
+    for file in files_named(metadata):
+        if isinstance(file, RelativeFile) and not located.has(file):
+            yield file.path
+
+
+def _listed(storage: Storage, at: str, metadata: Metadata, places: Places) -> Located:
+    """Return everything in the image's folder, and in those that are named."""
+    folders = {at, *(layout.folder_of(path) for path in _paths(metadata, places))}
+    listed: Listing = {}
+    for folder in sorted(folders):
+        if not _is_inside_another(folder, folders):
+            listed.update((file.path, file) for file in storage.list(folder))
+    return Located(places, listed)
+
+
+def _is_inside_another(folder: str, folders: Collection[str]) -> bool:
+    if folder == "":
+        return False
+    above = folder
+    while above:
+        above = layout.folder_of(above)
+        if above in folders:
+            return True
+    return False
+
+
+def _paths(metadata: Metadata, places: Places) -> set[str]:
+    """Return every file that is named, as far as it is below the root."""
+    paths = set()
+    for file in files_named(metadata):
+        path = places.path_of(file)
+        if path is not None:
+            paths.add(path)
+    return paths

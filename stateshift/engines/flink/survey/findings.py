@@ -1,0 +1,169 @@
+"""What is wrong with an image by its metadata and the listing of its files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from shlex import quote
+from typing import NamedTuple
+
+from stateshift.engines.flink.entries.operators import sections_in
+from stateshift.engines.flink.places import Places, absolute_places
+from stateshift.errors import FormatError
+from stateshift.formats.flink.keyed_handles import KeyGroups
+from stateshift.formats.flink.metadata import Metadata
+from stateshift.formats.flink.references import references
+from stateshift.formats.flink.stream_handles import FileHandle, RelativeFile, Segment, files_of
+from stateshift.formats.flink.versions import is_before_promised
+from stateshift.survey import FileInfo, Finding
+
+SHOWN_MAX = 5
+
+
+def findings_of(
+    location: str, metadata: Metadata, places: Places, files: tuple[FileInfo, ...]
+) -> tuple[Finding, ...]:
+    sizes = {file.path: file.size for file in files}
+    return (
+        *_duplicates(metadata),
+        *_missing(metadata, places, sizes),
+        *_outside(metadata, places),
+        *_notes(location, metadata, places),
+    )
+
+
+def _duplicates(metadata: Metadata) -> Iterator[Finding]:
+    ids = Counter(operator.id.hex() for operator in metadata.operators)
+    for id_, times in sorted(ids.items()):
+        if times > 1:
+            yield Finding(
+                "refuse",
+                f"operator {id_} is there {times} times: Flink would restore the last one and lose "
+                "the others without a word",
+            )
+
+
+def _missing(metadata: Metadata, places: Places, sizes: Mapping[str, int]) -> Iterator[Finding]:
+    """Yield a refusal for each of the first files that are missing or of another size, and one for
+    the rest.
+    """
+    refusals = list(_wrong_files(metadata, places, sizes))
+    yield from refusals[:SHOWN_MAX]
+    more = len(refusals) - SHOWN_MAX
+    if more > 0:
+        yield Finding("refuse", f"{more} more files are missing or of another size")
+
+
+def _wrong_files(metadata: Metadata, places: Places, sizes: Mapping[str, int]) -> Iterator[Finding]:
+    seen: set[tuple[str, int]] = set()
+    for reference in references(metadata):
+        for file in files_of(reference.stream):
+            expected = _expected(file, reference.whole)
+            if (file.path, expected.bytes) in seen:
+                continue
+            seen.add((file.path, expected.bytes))
+            fault = _fault(file, expected, places, sizes)
+            if fault is not None:
+                yield Finding(
+                    "refuse",
+                    f"operator {reference.operator}, subtask {reference.subtask}, "
+                    f"{reference.role} state: {fault.fact}",
+                    path=places.path_of(file),
+                    hint=fault.hint,
+                )
+
+
+class _Expected(NamedTuple):
+    """The size that a file has to have, or the least one."""
+
+    bytes: int
+    exact: bool
+
+
+def _expected(file: FileHandle, whole: bool) -> _Expected:
+    if isinstance(file, Segment):
+        return _Expected(file.start + file.size, exact=False)
+    return _Expected(file.size, exact=not whole)
+
+
+class _Fault(NamedTuple):
+    """What is wrong with a file, and the way out where there is one."""
+
+    fact: str
+    hint: str | None = None
+
+
+def _fault(
+    file: FileHandle, expected: _Expected, places: Places, sizes: Mapping[str, int]
+) -> _Fault | None:
+    path = places.path_of(file)
+    if path is None:
+        return _Fault(
+            f"{file.path} is not below {places.root}, and cannot be looked at from there",
+            "take a canonical savepoint of the job, which has everything in one folder",
+        )
+    size = sizes.get(path)
+    if size is None:
+        return _missing_file(file, path)
+    if size == expected.bytes or (size > expected.bytes and not expected.exact):
+        return None
+    return _Fault(f"{path} has {size} bytes, {expected.bytes} expected")
+
+
+def _missing_file(file: FileHandle, path: str) -> _Fault:
+    if not isinstance(file, RelativeFile):
+        return _Fault(f"{file.path} is missing")
+    return _Fault(
+        f"{path} is missing, where the metadata has it beside itself",
+        "a checkpoint of Flink 2.2 or 2.3 that was restored from a native savepoint with CLAIM may "
+        "look so (FLINK-39964): its files lie in that savepoint, and "
+        "`stateshift repair LOCATION --files SAVEPOINT --to NEW` puts them together",
+    )
+
+
+def _outside(metadata: Metadata, places: Places) -> Iterator[Finding]:
+    """Yield a refusal for key groups that begin outside of their files, by the metadata alone."""
+    for operator in metadata.operators:
+        for subtask in operator.subtasks or ():
+            handle = subtask.managed_keyed
+            if not isinstance(handle, KeyGroups):
+                continue
+            try:
+                sections_in(handle)
+            except FormatError as error:
+                file = next(files_of(handle.stream), None)
+                yield Finding(
+                    "refuse",
+                    f"operator {operator.id.hex()}, subtask {subtask.index}: {error.fact}",
+                    path=places.path_of(file) if file is not None else None,
+                )
+
+
+def _notes(location: str, metadata: Metadata, places: Places) -> Iterator[Finding]:
+    if is_before_promised(metadata):
+        yield Finding(
+            "note",
+            "written by a Flink before 1.15: that it can be read is not promised; it is read as "
+            "far as its format is known",
+            hint="a savepoint taken with Flink 1.15 or newer is read whole",
+        )
+    gather = (
+        f"stateshift gather {quote(location)} --to LOCATION makes one folder of it that can lie "
+        "anywhere"
+    )
+    absolute = sum(absolute_places(metadata).values())
+    if places.moved is not None:
+        was, now = places.moved
+        yield Finding(
+            "warn",
+            f"the metadata names files below {was}, which were found below {now}: Flink would look "
+            "for them where they were",
+            hint=gather,
+        )
+    elif absolute:
+        yield Finding(
+            "note",
+            f"{absolute} of its files are named by their full path: the folder alone is no copy of "
+            "it",
+            hint=gather,
+        )
