@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -37,7 +38,7 @@ from stateshift.formats.flink.key_groups import key_group, prefix_bytes
 from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, StateInfo, entries
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
-from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
+from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned, StateOffsets
 from stateshift.formats.flink.operator_state import (
     OperatorHeader,
     decode_operator_header,
@@ -57,8 +58,6 @@ from stateshift.formats.flink.state_values import (
 )
 from stateshift.formats.flink.stream_handles import FileHandle, StreamHandle, files_of
 
-# Files of a RocksDB that have checksums of their own.
-_CHECKSUMMED = (".sst", "MANIFEST-")
 _KEY_GROUP_NUMBER = 4  # bytes in front of a compressed key group of the hashmap backend
 
 
@@ -89,9 +88,8 @@ class Walk:
         listed = subtask.managed_operator
         if listed is not None:
             yield from self._caught(listed.stream, partial(self._operator_state, listed))
-        yield from self._caught(
-            None, partial(self._rest, subtask, prefix_bytes(operator.max_parallelism))
-        )
+        prefix = prefix_bytes(operator.max_parallelism)
+        yield from self._caught(None, partial(self._rest, subtask, prefix))
 
     def _caught(self, stream: StreamHandle | None, walk: Callable[[], None]) -> Iterator[Wrong]:
         try:
@@ -110,64 +108,54 @@ class Walk:
     # ---- keyed state -----------------------------------------------------------------------------
 
     def _key_groups(self, operator: OperatorState, handle: KeyGroups) -> None:
-        if handle.first + handle.count > operator.max_parallelism:
-            last = handle.first + handle.count - 1
-            fact = (
-                f"key groups {handle.first} to {last}, of {operator.max_parallelism} that the "
-                "operator has"
-            )
-            raise FormatError(fact, None, None)
+        _require_key_groups(operator, handle)
         header = header_of(handle, self.streams)
-        if handle.stream is None or header is None:
+        stream = handle.stream
+        if stream is None or header is None:
             return
+        is_compressed = header.compressed
         canonical = is_canonical(handle, self.streams)
-        self._count(handle.stream, header.size)
-        order = in_file_order(handle, handle.stream.size)
-        for ((start, end), _), (group, content) in zip(
-            order, sections_of(handle, self.streams), strict=True
+        read = self._canonical if canonical else self._heap
+        self._count(stream, header.size)
+        places = in_file_order(handle, stream.size)
+        for ((start, end), group), (_, content) in zip(
+            places, sections_of(handle, self.streams), strict=True
         ):
-            try:
-                if canonical:
-                    self._canonical(operator, header, group, content)
-                else:
-                    self._heap(operator, header, group, content)
-            except TooLarge:  # which says nothing of the image
-                raise
-            except FormatError as error:
-                inside = 0 if header.compressed or error.offset is None else error.offset
-                raise FormatError(error.fact, None, start + inside) from error
-            if not header.compressed:
-                self._count(handle.stream, end - start)
+            with _located(start, is_compressed):
+                read(operator, header, group, content)
+            if not is_compressed:
+                self._count(stream, end - start)
             elif not canonical:
-                self._count(handle.stream, _KEY_GROUP_NUMBER)
-        self._counted_whole(handle.stream)
+                self._count(stream, _KEY_GROUP_NUMBER)
+        self._counted_whole(stream)
 
     def _canonical(
         self, operator: OperatorState, header: Header, group: int, content: bytes
     ) -> None:
         plain = decompressed(content) if header.compressed else content
-        prefix, placed = prefix_bytes(operator.max_parallelism), hashable(header.key)
+        prefix, is_placed = prefix_bytes(operator.max_parallelism), hashable(header.key)
         known = [is_known(header, state) for state in header.states]
         for number, key, raw in entries(plain, prefix, group, len(known)):
             state = header.states[number]
+            size = len(key) + len(raw)
             if not known[number]:
-                self._not_told(header, state, len(key) + len(raw))
+                self._not_told(header, state, size)
                 continue
             try:
-                found = read_key(header, state, key[prefix:])
+                parts = read_key(header, state, key[prefix:])
                 read_value(state, raw)
             except Unknown as unknown:
-                self._not_told(header, state, len(key) + len(raw), unknown.snapshot)
+                self._not_told(header, state, size, unknown.snapshot)
                 continue
-            if placed:
-                self._place(header, found["key"], group, operator.max_parallelism)
+            if is_placed:
+                self._place(header, parts["key"], group, operator.max_parallelism)
 
     def _heap(self, operator: OperatorState, header: Header, group: int, content: bytes) -> None:
-        placed = hashable(header.key)
+        is_placed = hashable(header.key)
         for entry in heap_entries(header, content, group):
             if isinstance(entry, Untold):
                 self._not_told(header, header.states[entry.state], entry.size)
-            elif placed:
+            elif is_placed:
                 self._place(header, entry.key["key"], group, operator.max_parallelism)
 
     def _place(self, header: Header, key: object, group: int, max_parallelism: int) -> None:
@@ -188,23 +176,13 @@ class Walk:
         self._counted_whole(handle.stream)
         for named in handle.states:
             state = header.state(named.name)
-            if state is None and header.known:
-                raise FormatError(
-                    f"_metadata names state {named.name!r}, and the header of its file does not",
-                    None,
-                    0,
-                )
-            if state is not None and (state.kind == "broadcast") != (named.mode == BROADCAST):
-                raise FormatError(
-                    f"state {named.name!r} is of another kind in _metadata than in its file",
-                    None,
-                    0,
-                )
+            _require_same_kind(header, state, named)
             for offset, count in Counter(named.offsets).items():
-                self._element(header, state, offset, elements[offset], count)
+                with _located(offset, header.compressed):
+                    self._element(header, state, elements[offset], count)
 
     def _element(
-        self, header: OperatorHeader, state: StateInfo | None, offset: int, raw: bytes, count: int
+        self, header: OperatorHeader, state: StateInfo | None, raw: bytes, count: int
     ) -> None:
         try:
             content = element_bytes(header, raw)
@@ -214,11 +192,6 @@ class Walk:
         except Unknown as unknown:
             self.untold += 0 if header.compressed else len(raw)
             self._note(unknown.snapshot)
-        except TooLarge:  # which says nothing of the image
-            raise
-        except FormatError as error:
-            inside = 0 if header.compressed or error.offset is None else error.offset
-            raise FormatError(error.fact, None, offset + inside) from error
 
     # ---- everything else -------------------------------------------------------------------------
 
@@ -229,9 +202,8 @@ class Walk:
         for stream in _unprotected_streams(rest):
             self._count(stream, stream.size)
             self._counted_whole(stream)
-        for _ in of_subtask(
-            replace(rest, managed_keyed=without_native(keyed)), prefix, self.streams
-        ):
+        without_databases = replace(rest, managed_keyed=without_native(keyed))
+        for _ in of_subtask(without_databases, prefix, self.streams):
             pass
 
     def _not_told(
@@ -254,6 +226,49 @@ class Walk:
 
     def _counted_whole(self, stream: StreamHandle) -> None:
         self._counted.update(files_of(stream))
+
+
+@contextmanager
+def _located(start: int, is_compressed: bool) -> Iterator[None]:
+    """Raise errors of a part of a file with their offset in the file. Inside of compressed bytes
+    there is none: it is then where the part begins.
+    """
+    try:
+        yield
+    except TooLarge:  # which says nothing of the image
+        raise
+    except FormatError as error:
+        inside = 0 if is_compressed or error.offset is None else error.offset
+        raise FormatError(error.fact, None, start + inside) from error
+
+
+def _require_key_groups(operator: OperatorState, handle: KeyGroups) -> None:
+    end = handle.first + handle.count
+    if end > operator.max_parallelism:
+        raise FormatError(
+            f"key groups {handle.first} to {end - 1}, of {operator.max_parallelism} that the "
+            "operator has",
+            None,
+            None,
+        )
+
+
+def _require_same_kind(
+    header: OperatorHeader, state: StateInfo | None, named: StateOffsets
+) -> None:
+    """Require that a state is in the header, and of the kind that the metadata says."""
+    if state is None:
+        if header.known:
+            raise FormatError(
+                f"_metadata names state {named.name!r}, and the header of its file does not",
+                None,
+                0,
+            )
+        return
+    if (state.kind == "broadcast") != (named.mode == BROADCAST):
+        raise FormatError(
+            f"state {named.name!r} is of another kind in _metadata than in its file", None, 0
+        )
 
 
 def _key_groups_in(handle: KeyedHandle | None) -> Iterator[KeyGroups]:
@@ -280,13 +295,18 @@ def _unprotected_streams(subtask: SubtaskState) -> Iterator[StreamHandle]:
     """Yield the streams, but for those of managed key groups, whose files have no checksum of
     their own.
     """
+    for stream in _streams(subtask):
+        if stream is not None:
+            yield stream
+
+
+def _streams(subtask: SubtaskState) -> Iterator[StreamHandle | None]:
     for keyed in (subtask.managed_keyed, subtask.raw_keyed):
-        yield from (stream for stream in _of_keyed(keyed) if stream is not None)
-    if subtask.raw_operator is not None and subtask.raw_operator.stream is not None:
+        yield from _of_keyed(keyed)
+    if subtask.raw_operator is not None:
         yield subtask.raw_operator.stream
     for channel in (*subtask.inputs, *subtask.outputs):
-        if channel.stream is not None:
-            yield channel.stream
+        yield channel.stream
 
 
 def _of_keyed(handle: KeyedHandle | None) -> Iterator[StreamHandle | None]:
@@ -295,5 +315,10 @@ def _of_keyed(handle: KeyedHandle | None) -> Iterator[StreamHandle | None]:
         return
     yield handle.meta
     for name, stream in (*handle.shared, *handle.private):
-        if not (name.endswith(_CHECKSUMMED[0]) or name.startswith(_CHECKSUMMED[1])):
+        if not _has_checksums(name):
             yield stream
+
+
+def _has_checksums(name: str) -> bool:
+    """Whether a file of a RocksDB has checksums of its own."""
+    return name.endswith(".sst") or name.startswith("MANIFEST-")

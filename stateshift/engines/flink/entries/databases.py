@@ -62,8 +62,8 @@ class Native:
     database: Database
 
     def entries(self, prefix: int) -> Iterator[NativeEntry]:
-        """All entries, state by state, those of foreign key groups too; `prefix` bytes of a key
-        say its group.
+        """Yield all entries, state by state, those of foreign key groups too; `prefix` bytes of a
+        key say its group.
         """
         for number, state in enumerate(self.header.states):
             for key, value in self.database.entries(state.name):
@@ -71,16 +71,17 @@ class Native:
                     raise FormatError(
                         f"state {state.name!r} holds a key of {len(key)} bytes", None, 0
                     )
-                yield NativeEntry(number, int.from_bytes(key[:prefix], "big"), key[prefix:], value)
+                group = int.from_bytes(key[:prefix], "big")
+                yield NativeEntry(number, group, key[prefix:], value)
 
     def own_entries(self, prefix: int) -> Iterator[NativeEntry]:
-        """The entries that Flink reads: those of the handle's key groups."""
+        """Yield the entries that Flink reads: those of the handle's key groups."""
         for entry in self.entries(prefix):
             if self.holds(entry.group):
                 yield entry
 
     def holds(self, group: int) -> bool:
-        return self.handle.first <= group < self.handle.first + self.handle.count
+        return group in range(self.handle.first, self.handle.first + self.handle.count)
 
 
 @dataclass
@@ -94,19 +95,10 @@ class Misplaced:
 
 
 def open_native(handle: Incremental, streams: Streams) -> Native:
-    """The database of a handle. Its files are there, fit each other, and hold the states of the
-    header.
+    """Open the database of a handle. Its files are there, fit each other, and hold the states of
+    the header.
     """
-    files: dict[str, FileOf] = {}
-    window = max(
-        WINDOW_MIN, min(WINDOW, WINDOWS_MAX // max(1, len(handle.shared) + len(handle.private)))
-    )
-    for name, stream in (*handle.shared, *handle.private):
-        if name in files:
-            raise FormatError(f"{name} is named twice", None, 0)
-        if stream is None:
-            raise FormatError(f"{name} has no file", None, 0)
-        files[name] = FileOf(streams.reader(stream, window), stream.size)
+    files = _files(handle, streams)
     if handle.meta is None:
         raise FormatError("native state without the header of its states", None, 0)
     if handle.meta.size > HEADER_MAX:
@@ -118,8 +110,22 @@ def open_native(handle: Incremental, streams: Streams) -> Native:
     return Native(handle, header, database)
 
 
+def _files(handle: Incremental, streams: Streams) -> dict[str, FileOf]:
+    """Return the database's files by the names that it has for them."""
+    named = (*handle.shared, *handle.private)
+    window = max(WINDOW_MIN, min(WINDOW, WINDOWS_MAX // max(1, len(named))))
+    files: dict[str, FileOf] = {}
+    for name, stream in named:
+        if name in files:
+            raise FormatError(f"{name} is named twice", None, 0)
+        if stream is None:
+            raise FormatError(f"{name} has no file", None, 0)
+        files[name] = FileOf(streams.reader(stream, window), stream.size)
+    return files
+
+
 def natives_of(handle: KeyedHandle | None) -> Iterator[Incremental]:
-    """The databases below a handle: it may be one, or the base of a changelog."""
+    """Yield the databases below a handle: it may be one, or the base of a changelog."""
     match handle:
         case Incremental():
             yield handle
@@ -129,7 +135,7 @@ def natives_of(handle: KeyedHandle | None) -> Iterator[Incremental]:
 
 
 def without_native(handle: KeyedHandle | None) -> KeyedHandle | None:
-    """The handle without the databases below it."""
+    """Return the handle without the databases below it."""
     match handle:
         case Incremental():
             return None
@@ -140,50 +146,50 @@ def without_native(handle: KeyedHandle | None) -> KeyedHandle | None:
 
 
 def checked_databases(operator: OperatorState, streams: Streams) -> Iterator[Finding]:
-    """What is wrong with the native state of an operator, which is read to its end."""
+    """Yield what is wrong with the native state of an operator, which is read to its end."""
     for subtask in operator.subtasks or ():
+        where = f"operator {operator.id.hex()}, subtask {subtask.index}"
         for handle in natives_of(subtask.managed_keyed):
-            where = f"operator {operator.id.hex()}, subtask {subtask.index}"
             try:
                 yield from _checked(handle, operator.max_parallelism, where, streams)
             except NotRead as error:
-                size = sum(
-                    stream.size
-                    for _, stream in (*handle.shared, *handle.private)
-                    if stream is not None
-                )
                 yield Finding(
                     "warn",
-                    f"{where}: {error.fact}: of {size} bytes nothing more than this is checked",
+                    f"{where}: {error.fact}: of {_size(handle)} bytes nothing more than this is "
+                    "checked",
                 )
             except TooLarge:  # which says nothing of the image
                 raise
             except FormatError as error:
-                path = _path_of(handle, error.fact, streams)
                 yield Finding(
                     "refuse",
                     f"{where}: {error.fact}",
-                    path=path,
+                    path=_path_of(handle, error.fact, streams),
                     offset=error.offset,
                     hint=error.hint,
                 )
 
 
+def _size(handle: Incremental) -> int:
+    streams = [stream for _, stream in (*handle.shared, *handle.private)]
+    return sum(stream.size for stream in streams if stream is not None)
+
+
 def _checked(handle: Incremental, most: int, where: str, streams: Streams) -> Iterator[Finding]:
     native = open_native(handle, streams)
-    found = misplaced(native, most)
+    counts = misplaced(native, most)
     last = handle.first + handle.count - 1
-    if found.outside:
+    if counts.outside:
         yield Finding(
             "refuse",
-            f"{where}: {found.outside} entries lie outside of its key groups {handle.first} to "
+            f"{where}: {counts.outside} entries lie outside of its key groups {handle.first} to "
             f"{last}: Flink would not read them",
         )
-    if found.wrong:
+    if counts.wrong:
         yield Finding(
             "refuse",
-            f"{where}: {found.wrong} entries lie in other key groups than those of their keys, for "
-            f"max parallelism {most}",
+            f"{where}: {counts.wrong} entries lie in other key groups than those of their keys, "
+            f"for max parallelism {most}",
         )
     why = why_options_differ(native)
     if why is not None:
@@ -199,36 +205,38 @@ def check_stored(handle: Incremental, streams: Streams) -> None:
 
 
 def _path_of(handle: Incremental, fact: str, streams: Streams) -> str | None:
-    """The path of the file that an error is about: its fact begins with the name that the file
-    has in RocksDB.
+    """Return the path of the file that an error is about: its fact begins with the name that the
+    file has in RocksDB.
     """
     for name, stream in (*handle.shared, *handle.private):
         if fact.startswith((f"{name}:", f"{name} ")):
-            for file in files_of(stream):
+            file = next(files_of(stream), None)
+            if file is not None:
                 return streams.places.path_of(file)
     return None
 
 
 def misplaced(native: Native, max_parallelism: int) -> Misplaced:
     """Read everything to its end, and count what does not lie where Flink looks for it."""
-    found = Misplaced()
+    counts = Misplaced()
     prefix = prefix_bytes(max_parallelism)
-    hashed = hashable(native.header.key)
+    is_hashed = hashable(native.header.key)
     for entry in native.entries(prefix):
         if not native.holds(entry.group):
-            found.outside += 1
-        elif hashed:
+            counts.outside += 1
+        elif is_hashed:
             code = hash_of(native.header, entry.state, entry.key)
-            found.wrong += key_group(code, max_parallelism) != entry.group
-    return found
+            counts.wrong += key_group(code, max_parallelism) != entry.group
+    return counts
 
 
 def why_options_differ(native: Native) -> str | None:
-    """What is wrong with the OPTIONS file, which RocksDB does not need to open a database."""
-    named = [name for name in native.database.files if name.startswith("OPTIONS-")]
-    for name in named:
+    """Return what is wrong with the OPTIONS file, which RocksDB does not need to open a database."""
+    for name, file in native.database.files.items():
+        if not name.startswith("OPTIONS-"):
+            continue
         try:
-            families = decode_options(native.database.files[name].whole(name))
+            families = decode_options(file.whole(name))
         except TooLarge:  # which says nothing of the image
             raise
         except FormatError as error:
@@ -245,12 +253,16 @@ def _check_families(header: Header, content: bytes, database: Database) -> None:
     missing = [name for name in states if name not in families]
     if missing:
         raise FormatError(f"state {missing[0]!r} has no column family in the MANIFEST", None, 0)
-    foreign = families - set(states)
-    if foreign and all(name.encode() in content for name in foreign):
-        raise NotRead(
-            f"state {min(foreign)!r} is in the header, but its place there is not known", None, 0
-        )
+    foreign = sorted(families - set(states))
     if foreign:
-        raise FormatError(f"column family {min(foreign)!r} is no state of the header", None, 0)
+        are_named = all(name.encode() in content for name in foreign)
+        raise _foreign_family(foreign[0], are_named)
     if len(set(states)) < len(states):
         raise FormatError("the header names two states the same", None, 0)
+
+
+def _foreign_family(name: str, is_named: bool) -> FormatError:
+    if is_named:
+        fact = f"state {name!r} is in the header, but its place there is not known"
+        return NotRead(fact, None, 0)
+    return FormatError(f"column family {name!r} is no state of the header", None, 0)

@@ -1,5 +1,5 @@
 """Changelog files and channel state, read frame by frame: nothing but their frames can be checked,
-as they have no checksums. What is said of a file says the handle that names it.
+as they have no checksums. The handle that names a file says what is in it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stateshift.formats.flink.changelog import check_change, read_change_set
 from stateshift.formats.flink.channels import buffers_of, check_apart, check_version
 from stateshift.formats.flink.keyed_handles import Changelog, FileDelta, KeyedHandle, MemoryDelta
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
-from stateshift.formats.flink.operator_handles import expanded
+from stateshift.formats.flink.operator_handles import Channel, expanded
 from stateshift.formats.flink.stream_handles import StreamHandle, files_of
 from stateshift.formats.stream import Stream
 from stateshift.survey import Finding
@@ -24,11 +24,14 @@ COMPRESSED_MAX = 256 * 1024 * 1024
 
 
 def checked_frames(operator: OperatorState, streams: Streams) -> Iterator[Finding]:
-    """What is wrong with the frames of an operator's changelog and channel state."""
+    """Yield what is wrong with the frames of an operator's changelog and channel state."""
     for subtask in operator.subtasks or ():
         where = f"operator {operator.id.hex()}, subtask {subtask.index}"
         for delta in _deltas(subtask.managed_keyed):
-            yield from _checked_delta(delta, where, streams)
+            if isinstance(delta, MemoryDelta):
+                yield from _checked_memory_delta(delta, where)
+            else:
+                yield from _checked_file_delta(delta, where, streams)
         yield from _checked_channels(subtask, where, streams)
 
 
@@ -53,32 +56,32 @@ def _deltas(handle: KeyedHandle | None) -> Iterator[FileDelta | MemoryDelta]:
                 yield from _deltas(delta)
 
 
-def _checked_delta(
-    delta: FileDelta | MemoryDelta, where: str, streams: Streams
-) -> Iterator[Finding]:
-    groups = range(delta.first, delta.first + delta.count)
-    if isinstance(delta, MemoryDelta):
-        try:
-            for group, content in delta.changes:
-                check_change(group, content, groups)
-        except TooLarge:  # which says nothing of the image
-            raise
-        except FormatError as error:
-            yield Finding("refuse", f"{where}: {error.fact}")
-        return
+def _checked_memory_delta(delta: MemoryDelta, where: str) -> Iterator[Finding]:
+    try:
+        for group, content in delta.changes:
+            check_change(group, content, _groups(delta))
+    except TooLarge:  # which says nothing of the image
+        raise
+    except FormatError as error:
+        yield Finding("refuse", f"{where}: {error.fact}")
+
+
+def _groups(delta: FileDelta | MemoryDelta) -> range:
+    return range(delta.first, delta.first + delta.count)
+
+
+def _checked_file_delta(delta: FileDelta, where: str, streams: Streams) -> Iterator[Finding]:
     size = 0
     for offset, stream in delta.parts:
         if stream is None:
             yield Finding("refuse", f"{where}: a changelog has no file")
             return
         try:
-            size += read_change_set(_changes(stream, offset, streams), groups).size
+            size += read_change_set(_changes(stream, offset, streams), _groups(delta)).size
         except TooLarge:  # which says nothing of the image
             raise
         except FormatError as error:
-            yield Finding(
-                "refuse", f"{where}: {error.fact}", path=_path(stream, streams), offset=error.offset
-            )
+            yield _refusal(error, where, stream, streams)
             return
     if size != delta.size:
         yield Finding(
@@ -87,7 +90,7 @@ def _checked_delta(
 
 
 def _changes(stream: StreamHandle, offset: int, streams: Streams) -> Stream:
-    """The change set at an offset of a file."""
+    """Return the change set at an offset of a file."""
     compressed = streams.head(stream, 1)
     if compressed not in (b"\0", b"\1"):
         raise FormatError("a changelog does not say whether it is compressed", None, 0)
@@ -109,39 +112,40 @@ def _changes(stream: StreamHandle, offset: int, streams: Streams) -> Stream:
 
 def _checked_channels(subtask: SubtaskState, where: str, streams: Streams) -> Iterator[Finding]:
     buffers: dict[StreamHandle, list[tuple[int, int]]] = {}
-    for handle in (*subtask.inputs, *subtask.outputs):
-        for channel in expanded(handle):
-            stream = channel.stream
-            if stream is None:
-                continue
-            read = streams.reader(stream)
-            try:
-                if stream not in buffers:
-                    check_version(read)
-                own = buffers.setdefault(stream, [])
-                own += buffers_of(channel.part, read, stream.size)
-            except TooLarge:  # which says nothing of the image
-                raise
-            except FormatError as error:
-                yield Finding(
-                    "refuse",
-                    f"{where}: {error.fact}",
-                    path=_path(stream, streams),
-                    offset=error.offset,
-                )
-                return
+    for channel in _channels(subtask):
+        stream = channel.stream
+        if stream is None:
+            continue
+        read = streams.reader(stream)
+        try:
+            if stream not in buffers:
+                check_version(read)
+            own = buffers.setdefault(stream, [])
+            own += buffers_of(channel.part, read, stream.size)
+        except TooLarge:  # which says nothing of the image
+            raise
+        except FormatError as error:
+            yield _refusal(error, where, stream, streams)
+            return
     for stream, own in buffers.items():
         try:
             check_apart(own)
         except TooLarge:  # which says nothing of the image
             raise
         except FormatError as error:
-            yield Finding(
-                "refuse", f"{where}: {error.fact}", path=_path(stream, streams), offset=error.offset
-            )
+            yield _refusal(error, where, stream, streams)
+
+
+def _channels(subtask: SubtaskState) -> Iterator[Channel]:
+    for handle in (*subtask.inputs, *subtask.outputs):
+        yield from expanded(handle)
+
+
+def _refusal(error: FormatError, where: str, stream: StreamHandle, streams: Streams) -> Finding:
+    path = _path(stream, streams)
+    return Finding("refuse", f"{where}: {error.fact}", path=path, offset=error.offset)
 
 
 def _path(stream: StreamHandle, streams: Streams) -> str | None:
-    for file in files_of(stream):
-        return streams.places.path_of(file)
-    return None
+    file = next(files_of(stream), None)
+    return streams.places.path_of(file) if file is not None else None

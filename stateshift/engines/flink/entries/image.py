@@ -30,7 +30,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain, pairwise
 
 from stateshift.engines.flink.entries.frames import check_operator
-from stateshift.engines.flink.entries.operators import is_hashmap
+from stateshift.engines.flink.entries.operators import first_section, is_hashmap
 from stateshift.engines.flink.places import places
 from stateshift.engines.flink.streams import Streams, decoded
 from stateshift.errors import FormatError
@@ -254,11 +254,6 @@ def canonical_sections(
         return
     for group, content in sections_of(handle, streams):
         yield header, group, uncompressed(content) if header.compressed else content
-
-
-def first_section(handle: KeyGroups) -> int | None:
-    """Return where the first key group begins; None where all are empty."""
-    return min((offset for offset in handle.offsets if offset), default=None)
 
 
 def header_of(handle: KeyGroups, streams: Streams) -> Header | None:

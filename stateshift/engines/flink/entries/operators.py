@@ -1,6 +1,6 @@
-"""What an image says of each of its operators: ids, parallelism, where its state lies, which states
-it has, and how evenly its key groups are filled. States are read from the headers of the subtasks'
-files; no state itself is.
+"""What an image says of each operator: ids, parallelism, where its state lies, which states it has,
+and how evenly its key groups are filled. States are read from the headers of the subtasks' files;
+no state itself is.
 
     Operator.stores   one a role: keyed, operator, raw keyed, raw operator, channels, coordinator
     Operator.details  max_parallelism, finished, states, key_groups: {count, empty, bytes: {min,
@@ -9,11 +9,9 @@ files; no state itself is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import chain
 from statistics import median
-from typing import Any
 
 from stateshift.engines.flink.streams import Streams
 from stateshift.errors import FormatError, StorageError
@@ -42,13 +40,16 @@ ROLES = ("keyed", "operator", "raw keyed", "raw operator", "channels", "coordina
 
 
 def operators_of(metadata: Metadata, streams: Streams) -> tuple[Operator, ...]:
-    held: dict[str, list[Reference]] = {}
+    references_of: dict[str, list[Reference]] = {}
     for reference in references(metadata):
-        held.setdefault(reference.operator, []).append(reference)
-    return tuple(_operator(o, held.get(o.id.hex(), []), streams) for o in metadata.operators)
+        references_of.setdefault(reference.operator, []).append(reference)
+    return tuple(
+        _operator(operator, references_of.get(operator.id.hex(), []), streams)
+        for operator in metadata.operators
+    )
 
 
-def _operator(operator: OperatorState, held: list[Reference], streams: Streams) -> Operator:
+def _operator(operator: OperatorState, own: list[Reference], streams: Streams) -> Operator:
     subtasks = operator.subtasks or ()
     return Operator(
         id=operator.id.hex(),
@@ -56,7 +57,7 @@ def _operator(operator: OperatorState, held: list[Reference], streams: Streams) 
         uid=operator.uid or None,
         provider=_backend(subtasks, streams),
         shards=operator.parallelism,
-        stores=tuple(_stores(operator, held)),
+        stores=tuple(_stores(operator, own)),
         details={
             "max_parallelism": operator.max_parallelism,
             "finished": operator.subtasks is None or sum(subtask.finished for subtask in subtasks),
@@ -66,30 +67,40 @@ def _operator(operator: OperatorState, held: list[Reference], streams: Streams) 
     )
 
 
-def _stores(operator: OperatorState, held: list[Reference]) -> Iterator[Store]:
+def _stores(operator: OperatorState, own: list[Reference]) -> Iterator[Store]:
     for role in ROLES[:-1]:
-        streams = {reference.stream for reference in held if reference.role == role}
+        streams = {reference.stream for reference in own if reference.role == role}
         changes = _changes_in_metadata(operator, role)
         if streams or changes:
-            files = set()
-            for stream in streams:
-                for file in files_of(stream):
-                    files.add(file.path)
-            yield Store(
-                role, len(files), sum(stream.size for stream in streams) + sum(map(len, changes))
-            )
+            size = sum(stream.size for stream in streams) + sum(map(len, changes))
+            yield Store(role, len(_paths(streams)), size)
     if operator.coordinator is not None:
         yield Store("coordinator", 0, operator.coordinator.size)
 
 
+def _paths(streams: Iterable[StreamHandle]) -> set[str]:
+    paths: set[str] = set()
+    for stream in streams:
+        paths.update(file.path for file in files_of(stream))
+    return paths
+
+
 def _changes_in_metadata(operator: OperatorState, role: str) -> list[bytes]:
-    """What a changelog holds in the metadata itself, which is state as well."""
-    found: list[bytes] = []
+    """Return what a changelog holds in the metadata itself, which is state as well."""
+    changes: list[bytes] = []
     for subtask in operator.subtasks or ():
-        handle = {"keyed": subtask.managed_keyed, "raw keyed": subtask.raw_keyed}.get(role)
-        for delta in _memory_deltas(handle):
-            found += [content for _, content in delta.changes]
-    return found
+        for delta in _memory_deltas(_handle(subtask, role)):
+            changes += [content for _, content in delta.changes]
+    return changes
+
+
+def _handle(subtask: SubtaskState, role: str) -> KeyedHandle | None:
+    match role:
+        case "keyed":
+            return subtask.managed_keyed
+        case "raw keyed":
+            return subtask.raw_keyed
+    return None
 
 
 def _memory_deltas(handle: KeyedHandle | None) -> Iterator[MemoryDelta]:
@@ -102,14 +113,14 @@ def _memory_deltas(handle: KeyedHandle | None) -> Iterator[MemoryDelta]:
 
 
 def _backend(subtasks: tuple[SubtaskState, ...], streams: Streams) -> str | None:
-    handle = next(
-        (subtask.managed_keyed for subtask in subtasks if subtask.managed_keyed is not None), None
-    )
-    return backend_of(handle, streams)
+    for subtask in subtasks:
+        if subtask.managed_keyed is not None:
+            return backend_of(subtask.managed_keyed, streams)
+    return None
 
 
 def backend_of(handle: KeyedHandle | None, streams: Streams) -> str | None:
-    """What wrote it; a canonical savepoint does not tell, and any backend reads it."""
+    """Return what wrote it; a canonical savepoint does not tell, and any backend reads it."""
     match handle:
         case KeyGroups(tag=tag) if tag != SAVEPOINT_KEY_GROUPS:
             with suppress(StorageError, FormatError):
@@ -126,8 +137,8 @@ def backend_of(handle: KeyedHandle | None, streams: Streams) -> str | None:
 
 
 def is_hashmap(handle: KeyGroups, streams: Streams) -> bool:
-    """Tag 12 alone does not say: hashmap writes the number of every key group in front of it,
-    also of empty ones.
+    """Whether the hashmap backend wrote a file: it has the number of every key group in front of
+    it, also of empty ones. Tag 12 alone does not say.
     """
     offsets = tuple(handle.offsets)
     if handle.stream is None or not all(offsets):
@@ -137,8 +148,8 @@ def is_hashmap(handle: KeyGroups, streams: Streams) -> bool:
     return int.from_bytes(head[first : first + 4], "big") == handle.first
 
 
-def _read_headers(subtasks: tuple[SubtaskState, ...], streams: Streams) -> dict[str, Any]:
-    """States of all subtasks, and the serializers they were written with.
+def _read_headers(subtasks: tuple[SubtaskState, ...], streams: Streams) -> dict[str, object]:
+    """Return the states of all subtasks, and the serializers they were written with.
 
     Headers of one size are taken for one: where there are hundreds of subtasks, each would be a
     read of its own.
@@ -146,8 +157,7 @@ def _read_headers(subtasks: tuple[SubtaskState, ...], streams: Streams) -> dict[
     states: list[StateInfo] = []
     serializers: set[str] = set()
     seen: set[int | None] = set()
-    keyed = chain.from_iterable(_headers(subtask.managed_keyed) for subtask in subtasks)
-    for stream, size in keyed:
+    for stream, size in _keyed_headers(subtasks):
         if size in seen and not isinstance(stream, Inline):
             continue
         with suppress(FormatError, StorageError):
@@ -156,8 +166,14 @@ def _read_headers(subtasks: tuple[SubtaskState, ...], streams: Streams) -> dict[
             serializers.update(find_serializers(content))
             seen.add(size)
     states += _operator_states(subtasks)
-    told = {(state.name, state.kind): _told(state) for state in reversed(states)}
-    return {"states": list(reversed(told.values())), "serializers": sorted(serializers)}
+    # What the first subtask says of a state counts, and stands in its place from behind.
+    described = {(state.name, state.kind): _described(state) for state in reversed(states)}
+    return {"states": list(reversed(described.values())), "serializers": sorted(serializers)}
+
+
+def _keyed_headers(subtasks: Iterable[SubtaskState]) -> Iterator[tuple[StreamHandle, int | None]]:
+    for subtask in subtasks:
+        yield from _headers(subtask.managed_keyed)
 
 
 def _operator_states(subtasks: tuple[SubtaskState, ...]) -> Iterator[StateInfo]:
@@ -168,45 +184,54 @@ def _operator_states(subtasks: tuple[SubtaskState, ...]) -> Iterator[StateInfo]:
 
 
 def _headers(handle: KeyedHandle | None) -> Iterator[tuple[StreamHandle, int | None]]:
-    """Where the header of a handle's states lies, and how long it is, if that is known."""
+    """Yield where the header of a handle's states lies, and how long it is, if that is known."""
     match handle:
-        case KeyGroups(stream=stream, offsets=offsets):
-            starts = [offset for offset in offsets if offset]
-            if stream is not None:
-                yield stream, min(starts, default=None)
-        case Incremental(meta=meta):
-            if meta is not None:
-                yield meta, meta.size
+        case KeyGroups(stream=stream) if stream is not None:
+            yield stream, first_section(handle)
+        case Incremental(meta=meta) if meta is not None:
+            yield meta, meta.size
         case Changelog(bases=bases):
             for base in bases:
                 yield from _headers(base)
 
 
+def first_section(handle: KeyGroups) -> int | None:
+    """Return where the first key group begins; None where all are empty."""
+    return min((offset for offset in handle.offsets if offset), default=None)
+
+
 def sections_in(handle: KeyGroups) -> tuple[tuple[int, int] | None, ...]:
-    """(start, end) of each key group in its file, None where it is empty."""
+    """Return (start, end) of each key group in its file, None where it is empty."""
     end = handle.stream.size if handle.stream is not None else 0
     return sections(tuple(handle.offsets), end)
 
 
-def _told(state: StateInfo) -> dict[str, Any]:
+def _described(state: StateInfo) -> dict[str, str | None]:
     return {"name": state.name, "kind": state.kind, "type": state.type}
 
 
-def _key_groups(subtasks: tuple[SubtaskState, ...]) -> dict[str, Any] | None:
-    """How many bytes each key group has, where the metadata tells."""
+def _key_groups(subtasks: tuple[SubtaskState, ...]) -> dict[str, object] | None:
+    """Return how many bytes each key group has, where the metadata tells."""
     handles = [s.managed_keyed for s in subtasks if isinstance(s.managed_keyed, KeyGroups)]
     if not handles:
         return None
-    sizes = []
+    sizes: list[int] = []
     for handle in handles:
         with suppress(FormatError):
-            sizes += [0 if part is None else part[1] - part[0] for part in sections_in(handle)]
+            sizes += map(_size, sections_in(handle))
     return {
         "count": len(sizes),
-        "empty": sum(size == 0 for size in sizes),
+        "empty": sizes.count(0),
         "bytes": {
             "min": min(sizes, default=0),
             "median": int(median(sizes or [0])),
             "max": max(sizes, default=0),
         },
     }
+
+
+def _size(section: tuple[int, int] | None) -> int:
+    if section is None:
+        return 0
+    start, end = section
+    return end - start

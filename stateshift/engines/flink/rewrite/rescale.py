@@ -31,7 +31,6 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from stateshift.engines.flink.entries.image import (
-    first_section,
     header_of,
     in_file_order,
     is_canonical,
@@ -39,6 +38,7 @@ from stateshift.engines.flink.entries.image import (
     uncompressed,
 )
 from stateshift.engines.flink.entries.keys import hash_of, hashable, key_of, shown
+from stateshift.engines.flink.entries.operators import first_section
 from stateshift.engines.flink.obstacles import CANONICAL, Obstacle
 from stateshift.engines.flink.rewrite.unkeyed import RAW, Held, Joined, handles_of, joined
 from stateshift.engines.flink.streams import Streams
