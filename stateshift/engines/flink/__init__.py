@@ -6,9 +6,10 @@ JVM.
     findings/               what a person should know first: refusals, warnings, notes
     check/                  everything a restart needs, read to its end
     views/                  entries, export and differences, for people and programs
-    survey/                 what is there: files, operators, states, how evenly key groups are filled
+    survey/                 which files, operators and states there are
     rewrite/                which operators go along, and state for other subtasks or key groups
     entries/                the state, with files and subtasks forgotten
+    changes                 what a spec's `transform` asks of images
     layout, streams,        names in an image's folders, and the bytes of its files
     places
 

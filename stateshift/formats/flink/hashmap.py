@@ -1,15 +1,12 @@
 """Key groups of the hashmap backend, taken apart into the entries that a canonical savepoint of the
 same state has.
 
-    key group  i32 number, then of every state  u16 state, i32 n, n entries           (one stream of framed snappy
-                                                                                        a state,
-                                                                                        if
-                                                                                        compressed)
+    key group  i32 number, then of every state  u16 state, i32 n, n entries
+               if compressed, one stream of framed snappy a state
     entry      namespace, key, value            of a timer: i64 time, key, namespace
 
     canonical  key, namespace [, key in the map] and its value. A list's elements are joined by
-               commas; each of a
-               map's entries has a flag before its value, 1 for null
+               commas; each of a map's entries has a flag before its value, 1 for null
 
 Only serializers tell where something ends. Where one of them is not known, nothing of the file can
 be taken apart: `why_closed` says so beforehand.
@@ -25,18 +22,17 @@ from collections.abc import Iterator
 from stateshift.errors import FormatError
 from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.keyed_state import Header, StateInfo
-from stateshift.formats.flink.serializers import Serializer, value
+from stateshift.formats.flink.serializers import Serializer
+from stateshift.formats.flink.serializers import value as read_value
 
-FIXED = (
-    "VoidNamespaceSerializer",
-    "TimeWindowSerializer",
-)  # namespaces of one length: keys cannot be ambiguous
+# Namespaces of one length: keys cannot be ambiguous.
+FIXED = ("VoidNamespaceSerializer", "TimeWindowSerializer")
 _PLAIN = ("VALUE", "REDUCING", "AGGREGATING", "FOLDING")
 _COMMA = b","
 
 
 def why_closed(header: Header) -> str | None:
-    """Why the entries of files with this header cannot be told apart; None if they can."""
+    """Return why the entries of files with this header cannot be told apart; None if they can."""
     if header.key is None:
         return "the serializer of its keys is not known"
     for state in header.states:
@@ -48,9 +44,9 @@ def why_closed(header: Header) -> str | None:
 def hashmap_entries(
     header: Header, group: int, content: bytes
 ) -> Iterator[tuple[int, bytes, bytes]]:
-    """State, key and value of each entry of a key group, as they stand in a canonical file; keys
-    without the number of their group. `content` is decompressed, the number of the group in front
-    of it.
+    """Yield state, key and value of each entry of a key group, as they stand in a canonical file;
+    keys without the number of their group. `content` is decompressed, the number of the group in
+    front of it.
     """
     data = Input(content, f"key group {group}")
     if data.i4() != group:
@@ -61,55 +57,69 @@ def hashmap_entries(
             raise data.wrong(f"state {number}, which the header does not have", at)
         state = header.states[number]
         for _ in range(data.count("entries")):
-            for key, found in _entry(header, state, data):
-                yield number, key, found
+            for key, raw in _entry(header, state, data):
+                yield number, key, raw
     if not data.at_end():
         raise data.wrong(f"{data.end - data.at} bytes behind its end")
 
 
 def _is_open(state: StateInfo) -> bool:
+    """Whether the entries of a state can be told apart."""
     if state.value is None:
         return False
     if state.kind == "timers":
-        return state.value.name == "TimerSerializer" and len(state.value.inner) == 2
-    if state.kind != "keyed" or state.namespace is None or state.namespace.name not in FIXED:
+        return _is_of(state.value, "TimerSerializer", 2)
+    if state.kind != "keyed":
+        return False
+    if state.namespace is None or state.namespace.name not in FIXED:
         return False
     match state.type:
         case "LIST":
-            return state.value.name == "ListSerializer" and len(state.value.inner) == 1
+            return _is_of(state.value, "ListSerializer", 1)
         case "MAP":
-            return state.value.name == "MapSerializer" and len(state.value.inner) == 2
+            return _is_of(state.value, "MapSerializer", 2)
     return state.type in _PLAIN
 
 
+def _is_of(serializer: Serializer, name: str, arity: int) -> bool:
+    return serializer.name == name and len(serializer.inner) == arity
+
+
 def _entry(header: Header, state: StateInfo, data: Input) -> Iterator[tuple[bytes, bytes]]:
-    """What one entry is in a canonical file: one entry too, but for maps."""
+    """Yield what one entry is in a canonical file: one entry too, but for maps."""
     assert header.key is not None and state.value is not None, "asked before: why_closed"
     if state.kind == "timers":
+        of_key, of_namespace = state.value.inner
         time = data.take(8)
-        yield time + _raw(state.value.inner[0], data) + _raw(state.value.inner[1], data), b""
+        key = _raw(of_key, data)
+        yield time + key + _raw(of_namespace, data), b""
         return
     assert state.namespace is not None, "asked before: why_closed"
     namespace = _raw(state.namespace, data)
     key = _raw(header.key, data) + namespace
     match state.type:
         case "MAP":
-            of_key, of_value = state.value.inner
-            for _ in range(data.count("entries")):
-                inner = _raw(of_key, data)
-                flag = data.boolean()
-                found = b"" if flag else _raw(of_value, data)
-                yield key + inner, bytes((flag,)) + found
+            for map_key, value in _map_entries(state.value, data):
+                yield key + map_key, value
         case "LIST":
-            elements = [_raw(state.value.inner[0], data) for _ in range(data.count("items"))]
-            if elements:
-                yield key, _COMMA.join(elements)
+            (of_item,) = state.value.inner
+            items = [_raw(of_item, data) for _ in range(data.count("items"))]
+            if items:
+                yield key, _COMMA.join(items)
         case _:
             yield key, _raw(state.value, data)
 
 
+def _map_entries(serializer: Serializer, data: Input) -> Iterator[tuple[bytes, bytes]]:
+    of_key, of_value = serializer.inner
+    for _ in range(data.count("entries")):
+        key = _raw(of_key, data)
+        is_null = data.boolean()
+        yield key, bytes((is_null,)) + (b"" if is_null else _raw(of_value, data))
+
+
 def _raw(serializer: Serializer, data: Input) -> bytes:
-    """The bytes of what stands there."""
+    """Return the bytes of what stands there."""
     start = data.at
-    value(serializer, data)
+    read_value(serializer, data)
     return data.data[start : data.at]

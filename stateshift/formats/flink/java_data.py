@@ -110,7 +110,7 @@ class Input:
         return value
 
     def count(self, words: str) -> int:
-        """How many of something follow."""
+        """Read how many of something follow."""
         at, value = self.at, self.i4()
         if value < 0:
             raise FormatError(f"{self.what}: {value} {words}", None, at)
@@ -123,8 +123,8 @@ class Input:
         return value == 1
 
     def items(self, words: str) -> int:
-        """How many of something follow, of which each takes a byte at least: a count that could not
-        fit is refused before anybody counts up to it.
+        """Read how many of something follow, of which each takes a byte at least: a count that
+        could not fit is refused before anybody counts up to it.
         """
         at, value = self.at, self.count(words)
         if value > self.end - self.at:
@@ -196,8 +196,8 @@ class Output:
 
 
 def encode_utf(text: str) -> bytes:
-    """A string with its length. One that is too long for it is a mistake of the caller's: see
-    `fits_utf`.
+    """Return a string with its length. One that is too long for it is a mistake of the caller's:
+    see `fits_utf`.
     """
     raw = encode_modified(text)
     return struct.pack(">H", len(raw)) + raw

@@ -2,10 +2,13 @@
 values of fields.
 
     ac ed 00 05, then one object
-    object     73 classdesc, fields of every class from the topmost down           70 null      71 i4 handle
+    object     73 classdesc, fields of every class from the topmost down
     classdesc  72 utf name, i8 serialVersionUID, u1 flags, i2 n, n * (u1 type, utf name, [string
                class]), 78, classdesc
-    string     74 utf        enum  7e classdesc string
+    string     74 utf
+    enum       7e classdesc string
+    null       70
+    handle     71 i4
 
 Handles number class descriptions, objects, strings and enums in the order in which they appear,
 from 7e0000. What a class writes by a method of its own, arrays and proxies are not read: nothing
@@ -16,6 +19,7 @@ Java Object Serialization Specification, chapter 6.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,7 +27,8 @@ from stateshift.formats.flink.java_data import Input
 
 MAGIC: Final = b"\xac\xed\x00\x05"
 _FIRST_HANDLE: Final = 0x7E0000
-_SERIALIZABLE, _ENUM = 0x02, 0x10
+_SERIALIZABLE: Final = 0x02
+_NULL: Final = 0x70
 _DEPTH_MAX: Final = 64
 
 
@@ -48,7 +53,7 @@ class _Class:
 
 
 def read_object(data: Input) -> object:
-    """The object that begins here, with its stream's header."""
+    """Read the object that begins here, with its stream's header."""
     at = data.at
     if data.take(4) != MAGIC:
         raise data.wrong("no serialized Java object begins here", at)
@@ -82,40 +87,21 @@ class _Reading:
                 )
 
     def _object(self, depth: int) -> JavaObject:
-        made = self._class(depth)
-        found = JavaObject(made.name)
-        self._remember(found)
-        above: list[_Class] = []
-        step: _Class | None = made
-        while step is not None:
-            above.append(step)
-            step = step.above
-        for one in reversed(above):
-            if one.flags != _SERIALIZABLE:
+        own = self._class(depth)
+        made = JavaObject(own.name)
+        self._remember(made)
+        for class_ in reversed(_with_all_above(own)):
+            if class_.flags != _SERIALIZABLE:
                 raise self._data.wrong(
-                    f"class {one.name} writes itself in its own way (flags {one.flags:#04x})"
+                    f"class {class_.name} writes itself in its own way (flags {class_.flags:#04x})"
                 )
-            for type_, name in one.fields:
-                found.fields[name] = self._field(type_, depth)
-        return found
+            for type_, name in class_.fields:
+                made.fields[name] = self._field(type_, depth)
+        return made
 
     def _field(self, type_: str, depth: int) -> object:
-        data = self._data
-        match type_:
-            case "Z":
-                return data.boolean()
-            case "B":
-                return data.u1()
-            case "S" | "C":
-                return data.i2()
-            case "I":
-                return data.i4()
-            case "J":
-                return data.i8()
-            case "F" | "D":
-                return data.take(4 if type_ == "F" else 8)
-            case _:
-                return self.value(depth + 1)
+        read = _PRIMITIVES.get(type_)
+        return self.value(depth + 1) if read is None else read(self._data)
 
     def _enum(self, depth: int) -> JavaEnum:
         made, place = self._class(depth), len(self._handles)
@@ -139,24 +125,28 @@ class _Reading:
         data.i8()
         place = len(self._handles)
         self._handles.append(None)
-        flags, fields = data.u1(), []
-        for _ in range(data.i2()):
-            type_, field_name = chr(data.u1()), data.utf()
-            if type_ in "L[":
-                self.value(depth + 1)  # the name of the field's class
-            elif type_ not in "ZBSCIJFD":
-                raise data.wrong(f"{type_!r} is no type of a field")
-            fields.append((type_, field_name))
+        flags = data.u1()
+        fields = tuple(self._class_field(depth) for _ in range(data.i2()))
         at = data.at
         if data.u1() != 0x78:
             raise data.wrong(f"class {name} is annotated", at)
-        made = _Class(name, flags, tuple(fields), self._above(depth))
+        made = _Class(name, flags, fields, self._above(depth))
         self._handles[place] = made
         return made
 
+    def _class_field(self, depth: int) -> tuple[str, str]:
+        """Read type and name of a field."""
+        type_, name = chr(self._data.u1()), self._data.utf()
+        if type_ in "L[":
+            self.value(depth + 1)  # the name of the field's class
+        elif type_ not in _PRIMITIVES:
+            raise self._data.wrong(f"{type_!r} is no type of a field")
+        return type_, name
+
     def _above(self, depth: int) -> _Class | None:
-        if self._data.at < self._data.end and self._data.data[self._data.at] == 0x70:
-            self._data.u1()
+        data = self._data
+        if data.at < data.end and data.data[data.at] == _NULL:
+            data.u1()
             return None
         return self._class(depth + 1)
 
@@ -169,3 +159,33 @@ class _Reading:
     def _remember(self, value: JavaObject | str) -> JavaObject | str:
         self._handles.append(value)
         return value
+
+
+def _with_all_above(class_: _Class) -> list[_Class]:
+    """Return a class and those that it is derived from, the topmost last."""
+    classes = []
+    step: _Class | None = class_
+    while step is not None:
+        classes.append(step)
+        step = step.above
+    return classes
+
+
+def _float(data: Input) -> bytes:
+    return data.take(4)
+
+
+def _double(data: Input) -> bytes:
+    return data.take(8)
+
+
+_PRIMITIVES: Final[Mapping[str, Callable[[Input], object]]] = {
+    "Z": Input.boolean,
+    "B": Input.u1,
+    "S": Input.i2,
+    "C": Input.i2,
+    "I": Input.i4,
+    "J": Input.i8,
+    "F": _float,
+    "D": _double,
+}

@@ -29,7 +29,7 @@ def groups_of(subtask: int, max_parallelism: int, parallelism: int) -> range:
 
 
 def prefix_bytes(max_parallelism: int) -> int:
-    """How many bytes of a key in a canonical savepoint, or in RocksDB, say its group."""
+    """Return how many bytes of a key in a canonical savepoint, or in RocksDB, say its group."""
     return 1 if max_parallelism <= 128 else 2
 
 
@@ -70,8 +70,8 @@ def hash_string(value: str) -> int:
 
 
 def hash_fields(codes: list[int]) -> int:
-    """Of a Tuple: Tuple2.hashCode begins with the first field's, not with 1."""
+    """Return the hash code of a Tuple: Tuple2.hashCode begins with the first field's, not with 1."""
     code = 0
-    for one in codes:
-        code = code * 31 + one & _MASK
+    for field in codes:
+        code = code * 31 + field & _MASK
     return code

@@ -1,18 +1,22 @@
 """Handles to the keyed state of one subtask, as `_metadata` holds them. One for managed and one for
 raw state.
 
-    tag  value        after the tag                                                            written by
+    tag  value, and Flinks that write it    after the tag
     0    None
-    3    KeyGroups    i4 first, i4 n, n * i8 offsets, stream                                    up to 1.14
-    7    KeyGroups    the same: a canonical savepoint                                           1.15 to 2.3
-    12   KeyGroups    ... utf id: hashmap, and full RocksDB checkpoints of 1.15                  1.15 and later
-    5    Incremental  i8 checkpoint, utf backend, i4 first, i4 n, meta, shared, private          up to 1.14
-    11   Incremental  i8, utf, i4, i4, i8 size, meta, shared, private, utf id                    1.15 and later
-    8    Changelog    i4 first, i4 n, i8 size, i4 + bases, i4 + deltas, i8 materialization, utf id       1.15
-    14   Changelog    ... i8 checkpoint before the id                                           1.16 and later
-    9    MemoryDelta  i4 first, i4 n, i8 from, i8 to, i4 + (i4 group, i4 + bytes), utf id
-    10   FileDelta    i4 first, i4 n, i4 + (i8 offset, stream), i8 size, i8 size, utf id                 1.15
-    13   FileDelta    ... utf storage                                                            1.16 and later
+    3    KeyGroups, up to 1.14              i4 first, i4 n, n * i8 offsets, stream
+    7    KeyGroups, 1.15 to 2.3             the same: a canonical savepoint
+    12   KeyGroups, since 1.15              ... utf id: hashmap, and full checkpoints of RocksDB
+    5    Incremental, up to 1.14            i8 checkpoint, utf backend, i4 first, i4 n, meta,
+                                            shared, private
+    11   Incremental, since 1.15            i8, utf, i4, i4, i8 size, meta, shared, private, utf id
+    8    Changelog, 1.15                    i4 first, i4 n, i8 size, i4 + bases, i4 + deltas,
+                                            i8 materialization, utf id
+    14   Changelog, since 1.16              ... i8 checkpoint before the id
+    9    MemoryDelta                        i4 first, i4 n, i8 from, i8 to,
+                                            i4 + (i4 group, i4 + bytes), utf id
+    10   FileDelta, 1.15                    i4 first, i4 n, i4 + (i8 offset, stream), i8 size,
+                                            i8 size, utf id
+    13   FileDelta, since 1.16              ... utf storage
 
     shared, private:  i4 n, n * (utf name, stream)        offset 0 of a key group: it is empty
 
@@ -124,10 +128,7 @@ def read_keyed(data: Input, depth: int = 0) -> KeyedHandle | None:
         case 0:
             return None
         case 3 | 7 | 12:
-            first, count = _range(data)
-            offsets = data.longs(count)
-            stream = read_stream(data)
-            return KeyGroups(tag, first, offsets, stream, data.utf() if tag == KEY_GROUPS else None)
+            return _read_key_groups(data, tag)
         case 5 | 11:
             return _read_incremental(data, tag)
         case 8 | 14:
@@ -138,6 +139,14 @@ def read_keyed(data: Input, depth: int = 0) -> KeyedHandle | None:
             return _read_file_delta(data, tag)
         case _:
             raise data.wrong(f"{tag} is no kind of handle to keyed state", at)
+
+
+def _read_key_groups(data: Input, tag: int) -> KeyGroups:
+    first, count = _range(data)
+    offsets = data.longs(count)
+    stream = read_stream(data)
+    id_ = data.utf() if tag == KEY_GROUPS else None
+    return KeyGroups(tag, first, offsets, stream, id_)
 
 
 def write_keyed(out: Output, handle: KeyedHandle | None) -> None:
@@ -210,13 +219,13 @@ def _write_changelog(out: Output, handle: Changelog) -> None:
 
 
 def _read_inner(data: Input, depth: int) -> tuple[KeyedHandle, ...]:
-    found = []
+    handles = []
     for _ in range(data.count("handles")):
         at, inner = data.at, read_keyed(data, depth + 1)
         if inner is None:
             raise data.wrong("no handle where a changelog has to have one", at)
-        found.append(inner)
-    return tuple(found)
+        handles.append(inner)
+    return tuple(handles)
 
 
 def _read_memory_delta(data: Input) -> MemoryDelta:
@@ -270,7 +279,7 @@ def _write_file_delta(out: Output, handle: FileDelta) -> None:
 
 
 def _range(data: Input) -> tuple[int, int]:
-    """The first key group, and how many there are."""
+    """Read the first key group, and how many there are."""
     at, first = data.at, data.i4()
     if first < 0:
         raise data.wrong(f"a key group of number {first}", at)
@@ -278,11 +287,11 @@ def _range(data: Input) -> tuple[int, int]:
 
 
 def _read_named(data: Input) -> tuple[Named, ...]:
-    found = []
+    files = []
     for _ in range(data.count("files")):
         name = data.utf()
-        found.append((name, read_stream(data)))
-    return tuple(found)
+        files.append((name, read_stream(data)))
+    return tuple(files)
 
 
 def _write_named(out: Output, named: tuple[Named, ...]) -> None:

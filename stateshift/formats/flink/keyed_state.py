@@ -1,9 +1,9 @@
 """The file of a subtask's keyed state, as far as it is read without its serializers.
 
-    i32 version (6), u1 compressed, snapshot of the key's serializer, i16 n, n states         the header
+    header:    i32 version (6), u1 compressed, snapshot of the key's serializer, i16 n, n states
     canonical: for every key group that is not empty, at its offset
-        u16 state; again and again: i32 + key, i32 + value; a key whose first bit is set ends the state, and the u16
-        that follows is the next one, FFFF at the end of the group
+        u16 state; again and again: i32 + key, i32 + value; a key whose first bit is set ends the
+        state, and the u16 that follows is the next one, FFFF at the end of the group
     hashmap:   at every offset i32 key group, then what only its serializers can tell
 
 A state is `utf name, i32 kind, i32 n + n * (utf, utf), i32 m + m * (utf, snapshot)`. Snapshots of
@@ -85,7 +85,7 @@ class Header:
 
 
 def decode_header(content: bytes, size: int | None = None) -> Header:
-    """The header that these bytes begin with; `size` of them are the header's, where that is
+    """Return the header that these bytes begin with; `size` of them are the header's, where that is
     known.
     """
     data = Input(content, "keyed state", 0, size)
@@ -99,42 +99,39 @@ def decode_header(content: bytes, size: int | None = None) -> Header:
     if version != VERSION:
         raise _other_version(version)
     compressed = data.boolean()
-    unknown = None
     try:
         key = read_snapshot(data)
     except Unknown as error:
-        key, unknown = None, error.snapshot
+        states = find_states(content[: data.end])
+        return Header(version, compressed, None, states, data.end, error.snapshot)
     at = data.at
-    states = _listed_states(data) if key is not None else None
-    if states is None:
-        count = Input(content, "keyed state", at).i2() if key is not None else None
+    states_listed = _listed_states(data)
+    if states_listed is None:
+        count = Input(content, "keyed state", at).i2()
         states = find_states(content[: data.end], count)
-    elif size is not None and not data.at_end():
+        return Header(version, compressed, key, states, data.end)
+    if size is not None and not data.at_end():
         raise data.wrong(
             f"{data.end - data.at} bytes between the header's end and the first key group"
         )
-    return Header(version, compressed, key, states, data.end, unknown)
+    return Header(version, compressed, key, states_listed, data.end)
 
 
 def _other_version(version: int) -> UnknownVersion:
     if 0 < version < VERSION:
         return UnknownVersion(
-            (
-                f"keyed state has a header of version {version}, of a Flink before 1.7, whose "
-                "states cannot be read"
-            ),
+            f"keyed state has a header of version {version}, of a Flink before 1.7, whose states "
+            "cannot be read",
             None,
             0,
-            hint=(
-                "start the job from it in its own Flink, and take a savepoint with Flink 1.15 "
-                "or newer"
-            ),
+            hint="start the job from it in its own Flink, and take a savepoint with Flink 1.15 or "
+            "newer",
         )
     return UnknownVersion(f"keyed state has version {version}, which is not known", None, 0)
 
 
 def _listed_states(data: Input) -> tuple[StateInfo, ...] | None:
-    """The states one by one; None where a serializer is not known, which has no end that could
+    """Read the states one by one; None where a serializer is not known, which has no end that could
     be found.
     """
     at, count = data.at, data.i2()
@@ -150,7 +147,7 @@ def _listed_states(data: Input) -> tuple[StateInfo, ...] | None:
 
 
 def read_state(data: Input) -> StateInfo | None:
-    """The state that begins here; None where one of its serializers is not known."""
+    """Read the state that begins here; None where one of its serializers is not known."""
     name, at, kind = data.utf(), data.at, data.i4()
     if kind not in KINDS:
         raise data.wrong(f"{kind} is no kind of state", at)
@@ -187,15 +184,15 @@ class _Described:
         self._refuse(data, fault_of_roles(self.kind, roles, complete=True))
 
     def state(self, unknown: str | None = None) -> StateInfo:
-        type_ = next((self.options[option] for option in _TYPES if option in self.options), None)
+        types = [self.options[option] for option in _TYPES if option in self.options]
         return StateInfo(
-            self.name,
-            self.kind,
-            type_,
-            self.serializers.get("NAMESPACE_SERIALIZER"),
-            self.serializers.get("VALUE_SERIALIZER"),
-            self.serializers.get("KEY_SERIALIZER"),
-            unknown,
+            name=self.name,
+            kind=self.kind,
+            type=types[0] if types else None,
+            namespace=self.serializers.get("NAMESPACE_SERIALIZER"),
+            value=self.serializers.get("VALUE_SERIALIZER"),
+            key=self.serializers.get("KEY_SERIALIZER"),
+            unknown=unknown,
         )
 
     def _refuse(self, data: Input, fault: str | None) -> None:
@@ -204,14 +201,14 @@ class _Described:
 
 
 def find_states(header: bytes, count: int | None = None) -> tuple[StateInfo, ...]:
-    """The states in their order, which is the one in which the data numbers them; `count` of them,
-    where that is known.
+    """Return the states in their order, which is the one in which the data numbers them; `count` of
+    them, where that is known.
     """
     states = []
     floor = 0  # a state's name lies behind the state before it
-    for found in _ANCHOR.finditer(header):
-        states.append(_found_state(header, found, floor))
-        floor = found.end()
+    for anchor in _ANCHOR.finditer(header):
+        states.append(_state_around(header, anchor, floor))
+        floor = anchor.end()
     if count is not None and len(states) != count:
         raise FormatError(
             f"keyed state: its header has {count} states, of which {len(states)} can be read",
@@ -221,10 +218,10 @@ def find_states(header: bytes, count: int | None = None) -> tuple[StateInfo, ...
     return tuple(states)
 
 
-def _found_state(header: bytes, found: re.Match[bytes], floor: int) -> StateInfo:
-    name = _name_before(header, found.start(), floor)
-    data = Input(header, "a state's header", found.start() + 4)
-    kind = found[1] or found[2] or found[3]
+def _state_around(header: bytes, anchor: re.Match[bytes], floor: int) -> StateInfo:
+    name = _name_before(header, anchor.start(), floor)
+    data = Input(header, "a state's header", anchor.start() + 4)
+    kind = anchor[1] or anchor[2] or anchor[3]
     described = _Described(name, KINDS[kind[0]])
     try:
         described.read(data)
@@ -234,10 +231,10 @@ def _found_state(header: bytes, found: re.Match[bytes], floor: int) -> StateInfo
 
 
 def find_serializers(header: bytes) -> tuple[str, ...]:
-    """The classes of serializer snapshots that are named, without their packages."""
+    """Return the classes of serializer snapshots that are named, without their packages."""
     names = set()
-    for found in _SNAPSHOT.finditer(header):
-        before = header[max(0, found.start() - _CLASS_MAX) : found.start()]
+    for match in _SNAPSHOT.finditer(header):
+        before = header[max(0, match.start() - _CLASS_MAX) : match.start()]
         word = _BEFORE.search(before)
         if word is not None and word[0]:
             names.add(f"{word[0].decode()}Snapshot")
@@ -245,22 +242,26 @@ def find_serializers(header: bytes) -> tuple[str, ...]:
 
 
 def _name_before(header: bytes, end: int, floor: int) -> str:
-    """The string that ends here, and begins behind `floor`: its length stands right before it."""
+    """Return the string that ends here, and begins behind `floor`: its length stands right before
+    it.
+    """
     for length in (*range(1, min(end - floor, 0xFFFF)), 0):
         start = end - length
-        if start >= floor + 2 and int.from_bytes(header[start - 2 : start], "big") == length:
-            try:
-                return decode_modified(header[start:end])
-            except ValueError:
-                continue
+        if start < floor + 2 or int.from_bytes(header[start - 2 : start], "big") != length:
+            continue
+        try:
+            return decode_modified(header[start:end])
+        except ValueError:
+            continue
     raise FormatError("keyed state: a state without a name", None, end)
 
 
 def sections(offsets: tuple[int, ...], end: int) -> tuple[tuple[int, int] | None, ...]:
-    """(start, end) of each key group in its file, None where it is empty."""
+    """Return (start, end) of each key group in its file, None where it is empty."""
     starts = sorted({offset for offset in offsets if offset})
-    if starts and not (starts[0] > 0 and starts[-1] <= end):
-        wrong = starts[0] if starts[0] < 0 else starts[-1]
+    outside = [start for start in starts if not 0 < start <= end]
+    if outside:
+        wrong = outside[0] if outside[0] < 0 else outside[-1]
         raise FormatError(f"a key group begins at byte {wrong}, and its file has {end}", None, None)
     following = dict(pairwise((*starts, end)))
     return tuple((offset, following[offset]) if offset else None for offset in offsets)
@@ -269,7 +270,7 @@ def sections(offsets: tuple[int, ...], end: int) -> tuple[tuple[int, int] | None
 def entries(
     section: bytes, prefix: int, group: int, states: int = END_OF_GROUP
 ) -> Iterator[tuple[int, bytes, bytes]]:
-    """(state, key, value) of a key group of a canonical file; the key with its group's prefix,
+    """Yield (state, key, value) of a key group of a canonical file; the key with its group's prefix,
     without the flag. There are so many `states`, as far as that is known.
     """
     data = section
@@ -310,14 +311,12 @@ def entries(
 
 
 def encode_section(entries: list[tuple[int, bytes, bytes]]) -> bytes:
-    """What `entries` reads: entries in their order, those of one state behind each other."""
+    """Return what `entries` reads: entries in their order, those of one state behind each other."""
     if not entries:
         return b""
-    out = []
-    for number, (state, key, value) in enumerate(entries):
-        if number == 0:
-            out.append(state.to_bytes(2, "big"))
-        following = entries[number + 1][0] if number + 1 < len(entries) else END_OF_GROUP
+    states = [state for state, _, _ in entries]
+    out = [states[0].to_bytes(2, "big")]
+    for (state, key, value), following in zip(entries, (*states[1:], END_OF_GROUP), strict=True):
         ends = following != state
         own = bytes((key[0] | _FLAG,)) + key[1:] if ends else key
         out += [len(own).to_bytes(4, "big"), own, len(value).to_bytes(4, "big"), value]

@@ -2,7 +2,8 @@
 where its bytes lie.
 
     u32 4960672D, i32 version
-    i64 checkpoint id, i32 n + n master states, i32 n + n operators, [V4+] properties to the end of the file
+    i64 checkpoint id, i32 n + n master states, i32 n + n operators
+    [V4+] properties to the end of the file
 
     master state   u32 C96B1696, i32 bytes, i32 version, utf name, i32 length, bytes
     operator       [V5+] utf name, utf uid; 16 bytes id, i32 parallelism, i32 max parallelism,
@@ -118,7 +119,7 @@ def decode_metadata(content: bytes) -> Metadata:
 
 
 def encode_metadata(metadata: Metadata) -> bytes:
-    """What the version has no room for must not be there: see `versions`."""
+    """Return the file. What its version does not have must not be there: see `versions`."""
     out = Output()
     out.put(MAGIC.to_bytes(4, "big"))
     out.i4(metadata.version)
@@ -234,9 +235,7 @@ def _read_channels(data: Input, version: int, side: Side) -> tuple[ChannelHandle
 
 
 def _read_properties(data: Input, version: int) -> bytes:
-    """To the end of the file, and nothing behind them: they are what tells that the file is
-    whole.
-    """
+    """Read up to the end of the file, which nothing may stand behind: so the file is whole."""
     start = data.at
     if version >= PROPERTIES_FROM:
         read_object(data)

@@ -1,14 +1,12 @@
 """Handles to the state of one subtask that belongs to no key, and to what was in flight, as
 `_metadata` holds them.
 
-    Partitioned    u1 4 | 17; i4 n, n * (utf state, u1 mode, i4 m, m * i8 offsets); [17] utf
-                   task-owned directory,
-                   utf shared directory, u1 empty; stream
-    Channel        [V6+] u1 1 input, 2 output; i4 subtask, i4 a, i4 b; i4 n, n * i8 offsets; i8
-                   size; stream
+    Partitioned    u1 4 | 17; i4 n, n * (utf state, u1 mode, i4 m, m * i8 offsets);
+                   [17] utf task-owned directory, utf shared directory, u1 empty; stream
+    Channel        [V6+] u1 1 input, 2 output; i4 subtask, i4 a, i4 b; i4 n, n * i8 offsets;
+                   i8 size; stream
     MergedChannels [V6+] u1 3 input, 4 output; i4 subtask, i8 size, stream, i4 length, that many
-    bytes:
-                   i4 n, n * (i4 a, i4 b, i8 size, i4 m, m * i8 offsets)
+                   bytes: i4 n, n * (i4 a, i4 b, i8 size, i4 m, m * i8 offsets)
 
 `mode` is 0 for a list that is dealt out, 1 for one that everybody gets whole, 2 for broadcast
 state. a and b are gate and channel of an input, partition and subpartition of an output.
@@ -125,7 +123,7 @@ def read_channel(data: Input, version: int, side: Side) -> ChannelHandle:
 
 
 def write_channel(out: Output, handle: ChannelHandle, version: int, side: Side) -> None:
-    """Before version 6 there are no merged ones: see `expanded`."""
+    """Write a handle, which before version 6 is no merged one: see `expanded`."""
     one, merged = _kinds(side)
     if version >= KINDS_FROM:
         out.u1(one if isinstance(handle, Channel) else merged)
@@ -157,7 +155,7 @@ def write_channel(out: Output, handle: ChannelHandle, version: int, side: Side) 
 
 
 def expanded(handle: ChannelHandle) -> tuple[Channel, ...]:
-    """Each channel by itself, as versions before 6 have them."""
+    """Return each channel by itself, as versions before 6 have them."""
     if isinstance(handle, Channel):
         return (handle,)
     return tuple(Channel(handle.subtask, part, handle.stream) for part in handle.parts)

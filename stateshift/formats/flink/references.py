@@ -20,6 +20,7 @@ from stateshift.formats.flink.keyed_handles import (
     Incremental,
     KeyedHandle,
     KeyGroups,
+    Named,
 )
 from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import ChannelHandle, Partitioned
@@ -49,8 +50,8 @@ class Reference:
 
 
 def references(metadata: Metadata) -> Iterator[Reference]:
-    """Inline ones as well; an operator's coordinator is not among them, since it is always
-    inline.
+    """Yield all, inline ones as well; an operator's coordinator is not among them, since it is
+    always inline.
     """
     for operator in metadata.operators:
         own = operator.id.hex()
@@ -67,45 +68,47 @@ def files_named(metadata: Metadata) -> Iterator[FileHandle]:
 
 
 def _of_subtask(subtask: SubtaskState) -> Iterator[tuple[str, StreamHandle | None, bool]]:
-    for role, handle in (
-        ("operator", subtask.managed_operator),
-        ("raw operator", subtask.raw_operator),
-    ):
-        if handle is not None:
-            yield role, handle.stream, False
-    for role, keyed in (("keyed", subtask.managed_keyed), ("raw keyed", subtask.raw_keyed)):
-        yield from ((role, stream, whole) for stream, whole in keyed_streams(keyed))
+    if subtask.managed_operator is not None:
+        yield "operator", subtask.managed_operator.stream, False
+    if subtask.raw_operator is not None:
+        yield "raw operator", subtask.raw_operator.stream, False
+    for stream, whole in keyed_streams(subtask.managed_keyed):
+        yield "keyed", stream, whole
+    for stream, whole in keyed_streams(subtask.raw_keyed):
+        yield "raw keyed", stream, whole
     for channel in (*subtask.inputs, *subtask.outputs):
         yield "channels", channel.stream, False
 
 
 def keyed_streams(handle: KeyedHandle | None) -> Iterator[tuple[StreamHandle | None, bool]]:
+    """Yield the streams of keyed state, and whether each is only of use as a whole."""
     match handle:
         case KeyGroups():
             yield handle.stream, False
         case Incremental():
             yield handle.meta, False
-            yield from ((stream, False) for _, stream in (*handle.shared, *handle.private))
+            for _, stream in (*handle.shared, *handle.private):
+                yield stream, False
         case Changelog():
             for inner in (*handle.bases, *handle.deltas):
                 yield from keyed_streams(inner)
         case FileDelta():
-            yield from ((stream, True) for _, stream in handle.parts)
+            for _, stream in handle.parts:
+                yield stream, True
 
 
 def with_streams(metadata: Metadata, change: Change) -> Metadata:
-    """The same state, its bytes in other places. File merging's handles become plain ones: its
-    directories are those of the job that wrote them.
+    """Return the same state, its bytes in other places. File merging's handles become plain ones:
+    its directories are those of the job that wrote them.
     """
-    return replace(
-        metadata, operators=tuple(_operator(operator, change) for operator in metadata.operators)
-    )
+    operators = tuple(_operator(operator, change) for operator in metadata.operators)
+    return replace(metadata, operators=operators)
 
 
 def _operator(operator: OperatorState, change: Change) -> OperatorState:
-    subtasks = operator.subtasks and tuple(
-        _subtask(subtask, change) for subtask in operator.subtasks
-    )
+    if operator.subtasks is None:
+        return operator
+    subtasks = tuple(_subtask(subtask, change) for subtask in operator.subtasks)
     return replace(operator, subtasks=subtasks)
 
 
@@ -124,11 +127,16 @@ def _subtask(subtask: SubtaskState, change: Change) -> SubtaskState:
 def _partitioned(handle: Partitioned | None, change: Change) -> Partitioned | None:
     if handle is None:
         return None
-    if handle.merging is not None and (
-        handle.merging.empty or isinstance(handle.stream, EmptySegment)
-    ):
-        return None if not handle.states else replace(handle, merging=None, stream=None)
-    return replace(handle, merging=None, stream=_changed(handle.stream, change, False))
+    if not _is_empty(handle):
+        return replace(handle, merging=None, stream=_changed(handle.stream, change, False))
+    return replace(handle, merging=None, stream=None) if handle.states else None
+
+
+def _is_empty(handle: Partitioned) -> bool:
+    """Whether file merging wrote nothing for a handle."""
+    if handle.merging is None:
+        return False
+    return handle.merging.empty or isinstance(handle.stream, EmptySegment)
 
 
 def with_keyed_streams(handle: KeyedHandle | None, change: Change) -> KeyedHandle | None:
@@ -136,29 +144,35 @@ def with_keyed_streams(handle: KeyedHandle | None, change: Change) -> KeyedHandl
         case KeyGroups():
             return replace(handle, stream=_changed(handle.stream, change, False))
         case Incremental():
-            shared, private = (
-                tuple((name, _changed(stream, change, False)) for name, stream in named)
-                for named in (handle.shared, handle.private)
-            )
-            return replace(
-                handle, meta=_changed(handle.meta, change, False), shared=shared, private=private
-            )
-        case Changelog():
-            bases, deltas = (
-                tuple(
-                    found for one in inner if (found := with_keyed_streams(one, change)) is not None
-                )
-                for inner in (handle.bases, handle.deltas)
-            )
-            return replace(handle, bases=bases, deltas=deltas)
-        case FileDelta():
             return replace(
                 handle,
-                parts=tuple(
-                    (offset, _changed(stream, change, True)) for offset, stream in handle.parts
-                ),
+                meta=_changed(handle.meta, change, False),
+                shared=_with_changed_files(handle.shared, change),
+                private=_with_changed_files(handle.private, change),
             )
+        case Changelog():
+            return replace(
+                handle,
+                bases=_with_changed_handles(handle.bases, change),
+                deltas=_with_changed_handles(handle.deltas, change),
+            )
+        case FileDelta():
+            parts = tuple(
+                (offset, _changed(stream, change, True)) for offset, stream in handle.parts
+            )
+            return replace(handle, parts=parts)
     return handle
+
+
+def _with_changed_files(files: tuple[Named, ...], change: Change) -> tuple[Named, ...]:
+    return tuple((name, _changed(stream, change, False)) for name, stream in files)
+
+
+def _with_changed_handles(
+    handles: tuple[KeyedHandle, ...], change: Change
+) -> tuple[KeyedHandle, ...]:
+    changed = (with_keyed_streams(handle, change) for handle in handles)
+    return tuple(handle for handle in changed if handle is not None)
 
 
 def _channel(channel: ChannelHandle, change: Change) -> ChannelHandle:

@@ -23,7 +23,7 @@ types/StringValue.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -99,8 +99,8 @@ def _read_proxy(data: Input) -> None:
 
 
 def _read_simple(data: Input, version: int, class_name: str) -> None:
-    """Since version 3 there is nothing behind it; version 2 had the name of the serializer's
-    class there.
+    """Read what stands behind a simple serializer: nothing since version 3; version 2 had the name
+    of the serializer's class there.
     """
     if version == _SIMPLE_WITH_CLASS:
         data.utf()
@@ -162,16 +162,16 @@ def _check_tuple(data: Input, class_name: str, arity: int, at: int) -> None:
     wanted = f"{_TUPLE}{arity}"
     if class_name == wanted:
         return
-    alike = len(class_name) == len(wanted) and _letters_apart(class_name, wanted) <= _LETTERS_MAX
-    if alike or wanted.startswith(class_name) or class_name.startswith(_TUPLE):
+    is_begun = wanted.startswith(class_name)
+    if is_begun or class_name.startswith(_TUPLE) or _is_nearly(class_name, wanted):
         raise data.wrong(
             f"a tuple of {arity} fields has the class {class_name!r}, which would be {wanted}", at
         )
 
 
 def value(serializer: Serializer, data: Input) -> object:
-    """What stands there, as something that JSON can tell; Unknown where that takes the job's own
-    classes.
+    """Read what stands there, as something that JSON can tell; Unknown where that takes the job's
+    own classes.
     """
     read = _SIMPLE.get(serializer.name)
     if read is not None:
@@ -183,10 +183,7 @@ def value(serializer: Serializer, data: Input) -> object:
             (inner,) = serializer.inner
             return [value(inner, data) for _ in range(_items(inner, data))]
         case "MapSerializer":
-            of_key, of_value = serializer.inner
-            return [
-                [value(of_key, data), _or_null(of_value, data)] for _ in range(data.items("items"))
-            ]
+            return list(_map_items(serializer, data))
         case "TtlSerializer":
             of_time, of_value = serializer.inner
             last_access = value(of_time, data)
@@ -194,8 +191,16 @@ def value(serializer: Serializer, data: Input) -> object:
     raise Unknown(serializer.name)
 
 
+def _map_items(serializer: Serializer, data: Input) -> Iterator[list[object]]:
+    of_key, of_value = serializer.inner
+    for _ in range(data.items("items")):
+        key = value(of_key, data)
+        is_null = data.boolean()
+        yield [key, None if is_null else value(of_value, data)]
+
+
 def _items(serializer: Serializer, data: Input) -> int:
-    """How many items follow; of a serializer that writes nothing, there could be any number."""
+    """Read how many items follow; of a serializer that writes nothing, there could be any number."""
     if takes_no_bytes(serializer):
         raise Unknown(f"items of no bytes ({serializer.name})")
     return data.items("items")
@@ -207,7 +212,7 @@ def takes_no_bytes(serializer: Serializer) -> bool:
 
 
 def snapshot_name(class_name: str) -> str:
-    """The name of a serializer, by that of its snapshot's class: without its package and the
+    """Return the name of a serializer, by that of its snapshot's class: without its package and the
     word Snapshot.
     """
     return class_name.rpartition(".")[2].rpartition("$")[2].removesuffix("Snapshot")
@@ -219,21 +224,19 @@ def misspelt(class_name: str) -> str | None:
     """
     if class_name in _CLASSES:
         return None
-    for known in _CLASSES:
-        if len(class_name) >= _BEGUN_MIN and known.startswith(class_name):
-            return known
-    for known in _CLASSES:
-        if len(known) == len(class_name) and _letters_apart(known, class_name) <= _LETTERS_MAX:
-            return known
-    return None
+    is_long_enough = len(class_name) >= _BEGUN_MIN
+    begun = [known for known in _CLASSES if known.startswith(class_name)]
+    if begun and is_long_enough:
+        return begun[0]
+    return next((known for known in _CLASSES if _is_nearly(class_name, known)), None)
 
 
-def _letters_apart(one: str, other: str) -> int:
-    return sum(letter != instead for letter, instead in zip(one, other, strict=True))
-
-
-def _or_null(serializer: Serializer, data: Input) -> object:
-    return None if data.boolean() else value(serializer, data)
+def _is_nearly(class_name: str, known: str) -> bool:
+    """Whether a name is another one but for a letter or two."""
+    if len(class_name) != len(known):
+        return False
+    letters = zip(class_name, known, strict=True)
+    return sum(letter != instead for letter, instead in letters) <= _LETTERS_MAX
 
 
 def read_string(data: Input) -> str | None:
@@ -252,15 +255,15 @@ def _unit(data: Input) -> int:
 
 
 def _varint(data: Input) -> int:
-    found = shift = 0
+    number = shift = 0
     while True:
         at, byte = data.at, data.u1()
-        found |= (byte & 0x7F) << shift
+        number |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return found
+            return number
         shift += 7
         if shift > 28:
-            raise data.wrong("a number that does not end", at)
+            raise data.wrong("unterminated varint", at)
 
 
 def _of(form: str) -> Callable[[Input], object]:
@@ -305,6 +308,7 @@ _WITH_CLASS: Final = ("TupleSerializer",)
 _BASE: Final = "org.apache.flink.api.common.typeutils.base."
 _RUNTIME: Final = "org.apache.flink.api.java.typeutils.runtime."
 _TABLE: Final = "org.apache.flink.table.runtime.typeutils."
+_WINDOWS: Final = "org.apache.flink.streaming.api.windowing.windows."
 _LETTERS_MAX: Final = 2
 _BEGUN_MIN: Final = 16  # letters that no other class begins with and ends after
 _FLINK: Final = "org.apache.flink."
@@ -324,7 +328,7 @@ _CLASSES: Final = frozenset(
         "org.apache.flink.runtime.state.VoidNamespaceSerializer$VoidNamespaceSerializerSnapshot",
         "org.apache.flink.runtime.state.ttl.TtlStateFactory$TtlSerializerSnapshot",
         "org.apache.flink.streaming.api.operators.TimerSerializerSnapshot",
-        "org.apache.flink.streaming.api.windowing.windows.TimeWindow$Serializer$TimeWindowSerializerSnapshot",
+        f"{_WINDOWS}TimeWindow$Serializer$TimeWindowSerializerSnapshot",
         "org.apache.flink.table.dataview.NullSerializer$NullSerializerSnapshot",
         *(
             f"{_TABLE}{name}Serializer${name}SerializerSnapshot"

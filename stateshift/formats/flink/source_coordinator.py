@@ -1,5 +1,5 @@
-"""The state of a source's coordinator, which lies in `_metadata`: a frame around what the connector's
-split enumerator keeps.
+"""The state of a source's coordinator, which lies in `_metadata`: a frame around what the split
+enumerator of the connector keeps.
 
     i32 version of the frame, 0 or 1
     i32 version of the enumerator's serializer

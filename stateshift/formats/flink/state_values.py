@@ -38,14 +38,15 @@ _COMMA: Final = 0x2C
 _GROUP_BYTES: Final = 4
 _FIXED: Final = frozenset(
     (
-        *(
-            "LongSerializer",
-            "IntSerializer",
-            "ShortSerializer",
-            "ByteSerializer",
-            "BooleanSerializer",
-        ),
-        *("DoubleSerializer", "FloatSerializer", "VoidNamespaceSerializer", "TimeWindowSerializer"),
+        "LongSerializer",
+        "IntSerializer",
+        "ShortSerializer",
+        "ByteSerializer",
+        "BooleanSerializer",
+        "DoubleSerializer",
+        "FloatSerializer",
+        "VoidNamespaceSerializer",
+        "TimeWindowSerializer",
     )
 )
 
@@ -82,17 +83,18 @@ def is_known(header: Header, state: StateInfo) -> bool:
 def read_key(header: Header, state: StateInfo, raw: bytes) -> dict[str, object]:
     """Return what a canonical entry's key says, without its key group's number, read to its end."""
     data = Input(raw, "a key")
-    found = dict(key_parts(header, state, data))
+    parts = dict(key_parts(header, state, data))
     if not data.at_end():
         raise data.wrong(
             f"{data.end - data.at} bytes behind the end of a key of state {state.name!r}"
         )
-    return found
+    return parts
 
 
 def key_parts(header: Header, state: StateInfo, data: Input) -> Iterator[tuple[str, object]]:
     """Yield the parts of a canonical entry's key, one by one."""
-    if state.kind == "timers":
+    is_timer = state.kind == "timers"
+    if is_timer:
         yield "timestamp", data.i8() ^ _SIGN
     namespace = _namespace(state)
     if header.key is None:
@@ -100,22 +102,35 @@ def key_parts(header: Header, state: StateInfo, data: Input) -> Iterator[tuple[s
     yield "key", value(header.key, data)
     if namespace is None:
         raise Unknown("a namespace of a serializer that is not known here", state.unknown)
-    if state.kind != "timers" and not (_is_fixed(header.key) or _is_fixed(namespace)):
+    if not is_timer and _has_lengths_behind(header.key, namespace):
         raise Unknown("a key and a namespace with their lengths behind them")
-    yield from _told(namespace, value(namespace, data))
-    if state.type == "MAP" and state.value is not None and state.value.name == "MapSerializer":
-        yield "map_key", value(state.value.inner[0], data)
+    yield from _named(namespace, value(namespace, data))
+    of_map_key = _map_key(state)
+    if of_map_key is not None:
+        yield "map_key", value(of_map_key, data)
+
+
+def _has_lengths_behind(key: Serializer, namespace: Serializer) -> bool:
+    """Whether the lengths of key and namespace stand behind them: where neither has a fixed one."""
+    return not _is_fixed(key) and not _is_fixed(namespace)
+
+
+def _map_key(state: StateInfo) -> Serializer | None:
+    """Return the serializer of a map's keys; None for other states."""
+    if state.type != "MAP" or state.value is None:
+        return None
+    return state.value.inner[0] if state.value.name == "MapSerializer" else None
 
 
 def read_value(state: StateInfo, raw: bytes) -> object:
     """Return what a canonical entry's value says, read to its end."""
     data = Input(raw, "a value")
-    found = _canonical_value(state, data)
+    decoded = _canonical_value(state, data)
     if not data.at_end():
         raise data.wrong(
             f"{data.end - data.at} bytes behind the end of a value of state {state.name!r}"
         )
-    return found
+    return decoded
 
 
 def _canonical_value(state: StateInfo, data: Input) -> object:
@@ -146,9 +161,9 @@ def _joined_by_commas(serializer: Serializer, data: Input) -> list[object]:
 
 def heap_entries(header: Header, section: bytes, group: int) -> Iterator[HeapEntry | Untold]:
     """Yield the entries of a key group of the hashmap backend, which ends with its last state."""
-    found = int.from_bytes(section[:_GROUP_BYTES], "big")
-    if len(section) < _GROUP_BYTES or found != group:
-        raise FormatError(f"key group {group} says that it is {found}", None, 0)
+    own_number = int.from_bytes(section[:_GROUP_BYTES], "big")
+    if len(section) < _GROUP_BYTES or own_number != group:
+        raise FormatError(f"key group {group} says that it is {own_number}", None, 0)
     seen: list[int] = []
     for data in _parts(header, section[_GROUP_BYTES:]):
         while not data.at_end():
@@ -157,7 +172,7 @@ def heap_entries(header: Header, section: bytes, group: int) -> Iterator[HeapEnt
             if not is_known(header, state):
                 yield Untold(number, data.end - data.at)
                 if not header.compressed:
-                    return
+                    return  # nor can the states behind it be told apart
                 break
             yield from _heap_state(header, number, data)
             if header.compressed and not data.at_end():
@@ -200,39 +215,41 @@ def _heap_state(header: Header, number: int, data: Input) -> Iterator[HeapEntry]
     assert state.value is not None, "asked before: is_known"
     assert namespace is not None, "asked before: is_known"
     for _ in range(data.items("entries")):
-        key: dict[str, object] = {}
         if state.kind == "timers":
-            key["timestamp"] = data.i8() ^ _SIGN
-            key["key"], raw = _with_bytes(header.key, data)
-            key |= dict(_told(namespace, value(namespace, data)))
-            yield HeapEntry(number, key, None, raw)
-            continue
-        parts = dict(_told(namespace, value(namespace, data)))
-        key["key"], raw = _with_bytes(header.key, data)
-        yield HeapEntry(number, key | parts, value(state.value, data), raw)
+            timestamp = data.i8() ^ _SIGN
+            key, raw = _with_bytes(header.key, data)
+            parts = dict(_named(namespace, value(namespace, data)))
+            yield HeapEntry(number, {"timestamp": timestamp, "key": key, **parts}, None, raw)
+        else:
+            parts = dict(_named(namespace, value(namespace, data)))
+            key, raw = _with_bytes(header.key, data)
+            yield HeapEntry(number, {"key": key, **parts}, value(state.value, data), raw)
 
 
 def _with_bytes(serializer: Serializer, data: Input) -> tuple[object, bytes]:
     start = data.at
-    found = value(serializer, data)
-    return found, data.data[start : data.at]
+    decoded = value(serializer, data)
+    return decoded, data.data[start : data.at]
 
 
 def _namespace(state: StateInfo) -> Serializer | None:
     """Return the serializer of namespaces; of timers it stands within their own."""
-    if state.kind == "timers":
-        timer = state.value
-        return timer.inner[1] if timer is not None and timer.name == "TimerSerializer" else None
-    return state.namespace
+    if state.kind != "timers":
+        return state.namespace
+    timer = state.value
+    return timer.inner[1] if timer is not None and timer.name == "TimerSerializer" else None
 
 
-def _told(namespace: Serializer, found: object) -> Iterator[tuple[str, object]]:
-    if namespace.name != _VOID:
-        yield ("window" if namespace.name == "TimeWindowSerializer" else "namespace"), found
+def _named(serializer: Serializer, namespace: object) -> Iterator[tuple[str, object]]:
+    """Yield a namespace under its name; nothing where there is none."""
+    if serializer.name == _VOID:
+        return
+    name = "window" if serializer.name == "TimeWindowSerializer" else "namespace"
+    yield name, namespace
 
 
 def _is_fixed(serializer: Serializer) -> bool:
     """Whether every value has the same size."""
-    return serializer.name in _FIXED or (
-        serializer.name == "TupleSerializer" and all(map(_is_fixed, serializer.inner))
-    )
+    if serializer.name == "TupleSerializer":
+        return all(map(_is_fixed, serializer.inner))
+    return serializer.name in _FIXED

@@ -140,7 +140,7 @@ def write_stream(out: Output, handle: StreamHandle | None) -> None:
 
 
 def files_of(handle: StreamHandle | None) -> Iterator[FileHandle]:
-    """The file a handle points to, if it does."""
+    """Yield the file a handle points to, if it does."""
     match handle:
         case AbsoluteFile() | RelativeFile() | Segment():
             yield handle

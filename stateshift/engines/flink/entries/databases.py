@@ -231,7 +231,7 @@ def misplaced(native: Native, max_parallelism: int) -> Misplaced:
 
 
 def why_options_differ(native: Native) -> str | None:
-    """Return what is wrong with the OPTIONS file, which RocksDB does not need to open a database."""
+    """Return what is wrong with the OPTIONS file: RocksDB opens a database without it."""
     for name, file in native.database.files.items():
         if not name.startswith("OPTIONS-"):
             continue

@@ -5,8 +5,8 @@ metadata of the sources, and state that is rewritten. Pure.
     copies(move, wholes, ...)         the steps, by image; then one for each rewritten operator
     bundles(files)                    files and their names, in worthwhile units
     rewritten_names, unkeyed_names    what the new files of a rewritten operator are called
-    summary(rewritten), kept(number)  where the target says what is in them; where it keeps a source's
-                                      metadata
+    summary(rewritten)                where the target says what is in them
+    kept(number)                      where it keeps the metadata of a source
 """
 
 from __future__ import annotations

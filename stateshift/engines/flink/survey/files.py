@@ -79,7 +79,7 @@ def _in_place_or_moved(storage: Storage, at: str, metadata: Metadata) -> Located
 def _with_aside(
     storage: Storage, metadata: Metadata, plain: Located, folders: Sequence[str]
 ) -> Located:
-    """Return the same, and where files are that the metadata has beside itself, and that are not."""
+    """Return the same, and where files are that should lie beside the metadata and do not."""
     missing = set(_missing_beside(metadata, plain))
     if not missing:
         return plain

@@ -2,8 +2,7 @@
 
 `_metadata` says everything but whether its files are there: each is looked for, and its size
 compared. The survey's location is the nearest one that all of the image is below (`root`): a
-checkpoint shares files with others of its job. The state itself is not read: that is what `check` is
-for.
+checkpoint shares files with others of its job. The state itself is not read: `check` does that.
 """
 
 from __future__ import annotations
