@@ -1,6 +1,7 @@
 """A block of an SST: checked, decompressed, and its entries.
 
-    block    content | compression u8 | checksum u32LE          HANDLE = varint offset, varint size of the content
+    block    content | compression u8 | checksum u32LE
+    HANDLE   varint offset | varint size of the content
     content  entries | restarts u32LE* | count u32LE
     entry    shared varint | unshared varint | value size varint | rest of the key | value
 
@@ -36,6 +37,7 @@ _SHARING_MAX = 16
 # How often its stored size a block may hold: lz4 has one byte for 255, zstd three for 128 KiB, of
 # which RocksDB's blocks of some KiB never come near.
 _EXPANSION_MAX = {4: 255, 5: 255, 7: 4096}
+_ZSTD = 7
 _U32 = struct.Struct("<I")
 
 
@@ -60,74 +62,85 @@ class DataBlock(NamedTuple):
 
 
 def read_block(file: File, handle: Handle) -> bytes:
-    """A block's content, checked and decompressed."""
+    """Return a block's content, checked and decompressed."""
     stored, compression = checked(file, handle)
     return _decompressed(stored, compression, handle.offset)
 
 
 def checked(file: File, handle: Handle) -> tuple[bytes, int]:
-    """A block's content as it is stored, and how it is compressed."""
+    """Return a block's content as it is stored, and how it is compressed."""
     offset, size = handle
     if offset + size + TRAILER > file.size:
-        raise FormatError(
-            f"{WHAT} ends before its block of {size} bytes at {offset} does", None, file.size
-        )
+        raise _truncated(handle, file.size)
     raw = file.read(offset, size + TRAILER)
     if len(raw) < size + TRAILER:
-        raise FormatError(
-            f"{WHAT} ends before its block of {size} bytes at {offset} does",
-            None,
-            offset + len(raw),
-        )
+        raise _truncated(handle, offset + len(raw))
     content, compression = raw[:size], raw[size]
-    expected = CHECKSUMS[file.check]
-    if expected and expected(content, compression) != _U32.unpack_from(raw, size + 1)[0]:
+    checksum = CHECKSUMS[file.check]
+    if checksum is None:
+        return content, compression
+    if checksum(content, compression) != _U32.unpack_from(raw, size + 1)[0]:
         raise FormatError(f"{WHAT}: a block's checksum does not fit its content", None, offset)
     return content, compression
 
 
+def _truncated(handle: Handle, end: int) -> FormatError:
+    return FormatError(
+        f"{WHAT} ends before its block of {handle.size} bytes at {handle.offset} does", None, end
+    )
+
+
 def _decompressed(data: bytes, kind: int, offset: int) -> bytes:
-    if kind == 0:
-        return data
-    if kind == 1:
-        return snappy.decompressed(data, offset)
-    if kind not in (4, 5, 7):
+    match kind:
+        case 0:
+            return data
+        case 1:
+            return snappy.decompressed(data, offset)
+    if kind not in _EXPANSION_MAX:
         raise FormatError(f"{WHAT} has a block of unknown compression {kind}", None, offset)
     with placed(offset):
-        raw, position = varint(data, 0, len(data))
-    if raw > _EXPANSION_MAX[kind] * len(data) + 64:
+        size, position = varint(data, 0, len(data))
+    if size > _EXPANSION_MAX[kind] * len(data) + 64:
         raise FormatError(
-            f"{WHAT}: a block of {len(data)} bytes claims to hold {raw}", None, offset
+            f"{WHAT}: a block of {len(data)} bytes claims to hold {size}", None, offset
         )
-    bounds.require_piece(raw, f"a block of {WHAT}", offset)
+    bounds.require_piece(size, f"a block of {WHAT}", offset)
+    decompress = _zstd if kind == _ZSTD else _lz4
     try:
-        if kind == 7:
-            room = bytearray(raw)  # no more than was claimed: a frame may expand without end
-            out = bytes(room[: cramjam.zstd.decompress_into(data[position:], room)])
-        else:
-            out = (
-                bytes(cramjam.lz4.decompress_block(data[position:], output_len=raw)) if raw else b""
-            )
+        content = decompress(data[position:], size)
     except (cramjam.DecompressionError, OSError) as error:
         raise FormatError(f"{WHAT} has a damaged block", None, offset) from error
-    if len(out) != raw:
-        raise FormatError(f"{WHAT}: a block claims {raw} bytes and holds {len(out)}", None, offset)
-    return out
+    if len(content) != size:
+        raise FormatError(
+            f"{WHAT}: a block claims {size} bytes and holds {len(content)}", None, offset
+        )
+    return content
+
+
+def _zstd(compressed: bytes, size: int) -> bytes:
+    out = bytearray(size)  # no more than was claimed: a frame may expand without end
+    return bytes(out[: cramjam.zstd.decompress_into(compressed, out)])
+
+
+def _lz4(compressed: bytes, size: int) -> bytes:
+    if size == 0:
+        return b""
+    return bytes(cramjam.lz4.decompress_block(compressed, output_len=size))
 
 
 def block_entries(block: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of a data, properties or metaindex block."""
+    """Yield keys and values of a data, properties or metaindex block."""
     end = end_of_entries(block, offset)
     position, key = 0, b""
-    room = _SHARING_MAX * len(block)
+    sharable = _SHARING_MAX * len(block)
     with placed(offset):
         while position < end:
             shared, position = varint(block, position, end)
             unshared, position = varint(block, position, end)
             size, position = varint(block, position, end)
             middle = position + unshared
-            room -= shared
-            if shared > len(key) or middle + size > end or room < 0:
+            sharable -= shared
+            if shared > len(key) or middle + size > end or sharable < 0:
                 raise FormatError(f"{WHAT}: an entry is larger than its block", None, offset)
             key = key[:shared] + block[position:middle]
             position = middle + size
@@ -150,18 +163,19 @@ def handle_at(data: bytes, position: int, end: int) -> tuple[Handle, int]:
 
 @contextmanager
 def placed(offset: int) -> Iterator[None]:
-    """What is wrong inside of a block is said to be at the block's place: within, bytes are counted
-    as they come out of the compression.
+    """Raise what is wrong inside of a block at the block's place: within, bytes are counted as they
+    come out of the compression.
     """
     try:
         yield
     except FormatError as error:
-        raise (
-            error if error.offset is not None else FormatError(error.fact, None, offset)
-        ) from error
+        if error.offset is not None:
+            raise
+        raise FormatError(error.fact, None, offset) from error
 
 
 def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """Read a varint; return it, and the position behind it."""
     if position < end and data[position] < 0x80:
         return data[position], position + 1
     value = shift = 0
@@ -172,7 +186,7 @@ def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
-    raise FormatError(f"{WHAT}: a number that does not end")
+    raise FormatError(f"{WHAT} is truncated: unterminated varint")
 
 
 def encode_varint(number: int) -> bytes:

@@ -78,26 +78,24 @@ class Database:
 
     def open_tables(self) -> None:
         """Read the footer and the properties of every table: all are of a version that is known."""
-        for family in self.manifest.families.values():
-            for fact in family.tables.values():
-                self._opened(fact)
+        for fact in self._tables():
+            self._opened(fact)
 
     def check_blocks(self) -> None:
         """Check every block of every table against its checksum, without looking at what is in
         it.
         """
-        for family in self.manifest.families.values():
-            for fact in family.tables.values():
-                table = self._opened(fact)
-                with _named(name_of(fact.number)):
-                    table.check_blocks()
+        for fact in self._tables():
+            table = self._opened(fact)
+            with _named(name_of(fact.number)):
+                table.check_blocks()
 
     def entries(self, name: str) -> Iterator[tuple[bytes, bytes]]:
-        """What each key of a column family holds, in the order of the keys."""
+        """Yield what each key of a column family holds, in the order of the keys."""
         family = self.families[name]
         tables = {number: self._opened(table) for number, table in family.tables.items()}
         deletions = chain.from_iterable(table.deletions for table in tables.values())
-        covering = _Covering(list(deletions))
+        covering = _Covering(deletions)
         levels: list[Iterator[TableEntry]] = []
         for level in _levels(family.tables.values()):
             levels.append(self._chained([(table, tables[table.number]) for table in level]))
@@ -106,6 +104,10 @@ class Database:
             value = _resolved(writes, covering.newest(key))
             if value is not None:
                 yield key, value
+
+    def _tables(self) -> Iterator[TableFile]:
+        for family in self.manifest.families.values():
+            yield from family.tables.values()
 
     def _opened(self, fact: TableFile) -> Table:
         name = name_of(fact.number)
@@ -123,8 +125,8 @@ class Database:
                 yield from self._checked(fact, table)
 
     def _checked(self, fact: TableFile, table: Table) -> Iterator[TableEntry]:
-        """The table's entries; at their end, that they are those which the MANIFEST and its
-        properties tell of.
+        """Yield the table's entries; at their end, check that they are those which the MANIFEST and
+        its properties tell of.
         """
         count, last = 0, None
         newest = min(fact.last_sequence, self.manifest.last_sequence)
@@ -134,26 +136,30 @@ class Database:
             if not fact.first_sequence <= entry.sequence <= newest:
                 raise FormatError(
                     f"a write has sequence {entry.sequence}, its MANIFEST says "
-                    f"{fact.first_sequence} to "
-                    f"{newest}",
+                    f"{fact.first_sequence} to {newest}",
                     None,
                     0,
                 )
             count, last = count + 1, entry
             yield entry
-        if last is None and not table.deletions:
-            raise FormatError("it holds no entries, and its MANIFEST names keys", None, 0)
-        if last is not None and not _ends(fact, table, last.key):
-            raise FormatError("its last key is not the one that its MANIFEST names", None, 0)
-        claimed = table.number(b"rocksdb.num.entries")
-        own = count + len(table.deletions)
-        if claimed is not None and claimed not in (count, own):
-            raise FormatError(f"it holds {count} entries, its properties say {claimed}", None, 0)
+        _check_end(fact, table, count, last)
+
+
+def _check_end(fact: TableFile, table: Table, count: int, last: TableEntry | None) -> None:
+    """Check the number of entries, and the last one, against the MANIFEST and the properties."""
+    if last is None and not table.deletions:
+        raise FormatError("it holds no entries, and its MANIFEST names keys", None, 0)
+    if last is not None and not _ends(fact, table, last.key):
+        raise FormatError("its last key is not the one that its MANIFEST names", None, 0)
+    claimed = table.number(b"rocksdb.num.entries")
+    with_deletions = count + len(table.deletions)
+    if claimed is not None and claimed not in (count, with_deletions):
+        raise FormatError(f"it holds {count} entries, its properties say {claimed}", None, 0)
 
 
 def open_database(files: Files) -> Database:
-    """The database of these files, by their names there; CURRENT, MANIFEST and all tables are held
-    against each other.
+    """Open the database of these files, by their names there; CURRENT, MANIFEST and all tables are
+    held against each other.
     """
     if CURRENT not in files:
         raise FormatError("a RocksDB without CURRENT", None, 0)
@@ -162,14 +168,7 @@ def open_database(files: Files) -> Database:
         raise FormatError(f"CURRENT names {name}, which is not there", None, 0)
     with _named(name):
         manifest = decode_manifest(files[name].whole(name))
-    there = {number_of(own) for own in files if own.endswith(".sst")}
-    missing, foreign = manifest.numbers - there, there - manifest.numbers
-    if missing:
-        raise FormatError(f"{name} names {name_of(min(missing))}, which is not there", None, 0)
-    if foreign:
-        raise FormatError(
-            f"{name} does not name {name_of(min(foreign))}, whose entries would be lost", None, 0
-        )
+    _check_tables(files, name, manifest)
     database = Database(files, manifest)
     if len(database.families) < len(manifest.families):
         raise FormatError(f"{name} names two column families the same", None, 0)
@@ -178,30 +177,45 @@ def open_database(files: Files) -> Database:
     return database
 
 
+def _check_tables(files: Files, name: str, manifest: Manifest) -> None:
+    """Check that the tables are those that the MANIFEST, a file of this name, has."""
+    numbers = {number_of(own) for own in files if own.endswith(".sst")}
+    missing, foreign = manifest.numbers - numbers, numbers - manifest.numbers
+    if missing:
+        raise FormatError(f"{name} names {name_of(min(missing))}, which is not there", None, 0)
+    if foreign:
+        raise FormatError(
+            f"{name} does not name {name_of(min(foreign))}, whose entries would be lost", None, 0
+        )
+
+
 def name_of(number: int) -> str:
     return f"{number:06d}.sst"
 
 
 def number_of(name: str) -> int:
+    """Return the number that a table's name says."""
     digits = name.removesuffix(".sst")
-    if not digits.isdecimal() or not digits.isascii() or len(digits) > DIGITS_MAX:
+    is_number = digits.isdecimal() and digits.isascii()
+    if not is_number or len(digits) > DIGITS_MAX:
         raise FormatError(f"{name[:80]!r} is no name of a table", None, 0)
     return int(digits)
 
 
 def _check_levels(family: Family, name: str) -> None:
-    for group in _levels(family.tables.values()):
-        for one, other in pairwise(group):
-            if one.largest >= other.smallest:
+    for level in _levels(family.tables.values()):
+        for table, following in pairwise(level):
+            if table.largest >= following.smallest:
                 raise FormatError(
-                    f"{name}: tables {one.number} and {other.number} of level {one.level} overlap",
+                    f"{name}: tables {table.number} and {following.number} of level {table.level} "
+                    "overlap",
                     None,
                     0,
                 )
 
 
 def _levels(tables: Iterable[TableFile]) -> list[list[TableFile]]:
-    """The tables that can be read behind each other: each of level 0 by itself, those of a
+    """Return the tables that can be read behind each other: each of level 0 by itself, those of a
     deeper level together.
     """
     groups: list[list[TableFile]] = []
@@ -217,16 +231,18 @@ def _levels(tables: Iterable[TableFile]) -> list[list[TableFile]]:
 
 
 def _begins(fact: TableFile, table: Table, key: bytes) -> bool:
+    """Whether a table may begin with a key: a range deletion may reach further."""
     return fact.smallest.key <= key if table.deletions else fact.smallest.key == key
 
 
 def _ends(fact: TableFile, table: Table, key: bytes) -> bool:
+    """Whether a table may end with a key: a range deletion may reach further."""
     return key <= fact.largest.key if table.deletions else key == fact.largest.key
 
 
 def _resolved(writes: Iterable[TableEntry], deleted: int) -> bytes | None:
-    """What the writes to one key come to, newest first; those older than sequence `deleted` are
-    deleted.
+    """Return what the writes to one key come to, newest first; those older than sequence `deleted`
+    are deleted.
     """
     operands: list[bytes] = []
     for entry in writes:
@@ -246,16 +262,20 @@ class _Covering:
         self._open: list[tuple[int, bytes]] = []
 
     def newest(self, key: bytes) -> int:
+        """Return the sequence of the newest range deletion over a key, 0 where there is none."""
         while self._waiting and self._waiting[-1].start <= key:
             deletion = self._waiting.pop()
             heapq.heappush(self._open, (-deletion.sequence, deletion.end))
         while self._open and self._open[0][1] <= key:
             heapq.heappop(self._open)
-        return -self._open[0][0] if self._open else 0
+        if not self._open:
+            return 0
+        age, _ = self._open[0]
+        return -age
 
 
 class _named:
-    """Errors inside say which file they are about."""
+    """Names the file in errors that are raised inside."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -265,6 +285,5 @@ class _named:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, FormatError):
-            raise type(error)(
-                f"{self._name}: {error.fact}", None, error.offset, hint=error.hint
-            ) from error
+            fact = f"{self._name}: {error.fact}"
+            raise type(error)(fact, None, error.offset, hint=error.hint) from error

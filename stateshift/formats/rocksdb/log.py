@@ -1,14 +1,13 @@
 """RocksDB's log format, in which a MANIFEST is written: records, cut where a block ends.
 
-    log  (crc32c u32LE, masked | size u16LE | type u8 | content)*  in blocks of 32768 bytes, which
-    no record
-                                                                   crosses: 1 whole, 2 first,
-                                                                   3 middle, 4 last
+    log  (crc32c u32LE, masked | size u16LE | type u8 | content)*
+
+    in blocks of 32768 bytes, which no record crosses; types are 1 whole, 2 first, 3 middle, 4 last
 
 Less than a header's bytes at the end of a block are zeros. The checksum covers type and content.
 
 RocksDB itself takes a log whose last record is cut as one without it: a MANIFEST then lacks the
-newest tables, and nobody is told. Here it is refused.
+newest tables without a word. Here it is refused.
 
 Source: RocksDB, db/log_format.h, db/log_reader.cc.
 """
@@ -29,45 +28,43 @@ _HEADER = struct.Struct("<IHB")
 
 
 def decode_log(content: bytes, what: str) -> Iterator[tuple[int, bytes]]:
-    """Each record, with the offset at which it begins."""
-    pieces: list[bytes] = []
+    """Yield each record, with the offset at which it begins."""
+    pieces: list[bytes] | None = None  # of the record that has begun
     start = 0
     for offset, kind, piece in _fragments(content, what):
-        begins = kind in (WHOLE, FIRST)
-        if begins == bool(pieces):
-            fact = (
-                "a record begins inside of another" if begins else "a record without its beginning"
-            )
-            raise FormatError(f"{what}: {fact}", None, offset)
-        if begins:
-            start = offset
+        if kind in (WHOLE, FIRST):
+            if pieces is not None:
+                raise FormatError(f"{what}: a record begins inside of another", None, offset)
+            pieces, start = [], offset
+        if pieces is None:
+            raise FormatError(f"{what}: a record without its beginning", None, offset)
         pieces.append(piece)
         if kind in (WHOLE, LAST):
             yield start, b"".join(pieces)
-            pieces = []
-        elif not piece:  # begun with nothing is still begun
-            pieces = [b"", *pieces]
-    if pieces:
+            pieces = None
+    if pieces is not None:
         raise FormatError(f"{what} is truncated: its last record has no end", None, len(content))
 
 
 def encode_log(record: bytes) -> Iterator[bytes]:
-    """A log of one record."""
-    room = BLOCK - HEADER
-    pieces = [record[start : start + room] for start in range(0, len(record), room)]
-    for number, piece in enumerate(pieces):
-        first, last = number == 0, number == len(pieces) - 1
-        kind = bytes((WHOLE if first and last else FIRST if first else LAST if last else MIDDLE,))
-        yield (
-            masked_crc32c(kind + piece).to_bytes(4, "little")
-            + len(piece).to_bytes(2, "little")
-            + kind
-            + piece
-        )
+    """Yield a log of one record."""
+    size = BLOCK - HEADER
+    for start in range(0, len(record), size):
+        piece = record[start : start + size]
+        kind = _kind(first=start == 0, last=start + size >= len(record)).to_bytes(1, "little")
+        checksum = masked_crc32c(kind + piece)
+        yield checksum.to_bytes(4, "little") + len(piece).to_bytes(2, "little") + kind + piece
+
+
+def _kind(first: bool, last: bool) -> int:
+    """Return the type of a piece of a record."""
+    if first:
+        return WHOLE if last else FIRST
+    return LAST if last else MIDDLE
 
 
 def _fragments(content: bytes, what: str) -> Iterator[tuple[int, int, bytes]]:
-    """Offset, type and content of each piece of a record."""
+    """Yield offset, type and content of each piece of a record."""
     position = 0
     while position < len(content):
         left = BLOCK - position % BLOCK

@@ -22,6 +22,7 @@ engine writes them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -40,6 +41,7 @@ _COMPARATOR = b"leveldb.BytewiseComparator"
 _PUT = (1).to_bytes(8, "little")
 _LAST_SEQUENCE = 1
 _WHAT = "a MANIFEST"
+_CURRENT = re.compile(rb"MANIFEST-[0-9]+\n")
 SEQUENCE_MAX = (1 << 56) - 1
 _IGNORED_FROM = 1 << 13
 _MUST_KNOW = 1 << 6
@@ -96,19 +98,21 @@ class Manifest:
     @property
     def numbers(self) -> set[int]:
         """The numbers of all tables."""
-        return set().union(*(family.tables for family in self.families.values()))
+        numbers: set[int] = set()
+        for family in self.families.values():
+            numbers.update(family.tables)
+        return numbers
 
 
 def decode_current(content: bytes) -> str:
-    """The name of the MANIFEST that CURRENT holds."""
-    name, newline, rest = content.partition(b"\n")
-    if not newline or rest or not name.startswith(b"MANIFEST-") or not name[9:].isdigit():
+    """Return the name of the MANIFEST that CURRENT holds."""
+    if not _CURRENT.fullmatch(content):
         raise FormatError("CURRENT does not name a MANIFEST", None, 0)
-    return name.decode("ascii")
+    return content.removesuffix(b"\n").decode("ascii")
 
 
 def decode_manifest(content: bytes) -> Manifest:
-    """The database that the edits of a MANIFEST lead to."""
+    """Return the database that the edits of a MANIFEST lead to."""
     manifest = Manifest()
     group = 0
     for offset, record in decode_log(content, _WHAT):
@@ -211,13 +215,12 @@ class _Edit:
         return TableFile(number, level, size, smallest, largest, first, last)
 
     def _options(self) -> None:
-        while True:
-            option = self._number()
-            if option == _END_OF_OPTIONS:
-                return
+        option = self._number()
+        while option != _END_OF_OPTIONS:
             self._sized()
             if option & _MUST_KNOW and option != _PATH:
                 raise FormatError(f"{_WHAT}: a table has the unknown field {option}")
+            option = self._number()
 
     def _check_comparator(self, name: bytes) -> None:
         if name != _COMPARATOR:
@@ -248,18 +251,19 @@ class _Edit:
 
 
 def encode_manifest(tables: Mapping[int, TableFacts]) -> bytes:
-    """A database of these tables, by their numbers. Their keys ascend from one to the next, as
-    `encode_sst` made them.
+    """Return the MANIFEST of a database of these tables, by their numbers. Their keys ascend from
+    one to the next, as `encode_sst` made them.
     """
-    head = b"\x01" + _sized(_COMPARATOR) + b"\x02\x00" + b"\x09\x00"
-    head += (
-        b"\x03" + varint(max(tables, default=FIRST_TABLE) + 1) + b"\x04" + varint(_LAST_SEQUENCE)
-    )
-    return b"".join(
-        encode_log(
-            head + b"".join(_table(number, table) for number, table in sorted(tables.items()))
-        )
-    )
+    next_file = max(tables, default=FIRST_TABLE) + 1
+    edit = [
+        b"\x01" + _sized(_COMPARATOR),
+        b"\x02\x00",
+        b"\x09\x00",
+        b"\x03" + varint(next_file),
+        b"\x04" + varint(_LAST_SEQUENCE),
+    ]
+    edit += [_table(number, table) for number, table in sorted(tables.items())]
+    return b"".join(encode_log(b"".join(edit)))
 
 
 def _table(number: int, table: TableFacts) -> bytes:

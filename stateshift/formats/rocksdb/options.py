@@ -1,7 +1,8 @@
 """RocksDB's OPTIONS file, as far as it says what a database has.
 
-    [Version] | [DBOptions] | [CFOptions "NAME"] | [TableOptions/BlockBasedTable "NAME"]  sections
-      key=value                                                                           their lines; # a comment
+    [Version] | [DBOptions] | [CFOptions "NAME"] | [TableOptions/BlockBasedTable "NAME"]
+      key=value                                     the lines of a section
+      # a comment
 
 In a name, a backslash stands before what would end it. The file has no checksum, and RocksDB opens
 a database without it: what it says can only be held against what the MANIFEST says.
@@ -22,27 +23,38 @@ _NEEDED = ("Version", "DBOptions")
 
 
 def decode_options(content: bytes) -> tuple[str, ...]:
-    """The names of the column families."""
+    """Return the names of the column families."""
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(f"{_WHAT} is not UTF-8", None, error.start) from error
     families: list[str] = []
-    seen: set[str] = set()
+    sections: set[str] = set()
     position = 0
     for line in text.split("\n"):
         stripped = line.strip()
+        is_setting = bool(sections) and "=" in stripped
         if stripped.startswith("["):
-            section = _SECTION.fullmatch(stripped)
-            if section is None:
-                raise FormatError(f"{_WHAT} has a section without a name", None, position)
-            seen.add(section[1])
-            if section[1] == "CFOptions":
-                families.append(_ESCAPED.sub(r"\1", section[2] or ""))
-        elif stripped and not stripped.startswith("#") and ("=" not in stripped or not seen):
+            section, name = _section(stripped, position)
+            sections.add(section)
+            if section == "CFOptions":
+                families.append(name)
+        elif not is_setting and not _is_ignored(stripped):
             raise FormatError(f"{_WHAT} has a line that sets nothing", None, position)
         position += len(line.encode("utf-8")) + 1
-    missing = [name for name in _NEEDED if name not in seen]
+    missing = [name for name in _NEEDED if name not in sections]
     if missing:
         raise FormatError(f"{_WHAT} has no section [{missing[0]}]", None, len(content))
     return tuple(families)
+
+
+def _section(line: str, position: int) -> tuple[str, str]:
+    """Return a section's kind, and the name in it, empty where it has none."""
+    section = _SECTION.fullmatch(line)
+    if section is None:
+        raise FormatError(f"{_WHAT} has a section without a name", None, position)
+    return section[1], _ESCAPED.sub(r"\1", section[2] or "")
+
+
+def _is_ignored(line: str) -> bool:
+    return not line or line.startswith("#")

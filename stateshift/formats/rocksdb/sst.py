@@ -38,15 +38,16 @@ BEFORE_ALL = TableEntry(b"", 1 << 56, PUT, b"")
 
 
 def decode_sst(content: bytes) -> Iterator[TableEntry]:
-    """The table's entries in their order: keys ascending, of one key the newest first."""
+    """Yield the table's entries in their order: keys ascending, of one key the newest first."""
     return in_order(data_blocks(content), BEFORE_ALL)
 
 
 def in_order(blocks: Iterable[DataBlock], last: TableEntry) -> Iterator[TableEntry]:
-    """The entries of blocks that come after the entry `last`."""
+    """Yield the entries of blocks, which have to come after the entry `last`."""
     for block in blocks:
         for entry in entries_of(block):
-            if entry.key < last.key or (entry.key == last.key and entry.sequence >= last.sequence):
+            same_key = entry.key == last.key
+            if entry.key < last.key or (same_key and entry.sequence >= last.sequence):
                 raise FormatError(
                     f"{WHAT} holds entries that are not in their order", None, block.offset
                 )
@@ -55,7 +56,7 @@ def in_order(blocks: Iterable[DataBlock], last: TableEntry) -> Iterator[TableEnt
 
 
 def data_blocks(content: bytes) -> Iterator[DataBlock]:
-    """The table's blocks of entries, each checked as it comes."""
+    """Yield the table's blocks of entries, each checked as it comes."""
     table = open_table(lambda offset, count: content[offset : offset + count], len(content))
     if table.deletions:
         raise FormatError(

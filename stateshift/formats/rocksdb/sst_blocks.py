@@ -1,4 +1,4 @@
-"""The entries of an SST as blocks: `sst` for a million entries at once.
+"""The entries of an SST as blocks: what `sst` does, for a million entries at once.
 
     decode_sst_blocks(content) -> (Block, sequences) ...  keys ascending, of one key the newest
                                                           first
@@ -47,7 +47,7 @@ Decoded = tuple[Block, Words]
 
 
 def decode_sst_blocks(content: bytes) -> Iterator[Decoded]:
-    """The table's entries in their order, each block with the sequence numbers of its entries."""
+    """Yield the table's entries in their order, each block with the sequences of its entries."""
     last = BEFORE_ALL
     for blocks in _batches(data_blocks(content)):
         decoded = _decoded(blocks)
@@ -62,20 +62,21 @@ def decode_sst_blocks(content: bytes) -> Iterator[Decoded]:
 
 def _follow(decoded: Decoded, last: TableEntry) -> bool:
     """Whether the entries are in their order, and all after the `last` one."""
-    (keys, sequences) = decoded[0].keys, decoded[1]
+    block, sequences = decoded
+    keys = block.keys
     if not len(keys):
         return True
     first = keys[0].as_py()
-    if first < last.key or (first == last.key and sequences[0] >= last.sequence):
+    same_key = first == last.key
+    if first < last.key or (same_key and sequences[0] >= last.sequence):
         return False
     before, after = keys.slice(0, len(keys) - 1), keys.slice(1)
     ascends = pc.less(before, after).to_numpy(zero_copy_only=False)
     if ascends.all():
         return True
-    again = pc.equal(before, after).to_numpy(zero_copy_only=False) & (
-        sequences[1:] < sequences[:-1]
-    )
-    return bool((ascends | again).all())
+    same_keys = pc.equal(before, after).to_numpy(zero_copy_only=False)
+    older = sequences[1:] < sequences[:-1]
+    return bool((ascends | same_keys & older).all())
 
 
 def _batches(blocks: Iterator[DataBlock]) -> Iterator[list[DataBlock]]:
@@ -129,7 +130,7 @@ class _Runs:
         sizes = np.fromiter((len(block.content) for block in blocks), np.int64, len(blocks))
         if sizes.min() < 8:
             return None
-        # Before the first block there is room for the part of a key that an entry shares.
+        # Before the first block stand zeros, for the part of a key that an entry shares.
         lasts = np.cumsum(sizes) + KEY_MAX - 4
         firsts = lasts + 4 - sizes
         numbers = np.ndarray((len(content) - 3,), "<u4", content, strides=(1,))
@@ -149,24 +150,24 @@ class _Runs:
     def walked(self) -> _Entries | None:
         """Every entry, run by run. None where something is odd."""
         content = np.frombuffer(self.content, np.uint8)
-        here, at, known = (
-            np.arange(len(self.starts)),
-            self.starts,
-            np.zeros(len(self.starts), np.int64),
-        )
-        found: list[tuple[Ints, ...]] = []
+        here = np.arange(len(self.starts))  # the runs that go on
+        at = self.starts
+        known = np.zeros(len(self.starts), np.int64)  # how long the key before is
+        steps: list[tuple[Ints, ...]] = []
         while len(here):
-            numbers = _three_numbers(content, at) if len(found) < RUN_MAX else None
+            if len(steps) == RUN_MAX:
+                return None
+            numbers = _three_numbers(content, at)
             if numbers is None:
                 return None
             shared, fresh, size, at = numbers
-            ends, after = self.ends[here], at + fresh + size
-            if (shared > known).any() or (after > ends).any() or (shared + fresh > KEY_MAX).any():
+            ends, after, keys = self.ends[here], at + fresh + size, shared + fresh
+            if (shared > known).any() or (after > ends).any() or (keys > KEY_MAX).any():
                 return None
-            found.append((here, np.full(len(here), len(found)), shared, fresh, at, size))
+            steps.append((here, np.full(len(here), len(steps)), shared, fresh, at, size))
             more = after < ends
-            here, at, known = here[more], after[more], (shared + fresh)[more]
-        columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+            here, at, known = here[more], after[more], keys[more]
+        columns = [np.concatenate(column) for column in zip(*steps, strict=True)]
         order = np.argsort(columns[0] * RUN_MAX + columns[1])
         return _Entries(content, *(column[order] for column in columns[1:]))
 
@@ -256,12 +257,13 @@ def _three_numbers(content: Content, at: Ints) -> tuple[Ints, Ints, Ints, Ints] 
     if not (word & np.uint64(0x808080)).any():
         one, two, three = (word >> np.uint64(8 * n) & np.uint64(0x7F) for n in range(3))
         return one.astype(np.int64), two.astype(np.int64), three.astype(np.int64), at + 3
-    found = []
+    numbers = []
     for _ in range(3):
         word = words(content, at).astype(np.int64)
         second, third = word & 0x80 != 0, word & 0x8080 == 0x8080
-        if (third & (word & 0x800000 != 0)).any():
+        fourth = third & (word & 0x800000 != 0)
+        if fourth.any():
             return None
-        found.append(word & 0x7F | second * (word >> 1 & 0x3F80) | third * (word >> 2 & 0x1FC000))
+        numbers.append(word & 0x7F | second * (word >> 1 & 0x3F80) | third * (word >> 2 & 0x1FC000))
         at = at + 1 + second + third
-    return found[0], found[1], found[2], at
+    return numbers[0], numbers[1], numbers[2], at

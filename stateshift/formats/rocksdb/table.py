@@ -1,6 +1,8 @@
 """An SST opened: what its footer, properties and index say, and the way to its data blocks.
 
-    blocks ... | footer: checksum type u8 | metaindex HANDLE | index HANDLE | padding | u32LE version | magic u64LE
+    blocks ... | footer
+    footer     checksum type u8 | metaindex HANDLE | index HANDLE | padding | u32LE version |
+               magic u64LE
     metaindex  name -> HANDLE: properties, range deletions, filters
     index      one entry per data block, the value a HANDLE. With `index.value.is.delta.encoded`
                there is no value size, and where the key shares something the value is the zigzag
@@ -17,7 +19,7 @@ made outside of RocksDB are refused rather than misread.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -49,6 +51,7 @@ BINARY, PARTITIONED = 0, 2
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _PROPERTIES, _DELETIONS = b"rocksdb.properties", b"rocksdb.range_del"
+_DICTIONARY = b"rocksdb.compression_dict"
 _NONE: Mapping[bytes, bytes] = MappingProxyType({})
 
 
@@ -78,50 +81,50 @@ class Table:
     deletions: tuple[RangeDeletion, ...] = ()
 
     def blocks(self) -> Iterator[DataBlock]:
-        """The blocks of entries, in the order of their keys, each checked as it comes."""
-        end = 0
-        for handle in self._handles():
-            if handle.offset < end:  # or a small index could name one block over and over
-                raise FormatError(
-                    f"{WHAT} has blocks that are not behind each other", None, handle.offset
-                )
-            end = handle.offset + handle.size + TRAILER
+        """Yield the blocks of entries, in the order of their keys, each checked as it comes."""
+        for handle in _behind_each_other(self._handles()):
             yield DataBlock(read_block(self.file, handle), handle.offset)
 
     def check_blocks(self) -> None:
         """Check the blocks of entries against their checksums, as they are stored."""
-        end = 0
-        for handle in self._handles():
-            if handle.offset < end:
-                raise FormatError(
-                    f"{WHAT} has blocks that are not behind each other", None, handle.offset
-                )
-            end = handle.offset + handle.size + TRAILER
+        for handle in _behind_each_other(self._handles()):
             checked(self.file, handle)
 
     def number(self, name: bytes) -> int | None:
-        """A property that is a varint."""
+        """Return a property that is a varint."""
         value = self.properties.get(name)
-        return varint(value, 0, len(value))[0] if value else None
+        if not value:
+            return None
+        number, _ = varint(value, 0, len(value))
+        return number
 
     def _handles(self) -> Iterator[Handle]:
         top = read_block(self.file, self.index)
         if not self.partitioned:
             yield from _index(top, self.index, self.delta)
             return
-        end = 0
         # Read before the first data block: the partitions lie behind all of those.
-        for partition in list(_index(top, self.index, self.delta)):
-            if partition.offset < end:
-                raise FormatError(
-                    f"{WHAT} has blocks that are not behind each other", None, partition.offset
-                )
-            end = partition.offset + partition.size + TRAILER
+        partitions = list(_index(top, self.index, self.delta))
+        for partition in _behind_each_other(partitions):
             yield from _index(read_block(self.file, partition), partition, self.delta)
 
 
+def _behind_each_other(handles: Iterable[Handle]) -> Iterator[Handle]:
+    """Yield handles, each of which has to begin behind the one before it: else a small index could
+    name one block over and over.
+    """
+    end = 0
+    for handle in handles:
+        if handle.offset < end:
+            raise FormatError(
+                f"{WHAT} has blocks that are not behind each other", None, handle.offset
+            )
+        end = handle.offset + handle.size + TRAILER
+        yield handle
+
+
 def open_table(read: Read, size: int) -> Table:
-    """The table of `size` bytes that `read` gives."""
+    """Open the table of `size` bytes that `read` gives."""
     check, metaindex, index = _decode_footer(read, size)
     file = File(read, size, check)
     with placed(metaindex.offset):
@@ -129,6 +132,24 @@ def open_table(read: Read, size: int) -> Table:
 
 
 def _decode_footer(read: Read, size: int) -> tuple[int, Handle, Handle]:
+    footer = _read_footer(read, size)
+    start = size - FOOTER
+    if footer[0] not in CHECKSUMS:
+        raise FormatError(f"{WHAT} has the unknown checksum type {footer[0]}", None, start)
+    with placed(start):
+        metaindex, position = handle_at(footer, 1, FOOTER - 12)
+        index, position = handle_at(footer, position, FOOTER - 12)
+    if any(footer[position : FOOTER - 12]):  # Footer::EncodeTo fills it with zeros
+        raise FormatError(
+            f"{WHAT} has bytes in the padding of its footer that nobody wrote",
+            None,
+            start + position,
+        )
+    return footer[0], metaindex, index
+
+
+def _read_footer(read: Read, size: int) -> bytes:
+    """Read the footer, of a version that is known."""
     if size < FOOTER:
         raise FormatError(f"{WHAT} ends early: it is shorter than its footer", None, size)
     start = size - FOOTER
@@ -145,43 +166,38 @@ def _decode_footer(read: Read, size: int) -> tuple[int, Handle, Handle]:
         raise UnknownVersion(
             f"{WHAT} of format version {version}; known are 2 to 5", None, size - 12
         )
-    if footer[0] not in CHECKSUMS:
-        raise FormatError(f"{WHAT} has the unknown checksum type {footer[0]}", None, start)
-    with placed(start):
-        metaindex, position = handle_at(footer, 1, FOOTER - 12)
-        index, position = handle_at(footer, position, FOOTER - 12)
-    if any(footer[position : FOOTER - 12]):  # Footer::EncodeTo fills it with zeros
-        raise FormatError(
-            f"{WHAT} has bytes in the padding of its footer that nobody wrote",
-            None,
-            start + position,
-        )
-    return footer[0], metaindex, index
+    return footer
 
 
 def _with_metadata(table: Table, metaindex: Handle) -> Table:
-    """The table with what its metaindex names; what we could misread is refused."""
-    file = table.file
-    places: dict[bytes, Handle] = {}
-    for name, value in block_entries(read_block(file, metaindex), metaindex.offset):
-        if value:
-            places[name] = handle_at(value, 0, len(value))[0]
-    if places.get(b"rocksdb.compression_dict", Handle(0, 0)).size:
+    """Return the table with what its metaindex names; what we could misread is refused."""
+    places = _places(table.file, metaindex)
+    if _DICTIONARY in places:
         fact = f"{WHAT} has a rocksdb.compression_dict block, which is not read"
         raise NotRead(fact, None, metaindex.offset)
-    if _PROPERTIES in places:
-        table = _with_properties(table, places[_PROPERTIES])
-    deletions = places.get(_DELETIONS, Handle(0, 0))
-    if deletions.size:
-        table = replace(table, deletions=tuple(_range_deletions(file, deletions)))
+    properties = places.pop(_PROPERTIES, None)
+    if properties is not None:
+        table = _with_properties(table, properties)
+    deletions = places.pop(_DELETIONS, None)
+    if deletions is not None:
+        table = replace(table, deletions=tuple(_range_deletions(table.file, deletions)))
     for name, place in places.items():
-        if name in (_PROPERTIES, _DELETIONS) or not place.size:
-            continue
         if name.startswith(b"partitionedfilter."):
             _check_partitions(table, place)
         else:  # we have no use for filters, but RocksDB believes what they say
-            checked(file, place)
+            checked(table.file, place)
     return table
+
+
+def _places(file: File, metaindex: Handle) -> dict[bytes, Handle]:
+    """Return the blocks that a metaindex names and that hold something, or are properties."""
+    places = {}
+    for name, value in block_entries(read_block(file, metaindex), metaindex.offset):
+        if not value:
+            continue
+        place, _ = handle_at(value, 0, len(value))
+        places[name] = place
+    return {name: place for name, place in places.items() if place.size or name == _PROPERTIES}
 
 
 def _with_properties(table: Table, place: Handle) -> Table:
@@ -210,13 +226,8 @@ def _range_deletions(file: File, place: Handle) -> Iterator[RangeDeletion]:
 
 def _check_partitions(table: Table, top: Handle) -> None:
     """Check the blocks of a partitioned filter, which its first one lists."""
-    end = 0
-    for partition in _index(read_block(table.file, top), top, table.delta):
-        if partition.offset < end:
-            raise FormatError(
-                f"{WHAT} has blocks that are not behind each other", None, partition.offset
-            )
-        end = partition.offset + partition.size + TRAILER
+    partitions = _index(read_block(table.file, top), top, table.delta)
+    for partition in _behind_each_other(partitions):
         checked(table.file, partition)
 
 
@@ -240,8 +251,13 @@ def _delta_index(block: bytes, offset: int) -> Iterator[Handle]:
             handle, position = handle_at(block, position, end)
         else:
             zigzag, position = varint(block, position, end)
-            change = zigzag >> 1 if not zigzag & 1 else -(zigzag >> 1) - 1
-            handle = Handle(handle.offset + handle.size + TRAILER, handle.size + change)
+            size = handle.size + _unzigzag(zigzag)
+            handle = Handle(handle.offset + handle.size + TRAILER, size)
         if handle.size < 0:
             raise FormatError(f"{WHAT}: a block of {handle.size} bytes", None, offset)
         yield handle
+
+
+def _unzigzag(number: int) -> int:
+    """Return the signed number that an unsigned one stands for."""
+    return -(number >> 1) - 1 if number & 1 else number >> 1
