@@ -70,7 +70,7 @@ def hash_string(value: str) -> int:
 
 
 def hash_fields(codes: list[int]) -> int:
-    """Return the hash code of a Tuple: Tuple2.hashCode begins with the first field's, not with 1."""
+    """Return the hash code of a Tuple, which begins with the first field's, not with 1."""
     code = 0
     for field in codes:
         code = code * 31 + field & _MASK

@@ -270,7 +270,7 @@ def sections(offsets: tuple[int, ...], end: int) -> tuple[tuple[int, int] | None
 def entries(
     section: bytes, prefix: int, group: int, states: int = END_OF_GROUP
 ) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield (state, key, value) of a key group of a canonical file; the key with its group's prefix,
+    """Yield (state, key, value) of a canonical file's key group; the key with its group's prefix,
     without the flag. There are so many `states`, as far as that is known.
     """
     data = section

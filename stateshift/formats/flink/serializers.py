@@ -200,7 +200,7 @@ def _map_items(serializer: Serializer, data: Input) -> Iterator[list[object]]:
 
 
 def _items(serializer: Serializer, data: Input) -> int:
-    """Read how many items follow; of a serializer that writes nothing, there could be any number."""
+    """Read how many items follow. Where an item takes no bytes, there could be any number."""
     if takes_no_bytes(serializer):
         raise Unknown(f"items of no bytes ({serializer.name})")
     return data.items("items")

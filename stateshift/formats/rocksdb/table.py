@@ -190,14 +190,15 @@ def _with_metadata(table: Table, metaindex: Handle) -> Table:
 
 
 def _places(file: File, metaindex: Handle) -> dict[bytes, Handle]:
-    """Return the blocks that a metaindex names and that hold something, or are properties."""
+    """Return the blocks that a metaindex names; of those that hold nothing, the properties alone."""
     places = {}
     for name, value in block_entries(read_block(file, metaindex), metaindex.offset):
         if not value:
             continue
-        place, _ = handle_at(value, 0, len(value))
-        places[name] = place
-    return {name: place for name, place in places.items() if place.size or name == _PROPERTIES}
+        places[name], _ = handle_at(value, 0, len(value))
+        if places[name].size == 0 and name != _PROPERTIES:
+            del places[name]
+    return places
 
 
 def _with_properties(table: Table, place: Handle) -> Table:

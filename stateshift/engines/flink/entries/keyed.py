@@ -107,7 +107,7 @@ def keyed_entries(
 
 
 def why_operator_is_opaque(operator: OperatorState, streams: Streams) -> str | None:
-    """Return why the entries of an operator's keyed state cannot be told apart; None if they can."""
+    """Return why an operator's keyed entries cannot be told apart; None if they can."""
     for subtask in operator.subtasks or ():
         why = why_opaque(subtask.managed_keyed, streams)
         if why is not None:
