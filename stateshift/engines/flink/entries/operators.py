@@ -72,10 +72,14 @@ def _stores(operator: OperatorState, own: list[Reference]) -> Iterator[Store]:
         streams = {reference.stream for reference in own if reference.role == role}
         changes = _changes_in_metadata(operator, role)
         if streams or changes:
-            size = sum(stream.size for stream in streams) + sum(map(len, changes))
-            yield Store(role, len(_paths(streams)), size)
+            yield _store(role, streams, changes)
     if operator.coordinator is not None:
         yield Store("coordinator", 0, operator.coordinator.size)
+
+
+def _store(role: str, streams: Iterable[StreamHandle], changes: list[bytes]) -> Store:
+    size = sum(stream.size for stream in streams) + sum(map(len, changes))
+    return Store(role, len(_paths(streams)), size)
 
 
 def _paths(streams: Iterable[StreamHandle]) -> set[str]:

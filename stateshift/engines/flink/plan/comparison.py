@@ -5,8 +5,9 @@ and one for each operator that is made of several. Pure.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.entries.image import SETTING
@@ -43,19 +44,23 @@ def compares(job: JobSpec, move: Move) -> Iterator[CompareImages]:
     if job.verify == "none":
         return
     united = [one for one in move.redistribution.rewritten if len(one.sources) > 1]
-    apart: set[Source] = set()
-    for rewritten in united:
-        apart.update(rewritten.sources)
-    for number, taken in enumerate(move.choice.taken):
-        own = {}
-        for old, (new, _) in taken.operators.items():
-            if (number, old) not in apart:
-                own[old] = new
-        if own:
-            yield _comparison(f"compare/{number}", move, [_Source(number, own)])
+    apart = set(chain.from_iterable(rewritten.sources for rewritten in united))
+    for number in range(len(move.surveys)):
+        source = _source(move, number, apart)
+        if source.operators:
+            yield _comparison(f"compare/{number}", move, [source])
     for rewritten in united:
         sources = [_Source(number, {old: rewritten.operator}) for number, old in rewritten.sources]
         yield _comparison(f"compare/{rewritten.operator}", move, sources)
+
+
+def _source(move: Move, number: int, apart: Container[Source]) -> _Source:
+    """Return what is compared of an image, without what is compared `apart`."""
+    operators = {}
+    for old, (new, _) in move.choice.taken[number].operators.items():
+        if (number, old) not in apart:
+            operators[old] = new
+    return _Source(number, operators)
 
 
 def _comparison(name: str, move: Move, sources: Sequence[_Source]) -> CompareImages:
@@ -143,12 +148,17 @@ def _target_shards(
     for source in sources:
         _add_kept_names(move, source, names)
     for operator, kept in names.items():
-        rewritten = move.rewritten(operator)
-        if rewritten is not None:
-            kept.update(dict.fromkeys(rewritten_names(move.choice, rewritten)))
-            for own in unkeyed_names(move.choice, rewritten).values():
-                kept.update(dict.fromkeys(own))
-        yield ShardFiles(operator, "", 0, (layout.STAGED, *kept))
+        written = _written_names(move, operator)
+        yield ShardFiles(operator, "", 0, (layout.STAGED, *{**kept, **dict.fromkeys(written)}))
+
+
+def _written_names(move: Move, operator: str) -> list[str]:
+    """Return what the new files of an operator are called."""
+    rewritten = move.rewritten(operator)
+    if rewritten is None:
+        return []
+    unkeyed = unkeyed_names(move.choice, rewritten)
+    return [*rewritten_names(move.choice, rewritten), *chain.from_iterable(unkeyed.values())]
 
 
 def _add_kept_names(move: Move, source: _Source, names: dict[str, dict[str, None]]) -> None:

@@ -25,10 +25,10 @@ from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.flink.rewrite.redistribution import Rewritten
 from stateshift.engines.flink.rewrite.transforms import CUT, RESCALE
 from stateshift.formats.flink.references import Reference, references
-from stateshift.formats.flink.stream_handles import Segment, files_of
+from stateshift.formats.flink.stream_handles import FileHandle, Segment, files_of
 from stateshift.formats.marks import FOLDER
 from stateshift.step import AnyStep, CopyFiles, Elsewhere, TransformShard
-from stateshift.survey import FileInfo, Image
+from stateshift.survey import FileInfo, Image, Survey
 
 
 class Named(NamedTuple):
@@ -50,6 +50,9 @@ Part = tuple[int, int]  # where a piece of a file begins, and its size
 Pieces = tuple[tuple[str, Part], ...]  # by their names in the target
 
 
+Parts = dict[tuple[str, Part | None], None]  # names in the target; None: all of the file
+
+
 @dataclass(frozen=True, slots=True)
 class Whole:
     """Files of one image that are copied as they are; and, by their paths, those whose parts become
@@ -60,20 +63,25 @@ class Whole:
     files: tuple[Named, ...]
     pieces: Mapping[str, Pieces]
 
-
-def as_they_are(move: Move) -> Iterator[Whole]:
-    """Yield what is copied of each image. What keeps its name comes first, and stands together."""
-    for number, survey in enumerate(move.surveys):
+    @classmethod
+    def of(cls, survey: Survey, wanted: Mapping[str, Parts]) -> Whole:
+        """What keeps its name comes first, and stands together."""
         infos = {file.path: file for file in survey.files}
         files: list[Named] = []
         pieces: dict[str, Pieces] = {}
-        for path, parts in _wanted(move, number).items():
-            files.extend(Named(infos[path], name) for name, part in parts if part is None)
+        for path, parts in wanted.items():
+            files += [Named(infos[path], name) for name, part in parts if part is None]
             cut = tuple((name, part) for name, part in parts if part is not None)
             if cut:
                 pieces[path] = cut
         files.sort(key=lambda named: not named.keeps_its_name)
-        yield Whole(survey.location, tuple(files), pieces)
+        return cls(survey.location, tuple(files), pieces)
+
+
+def as_they_are(move: Move) -> Iterator[Whole]:
+    """Yield what is copied of each image."""
+    for number, survey in enumerate(move.surveys):
+        yield Whole.of(survey, _wanted(move, number))
 
 
 def copies(
@@ -107,27 +115,35 @@ def _copies_of_image(
     yield from _copied(f"copy/{number}-metadata", survey.location, move.target, [metadata])
 
 
-def _wanted(move: Move, number: int) -> dict[str, dict[tuple[str, Part | None], None]]:
-    """Return what becomes of the files of an image that are not rewritten: path -> names in the
-    target, each with the piece that it is, None for all of it.
-    """
+def _wanted(move: Move, number: int) -> dict[str, Parts]:
+    """Return what becomes of the files of an image that are not rewritten, by their paths."""
     image, taken = move.surveys[number].images[0], move.choice.taken[number]
-    rewritten = move.rewritten_of(number)
     places = places_of(image)
-    wanted: dict[str, dict[tuple[str, Part | None], None]] = {}
-    for reference in references(metadata_of(image)):
-        if reference.operator not in taken.operators:
-            continue
-        if _is_rewritten(reference, rewritten.get(reference.operator)):
-            continue
+    wanted: dict[str, Parts] = {}
+    for reference in _copied_references(move, number):
         for file in files_of(reference.stream):
             path = places.path_of(file)
             assert path is not None, "what lies elsewhere is refused before"
-            part = None
-            if isinstance(file, Segment) and not reference.whole:
-                part = (file.start, file.size)
-            wanted.setdefault(path, {})[taken.name(file, reference.whole), part] = None
+            name = taken.name(file, reference.whole)
+            wanted.setdefault(path, {})[name, _part(file, reference)] = None
     return wanted
+
+
+def _copied_references(move: Move, number: int) -> Iterator[Reference]:
+    """Yield the references of an image that go along, and are not rewritten."""
+    taken, rewritten = move.choice.taken[number], move.rewritten_of(number)
+    for reference in references(metadata_of(move.surveys[number].images[0])):
+        if reference.operator not in taken.operators:
+            continue
+        if not _is_rewritten(reference, rewritten.get(reference.operator)):
+            yield reference
+
+
+def _part(file: FileHandle, reference: Reference) -> Part | None:
+    """Return which piece of a file is wanted; None for all of it."""
+    if isinstance(file, Segment) and not reference.whole:
+        return file.start, file.size
+    return None
 
 
 def _is_rewritten(reference: Reference, rewritten: Rewritten | None) -> bool:
@@ -172,12 +188,9 @@ def _paths_of(image: Image, operator: str, roles: Sequence[str]) -> tuple[str, .
     places = places_of(image)
     paths: dict[str, None] = {}
     for reference in references(metadata_of(image)):
-        if reference.operator != operator or reference.role not in roles:
-            continue
-        for file in files_of(reference.stream):
-            path = places.path_of(file)
-            if path is not None:
-                paths[path] = None
+        if reference.operator == operator and reference.role in roles:
+            named = map(places.path_of, files_of(reference.stream))
+            paths.update((path, None) for path in named if path is not None)
     return tuple(paths)
 
 

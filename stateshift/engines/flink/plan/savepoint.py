@@ -6,9 +6,10 @@ one; a native one does where nothing needs the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from stateshift.engines.flink.rewrite.move import Move
+from stateshift.formats.flink.metadata import OperatorState
 from stateshift.specification import JobSpec
 from stateshift.survey import Facts, Finding, Savable
 
@@ -107,18 +108,12 @@ def _of_widths(job: JobSpec, savable: Savable) -> Iterator[Finding]:
 
 
 def of_parallelism(job: JobSpec, move: Move) -> Iterator[Finding]:
-    """Yield the same, of an image. An operator with fewer subtasks than the widest has a number of
-    its own, which `submit` does not change.
-    """
+    """Yield the same, of an image."""
     wanted = _parallelism(job)
     if wanted is None:
         return
-    operators = move.operators
-    widest = max((operator.parallelism for operator in operators), default=0)
     narrow = []
-    for operator in operators:
-        if operator.parallelism != widest or not operator.subtasks:
-            continue
+    for operator in _widest(move.operators):
         most = move.redistribution.max_parallelism or operator.max_parallelism
         if 1 < most < wanted:
             narrow.append((most, operator.uid or operator.id.hex()))
@@ -126,6 +121,15 @@ def of_parallelism(job: JobSpec, move: Move) -> Iterator[Finding]:
         most, name = min(narrow)
         more = f" (and of {len(narrow) - 1} more)" if len(narrow) > 1 else ""
         yield _too_wide(wanted, f"operator {name}{more}", most)
+
+
+def _widest(operators: Sequence[OperatorState]) -> list[OperatorState]:
+    """Return the operators with the most subtasks. One with fewer has a number of its own, which
+    `submit` does not change.
+    """
+    running = [operator for operator in operators if operator.subtasks]
+    widest = max((operator.parallelism for operator in operators), default=0)
+    return [operator for operator in running if operator.parallelism == widest]
 
 
 def _too_wide(wanted: int, operator: str, most: int) -> Finding:

@@ -124,10 +124,9 @@ def why_not(
     operator: OperatorState, streams: Streams, max_parallelism: int, united: bool = False
 ) -> Obstacle | None:
     """Return what keeps keyed state from being cut, united with another operator's, or dealt."""
-    subtasks = operator.subtasks or ()
-    if any(subtask.raw_keyed is not None for subtask in subtasks):
+    if _has_raw_keyed_state(operator):
         return Obstacle("it has raw keyed state, which only its own code can divide")
-    handles = [s.managed_keyed for s in subtasks if s.managed_keyed is not None]
+    handles = list(_keyed_handles(operator))
     is_dealt = max_parallelism != operator.max_parallelism
     if is_dealt:
         obstacle = _why_keys_are_not_hashed(handles, streams)
@@ -136,11 +135,26 @@ def why_not(
     if not all(isinstance(handle, KeyGroups) for handle in handles):
         return Obstacle("its state lies in files of RocksDB, or in a changelog", CANONICAL)
     is_decoded = is_dealt or united
-    if is_decoded and not all(_is_decodable(handle, streams) for handle in handles):
+    if is_decoded and not _are_decodable(handles, streams):
         return Obstacle(
             "it is in the hashmap backend's own format, which is not taken apart", CANONICAL
         )
     return None
+
+
+def _has_raw_keyed_state(operator: OperatorState) -> bool:
+    return any(subtask.raw_keyed is not None for subtask in operator.subtasks or ())
+
+
+def _keyed_handles(operator: OperatorState) -> Iterator[KeyedHandle]:
+    for subtask in operator.subtasks or ():
+        if subtask.managed_keyed is not None:
+            yield subtask.managed_keyed
+
+
+def _are_decodable(handles: Sequence[KeyedHandle], streams: Streams) -> bool:
+    """Whether the entries of all handles can be told apart."""
+    return all(_is_decodable(handle, streams) for handle in handles)
 
 
 def _why_keys_are_not_hashed(handles: Sequence[KeyedHandle], streams: Streams) -> Obstacle | None:
@@ -229,17 +243,20 @@ def _handles(operator: OperatorState, role: str) -> Iterator[tuple[int, Partitio
 
 def _files(origins: Sequence[Origin]) -> list[_File]:
     """Return the files of all subtasks; the one whose header is kept comes first."""
-    files: list[_File] = []
-    for image, origin in enumerate(origins):
-        for subtask in origin.operator.subtasks or ():
-            file = _file(image, origin, subtask.managed_keyed)
-            if file is not None:
-                files.append(file)
+    files = list(_files_of_each(origins))
     if not files:
         return []
     first = max(files, key=_count_of_states)
     others = [file for file in files if file is not first]
     return [first, *(replace(file, states=_renumbering(first, file)) for file in others)]
+
+
+def _files_of_each(origins: Sequence[Origin]) -> Iterator[_File]:
+    for image, origin in enumerate(origins):
+        for handle in _keyed_handles(origin.operator):
+            file = _file(image, origin, handle)
+            if file is not None:
+                yield file
 
 
 def _file(image: int, origin: Origin, handle: KeyedHandle | None) -> _File | None:
@@ -271,15 +288,21 @@ def _renumbering(first: _File, file: _File) -> tuple[int, ...]:
         )
     names = [state.name for state in first.header.states]
     missing = [state.name for state in file.header.states if state.name not in names]
-    if file.image != first.image:
+    if file.image == first.image:
+        _refuse_other_subtasks(missing, first.header, file.header)
+    else:
         _refuse_other_states(missing)
         _refuse_other_types(first.header, file.header)
-    elif missing or first.header.compressed != file.header.compressed:
+    return tuple(names.index(state.name) for state in file.header.states)
+
+
+def _refuse_other_subtasks(missing: list[str], one: Header, other: Header) -> None:
+    """Refuse headers of two subtasks where one has what the other has not."""
+    if missing or one.compressed != other.compressed:
         raise Incompatible(
             f"one subtask has states that another has not: {', '.join(missing) or 'compressed'}",
             hint="take a savepoint once every subtask has had records",
         )
-    return tuple(names.index(state.name) for state in file.header.states)
 
 
 def _refuse_other_states(missing: list[str]) -> None:
@@ -323,24 +346,32 @@ def _joined(files: list[_File], groups: range) -> Cut:
     """Return sections as they are, but for their states' numbers where these differ."""
     places: dict[int, int] = {}
     at = len(files[0].head)
-    own = []
-    for file in files:
-        sizes = [(group, size) for group, size in file.sizes() if group in groups]
-        if sizes:
-            own.append(file)
-        for group, size in sizes:
-            if group in places:
-                raise FormatError(f"key group {group} is in two subtasks", None, None)
-            places[group] = at
-            at += size
+    for group, size in _sizes(files, groups):
+        if group in places:
+            raise FormatError(f"key group {group} is in two subtasks", None, None)
+        places[group] = at
+        at += size
 
     def content() -> Iterator[bytes]:
         yield files[0].head
-        for file in own:
-            for group, section in file.sections(groups):
-                yield _with_numbers(file, section, group) if file.states else section
+        for file in files:
+            yield from _sections(file, groups)
 
     return _cut(groups, places, at, content)
+
+
+def _sizes(files: list[_File], groups: range) -> Iterator[tuple[int, int]]:
+    """Yield group and size of each section, in the order of the files."""
+    for file in files:
+        for group, size in file.sizes():
+            if group in groups:
+                yield group, size
+
+
+def _sections(file: _File, groups: range) -> Iterator[bytes]:
+    """Yield a file's sections, with the numbers that their states have in the new ones."""
+    for group, section in file.sections(groups):
+        yield _with_numbers(file, section, group) if file.states else section
 
 
 def _with_numbers(file: _File, content: bytes, group: int) -> bytes:
@@ -436,8 +467,13 @@ def _by_group(
     while batch := list(islice(records, _AT_ONCE)):
         piles.add(0, block_of(batch))
     rows = chain.from_iterable(block.records() for block in piles.pile(0).blocks())
-    for group, own in groupby(rows, key=lambda row: _SORTED_BY.unpack_from(row[0])[0]):
+    for group, own in groupby(rows, key=_group_of):
         yield group, [_entry(files, key, packed or b"") for key, packed in own]
+
+
+def _group_of(row: tuple[bytes, bytes | None]) -> int:
+    group, _, _ = _SORTED_BY.unpack_from(row[0])
+    return int(group)
 
 
 def _records(files: list[_File], becomes: int) -> Iterator[tuple[bytes, bytes]]:
@@ -525,8 +561,15 @@ def _any_header(handle: KeyedHandle | None, streams: Streams) -> Header | None:
         case Incremental(meta=meta) if meta is not None:
             return decode_header(streams.head(meta, meta.size), meta.size)
         case Changelog(bases=bases):
-            headers = (_any_header(base, streams) for base in bases)
-            return next((header for header in headers if header is not None), None)
+            return _first_header(bases, streams)
+    return None
+
+
+def _first_header(handles: Sequence[KeyedHandle], streams: Streams) -> Header | None:
+    for handle in handles:
+        header = _any_header(handle, streams)
+        if header is not None:
+            return header
     return None
 
 

@@ -24,7 +24,7 @@ from stateshift.errors import FormatError
 from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_state import Header, StateInfo
-from stateshift.formats.flink.metadata import Metadata, OperatorState
+from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned, StateOffsets
 from stateshift.formats.flink.operator_state import (
     OperatorHeader,
@@ -57,18 +57,24 @@ def shown(metadata: Metadata, streams: Streams) -> Iterator[Shown]:
 def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Shown]:
     own, prefix = operator.id.hex(), prefix_bytes(operator.max_parallelism)
     for subtask in operator.subtasks or ():
-        keyed = subtask.managed_keyed
-        if why_opaque(keyed, streams) is None:
-            for header, state, _, raw_key, raw in keyed_entries(keyed, prefix, streams):
-                key = _key(header, state, raw_key)
-                yield Shown(own, state.name, subtask.index, key, _value(state, raw))
-            keyed = None
-        if subtask.managed_operator is not None:
-            for name, shown_key, value in listed(subtask.managed_operator, streams):
-                yield Shown(own, name, subtask.index, shown_key, value)
-        rest = replace(subtask, managed_operator=None, managed_keyed=keyed)
-        for name, raw_key, raw in of_subtask(rest, prefix, streams):
-            yield Shown(own, name, subtask.index, {"bytes": _text(raw_key)}, _undecoded(raw))
+        for state, key, value in _of_subtask(subtask, prefix, streams):
+            yield Shown(own, state, subtask.index, key, value)
+
+
+def _of_subtask(
+    subtask: SubtaskState, prefix: int, streams: Streams
+) -> Iterator[tuple[str, object, object]]:
+    """Yield state, key and value of each entry."""
+    keyed = subtask.managed_keyed
+    if why_opaque(keyed, streams) is None:
+        for header, state, _, raw_key, raw in keyed_entries(keyed, prefix, streams):
+            yield state.name, _key(header, state, raw_key), _value(state, raw)
+        keyed = None
+    if subtask.managed_operator is not None:
+        yield from listed(subtask.managed_operator, streams)
+    rest = replace(subtask, managed_operator=None, managed_keyed=keyed)
+    for name, raw_key, raw in of_subtask(rest, prefix, streams):
+        yield name, {"bytes": _text(raw_key)}, _undecoded(raw)
 
 
 def listed(handle: Partitioned, streams: Streams) -> Iterator[tuple[str, object, object]]:
@@ -87,10 +93,8 @@ def listed(handle: Partitioned, streams: Streams) -> Iterator[tuple[str, object,
                 index += 1
 
 
-def _starts(handle: Partitioned | None) -> list[int]:
+def _starts(handle: Partitioned) -> list[int]:
     """Return where the elements of all states begin."""
-    if handle is None:
-        return []
     return list(chain.from_iterable(state.offsets for state in handle.states))
 
 
@@ -159,12 +163,19 @@ def _operator_headers(
     """Yield the header that describes each state of no key, by the state's name."""
     for subtask in operator.subtasks or ():
         handle = subtask.managed_operator
-        starts = _starts(handle)
-        if handle is None or handle.stream is None or not starts:
+        if handle is None:
             continue
-        header = decode_operator_header(streams.head(handle.stream, min(starts)))
-        for state in handle.states:
-            yield state.name, header
+        header = _header_of(handle, streams)
+        if header is not None:
+            yield from ((state.name, header) for state in handle.states)
+
+
+def _header_of(handle: Partitioned, streams: Streams) -> OperatorHeader | None:
+    """Return the header of a file of state of no key; None where it has no elements."""
+    starts = _starts(handle)
+    if handle.stream is None or not starts:
+        return None
+    return decode_operator_header(streams.head(handle.stream, min(starts)))
 
 
 def _key(header: Header, state: StateInfo, raw: bytes) -> dict[str, object]:
