@@ -28,6 +28,7 @@ import hashlib
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain, pairwise
+from typing import NamedTuple
 
 from stateshift.engines.flink.entries.frames import check_operator
 from stateshift.engines.flink.entries.operators import first_section, is_hashmap
@@ -46,7 +47,7 @@ from stateshift.formats.flink.keyed_handles import (
     KeyGroups,
     MemoryDelta,
 )
-from stateshift.formats.flink.keyed_state import Header, decode_header, entries, sections
+from stateshift.formats.flink.keyed_state import Header, StateInfo, decode_header, entries, sections
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import (
     BROADCAST,
@@ -139,14 +140,18 @@ def of_operator(
     broadcast: Broadcast | None = None,
 ) -> Iterator[Entry]:
     """Yield state, key and value, one by one."""
-    if operator.coordinator is not None:
-        yield "coordinator", b"", _short(operator.coordinator.content)
-    if operator.subtasks is None:
-        yield "finished", b"", b""
+    yield from _of_no_subtask(operator)
     prefix = prefix_bytes(operator.max_parallelism)
     broadcast = broadcast or Broadcast()
     for subtask in operator.subtasks or ():
         yield from of_subtask(subtask, prefix, streams, whole, broadcast)
+
+
+def _of_no_subtask(operator: OperatorState) -> Iterator[Entry]:
+    if operator.coordinator is not None:
+        yield "coordinator", b"", _short(operator.coordinator.content)
+    if operator.subtasks is None:
+        yield "finished", b"", b""
 
 
 def of_subtask(
@@ -162,40 +167,44 @@ def of_subtask(
     broadcast = broadcast or Broadcast()
     if subtask.finished:
         yield "finished", b"%d" % subtask.index, b""
-    for role, handle in (("", subtask.managed_keyed), ("raw ", subtask.raw_keyed)):
-        yield from _keyed(handle, prefix, streams, role, whole)
-    for role, part in (("", subtask.managed_operator), ("raw ", subtask.raw_operator)):
-        if part is not None:
-            yield from _partitioned(part, streams, role, broadcast)
-    for side, channels in (("input", subtask.inputs), ("output", subtask.outputs)):
-        yield from _channels(side, channels, streams)
+    yield from _keyed(subtask.managed_keyed, prefix, streams, "", whole)
+    yield from _keyed(subtask.raw_keyed, prefix, streams, "raw ", whole)
+    yield from _partitioned(subtask.managed_operator, streams, "", broadcast)
+    yield from _partitioned(subtask.raw_operator, streams, "raw ", broadcast)
+    yield from _channels("input", subtask.inputs, streams)
+    yield from _channels("output", subtask.outputs, streams)
 
 
 def _keyed(
     handle: KeyedHandle | None, prefix: int, streams: Streams, role: str, whole: bool
 ) -> Iterator[Entry]:
     match handle:
-        case KeyGroups():
-            if whole:
-                yield _file_of_key_groups(handle, streams, role)
-            # What lies in the metadata is small: its entries are read as well.
-            if not whole or not _has_a_file(handle):
+        case KeyGroups() if whole:
+            yield _file_of_key_groups(handle, streams, role)
+            if not _has_a_file(handle):  # what lies in the metadata is small: it is read as well
                 yield from _key_groups(handle, prefix, streams, role)
+        case KeyGroups():
+            yield from _key_groups(handle, prefix, streams, role)
         case Incremental():
             yield from _database(handle, streams, role)
         case Changelog():
             for inner in (*handle.bases, *handle.deltas):
                 yield from _keyed(inner, prefix, streams, role, whole)
         case FileDelta():
-            store = Whole(f"{role}changelog", "files")
-            for offset, stream in handle.parts:
-                if stream is not None:
-                    key = b"%d %d" % (handle.first, offset)
-                    yield store, key, _digest(streams.chunks(stream, offset))
+            yield from _file_delta(handle, streams, role)
         case MemoryDelta():
             store = Whole(f"{role}changelog", "key_groups")
             for group, content in handle.changes:
                 yield store, b"%d %d" % (handle.start, group), _short(content)
+
+
+def _file_delta(handle: FileDelta, streams: Streams, role: str) -> Iterator[Entry]:
+    """Yield each file of a changelog, from the offset on that counts."""
+    store = Whole(f"{role}changelog", "files")
+    for offset, stream in handle.parts:
+        if stream is not None:
+            key = b"%d %d" % (handle.first, offset)
+            yield store, key, _digest(streams.chunks(stream, offset))
 
 
 def _file_of_key_groups(handle: KeyGroups, streams: Streams, role: str) -> Entry:
@@ -228,10 +237,25 @@ def _key_groups(handle: KeyGroups, prefix: int, streams: Streams, role: str) -> 
         for group, content in sections_of(handle, streams):
             yield store, b"%d" % group, _short(content)
         return
+    for entry in canonical_entries(handle, prefix, streams):
+        yield entry.state.name, entry.key, entry.value
+
+
+class KeyedEntry(NamedTuple):
+    """One entry, and what is known of its state."""
+
+    header: Header
+    state: StateInfo
+    group: int
+    key: bytes
+    value: bytes
+
+
+def canonical_entries(handle: KeyGroups, prefix: int, streams: Streams) -> Iterator[KeyedEntry]:
+    """Yield all entries of a canonical file; `prefix` bytes of a key say its group."""
     for header, group, content in canonical_sections(handle, streams):
-        names = [state.name for state in header.states]
-        for state, key, value in entries(content, prefix, group, len(names)):
-            yield names[state], key[prefix:], value
+        for number, key, value in entries(content, prefix, group, len(header.states)):
+            yield KeyedEntry(header, header.states[number], group, key[prefix:], value)
 
 
 def is_canonical(handle: KeyedHandle | None, streams: Streams) -> bool:
@@ -270,13 +294,8 @@ def sections_of(
     """Yield group by group, in the order of the file: it is read once; with `groups`, from the
     first of them to the last.
     """
-    if handle.stream is None:
-        return
-    wanted = []
-    for span, group in in_file_order(handle, handle.stream.size):
-        if groups is None or group in groups:
-            wanted.append((span, group))
-    if not wanted:
+    wanted = list(_wanted_sections(handle, groups))
+    if handle.stream is None or not wanted:
         return
     (at, _), _ = wanted[0]
     data = Stream(streams.chunks(handle.stream, at), "keyed state")
@@ -285,6 +304,16 @@ def sections_of(
             data.take(min(CHUNK, start - place))
         yield group, data.take(end - start)
         at = end
+
+
+def _wanted_sections(
+    handle: KeyGroups, groups: Container[int] | None
+) -> Iterator[tuple[tuple[int, int], int]]:
+    if handle.stream is None:
+        return
+    for span, group in in_file_order(handle, handle.stream.size):
+        if groups is None or group in groups:
+            yield span, group
 
 
 def in_file_order(handle: KeyGroups, end: int) -> list[tuple[tuple[int, int], int]]:
@@ -301,16 +330,20 @@ def uncompressed(content: bytes) -> bytes:
 
 
 def _partitioned(
-    handle: Partitioned, streams: Streams, role: str, broadcast: Broadcast
+    handle: Partitioned | None, streams: Streams, role: str, broadcast: Broadcast
 ) -> Iterator[Entry]:
+    if handle is None:
+        return
     elements = _elements(handle, streams)
     for state in handle.states:
+        name = f"{role}{state.name}"
         for offset in state.offsets:
-            store: str | None = f"{role}{state.name}"
+            content = elements[offset]
+            store: str | None = name
             if state.mode == BROADCAST:
-                store = broadcast.store(state.name, elements[offset], f"{role}{state.name}")
+                store = broadcast.store(state.name, content, name)
             if store is not None:
-                yield store, b"", elements[offset]
+                yield store, b"", content
 
 
 def _elements(handle: Partitioned, streams: Streams) -> dict[int, bytes]:
@@ -319,12 +352,16 @@ def _elements(handle: Partitioned, streams: Streams) -> dict[int, bytes]:
     if handle.stream is None or not starts:
         return {}
     size = handle.stream.size
-    if starts[0] < 0 or starts[-1] > size:
-        fact = f"operator state: elements from byte {starts[0]} to {starts[-1]}, in {size} bytes"
-        raise FormatError(fact, None, None)
+    _require_inside(starts, size)
     data = Stream(streams.chunks(handle.stream), "operator state")
     data.take(starts[0])
     return {start: _short(data.take(end - start)) for start, end in pairwise((*starts, size))}
+
+
+def _require_inside(starts: list[int], size: int) -> None:
+    if starts[0] < 0 or starts[-1] > size:
+        fact = f"operator state: elements from byte {starts[0]} to {starts[-1]}, in {size} bytes"
+        raise FormatError(fact, None, None)
 
 
 def _channels(side: str, channels: tuple[ChannelHandle, ...], streams: Streams) -> Iterator[Entry]:

@@ -13,13 +13,13 @@ A key has its namespace behind it, and of a map the key in it; not its key group
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 from stateshift.engines.flink.entries.databases import open_native
 from stateshift.engines.flink.entries.image import (
-    canonical_sections,
+    KeyedEntry,
+    canonical_entries,
     header_of,
     in_pieces,
     is_canonical,
@@ -37,22 +37,12 @@ from stateshift.formats.flink.keyed_handles import (
     KeyGroups,
     MemoryDelta,
 )
-from stateshift.formats.flink.keyed_state import Header, StateInfo, entries
+from stateshift.formats.flink.keyed_state import Header
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
 from stateshift.formats.rocksdb.table import NotRead
 from stateshift.world import Pairs
 
 _GROUP = 4  # bytes of a key group's number, in front of a compressed stream
-
-
-class KeyedEntry(NamedTuple):
-    """One entry, and what is known of its state."""
-
-    header: Header
-    state: StateInfo
-    group: int
-    key: bytes
-    value: bytes
 
 
 def why_opaque(handle: KeyedHandle | None, streams: Streams) -> str | None:
@@ -64,12 +54,16 @@ def why_opaque(handle: KeyedHandle | None, streams: Streams) -> str | None:
             )
         case Incremental():
             return _why_database_is_opaque(handle, streams)
-        case Changelog(deltas=()):
-            reasons = (why_opaque(base, streams) for base in handle.bases)
-            return next((why for why in reasons if why is not None), None)
+        case Changelog(bases=bases, deltas=()):
+            return _first_reason(bases, streams)
         case Changelog() | FileDelta() | MemoryDelta():
             return "it is a changelog, whose changes are not read"
     return None
+
+
+def _first_reason(handles: Iterable[KeyedHandle | None], streams: Streams) -> str | None:
+    reasons = (why_opaque(handle, streams) for handle in handles)
+    return next((why for why in reasons if why is not None), None)
 
 
 def _why_hashmap_is_opaque(handle: KeyGroups, streams: Streams) -> str | None:
@@ -92,15 +86,11 @@ def keyed_entries(
     """Yield all entries of a handle that is not opaque; `prefix` bytes of a key say its group."""
     match handle:
         case KeyGroups() if is_canonical(handle, streams):
-            for header, group, content in canonical_sections(handle, streams):
-                for number, key, value in entries(content, prefix, group, len(header.states)):
-                    yield KeyedEntry(header, header.states[number], group, key[prefix:], value)
+            yield from canonical_entries(handle, prefix, streams)
         case KeyGroups():
             yield from _of_hashmap(handle, streams)
         case Incremental():
-            native = open_native(handle, streams)
-            for number, group, key, value in native.own_entries(prefix):
-                yield KeyedEntry(native.header, native.header.states[number], group, key, value)
+            yield from _of_database(handle, prefix, streams)
         case Changelog():
             for base in handle.bases:
                 yield from keyed_entries(base, prefix, streams)
@@ -108,11 +98,7 @@ def keyed_entries(
 
 def why_operator_is_opaque(operator: OperatorState, streams: Streams) -> str | None:
     """Return why an operator's keyed entries cannot be told apart; None if they can."""
-    for subtask in operator.subtasks or ():
-        why = why_opaque(subtask.managed_keyed, streams)
-        if why is not None:
-            return why
-    return None
+    return _first_reason((subtask.managed_keyed for subtask in operator.subtasks or ()), streams)
 
 
 def keyed_pairs_of(operator: OperatorState, streams: Streams) -> Iterator[tuple[str, Pairs]]:
@@ -154,6 +140,12 @@ def headers_of(handle: KeyedHandle | None, streams: Streams) -> Iterator[Header]
         case Changelog():
             for base in handle.bases:
                 yield from headers_of(base, streams)
+
+
+def _of_database(handle: Incremental, prefix: int, streams: Streams) -> Iterator[KeyedEntry]:
+    native = open_native(handle, streams)
+    for number, group, key, value in native.own_entries(prefix):
+        yield KeyedEntry(native.header, native.header.states[number], group, key, value)
 
 
 def _of_hashmap(handle: KeyGroups, streams: Streams) -> Iterator[KeyedEntry]:
