@@ -48,10 +48,10 @@ _GROUP = 4  # bytes of a key group's number, in front of a compressed stream
 def why_opaque(handle: KeyedHandle | None, streams: Streams) -> str | None:
     """Return why the entries of a handle cannot be told apart; None if they can."""
     match handle:
+        case KeyGroups() if is_canonical(handle, streams):
+            return None
         case KeyGroups():
-            return (
-                None if is_canonical(handle, streams) else _why_hashmap_is_opaque(handle, streams)
-            )
+            return _why_hashmap_is_opaque(handle, streams)
         case Incremental():
             return _why_database_is_opaque(handle, streams)
         case Changelog(bases=bases, deltas=()):

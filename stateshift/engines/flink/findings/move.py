@@ -17,7 +17,7 @@ from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.flink.rewrite.redistribution import Redistribution
 from stateshift.engines.free_space import of_room
 from stateshift.formats.flink.java_data import fits_utf
-from stateshift.formats.flink.metadata import PROPERTIES_FROM
+from stateshift.formats.flink.metadata import PROPERTIES_FROM, OperatorState
 from stateshift.formats.flink.versions import WRITTEN_BY, flink_version, newest_for
 from stateshift.specification import JobSpec
 from stateshift.suggestion import BEHIND_COLON, did_you_mean
@@ -51,15 +51,19 @@ def of_sources(surveys: Sequence[Survey]) -> Iterator[Finding]:
     for survey in surveys:
         yield from survey.findings
         if not survey.images:
-            what = "nothing is" if survey.kind == "empty" else "no Flink savepoint or checkpoint is"
-            yield Finding(
-                "refuse",
-                f"{what} at {survey.location}",
-                hint=f"stateshift inspect {quote(survey.location)}",
-            )
+            yield _no_image(survey)
         for image in survey.images:
             yield from (finding for finding in image.findings if finding.level != "note")
             yield from _of_image(survey, image)
+
+
+def _no_image(survey: Survey) -> Finding:
+    what = "nothing is" if survey.kind == "empty" else "no Flink savepoint or checkpoint is"
+    return Finding(
+        "refuse",
+        f"{what} at {survey.location}",
+        hint=f"stateshift inspect {quote(survey.location)}",
+    )
 
 
 def of_move(
@@ -381,13 +385,8 @@ def _of_key_groups(move: Move) -> Iterator[Finding]:
     """
     if move.redistribution.max_parallelism is not None:
         return
-    keyed: set[int] = set()
-    every: set[int] = set()
-    for operator in move.operators:
-        every.add(operator.max_parallelism)
-        if any(subtask.managed_keyed for subtask in operator.subtasks or ()):
-            keyed.add(operator.max_parallelism)
-    others = sorted(every - keyed)
+    keyed = {o.max_parallelism for o in move.operators if _has_keyed_state(o)}
+    others = sorted({o.max_parallelism for o in move.operators} - keyed)
     if len(keyed) == 1 and others:
         (most,) = keyed
         yield Finding(
@@ -398,6 +397,10 @@ def _of_key_groups(move: Move) -> Iterator[Finding]:
             hint=f'{{"kind": "rescale", "max_parallelism": {most}}} gives all of them the same, '
             "and rewrites no state",
         )
+
+
+def _has_keyed_state(operator: OperatorState) -> bool:
+    return any(subtask.managed_keyed for subtask in operator.subtasks or ())
 
 
 def _of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]:
@@ -423,9 +426,7 @@ def _of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]
 
 def _of_versions(job: JobSpec, facts: Facts, surveys: Sequence[Survey]) -> Iterator[Finding]:
     """IF-18: each Flink reads what older ones wrote, and nothing newer."""
-    images: list[Image] = []
-    for survey in surveys:
-        images.extend(image for image in survey.images if flink_image(image) is not None)
+    images = _readable(surveys)
     if not images:
         return
     asked = asked_version(job)
@@ -445,6 +446,14 @@ def _of_versions(job: JobSpec, facts: Facts, surveys: Sequence[Survey]) -> Itera
     if facts.target_cluster is not None:
         yield from _of_reading(facts.target_cluster, version)
         yield from _of_kryo(images, facts.target_cluster.version or "")
+
+
+def _readable(surveys: Sequence[Survey]) -> list[Image]:
+    """Return the images that have metadata."""
+    images: list[Image] = []
+    for survey in surveys:
+        images.extend(image for image in survey.images if flink_image(image) is not None)
+    return images
 
 
 def _of_reading(theirs: ClusterFacts, version: int) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from stateshift.survey import Facts, FileInfo, Finding, Survey
 
 Names = Mapping[tuple[str, str], str]  # by location and path, what a file is called in the target
 
-# Why nothing of a checkpoint stays as it is, and the setting with which it does.
+# What is said of checkpoints of which nothing stays, and the setting with which it does.
 _PARTS = (
     "are parts of files that still grow",
     '"execution.checkpointing.file-merging.enabled": false',
@@ -45,13 +45,13 @@ def bare(facts: Facts) -> Facts:
 
 def _bare(survey: Survey) -> Survey:
     inside = tuple(f"{image.path}/" if image.path else "" for image in survey.images) or ("",)
-    files = []
-    for file in survey.files:
-        if file.path.startswith(inside):
-            files.append(FileInfo(file.path, file.size, file.modified))
-        else:
-            files.append(FileInfo(file.path, file.size))
-    return replace(survey, files=tuple(files))
+    return replace(survey, files=tuple(_bare_file(file, inside) for file in survey.files))
+
+
+def _bare_file(file: FileInfo, inside: tuple[str, ...]) -> FileInfo:
+    if file.path.startswith(inside):
+        return FileInfo(file.path, file.size, file.modified)
+    return FileInfo(file.path, file.size)
 
 
 def there_already(facts: Facts, wanted: Names) -> frozenset[tuple[str, str]]:
@@ -106,21 +106,25 @@ def compared(copied: Sequence[AnyStep]) -> Iterator[CompareImages]:
 def of_rounds(job: JobSpec, surveys: Sequence[Survey]) -> Iterator[Finding]:
     """Yield a refusal for each image of which a round could copy nothing for good."""
     for survey in surveys:
-        if not is_readable(survey):
-            continue
-        files = _keyed_files(survey)
-        if not files or any(isinstance(file, AbsoluteFile) for file in files):
-            continue
-        if any(isinstance(file, Segment) for file in files):
-            what, way = _PARTS
-        else:  # what a checkpoint does not share with others lies beside its metadata
-            what, way = _WRITTEN_AGAIN
-        yield Finding(
-            "refuse",
-            f"{job.name}'s checkpoints {what}: nothing can be copied for good before the job is "
-            "stopped",
-            hint=f'start it with {way}; or "mode": "move"',
-        )
+        reason = _why_nothing_stays(survey) if is_readable(survey) else None
+        if reason is not None:
+            what, way = reason
+            yield Finding(
+                "refuse",
+                f"{job.name}'s checkpoints {what}: nothing can be copied for good before the job "
+                "is stopped",
+                hint=f'start it with {way}; or "mode": "move"',
+            )
+
+
+def _why_nothing_stays(survey: Survey) -> tuple[str, str] | None:
+    """Return why nothing of a checkpoint stays as it is, and the setting with which it does."""
+    files = _keyed_files(survey)
+    if not files or any(isinstance(file, AbsoluteFile) for file in files):
+        return None
+    if any(isinstance(file, Segment) for file in files):
+        return _PARTS
+    return _WRITTEN_AGAIN  # what a checkpoint does not share with others lies beside its metadata
 
 
 def _keyed_files(survey: Survey) -> list[FileHandle]:

@@ -178,12 +178,11 @@ def _unknown(job: JobSpec, images: Sequence[Image], made: Container[str]) -> Ite
     named = [operator.name for operator in job.operators]
     yield from _not_among(named, set().union(*ids_of_each))
     for change in job.transform:
-        if change["kind"] not in ("drop", "rename"):
-            continue
-        meant = images_meant(job, len(images), change)
-        ids = set[str]().union(*(ids_of_each[number] for number in meant))
-        if ids:
-            yield from _not_among(change.get("operators", ()), ids)
+        if change["kind"] in ("drop", "rename"):
+            meant = images_meant(job, len(images), change)
+            ids = set[str]().union(*(ids_of_each[number] for number in meant))
+            if ids:
+                yield from _not_among(change.get("operators", ()), ids)
     yield from _not_among(unions_of(job), made)
 
 

@@ -181,19 +181,25 @@ class RewrittenOperator:
 
 def _with_parts(operator: OperatorState, rewritten: RewrittenOperator) -> OperatorState:
     """Return an operator with its new state."""
-    subtasks_before = {subtask.index: subtask for subtask in operator.subtasks or ()}
-    handles = [subtask.managed_keyed for subtask in operator.subtasks or ()]
-    like = next((handle for handle in handles if isinstance(handle, KeyGroups)), None)
-    subtasks = []
-    for index, part in enumerate(rewritten.parts):
-        before = subtasks_before.get(index, SubtaskState(index))
-        subtasks.append(part.subtask(before, like))
+    before = {subtask.index: subtask for subtask in operator.subtasks or ()}
+    like = _first_key_groups(operator)
+    subtasks = [
+        part.subtask(before.get(index, SubtaskState(index)), like)
+        for index, part in enumerate(rewritten.parts)
+    ]
     return replace(
         operator,
         parallelism=len(rewritten.parts),
         max_parallelism=rewritten.max_parallelism,
         subtasks=tuple(subtasks),
     )
+
+
+def _first_key_groups(operator: OperatorState) -> KeyGroups | None:
+    for subtask in operator.subtasks or ():
+        if isinstance(subtask.managed_keyed, KeyGroups):
+            return subtask.managed_keyed
+    return None
 
 
 def united(
@@ -210,28 +216,32 @@ def united(
     """
     wanted = version or max(image.version for image in images)
     properties = next((image.properties for image in images if image.properties), b"")
-    whole = [
+    parts = [
         converted(_taken(image, own), wanted, properties)
         for image, own in zip(images, taken, strict=True)
     ]
     by_id = {operator.operator: operator for operator in rewritten}
-    operators = []
-    for operator in _each_once(whole, by_id):
-        new = by_id.get(operator.id.hex())
-        if new is not None:
-            operators.append(_with_parts(operator, new))
-        else:
-            most = max_parallelism or operator.max_parallelism
-            operators.append(replace(operator, max_parallelism=most))
-    masters = tuple(chain.from_iterable(image.masters for image in whole))
+    operators = [
+        _with_new_state(operator, by_id.get(operator.id.hex()), max_parallelism)
+        for operator in _each_once(parts, by_id)
+    ]
+    masters = list(chain.from_iterable(part.masters for part in parts))
     _refuse_twice([operator.id.hex() for operator in operators], "operator")
     _refuse_twice([master.name for master in masters], "master state")
     return replace(
-        whole[0],
+        parts[0],
         checkpoint_id=max(image.checkpoint_id for image in images),
-        masters=masters,
+        masters=tuple(masters),
         operators=tuple(operators),
     )
+
+
+def _with_new_state(
+    operator: OperatorState, rewritten: RewrittenOperator | None, max_parallelism: int | None
+) -> OperatorState:
+    if rewritten is not None:
+        return _with_parts(operator, rewritten)
+    return replace(operator, max_parallelism=max_parallelism or operator.max_parallelism)
 
 
 def _each_once(images: Sequence[Metadata], rewritten: Container[str]) -> Iterator[OperatorState]:

@@ -8,7 +8,7 @@ Flink itself deals out state of no key: it is rewritten only together with keyed
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stateshift.engines.flink.changes import Rescale, changed
@@ -102,6 +102,22 @@ class _Candidate:
             modes.update(state.mode for state in handle.states)
         return BROADCAST in modes
 
+    @property
+    def own_parallelism(self) -> int:
+        """The most subtasks that one of the operators has."""
+        return max(operator.parallelism for operator in self.operators)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of its state that belongs to no key."""
+        return tuple(sorted({role for role, _ in self.unkeyed}))
+
+    @property
+    def has_finished_subtasks(self) -> bool:
+        if any(operator.subtasks is None for operator in self.operators):
+            return True  # all of them
+        return any(subtask.finished for subtask in self.subtasks)
+
 
 def redistributed(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Redistribution:
     """Return which operators are rewritten for what the job's changes ask for, and which of those
@@ -111,17 +127,22 @@ def redistributed(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Re
     rescale = Rescale.of(change)
     rewritten: list[Rewritten] = []
     obstacles: list[tuple[str, str, Obstacle]] = []
-    for new, sources in sources_by_id(choice.taken).items():
-        operators = [_operator(surveys[number].images[0], old) for number, old in sources]
-        candidate = _Candidate(new, sources, tuple(operators))
+    for candidate in _candidates(surveys, choice):
         if not change and not candidate.is_united:
             continue
-        result = _redistributed_operator(candidate, surveys, rescale)
-        if isinstance(result, Rewritten):
-            rewritten.append(result)
-        elif isinstance(result, Obstacle):
-            obstacles.append((new, _UNITED if candidate.is_united else _RESCALED, result))
+        match _redistributed_operator(candidate, surveys, rescale):
+            case Rewritten() as result:
+                rewritten.append(result)
+            case Obstacle() as obstacle:
+                what = _UNITED if candidate.is_united else _RESCALED
+                obstacles.append((candidate.operator, what, obstacle))
     return Redistribution(tuple(rewritten), rescale.max_parallelism, tuple(obstacles))
+
+
+def _candidates(surveys: Sequence[Survey], choice: Choice) -> Iterator[_Candidate]:
+    for new, sources in sources_by_id(choice.taken).items():
+        operators = [_operator(surveys[number].images[0], old) for number, old in sources]
+        yield _Candidate(new, sources, tuple(operators))
 
 
 def _redistributed_operator(
@@ -139,14 +160,10 @@ def _redistributed_operator(
     rewritten = _rewritten(candidate, wanted)
     if rewritten is None:
         return _too_many_subtasks(candidate.operators[0], rescale)
-    obstacle = _cannot(candidate, rewritten, rescale)
-    if obstacle is None:
-        obstacle = _blocked(surveys, candidate)
-    if obstacle is not None:
-        return obstacle
-    if inseparable is not None and rewritten.unkeyed:
-        return Obstacle(inseparable)
-    return rewritten
+    obstacle = _cannot(candidate, rewritten, rescale) or _blocked(surveys, candidate)
+    if obstacle is None and inseparable is not None and rewritten.unkeyed:
+        obstacle = Obstacle(inseparable)
+    return obstacle or rewritten
 
 
 def _too_many_subtasks(operator: OperatorState, rescale: Rescale) -> Obstacle | None:
@@ -197,25 +214,20 @@ def _rewritten(candidate: _Candidate, rescale: Rescale) -> Rewritten | None:
     """Return how an operator is rewritten; None where nothing is to be done: state of no key, by
     itself, is left to Flink, which deals it out for any parallelism.
     """
-    first = candidate.operators[0]
-    max_parallelism = rescale.max_parallelism or first.max_parallelism
-    own = max(operator.parallelism for operator in candidate.operators)
-    parallelism = own
+    first, before = candidate.operators[0], candidate.own_parallelism
+    parallelism = before
     if candidate.is_keyed and rescale.parallelism:
         parallelism = rescale.parallelism
-    if not candidate.is_united:
-        before = (first.parallelism, first.max_parallelism)
-        if not candidate.is_keyed or (parallelism, max_parallelism) == before:
-            return None
-    roles: set[str] = set()
-    if _moves_unkeyed(candidate, own, parallelism):
-        roles = {role for role, _ in candidate.unkeyed}
+    max_parallelism = rescale.max_parallelism or first.max_parallelism
+    is_same = (parallelism, max_parallelism) == (first.parallelism, first.max_parallelism)
+    if not candidate.is_united and (is_same or not candidate.is_keyed):
+        return None
     return Rewritten(
         operator=candidate.operator,
         sources=candidate.sources,
         parallelism=parallelism,
         max_parallelism=max_parallelism,
-        unkeyed=tuple(sorted(roles)),
+        unkeyed=candidate.roles if _moves_unkeyed(candidate, before, parallelism) else (),
     )
 
 
@@ -237,7 +249,7 @@ def _cannot(candidate: _Candidate, rewritten: Rewritten, rescale: Rescale) -> Ob
         )
     if any(subtask.inputs or subtask.outputs for subtask in candidate.subtasks):
         return Obstacle("records were in flight to it, which only Flink can deal out", CANONICAL)
-    if _has_finished_subtasks(candidate):
+    if candidate.has_finished_subtasks:
         return Obstacle("some of its subtasks have finished")
     groups = sorted({operator.max_parallelism for operator in candidate.operators})
     if len(groups) > 1 and not rescale.max_parallelism:
@@ -245,17 +257,11 @@ def _cannot(candidate: _Candidate, rewritten: Rewritten, rescale: Rescale) -> Ob
             f"it has {' and '.join(map(str, groups))} key groups",
             '{"kind": "rescale", "max_parallelism": N} makes them equal',
         )
-    coordinators = [o.coordinator for o in candidate.operators if o.coordinator is not None]
-    if len(coordinators) > 1:
+    coordinators = [operator.coordinator for operator in candidate.operators]
+    if len(coordinators) - coordinators.count(None) > 1:
         return Obstacle(
             "each has a coordinator with a state of its own, of which Flink restores one",
             'rename one of them: {"kind": "rename", "of": "that savepoint", "operators": '
             '{"old": "new"}}',
         )
     return None
-
-
-def _has_finished_subtasks(candidate: _Candidate) -> bool:
-    if any(operator.subtasks is None for operator in candidate.operators):
-        return True  # all of them
-    return any(subtask.finished for subtask in candidate.subtasks)

@@ -98,15 +98,20 @@ def joined(held: Iterable[Held], every: Iterable[Held]) -> Joined:
     why = why_not(heads, others[0].raw)
     if why is not None:
         raise Incompatible(why, hint="leave out the rescale: Flink itself deals operator state out")
-    contents = [heads[0]]
-    at = len(heads[0])
+    return _file_of(heads[0], [*_dealt_elements(held), *_broadcast_elements(others)])
+
+
+def _file_of(head: bytes, elements: Sequence[Element]) -> Joined:
+    """Return a file of these elements, one behind the other; nothing where there are none."""
+    if not elements:
+        return Joined()
     offsets: dict[tuple[str, int], list[int]] = {}
-    for element in (*_dealt_elements(held), *_broadcast_elements(others)):
+    at = len(head)
+    for element in elements:
         offsets.setdefault((element.state, element.mode), []).append(at)
-        contents.append(element.content)
         at += len(element.content)
     states = tuple((name, mode, tuple(own)) for (name, mode), own in offsets.items())
-    return Joined(b"".join(contents), states) if states else Joined()
+    return Joined(head + b"".join(element.content for element in elements), states)
 
 
 def _dealt_elements(held: Iterable[Held]) -> list[Element]:

@@ -8,7 +8,7 @@ others
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from stateshift.engines.flink import layout
@@ -38,6 +38,10 @@ class Located:
 
     def has(self, file: FileHandle) -> bool:
         return self.places.path_of(file) in self.listed
+
+    def count(self, files: Iterable[FileHandle]) -> int:
+        """Return how many of the files are there."""
+        return sum(map(self.has, files))
 
     def needed(self, at: str, metadata: Metadata) -> tuple[FileInfo, ...]:
         """Return everything in the image's folder, and what it needs of others."""
@@ -72,8 +76,9 @@ def _in_place_or_moved(storage: Storage, at: str, metadata: Metadata) -> Located
     if moved_to is None or not locations.is_within(moved_to[1], storage.location):
         return in_place
     moved = _listed(storage, at, metadata, Places(storage.location, at, moved_to))
-    wanted = {file for file in files_named(metadata) if isinstance(file, AbsoluteFile | Segment)}
-    return moved if sum(map(moved.has, wanted)) > sum(map(in_place.has, wanted)) else in_place
+    named = {file for file in files_named(metadata) if isinstance(file, AbsoluteFile | Segment)}
+    has_more = moved.count(named) > in_place.count(named)
+    return moved if has_more else in_place
 
 
 def _with_aside(
@@ -86,15 +91,12 @@ def _with_aside(
     aside: dict[str, str] = {}
     listed: Listing = {}
     for folder in folders:
-        if not locations.is_within(folder, storage.location):
-            continue
-        below = locations.relative(locations.normal(folder), storage.location)
-        own = {file.path: file for file in storage.list(below)}
-        listed.update(own)
-        for name in missing:
-            path = layout.under(below, name)
-            if path in own:
-                aside[name] = path
+        if locations.is_within(folder, storage.location):
+            below = locations.relative(locations.normal(folder), storage.location)
+            own = {file.path: file for file in storage.list(below)}
+            paths = {name: layout.under(below, name) for name in missing}
+            aside.update((name, path) for name, path in paths.items() if path in own)
+            listed.update(own)
     if not aside:
         return plain
     return Located(replace(plain.places, aside=aside), {**plain.listed, **listed})
