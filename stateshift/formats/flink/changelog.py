@@ -47,12 +47,7 @@ def read_change_set(data: Stream, groups: Container[int]) -> ChangeSet:
         at, own, group = data.offset, _count(data, "changes"), _i4(data)
         if group in seen:
             raise FormatError(f"a changelog has key group {group} twice in a change set", None, at)
-        if group != OF_STATES and group not in groups:
-            raise FormatError(
-                f"a changelog has changes of key group {group}, which is not the subtask's",
-                None,
-                at,
-            )
+        _require_group(group, groups, at)
         seen.add(group)
         for _ in range(own):
             size += _skip_change(data)
@@ -62,22 +57,34 @@ def read_change_set(data: Stream, groups: Container[int]) -> ChangeSet:
 
 def check_change(group: int, content: bytes, groups: Container[int]) -> None:
     """Check a change that `_metadata` itself holds."""
-    if group != OF_STATES and group not in groups:
-        raise FormatError(
-            f"a changelog has changes of key group {group}, which is not the subtask's", None, 0
-        )
+    _require_group(group, groups, 0)
     if not content or content[0] not in OPERATIONS:
         raise FormatError("a changelog has a change without a known operation", None, 0)
 
 
+def _require_group(group: int, groups: Container[int], at: int) -> None:
+    if group != OF_STATES and group not in groups:
+        raise FormatError(
+            f"a changelog has changes of key group {group}, which is not the subtask's", None, at
+        )
+
+
 def _skip_change(data: Stream) -> int:
+    """Read a change to its end; return its size."""
     at, size = data.offset, _count(data, "bytes")
-    if size < 1 or (data.peek(1)[:1] and data.peek(1)[0] not in OPERATIONS):
+    if size < 1 or not _may_begin_a_change(data.peek(1)):
         raise FormatError("a changelog has a change without a known operation", None, at)
     left = size
     while left:
         left -= len(data.take(min(left, _PIECE)))
     return size
+
+
+def _may_begin_a_change(ahead: bytes) -> bool:
+    """Whether a change may begin so; nothing is ahead at the end of the file, which is said when
+    the change is taken.
+    """
+    return not ahead or ahead[0] in OPERATIONS
 
 
 def _count(data: Stream, words: str) -> int:

@@ -34,27 +34,30 @@ def check_version(read: Read) -> None:
 
 
 def buffers_of(part: ChannelPart, read: Read, end: int) -> list[tuple[int, int]]:
-    """Where each buffer of a channel begins and ends; they come to the size that its handle has."""
-    found: list[tuple[int, int]] = []
-    total = 0
-    for offset in part.offsets:
-        head = read(offset, _SIZE) if HEADER <= offset < end else b""
-        if len(head) < _SIZE:
-            raise FormatError(
-                f"channel state has a buffer at {offset} of {end} bytes", None, offset
-            )
-        size = int.from_bytes(head, "big", signed=True)
-        if size < 0 or offset + _SIZE + size > end:
-            raise FormatError(
-                f"channel state has a buffer of {size} bytes at {offset} of {end}", None, offset
-            )
-        found.append((offset, offset + _SIZE + size))
-        total += _SIZE + size
+    """Return where each buffer of a channel begins and ends; they come to the size that its handle
+    has.
+    """
+    buffers = [(offset, _buffer_end(offset, read, end)) for offset in part.offsets]
+    total = sum(stop - start for start, stop in buffers)
     if total != part.size:
         raise FormatError(
             f"channel state has buffers of {total} bytes, its metadata says {part.size}", None, 0
         )
-    return found
+    return buffers
+
+
+def _buffer_end(offset: int, read: Read, end: int) -> int:
+    """Return where the buffer ends that begins at an offset."""
+    head = read(offset, _SIZE) if HEADER <= offset < end else b""
+    if len(head) < _SIZE:
+        raise FormatError(f"channel state has a buffer at {offset} of {end} bytes", None, offset)
+    size = int.from_bytes(head, "big", signed=True)
+    stop = offset + _SIZE + size
+    if size < 0 or stop > end:
+        raise FormatError(
+            f"channel state has a buffer of {size} bytes at {offset} of {end}", None, offset
+        )
+    return stop
 
 
 def check_apart(buffers: Sequence[tuple[int, int]]) -> None:

@@ -12,7 +12,7 @@ ends where the first key group begins, and states are found by the names of thei
 every state has. Where all are known, the header is read to its end.
 
 Key groups of a compressed file are each one stream of framed snappy; of hashmap, each state in each
-key group is one. Headers before version 6 (Flink before 1.7) tell their states in other ways, and
+key group is one. Headers before version 6 (Flink before 1.7) list their states in other ways, and
 are not read.
 
 Flink: runtime/state/KeyedBackendSerializationProxy, FullSnapshotAsyncWriter,
@@ -276,7 +276,7 @@ def entries(
     data = section
     if group >= 1 << 8 * prefix:
         raise FormatError(
-            f"key group {group} has no room in {prefix} byte in front of its keys", None, 0
+            f"key group {group} does not fit in {prefix} byte in front of its keys", None, 0
         )
     at, end = 2, len(section)
     if end < 2:

@@ -222,10 +222,10 @@ def _read_duration(data: Input) -> int:
 
 
 def _read_optional(data: Input) -> Partitioned | None:
-    at, there = data.at, data.i4()
-    if there not in (0, 1):
-        raise data.wrong(f"{there} handles where one may be", at)
-    return read_partitioned(data) if there else None
+    at, count = data.at, data.i4()
+    if count not in (0, 1):
+        raise data.wrong(f"{count} handles where one may be", at)
+    return read_partitioned(data) if count else None
 
 
 def _read_channels(data: Input, version: int, side: Side) -> tuple[ChannelHandle, ...]:

@@ -120,14 +120,15 @@ def split_elements(content: bytes, starts: Iterable[int], end: int) -> dict[int,
     """Return each element's bytes as they lie in the file, by its offset. `end` is that of the
     last.
     """
-    every = sorted(set(starts))
-    if every and not (every[0] >= 0 and every[-1] <= end <= len(content)):
+    offsets = sorted(set(starts))
+    if not offsets:
+        return {}
+    first, last = offsets[0], offsets[-1]
+    if first < 0 or not last <= end <= len(content):
         raise FormatError(
-            f"{_WHAT}: elements from byte {every[0]} to {every[-1]}, in {len(content)} bytes",
-            None,
-            None,
+            f"{_WHAT}: elements from byte {first} to {last}, in {len(content)} bytes", None, None
         )
-    return {start: content[start:stop] for start, stop in pairwise((*every, end))} if every else {}
+    return {start: content[start:stop] for start, stop in pairwise((*offsets, end))}
 
 
 def element_bytes(header: OperatorHeader, raw: bytes) -> bytes:
@@ -144,16 +145,21 @@ def read_element(state: StateInfo, raw: bytes, count: int = 1) -> list[Pair]:
     """
     data = Input(raw, f"state {state.name!r}")
     if state.kind == "broadcast":
-        if state.key is None or state.value is None:
-            raise Unknown("a serializer that is not known here", state.unknown)
-        pairs = []
-        for _ in range(data.items("entries")):
-            key = value(state.key, data)
-            pairs.append((key, value(state.value, data)))
-    else:
-        if state.value is None:
-            raise Unknown("a serializer that is not known here", state.unknown)
+        pairs = _broadcast_pairs(state, data)
+    elif state.value is not None:
         pairs = [(None, value(state.value, data)) for _ in range(count)]
+    else:
+        raise Unknown("a serializer that is not known here", state.unknown)
     if not data.at_end():
         raise data.wrong(f"{data.end - data.at} bytes behind the end of an element")
+    return pairs
+
+
+def _broadcast_pairs(state: StateInfo, data: Input) -> list[Pair]:
+    if state.key is None or state.value is None:
+        raise Unknown("a serializer that is not known here", state.unknown)
+    pairs: list[Pair] = []
+    for _ in range(data.items("entries")):
+        key = value(state.key, data)
+        pairs.append((key, value(state.value, data)))
     return pairs

@@ -44,24 +44,36 @@ class Properties:
 
 
 def decode_properties(content: bytes) -> Properties | None:
-    """None where there are none (before V4), or where they are of a class that is not known."""
+    """Return the properties; None where there are none (before V4), or where they are of a class
+    that is not known.
+    """
     if not content:
         return None
-    found = read_object(Input(content, "_metadata"))
-    kind = found.fields.get("checkpointType") if isinstance(found, JavaObject) else None
+    properties = read_object(Input(content, "_metadata"))
+    kind = _field(properties, "checkpointType")
     if not isinstance(kind, JavaObject):
         return None
-    found_name = kind.fields.get("name")
-    name = found_name if isinstance(found_name, str) else ""
+    name = _field(kind, "name")
+    shown = name if isinstance(name, str) else ""
     match kind.type.removeprefix(_PACKAGE):
         case "SavepointType":
-            written, after = kind.fields.get("formatType"), kind.fields.get("postCheckpointAction")
-            native = isinstance(written, JavaEnum) and written.name == "NATIVE"
-            drained = isinstance(after, JavaEnum) and after.name == "TERMINATE"
-            return Properties("savepoint", name, "native" if native else "canonical", drained)
+            is_native = _constant(kind, "formatType") == "NATIVE"
+            is_drained = _constant(kind, "postCheckpointAction") == "TERMINATE"
+            layout: Literal["canonical", "native"] = "native" if is_native else "canonical"
+            return Properties("savepoint", shown, layout, is_drained)
         case "CheckpointType":
-            return Properties("checkpoint", name)
+            return Properties("checkpoint", shown)
     return None
+
+
+def _field(value: object, name: str) -> object:
+    return value.fields.get(name) if isinstance(value, JavaObject) else None
+
+
+def _constant(value: object, name: str) -> str | None:
+    """Return the name of the constant that a field holds."""
+    constant = _field(value, name)
+    return constant.name if isinstance(constant, JavaEnum) else None
 
 
 def foreign_part(content: bytes) -> str | None:

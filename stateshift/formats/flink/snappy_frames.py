@@ -64,11 +64,20 @@ def _chunks(content: bytes, what: str) -> Iterator[tuple[int, int]]:
         end = at + _HEAD + length
         if at + _HEAD > len(content) or end > len(content):
             raise FormatError(f"{what}: a snappy chunk of {length} bytes is truncated", None, at)
-        if type_ == _IDENTIFIER and content[at:end] != IDENTIFIER:
-            raise FormatError(f"{what}: a snappy stream of another kind", None, at)
-        if type_ in (_COMPRESSED, _PLAIN) and not _CHECKSUM <= length <= _BODY_MAX:
-            raise FormatError(f"{what}: a snappy chunk of {length} bytes", None, at)
-        if _PLAIN < type_ < _SKIPPED_FROM:
-            raise FormatError(f"{what}: {type_:#04x} is no type of a snappy chunk", None, at)
+        fault = _fault(type_, content[at:end])
+        if fault is not None:
+            raise FormatError(f"{what}: {fault}", None, at)
         yield at, type_
         at = end
+
+
+def _fault(type_: int, chunk: bytes) -> str | None:
+    """Return what is wrong with a chunk, by its type and length."""
+    if type_ == _IDENTIFIER:
+        return None if chunk == IDENTIFIER else "a snappy stream of another kind"
+    if type_ >= _SKIPPED_FROM:
+        return None
+    if type_ not in (_COMPRESSED, _PLAIN):
+        return f"{type_:#04x} is no type of a snappy chunk"
+    length = len(chunk) - _HEAD
+    return None if _CHECKSUM <= length <= _BODY_MAX else f"a snappy chunk of {length} bytes"

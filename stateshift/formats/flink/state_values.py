@@ -64,7 +64,7 @@ class HeapEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Untold:
+class Undecoded:
     """Bytes of a key group that cannot be taken apart: those of a state whose serializers are not
     known, and in a file that is not compressed those of all states behind it.
     """
@@ -159,7 +159,7 @@ def _joined_by_commas(serializer: Serializer, data: Input) -> list[object]:
     return items
 
 
-def heap_entries(header: Header, section: bytes, group: int) -> Iterator[HeapEntry | Untold]:
+def heap_entries(header: Header, section: bytes, group: int) -> Iterator[HeapEntry | Undecoded]:
     """Yield the entries of a key group of the hashmap backend, which ends with its last state."""
     own_number = int.from_bytes(section[:_GROUP_BYTES], "big")
     if len(section) < _GROUP_BYTES or own_number != group:
@@ -170,7 +170,7 @@ def heap_entries(header: Header, section: bytes, group: int) -> Iterator[HeapEnt
             number = _state_number(header, data, seen)
             state = header.states[number]
             if not is_known(header, state):
-                yield Untold(number, data.end - data.at)
+                yield Undecoded(number, data.end - data.at)
                 if not header.compressed:
                     return  # nor can the states behind it be told apart
                 break

@@ -13,6 +13,7 @@ become V4.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
@@ -21,6 +22,7 @@ from stateshift.formats.flink.keyed_handles import Incremental, KeyedHandle, Key
 from stateshift.formats.flink.metadata import (
     NAMES_FROM,
     PROPERTIES_FROM,
+    REFERENCES_FROM,
     Metadata,
     OperatorState,
     SubtaskState,
@@ -53,19 +55,22 @@ WRITTEN_BY = {
 
 
 def flink_version(text: str | None) -> tuple[int, int] | None:
-    """2.3 of "2.3.0" and "2.3-SNAPSHOT"."""
-    parts = (text or "").split("-")[0].split(".")
-    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
+    """Return the first two numbers of a version: (2, 3) of "2.3.0" and "2.3-SNAPSHOT"."""
+    numbers = (text or "").split("-")[0].split(".")[:2]
+    if len(numbers) < 2 or not all(map(str.isdigit, numbers)):
         return None
-    return int(parts[0]), int(parts[1])
+    major, minor = numbers
+    return int(major), int(minor)
 
 
 def newest_for(text: str | None) -> int | None:
-    """The newest version that a Flink of this version reads; None where that is not known."""
-    found = flink_version(text)
-    if found is None:
+    """Return the newest version that a Flink of this version reads; None where that is not known."""
+    flink = flink_version(text)
+    if flink is None:
         return None
-    return READ_BY.get(found) or (3 if found < (1, 15) else max(READ_BY.values()))
+    if flink in READ_BY:
+        return READ_BY[flink]
+    return min(READ_BY.values()) if flink < min(READ_BY) else max(READ_BY.values())
 
 
 def is_before_promised(metadata: Metadata) -> bool:
@@ -74,11 +79,7 @@ def is_before_promised(metadata: Metadata) -> bool:
     """
     if metadata.version < PROMISED_FROM:
         return True
-    for operator in metadata.operators:
-        for subtask in operator.subtasks or ():
-            if _is_old(subtask.managed_keyed) or _is_old(subtask.raw_keyed):
-                return True
-    return False
+    return any(map(_is_old, _keyed_handles(metadata)))
 
 
 def _is_old(handle: KeyedHandle | None) -> bool:
@@ -86,34 +87,37 @@ def _is_old(handle: KeyedHandle | None) -> bool:
     return isinstance(handle, KeyGroups | Incremental) and handle.tag in OLD_TAGS
 
 
+def _keyed_handles(metadata: Metadata) -> Iterator[KeyedHandle | None]:
+    for operator in metadata.operators:
+        for subtask in operator.subtasks or ():
+            yield subtask.managed_keyed
+            yield subtask.raw_keyed
+
+
 def converted(metadata: Metadata, version: int, properties: bytes = b"") -> Metadata:
-    """The same state as metadata of another version."""
+    """Return the same state as metadata of another version."""
     if version == metadata.version:
         return metadata
     held = metadata.properties or properties
-    if version >= PROPERTIES_FROM and not held:
+    if version < PROPERTIES_FROM:
+        held = b""
+    elif not held:
         raise Incompatible(
-            (
-                f"metadata of version {metadata.version} says nothing of what kind it is, "
-                f"which version {version} has to"
-            ),
+            f"metadata of version {metadata.version} says nothing of what kind it is, which "
+            f"version {version} has to",
             hint="leave it in its version: every newer Flink reads it",
         )
     operators = tuple(_operator(operator, version) for operator in metadata.operators)
-    return replace(
-        metadata,
-        version=version,
-        operators=operators,
-        properties=held if version >= PROPERTIES_FROM else b"",
-    )
+    return replace(metadata, version=version, operators=operators, properties=held)
 
 
 def _operator(operator: OperatorState, version: int) -> OperatorState:
-    named = version >= NAMES_FROM
-    subtasks = operator.subtasks and tuple(
-        _subtask(subtask, version) for subtask in operator.subtasks
-    )
-    name, uid = (operator.name or "", operator.uid or "") if named else (None, None)
+    name, uid = None, None
+    if version >= NAMES_FROM:
+        name, uid = operator.name or "", operator.uid or ""
+    subtasks = operator.subtasks
+    if subtasks is not None:
+        subtasks = tuple(_subtask(subtask, version) for subtask in subtasks)
     return replace(operator, subtasks=subtasks, name=name, uid=uid)
 
 
@@ -121,12 +125,8 @@ def _subtask(subtask: SubtaskState, version: int) -> SubtaskState:
     inputs, outputs = subtask.inputs, subtask.outputs
     if version < KINDS_FROM:
         inputs, outputs = _expanded(inputs), _expanded(outputs)
-    return replace(
-        subtask,
-        inputs=inputs,
-        outputs=outputs,
-        reference=subtask.reference if version >= 7 else None,
-    )
+    reference = subtask.reference if version >= REFERENCES_FROM else None
+    return replace(subtask, inputs=inputs, outputs=outputs, reference=reference)
 
 
 def _expanded(channels: tuple[ChannelHandle, ...]) -> tuple[ChannelHandle, ...]:

@@ -5,7 +5,7 @@ serializers are known, and where they are not, the lengths around it are held ag
       .subtask(operator, subtask)  Wrong(fact, path, offset) ... of its keyed and operator state
       .misplaced                   entries that lie in other key groups than those of their keys
       .unprotected                 bytes in files of state that no checksum covers
-      .untold, .classes            of these, those whose serializers are not known, and what these
+      .undecoded, .classes         of these, those whose serializers are not known, and what these
                                    are called
 
 Flink writes no checksum over state, except in compressed chunks: what a changed bit makes of one
@@ -50,7 +50,7 @@ from stateshift.formats.flink.operator_state import (
 from stateshift.formats.flink.references import keyed_streams
 from stateshift.formats.flink.serializers import Unknown, snapshot_name
 from stateshift.formats.flink.state_values import (
-    Untold,
+    Undecoded,
     heap_entries,
     is_known,
     read_key,
@@ -77,7 +77,7 @@ class Walk:
     streams: Streams
     misplaced: int = 0
     unprotected: int = 0
-    untold: int = 0
+    undecoded: int = 0
     classes: set[str] = field(default_factory=set)
     _counted: set[FileHandle] = field(default_factory=set)
 
@@ -139,13 +139,13 @@ class Walk:
             state = header.states[number]
             size = len(key) + len(raw)
             if not known[number]:
-                self._not_told(header, state, size)
+                self._undecoded(header, state, size)
                 continue
             try:
                 parts = read_key(header, state, key[prefix:])
                 read_value(state, raw)
             except Unknown as unknown:
-                self._not_told(header, state, size, unknown.snapshot)
+                self._undecoded(header, state, size, unknown.snapshot)
                 continue
             if is_placed:
                 self._place(header, parts["key"], group, operator.max_parallelism)
@@ -153,8 +153,8 @@ class Walk:
     def _heap(self, operator: OperatorState, header: Header, group: int, content: bytes) -> None:
         is_placed = hashable(header.key)
         for entry in heap_entries(header, content, group):
-            if isinstance(entry, Untold):
-                self._not_told(header, header.states[entry.state], entry.size)
+            if isinstance(entry, Undecoded):
+                self._undecoded(header, header.states[entry.state], entry.size)
             elif is_placed:
                 self._place(header, entry.key["key"], group, operator.max_parallelism)
 
@@ -190,7 +190,7 @@ class Walk:
                 raise Unknown("a state whose header is not known")
             read_element(state, content, count)
         except Unknown as unknown:
-            self.untold += 0 if header.compressed else len(raw)
+            self.undecoded += 0 if header.compressed else len(raw)
             self._note(unknown.snapshot)
 
     # ---- everything else -------------------------------------------------------------------------
@@ -206,10 +206,10 @@ class Walk:
         for _ in of_subtask(without_databases, prefix, self.streams):
             pass
 
-    def _not_told(
+    def _undecoded(
         self, header: Header, state: StateInfo, size: int, snapshot: str | None = None
     ) -> None:
-        self.untold += 0 if header.compressed else size
+        self.undecoded += 0 if header.compressed else size
         self._note(snapshot or header.unknown or state.unknown)
 
     def _note(self, snapshot: str | None) -> None:

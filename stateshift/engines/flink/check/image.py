@@ -99,11 +99,11 @@ def _without_checksum(walk: Walk, metadata_size: int) -> Finding:
         f"_metadata, {walk.unprotected:,} of "
         "state): a changed bit that still makes a value of its type is not seen there"
     )
-    if walk.untold:
+    if walk.undecoded:
         names = sorted(walk.classes)[:CLASSES_SHOWN]
         whose = f" ({', '.join(names)})" if names else ""
         message += (
-            f"; of {walk.untold:,} only the lengths were checked, as their serializers are not "
+            f"; of {walk.undecoded:,} only the lengths were checked, as their serializers are not "
             f"known here{whose}"
         )
     return Finding("note", message)
