@@ -151,6 +151,10 @@ def _check_end(fact: TableFile, table: Table, count: int, last: TableEntry | Non
         raise FormatError("it holds no entries, and its MANIFEST names keys", None, 0)
     if last is not None and not _ends(fact, table, last.key):
         raise FormatError("its last key is not the one that its MANIFEST names", None, 0)
+    _check_count(table, count)
+
+
+def _check_count(table: Table, count: int) -> None:
     claimed = table.number(b"rocksdb.num.entries")
     with_deletions = count + len(table.deletions)
     if claimed is not None and claimed not in (count, with_deletions):

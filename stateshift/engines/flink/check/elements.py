@@ -139,13 +139,13 @@ class Walk:
             state = header.states[number]
             size = len(key) + len(raw)
             if not known[number]:
-                self._undecoded(header, state, size)
+                self._count_undecoded(header, state, size)
                 continue
             try:
                 parts = read_key(header, state, key[prefix:])
                 read_value(state, raw)
             except Unknown as unknown:
-                self._undecoded(header, state, size, unknown.snapshot)
+                self._count_undecoded(header, state, size, unknown.snapshot)
                 continue
             if is_placed:
                 self._place(header, parts["key"], group, operator.max_parallelism)
@@ -154,7 +154,7 @@ class Walk:
         is_placed = hashable(header.key)
         for entry in heap_entries(header, content, group):
             if isinstance(entry, Undecoded):
-                self._undecoded(header, header.states[entry.state], entry.size)
+                self._count_undecoded(header, header.states[entry.state], entry.size)
             elif is_placed:
                 self._place(header, entry.key["key"], group, operator.max_parallelism)
 
@@ -206,7 +206,7 @@ class Walk:
         for _ in of_subtask(without_databases, prefix, self.streams):
             pass
 
-    def _undecoded(
+    def _count_undecoded(
         self, header: Header, state: StateInfo, size: int, snapshot: str | None = None
     ) -> None:
         self.undecoded += 0 if header.compressed else size

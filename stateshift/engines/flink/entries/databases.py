@@ -19,7 +19,7 @@ state/rocksdb and state/forst.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -253,16 +253,18 @@ def _check_families(header: Header, content: bytes, database: Database) -> None:
     missing = [name for name in states if name not in families]
     if missing:
         raise FormatError(f"state {missing[0]!r} has no column family in the MANIFEST", None, 0)
-    foreign = sorted(families - set(states))
-    if foreign:
-        are_named = all(name.encode() in content for name in foreign)
-        raise _foreign_family(foreign[0], are_named)
+    _refuse_foreign(families - set(states), content)
     if len(set(states)) < len(states):
         raise FormatError("the header names two states the same", None, 0)
 
 
-def _foreign_family(name: str, is_named: bool) -> FormatError:
-    if is_named:
-        fact = f"state {name!r} is in the header, but its place there is not known"
-        return NotRead(fact, None, 0)
-    return FormatError(f"column family {name!r} is no state of the header", None, 0)
+def _refuse_foreign(families: Collection[str], header: bytes) -> None:
+    """Refuse column families that are no states of a header, as far as it is read."""
+    if not families:
+        return
+    first = min(families)
+    if all(name.encode() in header for name in families):
+        raise NotRead(
+            f"state {first!r} is in the header, but its place there is not known", None, 0
+        )
+    raise FormatError(f"column family {first!r} is no state of the header", None, 0)

@@ -44,23 +44,23 @@ def compares(job: JobSpec, move: Move) -> Iterator[CompareImages]:
     if job.verify == "none":
         return
     united = [one for one in move.redistribution.rewritten if len(one.sources) > 1]
-    apart = set(chain.from_iterable(rewritten.sources for rewritten in united))
-    for number in range(len(move.surveys)):
-        source = _source(move, number, apart)
-        if source.operators:
-            yield _comparison(f"compare/{number}", move, [source])
+    apart = frozenset(chain.from_iterable(rewritten.sources for rewritten in united))
+    for source in _sources_of_each(move, apart):
+        yield _comparison(f"compare/{source.number}", move, [source])
     for rewritten in united:
         sources = [_Source(number, {old: rewritten.operator}) for number, old in rewritten.sources]
         yield _comparison(f"compare/{rewritten.operator}", move, sources)
 
 
-def _source(move: Move, number: int, apart: Container[Source]) -> _Source:
-    """Return what is compared of an image, without what is compared `apart`."""
-    operators = {}
-    for old, (new, _) in move.choice.taken[number].operators.items():
-        if (number, old) not in apart:
-            operators[old] = new
-    return _Source(number, operators)
+def _sources_of_each(move: Move, apart: Container[Source]) -> Iterator[_Source]:
+    """Yield what is compared of each image, without what is compared `apart`."""
+    for number, taken in enumerate(move.choice.taken):
+        operators = {}
+        for old, (new, _) in taken.operators.items():
+            if (number, old) not in apart:
+                operators[old] = new
+        if operators:
+            yield _Source(number, operators)
 
 
 def _comparison(name: str, move: Move, sources: Sequence[_Source]) -> CompareImages:

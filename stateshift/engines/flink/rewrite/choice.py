@@ -16,10 +16,10 @@ A drop or rename may be `of` one image: jobs that were started from one jar have
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stateshift.engines.flink.changes import dropped, images_meant, renamed, unions_of
+from stateshift.engines.flink.changes import Change, dropped, images_meant, renamed, unions_of
 from stateshift.engines.flink.image import flink_image, metadata_of, places_of
 from stateshift.engines.flink.rewrite.metadata import Taken
 from stateshift.formats.flink.metadata import Metadata
@@ -154,9 +154,7 @@ def _without_empty_twins(images: Sequence[Image], taken: Sequence[Taken]) -> lis
     Jobs of one jar have the same operators. One without state is of no use beside one that has it.
     """
     stateful = [_ids_with_state(image) for image in images]
-    held: set[str] = set()  # ids of the target that have something already
-    for own, full in zip(taken, stateful, strict=True):
-        held.update(own.operators[old][0] for old in own.operators.keys() & full)
+    held = _ids_with_state_in_target(taken, stateful)
     kept_of_each = []
     for own, full in zip(taken, stateful, strict=True):
         kept = {}
@@ -172,6 +170,15 @@ def _ids_with_state(image: Image) -> set[str]:
     return {operator.id for operator in image.operators if operator.stores}
 
 
+def _ids_with_state_in_target(
+    taken: Sequence[Taken], stateful: Sequence[Collection[str]]
+) -> set[str]:
+    ids: set[str] = set()
+    for own, full in zip(taken, stateful, strict=True):
+        ids.update(new for old, (new, _) in own.operators.items() if old in full)
+    return ids
+
+
 def _unknown(job: JobSpec, images: Sequence[Image], made: Container[str]) -> Iterator[str]:
     """Yield the names of the spec that match no operator."""
     ids_of_each = [{operator.id for operator in image.operators} for image in images]
@@ -179,11 +186,16 @@ def _unknown(job: JobSpec, images: Sequence[Image], made: Container[str]) -> Ite
     yield from _not_among(named, set().union(*ids_of_each))
     for change in job.transform:
         if change["kind"] in ("drop", "rename"):
-            meant = images_meant(job, len(images), change)
-            ids = set[str]().union(*(ids_of_each[number] for number in meant))
-            if ids:
-                yield from _not_among(change.get("operators", ()), ids)
+            meant = [ids_of_each[number] for number in images_meant(job, len(images), change)]
+            yield from _unknown_in_change(change, set().union(*meant))
     yield from _not_among(unions_of(job), made)
+
+
+def _unknown_in_change(change: Change, ids: Collection[str]) -> list[str]:
+    """Return the names that match no operator of the images that a change is for, if there are
+    any.
+    """
+    return _not_among(change.get("operators", ()), ids) if ids else []
 
 
 def _not_among(names: Iterable[str], ids: Container[str]) -> list[str]:

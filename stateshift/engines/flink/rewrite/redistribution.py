@@ -148,22 +148,26 @@ def _candidates(surveys: Sequence[Survey], choice: Choice) -> Iterator[_Candidat
 def _redistributed_operator(
     candidate: _Candidate, surveys: Sequence[Survey], rescale: Rescale
 ) -> Rewritten | Obstacle | None:
-    """Return how an operator is rewritten, or why it cannot be; None where nothing is to be done.
-
-    What Flink deals out itself need not be refused where no more than its parallelism was asked
-    for.
-    """
+    """Return how an operator is rewritten, or why it cannot be; None where nothing is to be done."""
     inseparable = _why_inseparable(_heads(candidate, surveys))
-    wanted = rescale
-    if inseparable is not None and not candidate.is_united:
-        wanted = replace(rescale, parallelism=None)
-    rewritten = _rewritten(candidate, wanted)
+    rewritten = _rewritten(candidate, _wanted(candidate, rescale, inseparable))
     if rewritten is None:
         return _too_many_subtasks(candidate.operators[0], rescale)
     obstacle = _cannot(candidate, rewritten, rescale) or _blocked(surveys, candidate)
-    if obstacle is None and inseparable is not None and rewritten.unkeyed:
-        obstacle = Obstacle(inseparable)
-    return obstacle or rewritten
+    if obstacle is not None:
+        return obstacle
+    if inseparable is not None and rewritten.unkeyed:
+        return inseparable
+    return rewritten
+
+
+def _wanted(candidate: _Candidate, rescale: Rescale, inseparable: Obstacle | None) -> Rescale:
+    """Return what of a change has to be done here. Operator state that cannot be joined need not be
+    refused where no more than the parallelism was asked for: Flink itself deals that out.
+    """
+    if inseparable is None or candidate.is_united:
+        return rescale
+    return replace(rescale, parallelism=None)
 
 
 def _too_many_subtasks(operator: OperatorState, rescale: Rescale) -> Obstacle | None:
@@ -194,7 +198,7 @@ def _heads(candidate: _Candidate, surveys: Sequence[Survey]) -> list[Beginnings]
     return heads
 
 
-def _why_inseparable(heads_of_each: Sequence[Beginnings]) -> str | None:
+def _why_inseparable(heads_of_each: Sequence[Beginnings]) -> Obstacle | None:
     """Return why operator state of several subtasks cannot be joined, from how its files begin."""
     for role in UNKEYED:
         heads: list[bytes] = []
@@ -202,7 +206,7 @@ def _why_inseparable(heads_of_each: Sequence[Beginnings]) -> str | None:
             heads.extend(own.get(role, ()))
         why = why_not(heads, role == RAW)
         if why is not None:
-            return why
+            return Obstacle(why)
     return None
 
 

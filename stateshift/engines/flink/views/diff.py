@@ -20,7 +20,7 @@ from stateshift.engines.flink.entries.keyed import (
     why_operator_is_opaque,
     without_keyed,
 )
-from stateshift.engines.flink.image import flink_image, metadata_of, places_of
+from stateshift.engines.flink.image import is_readable, metadata_of, places_of
 from stateshift.engines.flink.streams import Streams
 from stateshift.engines.flink.survey.image import survey as surveyed
 from stateshift.engines.flink.views.decoded import Shower
@@ -29,6 +29,7 @@ from stateshift.engines.views import Change, Counts, Difference, Differences, Op
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import Block, block_of
 from stateshift.formats.flink.metadata import OperatorState
+from stateshift.survey import Image, Survey
 from stateshift.world import Pairs, Unit, unit_of
 
 PREFIX = 4  # bytes that say which store a key is of
@@ -56,20 +57,26 @@ def diff(one: str, other: str, opening: Opening, show: int) -> Differences:
 
 def _side(location: str, opening: Opening) -> Side:
     storage, survey = surveyed(location, opening)
-    image = survey.images[0] if survey.images else None
-    if image is None or flink_image(image) is None:
+    image = _whole_image(location, survey)
+    operators = {operator.id.hex(): operator for operator in metadata_of(image).operators}
+    names = {operator.id: operator.uid or operator.id for operator in image.operators}
+    return Side(Streams(storage.chunks, places_of(image)), operators, names, image.epoch)
+
+
+def _whole_image(location: str, survey: Survey) -> Image:
+    """Return the image of a survey; raise PlanError where there is none, or where it is not whole."""
+    if not is_readable(survey):
         raise PlanError(
             f"{location} holds no Flink image", hint=f"stateshift inspect {quote(location)}"
         )
+    image = survey.images[0]
     for finding in image.findings:
         if finding.level == "refuse":
             raise PlanError(
                 f"the state is not whole: {finding.message}",
                 hint=f"stateshift verify {quote(location)}",
             )
-    operators = {operator.id.hex(): operator for operator in metadata_of(image).operators}
-    names = {operator.id: operator.uid or operator.id for operator in image.operators}
-    return Side(Streams(storage.chunks, places_of(image)), operators, names, image.epoch)
+    return image
 
 
 class _Comparing:
@@ -82,11 +89,13 @@ class _Comparing:
         self._counts: dict[Store, Counts] = {}
         self._numbers: dict[Store, int] = {}
         self._stores: list[Store] = []
-        self._showers = [
-            Shower(state, side.streams)
-            for state, side in zip(self._states, sides, strict=True)
-            if state
-        ]
+        self._showers = [Shower(state, streams) for _, state, streams in self._present()]
+
+    def _present(self) -> Iterator[tuple[int, OperatorState, Streams]]:
+        """Yield the number of each side that has the operator, and the operator there."""
+        for number, (state, side) in enumerate(zip(self._states, self._sides, strict=True)):
+            if state is not None:
+                yield number, state, side.streams
 
     def run(self) -> None:
         why = self._why_opaque()
@@ -123,10 +132,8 @@ class _Comparing:
 
     def _entries(self, read: Reading) -> Iterator[tuple[int, Block]]:
         """Yield the entries of both sides, each key with its state's name in front."""
-        for number, (state, side) in enumerate(zip(self._states, self._sides, strict=True)):
-            if state is None:
-                continue
-            for store, pairs in read(state, side.streams):
+        for number, state, streams in self._present():
+            for store, pairs in read(state, streams):
                 own = (store, unit_of(store))
                 self._counts.setdefault(own, Counts(self._name, store, unit=own[1]))
                 before = self._number(own)
