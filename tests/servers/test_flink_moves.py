@@ -133,7 +133,7 @@ def test_two_jobs_that_count_the_same_keys_do_not_become_one_by_a_union(ground: 
         ],
     }
     told = ground.applied(ground.spec(job), code=4)
-    assert "is in two images: whose state counts cannot be told" in json.dumps(told)
+    assert "is in two images: whose state counts is not known" in json.dumps(told)
     assert not (ground.folder / "new-orders" / "_metadata").exists()
     assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
     assert list((ground.folder / "new-orders").glob("*")) == []

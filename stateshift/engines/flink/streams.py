@@ -61,7 +61,7 @@ class Streams:
 
     def head(self, stream: StreamHandle, size: int) -> bytes:
         if size < 0:
-            raise FormatError(f"{size} bytes to be read at once", None, None)
+            raise FormatError(f"invalid size {size}", None, None)
         return bounds.gathered(
             _upto(self.chunks(stream), size), "what is read at once of a state file"
         )

@@ -65,5 +65,5 @@ def check_apart(buffers: Sequence[tuple[int, int]]) -> None:
     reached = 0
     for start, end in sorted(buffers):
         if start < reached:
-            raise FormatError("channel state has buffers that lie over each other", None, start)
+            raise FormatError("channel state has overlapping buffers", None, start)
         reached = end

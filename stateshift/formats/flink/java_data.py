@@ -119,7 +119,9 @@ class Input:
     def boolean(self) -> bool:
         at, value = self.at, self.u1()
         if value > 1:
-            raise FormatError(f"{self.what}: {value} where 0 or 1 has to be", None, at)
+            raise FormatError(
+                f"{self.what}: invalid boolean {value}, where 0 or 1 is expected", None, at
+            )
         return value == 1
 
     def items(self, words: str) -> int:

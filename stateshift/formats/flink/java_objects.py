@@ -69,7 +69,7 @@ class _Reading:
         data = self._data
         at, mark = data.at, data.u1()
         if depth > _DEPTH_MAX:
-            raise data.wrong("objects inside of objects without an end", at)
+            raise data.wrong("objects are nested too deeply", at)
         match mark:
             case 0x70:
                 return None
@@ -82,9 +82,7 @@ class _Reading:
             case 0x7E:
                 return self._enum(depth)
             case _:
-                raise data.wrong(
-                    f"{mark:#04x} begins nothing in a serialized Java object that can be read", at
-                )
+                raise data.wrong(f"unknown type code {mark:#04x} in a serialized Java object", at)
 
     def _object(self, depth: int) -> JavaObject:
         own = self._class(depth)
@@ -93,7 +91,7 @@ class _Reading:
         for class_ in reversed(_with_all_above(own)):
             if class_.flags != _SERIALIZABLE:
                 raise self._data.wrong(
-                    f"class {class_.name} writes itself in its own way (flags {class_.flags:#04x})"
+                    f"class {class_.name} has a serialization of its own (flags {class_.flags:#04x})"
                 )
             for type_, name in class_.fields:
                 made.fields[name] = self._field(type_, depth)
@@ -108,7 +106,7 @@ class _Reading:
         self._handles.append(None)
         at, name = self._data.at, self.value(depth + 1)
         if not isinstance(name, str):
-            raise self._data.wrong("an enum without a name", at)
+            raise self._data.wrong("an enum has no name", at)
         self._handles[place] = JavaEnum(made.name, name)
         return JavaEnum(made.name, name)
 
@@ -120,7 +118,7 @@ class _Reading:
             if isinstance(known, _Class):
                 return known
         if mark != 0x72 or depth > _DEPTH_MAX:
-            raise data.wrong("no class is described where one has to be", at)
+            raise data.wrong("a class descriptor is missing", at)
         name = data.utf()
         data.i8()
         place = len(self._handles)
@@ -140,7 +138,7 @@ class _Reading:
         if type_ in "L[":
             self.value(depth + 1)  # the name of the field's class
         elif type_ not in _PRIMITIVES:
-            raise self._data.wrong(f"{type_!r} is no type of a field")
+            raise self._data.wrong(f"unknown type {type_!r} of a field")
         return type_, name
 
     def _above(self, depth: int) -> _Class | None:
@@ -153,7 +151,7 @@ class _Reading:
     def _known(self, at: int) -> object:
         number = self._data.i4() - _FIRST_HANDLE
         if not 0 <= number < len(self._handles) or self._handles[number] is None:
-            raise self._data.wrong("a reference to something that was not there yet", at)
+            raise self._data.wrong("a back reference to no earlier object", at)
         return self._handles[number]
 
     def _remember(self, value: JavaObject | str) -> JavaObject | str:

@@ -123,7 +123,7 @@ KeyedHandle = KeyGroups | Incremental | Changelog | MemoryDelta | FileDelta
 def read_keyed(data: Input, depth: int = 0) -> KeyedHandle | None:
     at, tag = data.at, data.u1()
     if depth > DEPTH_MAX:
-        raise data.wrong("handles inside of handles without an end", at)
+        raise data.wrong("handles are nested too deeply", at)
     match tag:
         case 0:
             return None
@@ -138,7 +138,7 @@ def read_keyed(data: Input, depth: int = 0) -> KeyedHandle | None:
         case 10 | 13:
             return _read_file_delta(data, tag)
         case _:
-            raise data.wrong(f"{tag} is no kind of handle to keyed state", at)
+            raise data.wrong(f"unknown tag {tag} of a handle to keyed state", at)
 
 
 def _read_key_groups(data: Input, tag: int) -> KeyGroups:
@@ -282,7 +282,7 @@ def _range(data: Input) -> tuple[int, int]:
     """Read the first key group, and how many there are."""
     at, first = data.at, data.i4()
     if first < 0:
-        raise data.wrong(f"a key group of number {first}", at)
+        raise data.wrong(f"invalid first key group {first}", at)
     return first, data.count("key groups")
 
 

@@ -136,7 +136,7 @@ def _listed_states(data: Input) -> tuple[StateInfo, ...] | None:
     """
     at, count = data.at, data.i2()
     if count < 0:
-        raise data.wrong(f"{count} states", at)
+        raise data.wrong(f"invalid number of states {count}", at)
     states = []
     for _ in range(count):
         state = read_state(data)
@@ -150,7 +150,7 @@ def read_state(data: Input) -> StateInfo | None:
     """Read the state that begins here; None where one of its serializers is not known."""
     name, at, kind = data.utf(), data.at, data.i4()
     if kind not in KINDS:
-        raise data.wrong(f"{kind} is no kind of state", at)
+        raise data.wrong(f"unknown kind of state {kind}", at)
     described = _Described(name, KINDS[kind])
     try:
         described.read(data)
@@ -253,7 +253,7 @@ def _name_before(header: bytes, end: int, floor: int) -> str:
             return decode_modified(header[start:end])
         except ValueError:
             continue
-    raise FormatError("keyed state: a state without a name", None, end)
+    raise FormatError("keyed state: a state has no name", None, end)
 
 
 def sections(offsets: tuple[int, ...], end: int) -> tuple[tuple[int, int] | None, ...]:
@@ -293,7 +293,7 @@ def entries(
         key = data[at + 4 : stop]
         value_end = stop + 4 + int.from_bytes(data[stop : stop + 4], "big")
         if stop + 4 > end or value_end > end or not size:
-            raise FormatError(f"key group {group}: an entry that ends behind its group", None, at)
+            raise FormatError(f"key group {group}: an entry exceeds its group", None, at)
         last = key[0] & _FLAG
         if last:
             key = bytes((key[0] & 0x7F,)) + key[1:]

@@ -175,7 +175,7 @@ def _read_operator(data: Input, version: int) -> OperatorState:
             raise data.wrong("an operator that has finished has a coordinator's state", at)
         return OperatorState(own, parallelism, max_parallelism, None, None, name, uid)
     if count < 0:
-        raise data.wrong(f"{count} subtasks", at)
+        raise data.wrong(f"invalid number of subtasks {count}", at)
     subtasks = tuple(_read_subtask(data, version, parallelism) for _ in range(count))
     return OperatorState(own, parallelism, max_parallelism, coordinator, subtasks, name, uid)
 

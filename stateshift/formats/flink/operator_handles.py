@@ -81,12 +81,12 @@ ChannelHandle = Channel | MergedChannels
 def read_partitioned(data: Input) -> Partitioned:
     at, tag = data.at, data.u1()
     if tag not in (4, 17):
-        raise data.wrong(f"{tag} is no kind of handle to operator state", at)
+        raise data.wrong(f"unknown tag {tag} of a handle to operator state", at)
     states = []
     for _ in range(data.count("states")):
         name, at, mode = data.utf(), data.at, data.u1()
         if mode not in MODES:
-            raise data.wrong(f"{mode} is no way to deal out state", at)
+            raise data.wrong(f"unknown distribution mode {mode}", at)
         states.append(StateOffsets(name, mode, data.longs(data.count("offsets"))))
     merging = None
     if tag == 17:
@@ -119,7 +119,7 @@ def read_channel(data: Input, version: int, side: Side) -> ChannelHandle:
         return _read_one(data)
     if kind == merged:
         return _read_merged(data)
-    raise data.wrong(f"{kind} is no kind of {side} channel", at)
+    raise data.wrong(f"unknown kind {kind} of an {side} channel", at)
 
 
 def write_channel(out: Output, handle: ChannelHandle, version: int, side: Side) -> None:

@@ -69,7 +69,7 @@ def decode_operator_header(head: bytes) -> OperatorHeader:
     for _ in range(2):  # lists and unions, then broadcast state
         at, count = data.at, data.i2()
         if count < 0:
-            raise data.wrong(f"{count} states", at)
+            raise data.wrong(f"invalid number of states {count}", at)
         for _ in range(count):
             state = read_state(data)
             if state is None:

@@ -63,7 +63,7 @@ def read_snapshot(data: Input, nested: bool = False, depth: int = 0) -> Serializ
     where Flink would not read it.
     """
     if depth > DEPTH_MAX:
-        raise data.wrong("serializers inside of serializers without an end")
+        raise data.wrong("serializers are nested too deeply")
     if not nested:
         _read_proxy(data)
     at, class_name = data.at, data.utf()
@@ -250,7 +250,7 @@ def read_string(data: Input) -> str | None:
 def _unit(data: Input) -> int:
     at, unit = data.at, _varint(data)
     if unit > 0xFFFF:
-        raise data.wrong("a character that is none", at)
+        raise data.wrong("a string holds an invalid UTF-16 unit", at)
     return unit
 
 

@@ -78,6 +78,6 @@ def _fault(type_: int, chunk: bytes) -> str | None:
     if type_ >= _SKIPPED_FROM:
         return None
     if type_ not in (_COMPRESSED, _PLAIN):
-        return f"{type_:#04x} is no type of a snappy chunk"
+        return f"unknown type {type_:#04x} of a snappy chunk"
     length = len(chunk) - _HEAD
     return None if _CHECKSUM <= length <= _BODY_MAX else f"a snappy chunk of {length} bytes"

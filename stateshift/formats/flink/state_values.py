@@ -163,7 +163,7 @@ def heap_entries(header: Header, section: bytes, group: int) -> Iterator[HeapEnt
     """Yield the entries of a key group of the hashmap backend, which ends with its last state."""
     own_number = int.from_bytes(section[:_GROUP_BYTES], "big")
     if len(section) < _GROUP_BYTES or own_number != group:
-        raise FormatError(f"key group {group} says that it is {own_number}", None, 0)
+        raise FormatError(f"key group {group} begins with the number {own_number}", None, 0)
     seen: list[int] = []
     for data in _parts(header, section[_GROUP_BYTES:]):
         while not data.at_end():
@@ -203,7 +203,7 @@ def _state_number(header: Header, data: Input, seen: list[int]) -> int:
     if not 0 <= number < len(header.states):
         raise data.wrong(f"state {number}, of {len(header.states)} that there are", at)
     if number in seen:
-        raise data.wrong(f"state {header.states[number].name!r} is there twice", at)
+        raise data.wrong(f"state {header.states[number].name!r} occurs twice", at)
     seen.append(number)
     return number
 

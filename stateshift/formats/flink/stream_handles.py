@@ -102,7 +102,7 @@ def read_stream(data: Input, depth: int = 0) -> StreamHandle | None:
         case 16:
             return EmptySegment()
         case _:
-            raise data.wrong(f"{tag} is no kind of handle to a stream", at)
+            raise data.wrong(f"unknown tag {tag} of a handle to a stream", at)
 
 
 def write_stream(out: Output, handle: StreamHandle | None) -> None:
@@ -151,12 +151,12 @@ def files_of(handle: StreamHandle | None) -> Iterator[FileHandle]:
 def _size(data: Input) -> int:
     at, value = data.at, data.i8()
     if value < 0:
-        raise data.wrong(f"a size or place of {value}", at)
+        raise data.wrong(f"invalid size or offset {value}", at)
     return value
 
 
 def _scope(data: Input) -> int:
     at, value = data.at, data.i4()
     if value not in (0, 1):
-        raise data.wrong(f"{value} is no scope of a segment", at)
+        raise data.wrong(f"unknown scope {value} of a segment", at)
     return value

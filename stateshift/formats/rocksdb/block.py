@@ -151,7 +151,7 @@ def end_of_entries(block: bytes, offset: int) -> int:
     count = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 - 4 * count
     if len(block) < 4 or count >> 31 or end < 0:
-        raise FormatError(f"{WHAT}: a block without restarts, or with a hashed index", None, offset)
+        raise FormatError(f"{WHAT}: a block has no restarts, or a hashed index", None, offset)
     return end
 
 

@@ -166,7 +166,7 @@ def open_database(files: Files) -> Database:
     held against each other.
     """
     if CURRENT not in files:
-        raise FormatError("a RocksDB without CURRENT", None, 0)
+        raise FormatError("a RocksDB has no CURRENT file", None, 0)
     name = decode_current(files[CURRENT].whole(CURRENT))
     if name not in files:
         raise FormatError(f"CURRENT names {name}, which is not there", None, 0)
@@ -202,7 +202,7 @@ def number_of(name: str) -> int:
     digits = name.removesuffix(".sst")
     is_number = digits.isdecimal() and digits.isascii()
     if not is_number or len(digits) > DIGITS_MAX:
-        raise FormatError(f"{name[:80]!r} is no name of a table", None, 0)
+        raise FormatError(f"{name[:80]!r} is not the name of a table", None, 0)
     return int(digits)
 
 

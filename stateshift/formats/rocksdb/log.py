@@ -37,7 +37,7 @@ def decode_log(content: bytes, what: str) -> Iterator[tuple[int, bytes]]:
                 raise FormatError(f"{what}: a record begins inside of another", None, offset)
             pieces, start = [], offset
         if pieces is None:
-            raise FormatError(f"{what}: a record without its beginning", None, offset)
+            raise FormatError(f"{what}: a record has no beginning", None, offset)
         pieces.append(piece)
         if kind in (WHOLE, LAST):
             yield start, b"".join(pieces)

@@ -121,7 +121,7 @@ def decode_manifest(content: bytes) -> Manifest:
         except FormatError as error:
             raise FormatError(error.fact, None, offset) from error
         if group and left != group - 1:
-            raise FormatError(f"{_WHAT}: a group of edits is not whole", None, offset)
+            raise FormatError(f"{_WHAT}: a group of edits is incomplete", None, offset)
         group = left
     if group:
         raise FormatError(

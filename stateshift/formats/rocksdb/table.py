@@ -117,7 +117,7 @@ def _behind_each_other(handles: Iterable[Handle]) -> Iterator[Handle]:
     for handle in handles:
         if handle.offset < end:
             raise FormatError(
-                f"{WHAT} has blocks that are not behind each other", None, handle.offset
+                f"{WHAT} has blocks that overlap, or are not in their order", None, handle.offset
             )
         end = handle.offset + handle.size + TRAILER
         yield handle
@@ -141,7 +141,7 @@ def _decode_footer(read: Read, size: int) -> tuple[int, Handle, Handle]:
         index, position = handle_at(footer, position, FOOTER - 12)
     if any(footer[position : FOOTER - 12]):  # Footer::EncodeTo fills it with zeros
         raise FormatError(
-            f"{WHAT} has bytes in the padding of its footer that nobody wrote",
+            f"{WHAT} has non-zero bytes in the padding of its footer",
             None,
             start + position,
         )
@@ -255,7 +255,7 @@ def _delta_index(block: bytes, offset: int) -> Iterator[Handle]:
             size = handle.size + _unzigzag(zigzag)
             handle = Handle(handle.offset + handle.size + TRAILER, size)
         if handle.size < 0:
-            raise FormatError(f"{WHAT}: a block of {handle.size} bytes", None, offset)
+            raise FormatError(f"{WHAT}: invalid block size {handle.size}", None, offset)
         yield handle
 
 

@@ -114,7 +114,7 @@ def test_a_key_group_of_the_hashmap_backend_with_another_number_or_a_state_that_
     path, handle, _ = next(state_files(disk, location))
     content = disk.open(location).read(path)
     second = handle.offsets[1]
-    assert "says that it is" in refused(
+    assert "begins with the number" in refused(
         disk, location, path, number_at(content, second, handle.first + 2)
     )
     assert "state 99" in refused(disk, location, path, number_at(content, second + 4, 99, 2))

@@ -208,7 +208,7 @@ def test_an_operator_that_is_there_twice_is_refused() -> None:
     twice = encode_metadata(replace(image, operators=(*image.operators, image.operators[0])))
     storage.write("_metadata", lambda: iter((twice,)))
     (found,) = refusals(golden.looked_at(disk, storage.location)[1])
-    assert "is there 2 times" in found.message
+    assert "occurs 2 times" in found.message
 
 
 @pytest.mark.parametrize("kind", ["canonical-hashmap", "checkpoint-incremental"])

@@ -63,7 +63,7 @@ def test_serializers_inside_of_serializers_end() -> None:
     content = encode_utf("LongSerializerSnapshot") + struct.pack(">i", 3)
     for _ in range(2000):
         content = snapshot("ListSerializer", content)
-    with pytest.raises(FormatError, match="without an end"):
+    with pytest.raises(FormatError, match="nested too deeply"):
         read_snapshot(Input(content, "a snapshot"), nested=True)
 
 

@@ -100,7 +100,7 @@ def open_native(handle: Incremental, streams: Streams) -> Native:
     """
     files = _files(handle, streams)
     if handle.meta is None:
-        raise FormatError("native state without the header of its states", None, 0)
+        raise FormatError("native state has no header of its states", None, 0)
     if handle.meta.size > HEADER_MAX:
         raise FormatError(f"the header of its states has {handle.meta.size} bytes", None, 0)
     content = streams.head(handle.meta, handle.meta.size)

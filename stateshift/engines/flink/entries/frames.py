@@ -93,7 +93,7 @@ def _changes(stream: StreamHandle, offset: int, streams: Streams) -> Stream:
     """Return the change set at an offset of a file."""
     compressed = streams.head(stream, 1)
     if compressed not in (b"\0", b"\1"):
-        raise FormatError("a changelog does not say whether it is compressed", None, 0)
+        raise FormatError("a changelog has an invalid compression flag", None, 0)
     if offset < 0:
         raise FormatError(f"a changelog has changes at {offset}", None, 0)
     if compressed == b"\0":

@@ -525,7 +525,7 @@ def _refuse_in_two(entries_of_group: list[_Entry]) -> None:
         owner = owners.setdefault(_key_of(entry), entry.file.image)
         if owner != entry.file.image:
             raise Incompatible(
-                f"key {_shown(entry)} is in two images: whose state counts cannot be told",
+                f"key {_shown(entry)} is in two images: whose state counts is not known",
                 hint='drop the operator from one of them (a drop may be "of" one image); or let '
                 "the jobs have keys of their own",
             )

@@ -133,7 +133,7 @@ def _broadcast_elements(every: Iterable[Held]) -> list[Element]:
             if first.content != element.content:
                 raise Incompatible(
                     f"broadcast state {element.state!r} is not the same everywhere: which one "
-                    "counts cannot be told",
+                    "counts is not known",
                     hint="drop it from all but one, or rename its operator there",
                 )
     return [element for _, element in sorted(by_state.items())]

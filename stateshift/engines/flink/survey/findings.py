@@ -38,7 +38,7 @@ def _duplicates(metadata: Metadata) -> Iterator[Finding]:
         if times > 1:
             yield Finding(
                 "refuse",
-                f"operator {id_} is there {times} times: Flink would restore the last one and lose "
+                f"operator {id_} occurs {times} times: Flink would restore the last one and lose "
                 "the others without a word",
             )
 
