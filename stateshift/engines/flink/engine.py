@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stateshift.engines.flink.layout import METADATA
 from stateshift.errors import PlanError
@@ -11,6 +11,7 @@ from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, FileInfo, Finding, Image, Survey
 
 if TYPE_CHECKING:
+    from stateshift.engines.flink.changes import Change
     from stateshift.engines.protocol import Engine
     from stateshift.engines.views import (
         DecodedFile,
@@ -45,7 +46,7 @@ class FlinkEngine:
         location: str,
         opening: Opening,
         thorough: bool = False,
-        changes: Sequence[Mapping[str, Any]] = (),
+        changes: Sequence[Change] = (),
     ) -> tuple[Storage, Survey]:
         from stateshift.engines.flink.survey.image import survey
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from stateshift.engines.flink.obstacles import Obstacle
 from stateshift.engines.flink.places import Places
@@ -49,7 +48,7 @@ class FlinkImage:
                     return True
         return False
 
-    def described(self) -> Mapping[str, Any]:
+    def described(self) -> Mapping[str, object]:
         return {
             "kind": self.kind,
             "layout": self.layout,
