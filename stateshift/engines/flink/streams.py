@@ -67,8 +67,8 @@ class Streams:
         )
 
     def reader(self, stream: StreamHandle, window: int = WINDOW) -> Callable[[int, int], bytes]:
-        """A function that gives `count` bytes from an offset on, or fewer where the stream ends. It
-        holds a `window` of what it read last.
+        """Return a function that gives `count` bytes from an offset on, or fewer where the stream
+        ends. It holds a `window` of what it read last.
         """
         return _Window(self, stream, window).read
 
@@ -108,7 +108,7 @@ class _Window:
 
 
 def _upto(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """The first `size` bytes."""
+    """Yield the first `size` bytes."""
     left = size
     for chunk in chunks:
         if left <= 0:

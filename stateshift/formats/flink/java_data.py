@@ -220,7 +220,7 @@ def encode_modified(text: str) -> bytes:
 
 
 def decode_modified(raw: bytes) -> str:
-    """Raises ValueError for what Java would not have written."""
+    """Return the text; raise ValueError for what Java would not have written."""
     if 0 in raw:
         raise ValueError("a zero byte")
     # C0 begins nothing else: put back after the strict decoder, which knows no such thing.

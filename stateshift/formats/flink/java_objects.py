@@ -91,7 +91,8 @@ class _Reading:
         for class_ in reversed(_with_all_above(own)):
             if class_.flags != _SERIALIZABLE:
                 raise self._data.wrong(
-                    f"class {class_.name} has a serialization of its own (flags {class_.flags:#04x})"
+                    f"class {class_.name} has a serialization of its own "
+                    f"(flags {class_.flags:#04x})"
                 )
             for type_, name in class_.fields:
                 made.fields[name] = self._field(type_, depth)

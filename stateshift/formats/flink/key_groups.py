@@ -34,7 +34,7 @@ def prefix_bytes(max_parallelism: int) -> int:
 
 
 def murmur(code: int) -> int:
-    """One round of Murmur3 (32 bits) over four bytes, never negative."""
+    """Return one round of Murmur3 (32 bits) over four bytes, never negative."""
     code = code * 0xCC9E2D51 & _MASK
     code = (code << 15 | code >> 17) & _MASK
     code = code * 0x1B873593 & _MASK

@@ -64,7 +64,7 @@ def flink_version(text: str | None) -> tuple[int, int] | None:
 
 
 def newest_for(text: str | None) -> int | None:
-    """Return the newest version that a Flink of this version reads; None where that is not known."""
+    """Return the newest version that a Flink reads; None where that is not known."""
     flink = flink_version(text)
     if flink is None:
         return None

@@ -199,7 +199,7 @@ def encode_varint(number: int) -> bytes:
 
 
 def _xxh3(data: bytes, last: int) -> int:
-    """XXH3 leaves the last byte out and mixes it in afterwards (format.cc,
+    """Return RocksDB's XXH3, which leaves the last byte out and mixes it in afterwards (format.cc,
     ModifyChecksumForLastByte).
     """
     return (xxhash.xxh3_64_intdigest(data) ^ last * 0x6B9083D9) & 0xFFFFFFFF

@@ -123,8 +123,8 @@ class _Runs:
 
     @classmethod
     def of(cls, blocks: list[DataBlock]) -> _Runs | None:
-        """Every restart begins a run, which ends where the next begins; None where the restarts
-        are not in order.
+        """Return the runs, one for each restart, which ends where the next begins; None where the
+        restarts are not in order.
         """
         content = bytes(KEY_MAX) + b"".join(block.content for block in blocks)
         sizes = np.fromiter((len(block.content) for block in blocks), np.int64, len(blocks))
@@ -148,7 +148,7 @@ class _Runs:
         return cls(content, starts, ends) if right.all() else None
 
     def walked(self) -> _Entries | None:
-        """Every entry, run by run. None where something is odd."""
+        """Return every entry, run by run; None where something is not as RocksDB writes it."""
         content = np.frombuffer(self.content, np.uint8)
         here = np.arange(len(self.starts))  # the runs that go on
         at = self.starts
@@ -210,8 +210,8 @@ class _Entries:
         return block, tails >> np.uint64(8)
 
     def _keys(self) -> Words:
-        """The whole keys as rows of a matrix of words, zeros behind them: what a key shares is
-        in the row before it.
+        """Return the whole keys as rows of a matrix of words, zeros behind them: what a key shares
+        is in the row before it.
         """
         rows = np.zeros(
             (len(self.steps), -(-int((self.shared + self.fresh).max()) // 8)), np.uint64
@@ -228,8 +228,8 @@ class _Entries:
         return rows
 
     def _word(self, above: Words, here: Ints, shared: Ints, whole: Ints, places: Ints) -> Words:
-        """One word of the keys: how much of it they share, how much of it they have, and where what
-        is new stands. Where all of them share it, or none does, that takes fewer steps.
+        """Return one word of the keys: how much of it they share, how much of it they have, and
+        where what is new stands. Where all of them share it, or none does, that takes fewer steps.
         """
         if shared.min() >= 8:
             return above[here - 1]
@@ -243,15 +243,15 @@ class _Entries:
 
 
 def _first(count: Ints) -> Words:
-    """Words of which the first `count` bytes are set."""
+    """Return words of which the first `count` bytes are set."""
     # A shift by all 64 bits is not defined.
     bits = np.clip(count, 0, 7).astype(np.uint64) * np.uint64(8)
     return np.where(count >= 8, ~np.uint64(0), (np.uint64(1) << bits) - np.uint64(1))
 
 
 def _three_numbers(content: Content, at: Ints) -> tuple[Ints, Ints, Ints, Ints] | None:
-    """Three varints at each place, and where they end; None where one of them has more than
-    three bytes.
+    """Return three varints at each place, and where they end; None where one of them has more
+    than three bytes.
     """
     word = words(content, at)
     if not (word & np.uint64(0x808080)).any():

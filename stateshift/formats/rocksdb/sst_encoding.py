@@ -185,8 +185,8 @@ def heads_of(keys: Ints, values: Ints) -> Binary:
 
 
 def _cuts(starts: Ints) -> Ints:
-    """The records with which data blocks begin, and the number of them all: a block ends behind the
-    record that comes to BLOCK bytes, or to another multiple of it.
+    """Return the records with which data blocks begin, and the number of them all: a block ends
+    behind the record that comes to BLOCK bytes, or to another multiple of it.
     """
     places = (starts[1:] - starts[0] - 1) // BLOCK
     return np.concatenate(([0], np.flatnonzero(np.diff(places)) + 1, [len(places)]))
@@ -198,8 +198,8 @@ def _entries(values: Mapping[bytes, bytes]) -> Iterator[bytes]:
 
 
 def _with_restarts(entries: list[bytes]) -> bytes:
-    """A block of entries that share nothing, each of them a restart; RocksDB wants one where
-    there is no entry.
+    """Return a block of entries that share nothing, each of them a restart; RocksDB wants one
+    where there is no entry.
     """
     starts, position = [], 0
     for entry in entries:

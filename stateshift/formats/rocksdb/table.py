@@ -190,7 +190,7 @@ def _with_metadata(table: Table, metaindex: Handle) -> Table:
 
 
 def _places(file: File, metaindex: Handle) -> dict[bytes, Handle]:
-    """Return the blocks that a metaindex names; of those that hold nothing, the properties alone."""
+    """Return the blocks that a metaindex names, without empty ones but the properties."""
     places = {}
     for name, value in block_entries(read_block(file, metaindex), metaindex.offset):
         if not value:

@@ -69,7 +69,7 @@ def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
 
 
 def _properties(image: Image) -> Iterator[Finding]:
-    """Flink reads the whole of `_metadata` before anything else, its own Java objects among it."""
+    """Check the Java objects in `_metadata`: Flink reads all of it before anything else."""
     path = image.first_read[0]
     try:
         foreign = foreign_part(metadata_of(image).properties)

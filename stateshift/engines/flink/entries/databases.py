@@ -247,7 +247,7 @@ def why_options_differ(native: Native) -> str | None:
 
 
 def _check_families(header: Header, content: bytes, database: Database) -> None:
-    """RocksDB opens a database with all of its column families by their names, or not at all."""
+    """Check that column families and states are the same: RocksDB opens all of them, or none."""
     states = [state.name for state in header.states]
     families = database.families.keys() - {DEFAULT_FAMILY}
     missing = [name for name in states if name not in families]

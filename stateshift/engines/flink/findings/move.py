@@ -425,7 +425,7 @@ def _of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]
 
 
 def _of_versions(job: JobSpec, facts: Facts, surveys: Sequence[Survey]) -> Iterator[Finding]:
-    """IF-18: each Flink reads what older ones wrote, and nothing newer."""
+    """Yield why a Flink may not read what it gets: it reads older metadata, no newer (IF-18)."""
     images = _readable(surveys)
     if not images:
         return
@@ -476,7 +476,7 @@ def _of_reading(theirs: ClusterFacts, version: int) -> Iterator[Finding]:
 
 
 def _of_kryo(images: Sequence[Image], version: str) -> Iterator[Finding]:
-    """Flink 1.x has Kryo 2, 2.x has Kryo 5: neither reads the other's bytes."""
+    """Yield a refusal for state that another Kryo wrote: Flink 1.x has Kryo 2, 2.x has Kryo 5."""
     theirs = flink_version(version)
     if theirs is None:
         return

@@ -35,7 +35,7 @@ class _Source:
 
     @property
     def id_before(self) -> dict[str, str]:
-        """Id in the target -> id in the image."""
+        """The ids of operators in the image, by their ids in the target."""
         return {new: old for old, new in self.operators.items()}
 
 

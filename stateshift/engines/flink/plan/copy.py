@@ -65,7 +65,7 @@ class Whole:
 
     @classmethod
     def of(cls, survey: Survey, wanted: Mapping[str, Parts]) -> Whole:
-        """What keeps its name comes first, and stands together."""
+        """Return what is copied of an image. What keeps its name comes first."""
         infos = {file.path: file for file in survey.files}
         files: list[Named] = []
         pieces: dict[str, Pieces] = {}

@@ -148,7 +148,7 @@ def _candidates(surveys: Sequence[Survey], choice: Choice) -> Iterator[_Candidat
 def _redistributed_operator(
     candidate: _Candidate, surveys: Sequence[Survey], rescale: Rescale
 ) -> Rewritten | Obstacle | None:
-    """Return how an operator is rewritten, or why it cannot be; None where nothing is to be done."""
+    """Return how an operator is rewritten, or why it cannot be; None where it need not be."""
     inseparable = _why_inseparable(_heads(candidate, surveys))
     rewritten = _rewritten(candidate, _wanted(candidate, rescale, inseparable))
     if rewritten is None:

@@ -412,7 +412,7 @@ class Sorted:
             at += len(section)
 
     def cut(self, groups: range) -> Cut:
-        """They lie behind each other, as in the file that they come to."""
+        """Return the sections of key groups, which lie behind each other as in their new file."""
         own = {group: self._places[group] for group in groups if group in self._places}
         begin = min((start for start, _ in own.values()), default=0)
         end = max((start + size for start, size in own.values()), default=begin)
@@ -519,7 +519,7 @@ def _dealt_to(file: _File, state: int, key: bytes, group: int, becomes: int) -> 
 
 
 def _refuse_in_two(entries_of_group: list[_Entry]) -> None:
-    """A key belongs to one image. Where keys cannot be read, no entry may be there twice."""
+    """Refuse a key that is in two images; where keys cannot be read, an entry that is."""
     owners: dict[tuple[int | None, bytes], int] = {}
     for entry in entries_of_group:
         owner = owners.setdefault(_key_of(entry), entry.file.image)

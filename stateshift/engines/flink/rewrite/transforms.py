@@ -89,7 +89,9 @@ def metadata(options: Options, inputs: Sequence[Input]) -> Sequence[Content]:
 def rescale(
     options: Options, inputs: Sequence[Input], scratch: Scratch = BytesIO
 ) -> Sequence[Content]:
-    """Inputs are, image by image, its metadata and its files of the operator, by the paths that the
+    """Rewrite an operator's state for other subtasks.
+
+    Inputs are, image by image, its metadata and its files of the operator, by the paths that the
     options name. Outputs are a file for each new subtask; for each role of operator state that is
     rewritten too, one each; and what `metadata` reads of them.
     """

@@ -64,7 +64,7 @@ def _side(location: str, opening: Opening) -> Side:
 
 
 def _whole_image(location: str, survey: Survey) -> Image:
-    """Return the image of a survey; raise PlanError where there is none, or where it is not whole."""
+    """Return the image of a survey; raise PlanError where there is none, or it is not whole."""
     if not is_readable(survey):
         raise PlanError(
             f"{location} holds no Flink image", hint=f"stateshift inspect {quote(location)}"
@@ -150,7 +150,7 @@ class _Comparing:
         return number.to_bytes(PREFIX, "big")
 
     def _add_differences(self, match: Matched) -> None:
-        """`removed` is what only the first side has."""
+        """Count and show what differs: `removed` is what only the first side has."""
         for key, value in match.removed.records():
             self._add("removed", key, value, None)
         for key, value in match.added.records():

@@ -45,7 +45,7 @@ class FlinkExport:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which states hold bytes that are not decoded. Known when the file is written."""
+        """A note for each state with bytes that are not decoded. Known when the file is written."""
         return tuple(
             f"operator {operator}, state {state}: what its serializer alone can read is bytes, in "
             "hexadecimal; the job's own classes are needed to decode it"
