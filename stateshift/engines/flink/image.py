@@ -43,7 +43,7 @@ class FlinkImage:
     def unaligned(self) -> bool:
         """Whether records were in flight, and are part of it."""
         for operator in self.metadata.operators:
-            for subtask in operator.subtasks or ():
+            for subtask in operator.all_subtasks:
                 if subtask.inputs or subtask.outputs:
                     return True
         return False

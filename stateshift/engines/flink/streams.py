@@ -97,14 +97,20 @@ class _Window:
             )
         bounds.require_whole(count, "what is read at once of a state file")
         end = offset + count
-        if offset < self._start or end > self._start + len(self._held):
-            start = offset
-            if end >= self._stream.size:
-                start = min(offset, max(0, self._stream.size - self._size))
-            wanted = max(end - start, self._size)
-            self._held = b"".join(_upto(self._streams.chunks(self._stream, start), wanted))
-            self._start = start
+        if not self._holds(offset, end):
+            self._fill(offset, end)
         return self._held[offset - self._start : end - self._start]
+
+    def _holds(self, start: int, end: int) -> bool:
+        return self._start <= start and end <= self._start + len(self._held)
+
+    def _fill(self, start: int, end: int) -> None:
+        first = start
+        if end >= self._stream.size:
+            first = min(start, max(0, self._stream.size - self._size))
+        wanted = max(end - first, self._size)
+        self._held = b"".join(_upto(self._streams.chunks(self._stream, first), wanted))
+        self._start = first
 
 
 def _upto(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:

@@ -89,6 +89,11 @@ class OperatorState:
     name: str | None = None
     uid: str | None = None
 
+    @property
+    def all_subtasks(self) -> tuple[SubtaskState, ...]:
+        """The subtasks; none where the operator has finished."""
+        return self.subtasks or ()
+
 
 @dataclass(frozen=True, slots=True)
 class Metadata:

@@ -55,7 +55,7 @@ def references(metadata: Metadata) -> Iterator[Reference]:
     """
     for operator in metadata.operators:
         own = operator.id.hex()
-        for subtask in operator.subtasks or ():
+        for subtask in operator.all_subtasks:
             for role, stream, whole in _of_subtask(subtask):
                 if stream is not None:
                     yield Reference(own, subtask.index, role, stream, whole)

@@ -89,7 +89,7 @@ def _is_old(handle: KeyedHandle | None) -> bool:
 
 def _keyed_handles(metadata: Metadata) -> Iterator[KeyedHandle | None]:
     for operator in metadata.operators:
-        for subtask in operator.subtasks or ():
+        for subtask in operator.all_subtasks:
             yield subtask.managed_keyed
             yield subtask.raw_keyed
 

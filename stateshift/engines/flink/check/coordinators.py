@@ -39,7 +39,7 @@ def checked_coordinator(operator: OperatorState) -> Iterator[Finding]:
 
 
 def _reads_a_source(operator: OperatorState) -> bool:
-    for subtask in operator.subtasks or ():
+    for subtask in operator.all_subtasks:
         listed = subtask.managed_operator
         if listed is not None and any(state.name == READER_STATE for state in listed.states):
             return True

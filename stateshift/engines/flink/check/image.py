@@ -54,7 +54,7 @@ def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
             f"takes {MAX_PARALLELISM} at most",
         )
     before = walk.misplaced
-    for subtask in operator.subtasks or ():
+    for subtask in operator.all_subtasks:
         for wrong in walk.subtask(operator, subtask):
             message = f"operator {own}, subtask {subtask.index}: {wrong.fact}"
             yield Finding("refuse", message, path=wrong.path, offset=wrong.offset)

@@ -147,7 +147,7 @@ def without_native(handle: KeyedHandle | None) -> KeyedHandle | None:
 
 def checked_databases(operator: OperatorState, streams: Streams) -> Iterator[Finding]:
     """Yield what is wrong with the native state of an operator, which is read to its end."""
-    for subtask in operator.subtasks or ():
+    for subtask in operator.all_subtasks:
         where = f"operator {operator.id.hex()}, subtask {subtask.index}"
         for handle in natives_of(subtask.managed_keyed):
             try:

@@ -25,7 +25,7 @@ COMPRESSED_MAX = 256 * 1024 * 1024
 
 def checked_frames(operator: OperatorState, streams: Streams) -> Iterator[Finding]:
     """Yield what is wrong with the frames of an operator's changelog and channel state."""
-    for subtask in operator.subtasks or ():
+    for subtask in operator.all_subtasks:
         where = f"operator {operator.id.hex()}, subtask {subtask.index}"
         for delta in _deltas(subtask.managed_keyed):
             if isinstance(delta, MemoryDelta):
@@ -39,7 +39,7 @@ def check_operator(operator: OperatorState, streams: Streams) -> None:
     """Raise for what can be seen to be damaged at the cost of reading: the checksums of
     databases, and frames.
     """
-    for subtask in operator.subtasks or ():
+    for subtask in operator.all_subtasks:
         for handle in natives_of(subtask.managed_keyed):
             check_stored(handle, streams)
     refused = next(checked_frames(operator, streams), None)

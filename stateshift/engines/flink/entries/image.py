@@ -143,7 +143,7 @@ def of_operator(
     yield from _of_no_subtask(operator)
     prefix = prefix_bytes(operator.max_parallelism)
     broadcast = broadcast or Broadcast()
-    for subtask in operator.subtasks or ():
+    for subtask in operator.all_subtasks:
         yield from of_subtask(subtask, prefix, streams, whole, broadcast)
 
 

@@ -98,7 +98,7 @@ def keyed_entries(
 
 def why_operator_is_opaque(operator: OperatorState, streams: Streams) -> str | None:
     """Return why an operator's keyed entries cannot be told apart; None if they can."""
-    return _first_reason((subtask.managed_keyed for subtask in operator.subtasks or ()), streams)
+    return _first_reason((subtask.managed_keyed for subtask in operator.all_subtasks), streams)
 
 
 def keyed_pairs_of(operator: OperatorState, streams: Streams) -> Iterator[tuple[str, Pairs]]:
@@ -106,7 +106,7 @@ def keyed_pairs_of(operator: OperatorState, streams: Streams) -> Iterator[tuple[
     opaque.
     """
     prefix = prefix_bytes(operator.max_parallelism)
-    for subtask in operator.subtasks or ():
+    for subtask in operator.all_subtasks:
         keyed = keyed_entries(subtask.managed_keyed, prefix, streams)
         yield from in_pieces((entry.state.name, entry.key, entry.value) for entry in keyed)
 
@@ -123,7 +123,7 @@ def keyed_alone(operator: OperatorState) -> OperatorState:
     """Return the operator with its managed keyed state alone."""
     subtasks = tuple(
         SubtaskState(subtask.index, managed_keyed=subtask.managed_keyed)
-        for subtask in operator.subtasks or ()
+        for subtask in operator.all_subtasks
     )
     return replace(operator, coordinator=None, subtasks=subtasks)
 

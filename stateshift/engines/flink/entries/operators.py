@@ -50,7 +50,7 @@ def operators_of(metadata: Metadata, streams: Streams) -> tuple[Operator, ...]:
 
 
 def _operator(operator: OperatorState, own: list[Reference], streams: Streams) -> Operator:
-    subtasks = operator.subtasks or ()
+    subtasks = operator.all_subtasks
     return Operator(
         id=operator.id.hex(),
         name=operator.name or None,
@@ -92,7 +92,7 @@ def _paths(streams: Iterable[StreamHandle]) -> set[str]:
 def _changes_in_metadata(operator: OperatorState, role: str) -> list[bytes]:
     """Return what a changelog holds in the metadata itself, which is state as well."""
     changes: list[bytes] = []
-    for subtask in operator.subtasks or ():
+    for subtask in operator.all_subtasks:
         for delta in _memory_deltas(_handle(subtask, role)):
             changes += [content for _, content in delta.changes]
     return changes

@@ -400,7 +400,7 @@ def _of_key_groups(move: Move) -> Iterator[Finding]:
 
 
 def _has_keyed_state(operator: OperatorState) -> bool:
-    return any(subtask.managed_keyed for subtask in operator.subtasks or ())
+    return any(subtask.managed_keyed for subtask in operator.all_subtasks)
 
 
 def _of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]:

@@ -185,7 +185,7 @@ def _operator_states(image: Image, operator: str | None) -> Iterator[StateOffset
     for candidate in metadata_of(image).operators:
         if candidate.id.hex() != operator:
             continue
-        for subtask in candidate.subtasks or ():
+        for subtask in candidate.all_subtasks:
             for _, handle in handles_of(subtask):
                 yield from handle.states
 

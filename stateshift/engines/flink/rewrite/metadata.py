@@ -181,7 +181,7 @@ class RewrittenOperator:
 
 def _with_parts(operator: OperatorState, rewritten: RewrittenOperator) -> OperatorState:
     """Return an operator with its new state."""
-    before = {subtask.index: subtask for subtask in operator.subtasks or ()}
+    before = {subtask.index: subtask for subtask in operator.all_subtasks}
     like = _first_key_groups(operator)
     subtasks = [
         part.subtask(before.get(index, SubtaskState(index)), like)
@@ -196,7 +196,7 @@ def _with_parts(operator: OperatorState, rewritten: RewrittenOperator) -> Operat
 
 
 def _first_key_groups(operator: OperatorState) -> KeyGroups | None:
-    for subtask in operator.subtasks or ():
+    for subtask in operator.all_subtasks:
         if isinstance(subtask.managed_keyed, KeyGroups):
             return subtask.managed_keyed
     return None
@@ -265,7 +265,7 @@ def _with_any_coordinator(same: Sequence[OperatorState]) -> OperatorState:
 
 
 def _is_keyed(operator: OperatorState) -> bool:
-    return any(subtask.managed_keyed is not None for subtask in operator.subtasks or ())
+    return any(subtask.managed_keyed is not None for subtask in operator.all_subtasks)
 
 
 def _taken(image: Metadata, own: Taken) -> Metadata:

@@ -80,7 +80,7 @@ class _Candidate:
     def subtasks(self) -> list[SubtaskState]:
         subtasks: list[SubtaskState] = []
         for operator in self.operators:
-            subtasks += operator.subtasks or ()
+            subtasks += operator.all_subtasks
         return subtasks
 
     @property

@@ -143,11 +143,11 @@ def why_not(
 
 
 def _has_raw_keyed_state(operator: OperatorState) -> bool:
-    return any(subtask.raw_keyed is not None for subtask in operator.subtasks or ())
+    return any(subtask.raw_keyed is not None for subtask in operator.all_subtasks)
 
 
 def _keyed_handles(operator: OperatorState) -> Iterator[KeyedHandle]:
-    for subtask in operator.subtasks or ():
+    for subtask in operator.all_subtasks:
         if subtask.managed_keyed is not None:
             yield subtask.managed_keyed
 
@@ -235,7 +235,7 @@ def _held(origin: Origin, role: str) -> Iterator[tuple[int, Held]]:
 
 
 def _handles(operator: OperatorState, role: str) -> Iterator[tuple[int, Partitioned]]:
-    for subtask in operator.subtasks or ():
+    for subtask in operator.all_subtasks:
         for own, handle in handles_of(subtask):
             if own == role:
                 yield subtask.index, handle

@@ -124,7 +124,7 @@ def _missing_file(file: FileHandle, path: str) -> _Fault:
 def _outside(metadata: Metadata, places: Places) -> Iterator[Finding]:
     """Yield a refusal for key groups that begin outside of their files, by the metadata alone."""
     for operator in metadata.operators:
-        for subtask in operator.subtasks or ():
+        for subtask in operator.all_subtasks:
             handle = subtask.managed_keyed
             if not isinstance(handle, KeyGroups):
                 continue

@@ -56,7 +56,7 @@ def shown(metadata: Metadata, streams: Streams) -> Iterator[Shown]:
 
 def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Shown]:
     own, prefix = operator.id.hex(), prefix_bytes(operator.max_parallelism)
-    for subtask in operator.subtasks or ():
+    for subtask in operator.all_subtasks:
         for state, key, value in _of_subtask(subtask, prefix, streams):
             yield Shown(own, state, subtask.index, key, value)
 
@@ -152,7 +152,7 @@ class Shower:
 
 def _keyed_headers(operator: OperatorState, streams: Streams) -> Iterator[Header]:
     """Yield the headers of keyed state whose entries can be told apart."""
-    for subtask in operator.subtasks or ():
+    for subtask in operator.all_subtasks:
         if why_opaque(subtask.managed_keyed, streams) is None:
             yield from headers_of(subtask.managed_keyed, streams)
 
@@ -161,7 +161,7 @@ def _operator_headers(
     operator: OperatorState, streams: Streams
 ) -> Iterator[tuple[str, OperatorHeader]]:
     """Yield the header that describes each state of no key, by the state's name."""
-    for subtask in operator.subtasks or ():
+    for subtask in operator.all_subtasks:
         handle = subtask.managed_operator
         if handle is None:
             continue
