@@ -274,15 +274,11 @@ def entries(
     without the flag. There are so many `states`, as far as that is known.
     """
     data = section
-    if group >= 1 << 8 * prefix:
-        raise FormatError(
-            f"key group {group} does not fit in {prefix} byte in front of its keys", None, 0
-        )
+    wanted = _prefix(group, prefix)
     at, end = 2, len(section)
     if end < 2:
         raise FormatError("a key group of keyed state ends early", None, end)
     state = data[0] << 8 | data[1]
-    wanted = group.to_bytes(prefix, "big")
     while state != END_OF_GROUP:
         if state >= states:
             raise FormatError(
@@ -308,6 +304,15 @@ def entries(
             at += 2
     if at != end:
         raise FormatError(f"key group {group}: {end - at} bytes behind its end", None, at)
+
+
+def _prefix(group: int, size: int) -> bytes:
+    """Return what stands in front of a group's keys."""
+    if group >= 1 << 8 * size:
+        raise FormatError(
+            f"key group {group} does not fit in {size} byte in front of its keys", None, 0
+        )
+    return group.to_bytes(size, "big")
 
 
 def encode_section(entries: list[tuple[int, bytes, bytes]]) -> bytes:

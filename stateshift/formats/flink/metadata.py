@@ -168,7 +168,9 @@ def _write_master(out: Output, master: MasterState) -> None:
 
 
 def _read_operator(data: Input, version: int) -> OperatorState:
-    name, uid = (data.utf(), data.utf()) if version >= NAMES_FROM else (None, None)
+    name, uid = None, None
+    if version >= NAMES_FROM:
+        name, uid = data.utf(), data.utf()
     own = data.take(16)
     at, parallelism, max_parallelism = data.at, data.i4(), data.i4()
     if not 0 <= parallelism <= max_parallelism:

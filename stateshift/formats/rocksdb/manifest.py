@@ -209,7 +209,9 @@ class _Edit:
             self._number()
         size = self._number()
         smallest, largest = self._key(), self._key()
-        first, last = (0, SEQUENCE_MAX) if tag == 7 else (self._number(), self._number())
+        first, last = 0, SEQUENCE_MAX
+        if tag != 7:
+            first, last = self._number(), self._number()
         if tag == 103:
             self._options()
         return TableFile(number, level, size, smallest, largest, first, last)
