@@ -193,11 +193,7 @@ class _Edit:
             raise FormatError(f"{_WHAT}: an edit of column family {family}, which is not there")
         tables = self._manifest.families[family].tables
         for level, number in gone:
-            table = tables.pop(number, None)
-            if table is None or table.level != level:
-                raise FormatError(
-                    f"{_WHAT}: table {number} is removed from level {level}, where it is not"
-                )
+            _remove(tables, level, number)
         for table in added:
             if table.number in tables:
                 raise FormatError(f"{_WHAT}: table {table.number} is added twice")
@@ -250,6 +246,12 @@ class _Edit:
         content = self._data[self._at : end]
         self._at = end
         return content
+
+
+def _remove(tables: dict[int, TableFile], level: int, number: int) -> None:
+    table = tables.pop(number, None)
+    if table is None or table.level != level:
+        raise FormatError(f"{_WHAT}: table {number} is removed from level {level}, where it is not")
 
 
 def encode_manifest(tables: Mapping[int, TableFacts]) -> bytes:

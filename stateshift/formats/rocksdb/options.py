@@ -28,24 +28,27 @@ def decode_options(content: bytes) -> tuple[str, ...]:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(f"{_WHAT} is not UTF-8", None, error.start) from error
-    families: list[str] = []
-    sections: set[str] = set()
+    sections = _sections(text)
+    kinds = [kind for kind, _ in sections]
+    missing = [kind for kind in _NEEDED if kind not in kinds]
+    if missing:
+        raise FormatError(f"{_WHAT} has no section [{missing[0]}]", None, len(content))
+    return tuple(name for kind, name in sections if kind == "CFOptions")
+
+
+def _sections(text: str) -> list[tuple[str, str]]:
+    """Return kind and name of each section; check that every other line sets something."""
+    sections: list[tuple[str, str]] = []
     position = 0
     for line in text.split("\n"):
         stripped = line.strip()
         is_setting = bool(sections) and "=" in stripped
         if stripped.startswith("["):
-            section, name = _section(stripped, position)
-            sections.add(section)
-            if section == "CFOptions":
-                families.append(name)
+            sections.append(_section(stripped, position))
         elif not is_setting and not _is_ignored(stripped):
             raise FormatError(f"{_WHAT} has a line that sets nothing", None, position)
         position += len(line.encode("utf-8")) + 1
-    missing = [name for name in _NEEDED if name not in sections]
-    if missing:
-        raise FormatError(f"{_WHAT} has no section [{missing[0]}]", None, len(content))
-    return tuple(families)
+    return sections
 
 
 def _section(line: str, position: int) -> tuple[str, str]:

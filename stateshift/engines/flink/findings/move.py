@@ -369,14 +369,13 @@ def _of_masters(surveys: Sequence[Survey]) -> Iterator[Finding]:
 def _of_redistribution(redistribution: Redistribution) -> Iterator[Finding]:
     for operator, what, why in redistribution.obstacles:
         yield Finding("refuse", f"operator {operator} {what}: {why.fact}", hint=why.hint)
-    for rewritten in redistribution.rewritten:
-        if len(rewritten.sources) > 1:
-            yield Finding(
-                "note",
-                f"operator {rewritten.operator} is put together of {len(rewritten.sources)} "
-                "images: that no key is in two of them is seen when it is written, and nothing is "
-                "published if one is",
-            )
+    for rewritten in redistribution.united:
+        yield Finding(
+            "note",
+            f"operator {rewritten.operator} is put together of {len(rewritten.sources)} images: "
+            "that no key is in two of them is seen when it is written, and nothing is published if "
+            "one is",
+        )
 
 
 def _of_key_groups(move: Move) -> Iterator[Finding]:

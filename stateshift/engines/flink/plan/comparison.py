@@ -43,7 +43,7 @@ def compares(job: JobSpec, move: Move) -> Iterator[CompareImages]:
     """Compare image by image; an operator that is made of several, by itself."""
     if job.verify == "none":
         return
-    united = [one for one in move.redistribution.rewritten if len(one.sources) > 1]
+    united = move.redistribution.united
     apart = frozenset(chain.from_iterable(rewritten.sources for rewritten in united))
     for source in _sources_of_each(move, apart):
         yield _comparison(f"compare/{source.number}", move, [source])

@@ -68,14 +68,17 @@ class Whole:
         """Return what is copied of an image. What keeps its name comes first."""
         infos = {file.path: file for file in survey.files}
         files: list[Named] = []
-        pieces: dict[str, Pieces] = {}
         for path, parts in wanted.items():
             files += [Named(infos[path], name) for name, part in parts if part is None]
-            cut = tuple((name, part) for name, part in parts if part is not None)
-            if cut:
-                pieces[path] = cut
         files.sort(key=lambda named: not named.keeps_its_name)
-        return cls(survey.location, tuple(files), pieces)
+        pieces = {path: _pieces(parts) for path, parts in wanted.items()}
+        with_pieces = {path: own for path, own in pieces.items() if own}
+        return cls(survey.location, tuple(files), with_pieces)
+
+
+def _pieces(parts: Parts) -> Pieces:
+    """Return the parts that become files of their own."""
+    return tuple((name, part) for name, part in parts if part is not None)
 
 
 def as_they_are(move: Move) -> Iterator[Whole]:

@@ -302,10 +302,8 @@ def _taken_by_others(spec: Spec, job: JobSpec) -> frozenset[str] | None:
     others = sharing(spec, asked) if asked is not None else ()
     if not others:
         return None
-    taken: set[str] = set()
-    for other in others:
-        taken.update(id_of(operator.name) for operator in other.operators)
-    return frozenset(taken)
+    operators = chain.from_iterable(other.operators for other in others)
+    return frozenset(id_of(operator.name) for operator in operators)
 
 
 def identity_of(facts: Facts) -> str:

@@ -63,6 +63,11 @@ class Redistribution:
                 by_source[source] = rewritten
         return by_source
 
+    @property
+    def united(self) -> list[Rewritten]:
+        """The operators that are made of those of several images."""
+        return [rewritten for rewritten in self.rewritten if len(rewritten.sources) > 1]
+
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:

@@ -143,10 +143,9 @@ def _require_operator(location: str, image: Image, wanted: Wanted) -> None:
     """Refuse an operator that the image has not, by its uid or its id."""
     if wanted.operator is None:
         return
-    names: set[str | None] = set()
-    for operator in image.operators:
-        names.update((operator.uid, operator.id))
-    if wanted.operator not in names - {""}:
+    names = {operator.id for operator in image.operators}
+    names.update(operator.uid for operator in image.operators if operator.uid)
+    if wanted.operator not in names:
         known = ", ".join(operator.uid or operator.id for operator in image.operators)
         raise PlanError(
             f"{location} has no operator {wanted.operator}", hint=f"its operators: {known}"
