@@ -32,7 +32,7 @@ _COMMA = b","
 
 
 def why_closed(header: Header) -> str | None:
-    """Return why the entries of files with this header cannot be told apart; None if they can."""
+    """Return why the entries of files with this header cannot be separated; None if they can."""
     if header.key is None:
         return "the serializer of its keys is not known"
     for state in header.states:
@@ -64,7 +64,7 @@ def hashmap_entries(
 
 
 def _is_open(state: StateInfo) -> bool:
-    """Whether the entries of a state can be told apart."""
+    """Whether the entries of a state can be separated."""
     if state.value is None:
         return False
     if state.kind == "timers":

@@ -208,10 +208,10 @@ def _write_changelog(out: Output, handle: Changelog) -> None:
     out.i4(handle.first)
     out.i4(handle.count)
     out.i8(handle.size)
-    for inner in (handle.bases, handle.deltas):
-        out.i4(len(inner))
-        for one in inner:
-            write_keyed(out, one)
+    for handles in (handle.bases, handle.deltas):
+        out.i4(len(handles))
+        for inner in handles:
+            write_keyed(out, inner)
     out.i8(handle.materialization)
     if handle.checkpoint_id is not None:
         out.i8(handle.checkpoint_id)

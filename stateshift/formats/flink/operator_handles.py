@@ -114,8 +114,8 @@ def read_channel(data: Input, version: int, side: Side) -> ChannelHandle:
     if version < KINDS_FROM:
         return _read_one(data)
     at, kind = data.at, data.u1()
-    one, merged = _kinds(side)
-    if kind == one:
+    single, merged = _kinds(side)
+    if kind == single:
         return _read_one(data)
     if kind == merged:
         return _read_merged(data)
@@ -124,9 +124,9 @@ def read_channel(data: Input, version: int, side: Side) -> ChannelHandle:
 
 def write_channel(out: Output, handle: ChannelHandle, version: int, side: Side) -> None:
     """Write a handle, which before version 6 is no merged one: see `expanded`."""
-    one, merged = _kinds(side)
+    single, merged = _kinds(side)
     if version >= KINDS_FROM:
-        out.u1(one if isinstance(handle, Channel) else merged)
+        out.u1(single if isinstance(handle, Channel) else merged)
     if isinstance(handle, Channel):
         part = handle.part
         for value in (handle.subtask, part.a, part.b, len(part.offsets)):

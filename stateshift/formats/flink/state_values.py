@@ -172,7 +172,7 @@ def heap_entries(header: Header, section: bytes, group: int) -> Iterator[HeapEnt
             if not is_known(header, state):
                 yield Undecoded(number, data.end - data.at)
                 if not header.compressed:
-                    return  # nor can the states behind it be told apart
+                    return  # nor can the states behind it be separated
                 break
             yield from _heap_state(header, number, data)
             if header.compressed and not data.at_end():

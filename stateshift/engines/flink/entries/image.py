@@ -259,7 +259,7 @@ def canonical_entries(handle: KeyGroups, prefix: int, streams: Streams) -> Itera
 
 
 def is_canonical(handle: KeyedHandle | None, streams: Streams) -> bool:
-    """Whether a handle's entries can be told apart without their serializers."""
+    """Whether a handle's entries can be separated without their serializers."""
     if not isinstance(handle, KeyGroups) or handle.stream is None:
         return False
     return handle.tag == SAVEPOINT_KEY_GROUPS or not is_hashmap(handle, streams)

@@ -5,7 +5,7 @@ entries.
     hashmap                      where its serializers are among those that are known
     changelog                    where nothing has changed since its base was written
 
-    why_opaque(handle, streams)        why its entries cannot be told apart, if they cannot
+    why_opaque(handle, streams)        why its entries cannot be separated, if they cannot
     keyed_entries(handle, ...)         KeyedEntry(header, state, group, key, value)
 
 A key has its namespace behind it, and of a map the key in it; not its key group.
@@ -46,7 +46,7 @@ _GROUP = 4  # bytes of a key group's number, in front of a compressed stream
 
 
 def why_opaque(handle: KeyedHandle | None, streams: Streams) -> str | None:
-    """Return why the entries of a handle cannot be told apart; None if they can."""
+    """Return why the entries of a handle cannot be separated; None if they can."""
     match handle:
         case KeyGroups() if is_canonical(handle, streams):
             return None
@@ -97,7 +97,7 @@ def keyed_entries(
 
 
 def why_operator_is_opaque(operator: OperatorState, streams: Streams) -> str | None:
-    """Return why an operator's keyed entries cannot be told apart; None if they can."""
+    """Return why an operator's keyed entries cannot be separated; None if they can."""
     return _first_reason((subtask.managed_keyed for subtask in operator.all_subtasks), streams)
 
 

@@ -308,13 +308,13 @@ def _taken_by_others(spec: Spec, job: JobSpec) -> frozenset[str] | None:
 
 def identity_of(facts: Facts) -> str:
     """Return what does not change while a job runs: who it is, and where it goes, if anywhere."""
-    target, there = facts.target, facts.target_cluster
+    target, theirs = facts.target, facts.target_cluster
     goes_to = None
     if target is not facts.source:
         goes_to = [target.location, target.kind, len(target.files)]
     # A cluster of a single application goes with its job, and tells no version then.
     runs_on = facts.source_cluster and facts.source_cluster.name
-    starts_on = there and [there.name, there.version]
+    starts_on = theirs and [theirs.name, theirs.version]
     return plain.fingerprint([goes_to, runs_on, starts_on])
 
 

@@ -153,7 +153,7 @@ def _keyed_handles(operator: OperatorState) -> Iterator[KeyedHandle]:
 
 
 def _are_decodable(handles: Sequence[KeyedHandle], streams: Streams) -> bool:
-    """Whether the entries of all handles can be told apart."""
+    """Whether the entries of all handles can be separated."""
     return all(_is_decodable(handle, streams) for handle in handles)
 
 
@@ -166,7 +166,7 @@ def _why_keys_are_not_hashed(handles: Sequence[KeyedHandle], streams: Streams) -
 
 
 def _is_decodable(handle: KeyedHandle, streams: Streams) -> bool:
-    """Whether a handle's entries can be told apart; true where there are none."""
+    """Whether a handle's entries can be separated; true where there are none."""
     if not isinstance(handle, KeyGroups) or first_section(handle) is None:
         return True
     return is_canonical(handle, streams)
@@ -296,9 +296,9 @@ def _renumbering(first: _File, file: _File) -> tuple[int, ...]:
     return tuple(names.index(state.name) for state in file.header.states)
 
 
-def _refuse_other_subtasks(missing: list[str], one: Header, other: Header) -> None:
+def _refuse_other_subtasks(missing: list[str], first: Header, other: Header) -> None:
     """Refuse headers of two subtasks where one has what the other has not."""
-    if missing or one.compressed != other.compressed:
+    if missing or first.compressed != other.compressed:
         raise Incompatible(
             f"one subtask has states that another has not: {', '.join(missing) or 'compressed'}",
             hint="take a savepoint once every subtask has had records",
@@ -314,9 +314,9 @@ def _refuse_other_states(missing: list[str]) -> None:
         )
 
 
-def _refuse_other_types(one: Header, other: Header) -> None:
+def _refuse_other_types(first: Header, other: Header) -> None:
     """Refuse headers of two images whose serializers are not known, or not the same."""
-    what = _what_differs(one, other)
+    what = _what_differs(first, other)
     if what is not None:
         raise Incompatible(
             f"the images have {what} of other types, or of types that are not known here",
@@ -324,22 +324,22 @@ def _refuse_other_types(one: Header, other: Header) -> None:
         )
 
 
-def _what_differs(one: Header, other: Header) -> str | None:
-    if one.key is None or one.key != other.key:
+def _what_differs(first: Header, other: Header) -> str | None:
+    if first.key is None or first.key != other.key:
         return "keys"
-    states = {state.name: state for state in one.states}
+    states = {state.name: state for state in first.states}
     for state in other.states:
         if not _is_same(states[state.name], state):
             return f"state {state.name!r}"
     return None
 
 
-def _is_same(one: StateInfo, other: StateInfo) -> bool:
+def _is_same(first: StateInfo, other: StateInfo) -> bool:
     """Whether both states are of one known type."""
-    if one != other:
+    if first != other:
         return False
-    is_known = one.value is not None and one.namespace is not None
-    return is_known or one.kind == "timers"
+    is_known = first.value is not None and first.namespace is not None
+    return is_known or first.kind == "timers"
 
 
 def _joined(files: list[_File], groups: range) -> Cut:

@@ -91,10 +91,10 @@ def why_not(heads: Sequence[bytes], raw: bool) -> str | None:
 
 def joined(held: Iterable[Held], every: Iterable[Held]) -> Joined:
     """Return one new subtask's, of what it gets; `every` old subtask has the broadcast state."""
-    others = [one for one in every if one.starts]
+    others = [file for file in every if file.starts]
     if not others:
         return Joined()
-    heads = [one.head for one in others]
+    heads = [file.head for file in others]
     why = why_not(heads, others[0].raw)
     if why is not None:
         raise Incompatible(why, hint="leave out the rescale: Flink itself deals operator state out")
@@ -117,16 +117,16 @@ def _file_of(head: bytes, elements: Sequence[Element]) -> Joined:
 def _dealt_elements(held: Iterable[Held]) -> list[Element]:
     """Return the elements that a new subtask gets for itself, those of a state together."""
     elements: list[Element] = []
-    for one in held:
-        elements.extend(element for element in one.elements() if element.mode != BROADCAST)
+    for file in held:
+        elements.extend(element for element in file.elements() if element.mode != BROADCAST)
     return sorted(elements, key=lambda element: element.state)
 
 
 def _broadcast_elements(every: Iterable[Held]) -> list[Element]:
     """Return the broadcast state, which is the same everywhere."""
     by_state: dict[str, Element] = {}
-    for one in every:
-        for element in one.elements():
+    for file in every:
+        for element in file.elements():
             if element.mode != BROADCAST:
                 continue
             first = by_state.setdefault(element.state, element)

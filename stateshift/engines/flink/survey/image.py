@@ -104,17 +104,17 @@ def _image(
         properties = decode_properties(metadata.properties)
     except FormatError as error:
         return _broken(at, path, error), tuple(sorted(storage.list(at)))
-    there = located(storage, at, metadata, _aside(changes))
-    files = there.needed(at, metadata)
+    located_files = located(storage, at, metadata, _aside(changes))
+    files = located_files.needed(at, metadata)
     location = locations.join(storage.location, at)
-    findings = findings_of(location, metadata, there.places, files)
+    findings = findings_of(location, metadata, located_files.places, files)
     is_whole = not any(finding.level == "refuse" for finding in findings)
-    streams = Streams(storage.chunks, there.places)
-    paths = there.by_operator(metadata)
+    streams = Streams(storage.chunks, located_files.places)
+    paths = located_files.by_operator(metadata)
     needed = {path, *({file.path for file in files} & set(chain.from_iterable(paths.values())))}
     kept = FlinkImage(
         metadata,
-        there.places,
+        located_files.places,
         kind=_kind(properties, locations.name(location)),
         layout=properties.layout if properties else None,
         drained=properties.drained if properties else False,

@@ -151,7 +151,7 @@ class Shower:
 
 
 def _keyed_headers(operator: OperatorState, streams: Streams) -> Iterator[Header]:
-    """Yield the headers of keyed state whose entries can be told apart."""
+    """Yield the headers of keyed state whose entries can be separated."""
     for subtask in operator.all_subtasks:
         if why_opaque(subtask.managed_keyed, streams) is None:
             yield from headers_of(subtask.managed_keyed, streams)

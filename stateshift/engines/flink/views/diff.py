@@ -1,7 +1,7 @@
 """Two Flink images compared by their entries: backends may differ, files and subtasks do not count.
 Reads only.
 
-Operators are matched by their ids. Keyed state whose entries cannot be told apart (a changelog, or
+Operators are matched by their ids. Keyed state whose entries cannot be separated (a changelog, or
 hashmap's own format with serializers of the job's) is compared as it lies there: it is the same
 where its bytes are, and cannot be compared where they are not. Of broadcast state each subtask has
 a copy: copies which are the same count once.
@@ -110,7 +110,7 @@ class _Comparing:
         self._differences.stores += [self._counts[name] for name in sorted(self._counts)]
 
     def _why_opaque(self) -> str | None:
-        """Return why the keyed state of a side cannot be told apart into entries."""
+        """Return why the keyed state of a side cannot be separated into entries."""
         for state, side, name in zip(self._states, self._sides, ("A", "B"), strict=True):
             why = why_operator_is_opaque(state, side.streams) if state is not None else None
             if why is not None:
@@ -118,7 +118,7 @@ class _Comparing:
         return None
 
     def _is_same_as_it_lies(self) -> bool:
-        """Whether keyed state that cannot be told apart is the same, byte by byte."""
+        """Whether keyed state that cannot be separated is the same, byte by byte."""
         matches = matched(self._entries(_keyed_as_it_lies))
         same = not any(match.differing for match in matches)
         self._counts.clear()  # of a look that may lead to nothing
