@@ -11,7 +11,7 @@
     command   prints                                                       needed
     submit    anything; the last line is the job's id                      to submit
     find      absent|queued|running|finished|failed|unknown, and an id     strongly advised
-    stop      anything; the last line is told as the result                to stop
+    stop      anything; the last line is shown as the result               to stop
     version   the engine's version                                         no
     reach     nothing; exit code 0 where jobs reach the location, else 1   no
     log       the end of what the job said                                 no

@@ -50,7 +50,7 @@ class State(NamedTuple):
     """Sets of workers, channels and tuples are bits of a number."""
 
     queues: tuple[tuple[Item, ...], ...]
-    told: int
+    reached: int
     heard: int
     passed: int
     tagging: int
@@ -98,8 +98,8 @@ class Machine:
     def _messages(self, state: State) -> Iterator[Step]:
         """Yield the arrival of each head's control message."""
         for worker in self.wiring.heads:
-            if not _has(state.told, worker):
-                yield self._pass(state._replace(told=state.told | 1 << worker), worker)
+            if not _has(state.reached, worker):
+                yield self._pass(state._replace(reached=state.reached | 1 << worker), worker)
 
     def _new_versions(self, state: State) -> Iterator[Step]:
         """Yield each source's first request for the new version, once all targets have it."""

@@ -91,7 +91,7 @@ class Worker(NamedTuple):
 
     keeps: Hashable = ()
     taken: int = 0
-    told: bool = False
+    reached: bool = False
     heard: frozenset[int] = frozenset()
     held: frozenset[int] = frozenset()
     saved: bool = False
@@ -179,8 +179,8 @@ class Runtime:
     def _messages(self, state: State) -> Iterator[State]:
         """Yield the arrival of each head's control message."""
         for worker in self.wirings[state.done].heads:
-            if not state.workers[worker].told:
-                yield self._passed(_with(state, worker, told=True), worker)
+            if not state.workers[worker].reached:
+                yield self._passed(_with(state, worker, reached=True), worker)
 
     def _sources_saved(self, state: State) -> Iterator[State]:
         """Yield the beginning of a checkpoint at each source."""
@@ -267,7 +267,7 @@ class Runtime:
         """Change a worker, if it has heard all that it waits for; it says so to those behind it."""
         wiring, before = self.wirings[state.done], state.workers[worker]
         awaited = wiring.awaited[worker]
-        ready = before.heard.issuperset(awaited) if awaited else before.told
+        ready = before.heard.issuperset(awaited) if awaited else before.reached
         if not ready:
             return state
         keeps = before.keeps
@@ -285,7 +285,7 @@ class Runtime:
         if any(state.workers[worker].taken <= state.done for worker in part):
             return state
         done = state.done + 1
-        workers = tuple(worker._replace(taken=done, told=False) for worker in state.workers)
+        workers = tuple(worker._replace(taken=done, reached=False) for worker in state.workers)
         return state._replace(workers=workers, done=done, asked=False)
 
     def _saved(self, state: State, worker: int) -> State:

@@ -462,7 +462,7 @@ def test_a_migration_that_cannot_be_is_refused_before_anything_is_triggered() ->
     with pytest.raises(SpecError, match="no task that moves"):
         check_migration(Migration("m", {}), of, _homes(of), ROOM)
     both = Migration("m", dict.fromkeys(of.tasks, "there"))
-    with pytest.raises(PlanError, match="there has room for 1 of 2"):
+    with pytest.raises(PlanError, match="there has free slots for 1 of 2"):
         begin(of, both, _homes(of), {"there": 1}, 1, 0.0)
 
 

@@ -42,8 +42,8 @@ def named(calls: FlinkCalls, name: str) -> list[Job]:
     """
     ids = [id for id, called, _ in calls.jobs() if called == name]
     jobs = [calls.job(id) for id in ids]
-    there = [job for job in jobs if job is not None]
-    return [job for job in reversed(there) if not job.stillborn]
+    existing = [job for job in jobs if job is not None]
+    return [job for job in reversed(existing) if not job.stillborn]
 
 
 def running_of(calls: FlinkCalls, job: Job) -> RunningJob:

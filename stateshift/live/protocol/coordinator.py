@@ -9,7 +9,7 @@ Four steps (T-5), and what they are called elsewhere in stateshift; a phase is a
 there:
 
     here      phase    is done when                           the executor's step
-    allocate  prepare  the places have room                   PrepareJob
+    allocate  prepare  the places have free slots             PrepareJob
     trigger   prepare  every task has acknowledged            (no counterpart: a stopped job needs
                                                               no telling)
     ship      copy     every moving task is paused at the     StopJob and CopyFiles: the image is

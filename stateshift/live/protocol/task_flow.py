@@ -153,7 +153,7 @@ def check_migration(
         raise SpecError(tuple(wrong), hint="name tasks that run, and places that the cluster has")
     wanted = Counter(migration.places.values())
     short = [
-        f"{place} has room for {free[place]} of {wanted[place]}"
+        f"{place} has free slots for {free[place]} of {wanted[place]}"
         for place in sorted(wanted)
         if free[place] < wanted[place]
     ]

@@ -35,8 +35,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from stateshift.storage import failures, locations
-from stateshift.storage.local import calls
-from stateshift.storage.local import free_space as local_room
+from stateshift.storage.local import calls, free_space
 from stateshift.storage.local import owners as local_owners
 from stateshift.storage.local.listing import info_of, walk
 from stateshift.storage.local.pieces import PIECE, Reading, write
@@ -223,10 +222,10 @@ class LocalStorage:
 
     def room(self) -> Room:
         with self._translated(""):
-            return local_room.room(_nearest(self._root))
+            return free_space.room(_nearest(self._root))
 
     def writable(self, under: str = "") -> bool | None:
-        return local_room.writable(_nearest(self._full(under)))
+        return free_space.writable(_nearest(self._full(under)))
 
     def owners(self) -> Iterator[Owned]:
         return local_owners.owners(self._root)
