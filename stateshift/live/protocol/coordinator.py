@@ -10,11 +10,9 @@ there:
 
     here      phase    is done when                           the executor's step
     allocate  prepare  the places have free slots             PrepareJob
-    trigger   prepare  every task has acknowledged            (no counterpart: a stopped job needs
-                                                              no telling)
+    trigger   prepare  every task has acknowledged            none: a stopped job needs no trigger
     ship      copy     every moving task is paused at the     StopJob and CopyFiles: the image is
-                                                              its snapshot, the
-                       checkpoint and has shipped its state   checkpoint its epoch
+                       checkpoint and has shipped its state   its snapshot, the checkpoint its epoch
     restart   submit   every new place has the state          SubmitJob
     resume    confirm  every task runs, nothing is held back  AwaitProgress; from its start nothing
                                                               is taken back
