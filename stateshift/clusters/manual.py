@@ -13,8 +13,7 @@ none (CI).
                  <tag>.failed     it failed; the content says how
                  <job>.stop       written by us: what is to be stopped, and where its image is
                  <job>.stopped    it is stopped (<tag>.stop and <tag>.stopped where the job is known
-                                  by a tag); counts
-                                  only as the answer to a <job>.stop
+                                  by a tag); counts only as the answer to a <job>.stop
 
 A name with characters that files had better not have is shortened and gets a digest: the messages
 show the real path. The files are the whole state: whoever looks from another process sees the same.

@@ -1,8 +1,8 @@
 """Notes of a submission over a network: its answer may be lost, and we may be killed before it
 comes.
 
-    <state_dir>/<tag>.json  {"begun": seconds, "url": where, "id": "7" once it is known, "stopped":
-                            true}
+    <state_dir>/<tag>.json  {"begun": seconds, "url": where, "id": "7" once it is known,
+                            "stopped": true}
 
 Written before the request goes out, and completed from the answer. One process at a time submits
 under a tag.

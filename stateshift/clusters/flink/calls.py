@@ -1,10 +1,9 @@
 """Flink's REST API (1.15 to 2.3), as plain values.
 
-    GET   /config                                {"flink-version": "2.3.0", "refresh-interval":
-                                                 3000, ...}
+    GET   /config                                {"flink-version", "refresh-interval", ...}
     GET   /jobs/overview                         {"jobs": [{"jid", "name", "state"}, ...]}
-    GET   /jobs/<id>                             {"jid", "name", "state", "now", "vertices":
-                                                 [VERTEX], ...}; 404
+    GET   /jobs/<id>                             {"jid", "name", "state", "now",
+                                                 "vertices": [VERTEX], ...}; 404
     GET   /jobs/<id>/status                      {"status": "RUNNING"}: as it is now
     PATCH /jobs/<id>?mode=cancel                 202, also of one that has ended; 404
     GET   /jobs/<id>/checkpoints                 {"latest": {"completed", "savepoint", "restored"},
@@ -15,18 +14,17 @@
     GET   /jobs/<id>/exceptions                  {"exceptionHistory": {"entries": [{"stacktrace",
                                                  "timestamp"}]}}
     POST  /jobs/<id>/savepoints, /jobs/<id>/stop 202 {"request-id"}; twice with one triggerId: one
-          savepoint
-    GET   /jobs/<id>/savepoints/<trigger>        {"status": {"id": "COMPLETED"}, "operation":
-                                                 {"location"} or
-                                                 {"failure-cause": {"stack-trace"}}}; 404 of one not
-                                                 known or forgotten
-    POST  /jobs/<id>/checkpoints                 202 {"request-id"}; before 1.17 there is no such
-                                                 page
-    GET   /jobs/<id>/checkpoints/<trigger>       {"status": {"id": "COMPLETED"}, "operation":
-                                                 {"checkpointId"} or
+                                                 savepoint
+    GET   /jobs/<id>/savepoints/<trigger>        {"status": {"id": "COMPLETED"},
+                                                 "operation": {"location"} or
+                                                 {"failure-cause": {"stack-trace"}}};
+                                                 404 of one not known or forgotten
+    POST  /jobs/<id>/checkpoints                 202 {"request-id"}; not before 1.17
+    GET   /jobs/<id>/checkpoints/<trigger>       {"status": {"id": "COMPLETED"},
+                                                 "operation": {"checkpointId"} or
                                                  {"failureCause": {"stack-trace"}}}
-    GET   /jobs/<id>/vertices/<vertex>/metrics    [{"id": "0.name.group.metric"}, ...]; empty until
-                                                  gathered
+    GET   /jobs/<id>/vertices/<vertex>/metrics   [{"id": "0.name.group.metric"}, ...]; empty until
+                                                 gathered
     GET   /overview                              {"slots-total", "slots-available", ...}
     GET   /jobmanager/config                     [{"key", "value"}, ...]
     GET   /jars, POST /jars/upload, POST /jars/<id>/run

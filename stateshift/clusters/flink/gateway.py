@@ -1,15 +1,16 @@
 """The REST API of Flink's SQL gateway, in its first version, which all of them answer (1.16 to
 2.3).
 
-    POST   /v1/sessions                   {"properties": {...}} -> {"sessionHandle": S}; gone after
-                                          ten idle minutes
-    POST   /v1/sessions/<S>/statements    {"statement", "executionConfig": {...}} ->
-                                          {"operationHandle": O}
-    GET    /v1/sessions/<S>/operations/<O>/status      {"status": "PENDING", "RUNNING", "FINISHED",
-                                                       "ERROR", ...}
-    GET    /v1/sessions/<S>/operations/<O>/result/0    what came of it: of an ERROR, 500 with the
-                                                       stack
-    DELETE /v1/sessions/<S>               what the session has started goes on
+    POST   /v1/sessions               {"properties": {...}} -> {"sessionHandle": S}; gone after ten
+                                      idle minutes
+    DELETE /v1/sessions/<S>           what the session has started goes on
+
+Below /v1/sessions/<S>:
+
+    POST   /statements                {"statement", "executionConfig": {...}} ->
+                                      {"operationHandle": O}
+    GET    /operations/<O>/status     {"status": "PENDING", "RUNNING", "FINISHED", "ERROR", ...}
+    GET    /operations/<O>/result/0   what came of it: of an ERROR, 500 with the stack
 
 `executionConfig` is for its statement alone, and goes before what the session and its SETs say.
 """

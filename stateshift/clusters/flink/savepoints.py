@@ -1,8 +1,8 @@
 """Having Flink take a savepoint: once per tag, waited for, and recognised afterwards.
 
-    <state_dir>/<tag>.savepoint.json  {"begun": seconds, "since": the JobManager's time, "location":
-                                      once it is known,
-                                       "failed": why, where the job failed behind it}
+    <state_dir>/<tag>.savepoint.json  {"begun": seconds, "since": the JobManager's time,
+                                      "location": once it is known,
+                                      "failed": why, if the job failed behind it}
 
 A savepoint is asked for under an id that follows from the tag, so that asking again asks for the
 same one. Flink keeps that id for five minutes after it is done, and as long as the JobManager

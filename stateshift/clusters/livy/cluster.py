@@ -3,14 +3,12 @@ gives to one at a time: TAG@PLACE. The place is a digest of the location, by whi
 job that has its checkpoint there.
 
     options     url, auth (none, basic, kerberos), user, password_file, ca_file, request_seconds,
-                settle_seconds,
-                conf, proxy_user, graceful_seconds, state_dir
+                settle_seconds, conf, proxy_user, graceful_seconds, state_dir
     submission  application (needed: a file that the cluster can read), class, arguments, conf,
                 py_files, jars, files, and Livy's own queue, driver_memory, driver_cores,
                 executor_memory, executor_cores, num_executors
     stopping    batch (an id) or batch_name, of a job that we did not submit, else it has the job's
-                name;
-                graceful_seconds
+                name; graceful_seconds
 
 The image's location is handed over as `spark.stateshift.checkpoint`, which `stateshift.job` reads,
 beside `spark.stateshift.job` and `.tag`; and wherever `{checkpoint}`, `{job}` or `{tag}` stands in

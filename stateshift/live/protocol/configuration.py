@@ -11,8 +11,9 @@ values.
                                       times
     resized(configuration, bins)      as often as it takes
 
-    history   per bin, ascending in time:   ((0, 0),), ((0, 1), (45, 0)), …
-                                                        worker 1 first, worker 0 from time 45 on
+    history   per bin, ascending in time: ((0, 0),), ((0, 1), (45, 0)), …
+              of the second bin: worker 1 first, worker 0 from time 45 on
+
 Several operators may share one configuration and its updates: then they move together (M-1).
 """
 

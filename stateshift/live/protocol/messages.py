@@ -1,15 +1,11 @@
 """Messages of the workers of a migrating operator, and what they compute: values, and no
 behaviour.
 
-    Logic     what the operator computes of a key's values at a time
-    Data      \
-    Control    } what a worker's F gets from outside
-    Resize    /
-    Routed    \
-    Moved      } what F of a worker sends to S of another, or of the same one; arriving it is
-               `Received`
-    Progress  /
-    Applied   what S has done: what the promises of a migration are held against
+    Logic                    what the operator computes of a key's values at a time
+    Data, Control, Resize    what a worker's F gets from outside
+    Routed, Moved, Progress  what F of a worker sends to S of another, or of the same one; arriving
+                             it is `Received`
+    Applied                  what S has done: what the promises of a migration are held against
 """
 
 from __future__ import annotations

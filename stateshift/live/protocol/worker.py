@@ -1,12 +1,12 @@
 """One worker of an operator whose keys move while it runs: F, which routes and moves, and S, which
 holds and applies.
 
-    data     ──▶ F ──Routed──▶ S ──▶ outputs     F of every worker sends to S of every worker, and
-                                                 on one channel
-    control  ──▶   ──Moved───▶                   what is sent first arrives first. Channels know
-                                                 nothing of each
-      ▲  S's frontier │        Progress on both  other: between two of them everything may overtake
-                                                 everything.
+    data     ──▶ F ──Routed──▶ S ──▶ outputs
+    control  ──▶   ──Moved───▶
+      ▲  S's frontier │          Progress on both
+
+F of every worker sends to S of every worker, and on one channel what is sent first arrives first.
+Channels know nothing of each other: between two of them everything may overtake everything.
 
 `advance(worker, event, logic)` is the whole protocol: the worker after an event, what it sends,
 what it has applied.
@@ -14,8 +14,8 @@ what it has applied.
 A *frontier* is the earliest time that may still come. What holds them back is what makes moves
 safe:
 
-    F routes a record once the control frontier has passed its time: until then its worker may still
-    change
+    F routes a record     once the control frontier has passed its time: until then its worker may
+                          still change
     F's data frontier     the data input's, or the earliest record it has buffered
     F moves a bin         of S's beside it when an update's time is S's frontier: then all before it
                           is applied, nothing after
