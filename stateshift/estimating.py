@@ -4,19 +4,25 @@ drift.
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Sequence
 
 from stateshift.errors import StorageError
 from stateshift.plan import Estimate, Plan
 from stateshift.step import SubmitJob
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Facts, Rates, Survey
+from stateshift.survey import Facts, FileInfo, Rates, Survey
 
 PROBE_FILES = 24
 PROBE_BYTES = 32 * 1024 * 1024
 PROBE_SECONDS = 0.5
 START_SECONDS = 20.0
 PREPARED_SECONDS = 5.0  # of a job that is up, and has only its state to load
+STOP_SECONDS = 10.0
+ASSUMED = Rates(100e6, 200.0)
+ASSUMED_BYTES_PER_SECOND = 200e6
+MOVING = ("copy", "transform", "compare", "publish")
 
 # Bytes, and requests, in a second.
 Throttle = tuple[float | None, float | None]
@@ -29,60 +35,94 @@ def probe(storage: Storage, survey: Survey) -> Rates | None:
     files = sorted(survey.files, key=lambda file: file.size)
     if not files:
         return None
-    began, opened = time.perf_counter(), 0
     try:
-        for file in files[:: max(1, len(files) // PROBE_FILES)][:PROBE_FILES]:
-            next(storage.chunks(file.path), b"")
-            opened += 1
-            if time.perf_counter() - began > PROBE_SECONDS:
-                break
-        per_file = (time.perf_counter() - began) / opened
-        began, read = time.perf_counter(), 0
-        for chunk in storage.chunks(files[-1].path):
-            read += len(chunk)
-            if read >= PROBE_BYTES or time.perf_counter() - began > PROBE_SECONDS:
-                break
-        seconds = time.perf_counter() - began
+        file_seconds = _seconds_a_file(storage, files)
+        size, seconds = _read_some(storage, files[-1].path)
     except StorageError:
-        # the survey is a moment old: what vanished since is the plan's business, not the estimate's
+        # The survey is a moment old: what vanished since is the plan's business, not ours.
         return None
-    # A small file tells how fast files open and nothing of bytes: below a megabyte assume a modest
+    # A small file says how fast files open and nothing of bytes: below a megabyte assume a modest
     # disk.
-    return Rates(
-        read / seconds if read >= 1 << 20 and seconds > 0 else 200e6, 1 / max(per_file, 1e-6)
-    )
+    is_enough = size >= 1 << 20 and seconds > 0
+    byte_rate = size / seconds if is_enough else ASSUMED_BYTES_PER_SECOND
+    return Rates(byte_rate, 1 / max(file_seconds, 1e-6))
+
+
+def _seconds_a_file(storage: Storage, files: Sequence[FileInfo]) -> float:
+    """Open some of the files, from the smallest to the largest; how long one took."""
+    chosen = files[:: max(1, len(files) // PROBE_FILES)][:PROBE_FILES]
+    began = time.perf_counter()
+    opened = 0
+    for file in chosen:
+        next(storage.chunks(file.path), b"")
+        opened += 1
+        if time.perf_counter() - began > PROBE_SECONDS:
+            break
+    return (time.perf_counter() - began) / opened
+
+
+def _read_some(storage: Storage, path: str) -> tuple[int, float]:
+    """Read the beginning of a file; how many bytes, and how long it took."""
+    began = time.perf_counter()
+    size = 0
+    for chunk in storage.chunks(path):
+        size += len(chunk)
+        if size >= PROBE_BYTES or time.perf_counter() - began > PROBE_SECONDS:
+            break
+    return size, time.perf_counter() - began
 
 
 def estimated(
     plan: Plan, facts: Facts, throttle: Throttle = (None, None), left_seconds: float | None = None
 ) -> Estimate:
-    """Seconds for the whole plan, and for the part of it in which the job is down: all of it, in a
-    plain move; behind rounds, what those may leave (`left_seconds`). The spec's limits on bytes and
-    requests hold for reading and writing together.
+    """Return the seconds for the whole plan, and for the part of it in which the job is down: all
+    of it, in a plain move; behind rounds, what those may leave (`left_seconds`). The spec's limits
+    on bytes and requests hold for reading and writing together.
     """
-    measured = facts.rates or Rates(100e6, 200.0)
-    bytes_max, requests_max = throttle
-    rates = Rates(
-        min(measured.bytes_per_second, bytes_max or measured.bytes_per_second),
-        min(measured.files_per_second, requests_max or measured.files_per_second),
-    )
-    held = rates != measured
-    moved = [p for p in plan.phases if p.name in ("copy", "transform", "compare", "publish")]
+    measured = facts.rates or ASSUMED
+    rates = _limited(measured, throttle)
+    moved = [phase for phase in plan.phases if phase.name in MOVING]
+    files = sum(phase.files for phase in moved)
+    size = sum(phase.bytes for phase in moved)
     # What is copied is read, written and synced; what is compared is read on both sides.
-    files, size = sum(phase.files for phase in moved), sum(phase.bytes for phase in moved)
     seconds = 2 * files / rates.files_per_second + 2 * size / rates.bytes_per_second
     if plan.purpose == "move" and left_seconds is not None:
         seconds = min(seconds, left_seconds)
-    early = any(isinstance(step, SubmitJob) and step.prepared for step in plan)
-    starting = (PREPARED_SECONDS if early else START_SECONDS) if plan.phase("submit") else 0.0
-    stopping = float(START_SECONDS / 2) if plan.phase("halt") and plan.purpose == "halt" else 0.0
-    basis = (
-        f"read at {byte_rate(rates.bytes_per_second)} and {significant(rates.files_per_second)} files/s"
-        f"{' (throttled)' if held else '' if facts.rates else ' (assumed)'}, writes assumed as fast"
-        + (f", {starting:.0f} s assumed for the job's start" if starting else "")
-    )
+    starting = _starting_seconds(plan)
+    stopping = STOP_SECONDS if plan.phase("halt") and plan.purpose == "halt" else 0.0
     total = round(seconds + starting + stopping, 2)
-    return Estimate(total, 0.0 if plan.purpose in ("start", "warm") else total, basis)
+    downtime = 0.0 if plan.purpose in ("start", "warm") else total
+    return Estimate(total, downtime, _basis(rates, _origin(facts, rates), starting))
+
+
+def _limited(rates: Rates, throttle: Throttle) -> Rates:
+    bytes_max, requests_max = throttle
+    return Rates(
+        min(rates.bytes_per_second, bytes_max or math.inf),
+        min(rates.files_per_second, requests_max or math.inf),
+    )
+
+
+def _starting_seconds(plan: Plan) -> float:
+    if plan.phase("submit") is None:
+        return 0.0
+    is_prepared = any(isinstance(step, SubmitJob) and step.prepared for step in plan)
+    return PREPARED_SECONDS if is_prepared else START_SECONDS
+
+
+def _origin(facts: Facts, rates: Rates) -> str:
+    """Say where rates are from, unless they were measured."""
+    if rates != (facts.rates or ASSUMED):
+        return " (throttled)"
+    return "" if facts.rates else " (assumed)"
+
+
+def _basis(rates: Rates, origin: str, starting: float) -> str:
+    bytes_read, files_read = byte_rate(rates.bytes_per_second), significant(rates.files_per_second)
+    basis = f"read at {bytes_read} and {files_read} files/s{origin}, writes assumed as fast"
+    if starting:
+        basis += f", {starting:.0f} s assumed for the job's start"
+    return basis
 
 
 def byte_rate(bytes_per_second: float) -> str:

@@ -29,7 +29,7 @@ from stateshift.journal import (
     StepStarted,
     StepUndone,
 )
-from stateshift.plan import PHASES, PhaseName, Plan
+from stateshift.plan import PHASES, Phase, PhaseName, Plan
 from stateshift.step import (
     AnyStep,
     BringFiles,
@@ -77,32 +77,33 @@ def execute_together(
     each plan. With fewer `phases`, only these: the plans are then not finished.
     """
     for name in phases:
-        parts = [part for number, plan in plans for part in _pending(number, plan, name, journal)]
+        parts = _pending_parts(plans, name, journal)
         if not parts:
             continue
-        jobs, steps = (
-            ", ".join(part.plan.job for part in parts),
-            [step for part in parts for step in part.steps],
-        )
-        files, size = sum(s.files for s in steps), sum(s.bytes for s in steps)
-        world.meter.phase(jobs, name, files, size)
-        _log.info(
-            "phase %s of %s begins: %d steps, %d files, %d bytes",
-            name,
-            jobs,
-            len(steps),
-            files,
-            size,
-        )
-        began = time.perf_counter()
-        _Phase(name, parts, world, journal, fleet).run()
-        _log.info("phase %s of %s ends: %.3f s", name, jobs, time.perf_counter() - began)
+        _execute_phase(name, parts, world, journal, fleet)
         for part in parts:
             if not part.ordered:
-                _tidy(part.number, part.plan, part.steps, world, journal)
-    for number, _ in plans if phases is PHASES else ():
+                _tidy(part, world, journal)
+    if phases is not PHASES:
+        return
+    for number, _ in plans:
         if journal.progress.plans[number].finished_at is None:
             journal.append(PlanFinished(world.clock.now(), number))
+
+
+def _execute_phase(
+    name: PhaseName, parts: Sequence[_Part], world: World, journal: Journal, fleet: Fleet | None
+) -> None:
+    jobs = ", ".join(part.plan.job for part in parts)
+    count = sum(len(part.steps) for part in parts)
+    files = sum(part.files for part in parts)
+    size = sum(part.bytes for part in parts)
+    world.meter.phase(jobs, name, files, size)
+    begins = "phase %s of %s begins: %d steps, %d files, %d bytes"
+    _log.info(begins, name, jobs, count, files, size)
+    began = time.perf_counter()
+    _Phase(name, parts, world, journal, fleet).run()
+    _log.info("phase %s of %s ends: %.3f s", name, jobs, time.perf_counter() - began)
 
 
 @dataclass(frozen=True)
@@ -114,22 +115,45 @@ class _Part:
     ordered: bool
     steps: list[AnyStep]
 
+    @property
+    def files(self) -> int:
+        return sum(step.files for step in self.steps)
 
-def _pending(number: int, plan: Plan, name: str, journal: Journal) -> list[_Part]:
-    phase, done = plan.phase(name), journal.progress.plans[number]
-    steps = [step for step in phase.steps if not done.finished(step.name)] if phase else []
-    return [_Part(number, plan, phase.ordered, steps)] if phase and steps else []
+    @property
+    def bytes(self) -> int:
+        return sum(step.bytes for step in self.steps)
+
+    def units(self) -> list[_Unit]:
+        """Return what may run side by side."""
+        if self.ordered:
+            return [_Unit(self.number, self.steps, True)]
+        return [_Unit(self.number, [step], False) for step in self.steps]
 
 
-def _tidy(number: int, plan: Plan, steps: list[AnyStep], world: World, journal: Journal) -> None:
-    """Where an attempt was cut short it may have left temporary files: they go before the image is
-    published, while nobody but us writes there.
+def _pending_parts(
+    plans: Sequence[tuple[int, Plan]], name: PhaseName, journal: Journal
+) -> list[_Part]:
+    """Return the parts of a phase in which some steps are not finished."""
+    parts = []
+    for number, plan in plans:
+        phase = plan.phase(name)
+        if phase is None:
+            continue
+        progress = journal.progress.plans[number]
+        steps = [step for step in phase.steps if not progress.finished(step.name)]
+        if steps:
+            parts.append(_Part(number, plan, phase.ordered, steps))
+    return parts
+
+
+def _tidy(part: _Part, world: World, journal: Journal) -> None:
+    """Remove the temporary files that an attempt may have left that was cut short: before the image
+    is published, while nobody but us writes there.
     """
-    done = journal.progress.plans[number].steps
-    again = [step for step in steps if _was_repeated(done[step.name].evidence)]
-    for place in sorted(
-        {step.target for step in again if isinstance(step, WRITERS)} - {plan.source}
-    ):
+    done = journal.progress.plans[part.number].steps
+    repeated = [step for step in part.steps if _was_repeated(done[step.name].evidence)]
+    places = {step.target for step in repeated if isinstance(step, WRITERS)}
+    for place in sorted(places - {part.plan.source}):
         world.storage(place).prune()
 
 
@@ -141,9 +165,23 @@ class _Unit:
     steps: list[AnyStep]
     ordered: bool
 
+    @property
+    def bytes(self) -> int:
+        return sum(step.bytes for step in self.steps)
 
-def _is_taken(unit: _Unit, fleet: Fleet) -> bool:
-    return not unit.ordered and fleet.takes(unit.steps[0])
+    @property
+    def decodes_much(self) -> bool:
+        """Whether one of its steps takes a core and much memory."""
+        return any(map(_decodes_much, self.steps))
+
+
+def _decodes_much(step: AnyStep) -> bool:
+    return isinstance(step, COMPUTING) and step.bytes >= LARGE_BYTES
+
+
+def _is_taken(unit: _Unit, fleet: Fleet | None) -> bool:
+    """Whether the fleet runs a unit."""
+    return fleet is not None and not unit.ordered and fleet.takes(unit.steps[0])
 
 
 class _Phase:
@@ -158,11 +196,8 @@ class _Phase:
         self.units: list[_Unit] = []
         self.failure: BaseException | None = None
         for part in parts:
-            cut = [part.steps] if part.ordered else [[step] for step in part.steps]
-            self.units += [_Unit(part.number, steps, part.ordered) for steps in cut]
-        taken = [
-            unit.steps[0] for unit in self.units if fleet is not None and _is_taken(unit, fleet)
-        ]
+            self.units += part.units()
+        taken = [unit.steps[0] for unit in self.units if _is_taken(unit, fleet)]
         self.fleet = fleet if taken else None
         if self.fleet is not None:
             self.fleet.begin(name, taken, world)
@@ -171,41 +206,46 @@ class _Phase:
         """Run the steps; after the first failure start no more, let those that run finish, and
         raise it.
         """
-        if len(self.units) == 1 or (self.fleet is None and self.world.parallel <= 1):
-            for unit in self.units:
-                self._unit(unit)
+        side_by_side = self.fleet is not None or self.world.parallel > 1
+        if len(self.units) > 1 and side_by_side:
+            self._run_side_by_side()
             return
+        for unit in self.units:
+            self._run_unit(unit)
+
+    def _run_side_by_side(self) -> None:
         queue = list(reversed(self.units))
         running: dict[Future[None], _Unit] = {}
-        threads_max = min(len(queue), THREADS_MAX if self.fleet else max(map(self._at_once, queue)))
-        with ThreadPoolExecutor(threads_max, thread_name_prefix=self.name) as threads:
-            while running or (queue and self.failure is None):
-                while queue and self.failure is None and self._may_start(queue, running.values()):
+        threads_max = THREADS_MAX if self.fleet else max(map(self._at_once, queue))
+        count = min(len(queue), threads_max)
+        with ThreadPoolExecutor(count, thread_name_prefix=self.name) as threads:
+            while running or self._goes_on(queue):
+                while self._goes_on(queue) and self._may_start(queue, running.values()):
                     unit = queue.pop()
-                    running[threads.submit(self._unit, unit)] = unit
+                    running[threads.submit(self._run_unit, unit)] = unit
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     del running[future]
                     self.failure = self.failure or future.exception()
         if self.failure is not None:
             raise self.failure
 
+    def _goes_on(self, queue: Sequence[_Unit]) -> bool:
+        return self.failure is None and len(queue) > 0
+
     def _may_start(self, queue: Sequence[_Unit], running: Collection[_Unit]) -> bool:
-        at_once = (
-            self.fleet.slots(len(queue)) if self.fleet is not None else self._at_once(queue[-1])
-        )
-        if len(running) >= max(1, at_once):
+        """Whether the last unit of the queue may start beside those that run."""
+        unit = queue[-1]
+        slots = self.fleet.slots(len(queue)) if self.fleet is not None else self._at_once(unit)
+        if len(running) >= max(1, slots):
             return False
         if self.fleet is None and len(running) >= self.world.parallel:
-            return (
-                sum(step.bytes for unit in (queue[-1], *running) for step in unit.steps)
-                <= WAITING_BYTES_MAX
-            )
-        return not self._is_large(queue[-1]) or sum(map(self._is_large, running)) < max(
-            1, self.world.cores
-        )
+            return unit.bytes + sum(other.bytes for other in running) <= WAITING_BYTES_MAX
+        if not self._is_large(unit):
+            return True
+        return sum(map(self._is_large, running)) < max(1, self.world.cores)
 
     def _at_once(self, unit: _Unit) -> int:
-        """Beside how many others, at most, it may run."""
+        """Return how many may run at most, this one among them."""
         step = unit.steps[0]
         if unit.ordered or not isinstance(step, TransformShard):
             return self.world.parallel
@@ -213,17 +253,15 @@ class _Phase:
         return max(self.world.parallel, min(at_once, WAITING_STEPS_MAX))
 
     def _is_large(self, unit: _Unit) -> bool:
-        here = self.fleet is None or not _is_taken(unit, self.fleet)
-        return here and any(
-            isinstance(step, COMPUTING) and step.bytes >= LARGE_BYTES for step in unit.steps
-        )
+        """Whether a unit takes a core of this machine."""
+        return unit.decodes_much and not _is_taken(unit, self.fleet)
 
-    def _unit(self, unit: _Unit) -> None:
+    def _run_unit(self, unit: _Unit) -> None:
         for step in unit.steps:
             if self.failure is None:
-                self._step(unit, step)
+                self._run_step(unit, step)
 
-    def _step(self, unit: _Unit, step: AnyStep) -> None:
+    def _run_step(self, unit: _Unit, step: AnyStep) -> None:
         number, world, journal = unit.number, self.world, self.journal
         world.check_interrupted()
         journal.append(StepStarted(world.clock.now(), number, self.name, step.name))
@@ -240,18 +278,12 @@ class _Phase:
         if _log.isEnabledFor(logging.INFO):
             _log.info("step %s ends: %.3f s, evidence: %s", step.name, seconds, _counted(evidence))
         if journal.progress.plans[number].steps[step.name].repeated:
-            # What an earlier attempt had done already, it cannot tell.
+            # What an earlier attempt had done already, it cannot say.
             evidence = replace(evidence, repeated=True)
+        now = world.clock.now()
+        rounded = round(seconds, 6)
         journal.append(
-            StepFinished(
-                world.clock.now(),
-                number,
-                step.name,
-                round(seconds, 6),
-                step.files,
-                step.bytes,
-                evidence,
-            )
+            StepFinished(now, number, step.name, rounded, step.files, step.bytes, evidence)
         )
 
     def _evidence(self, unit: _Unit, step: AnyStep) -> Evidence:
@@ -282,47 +314,64 @@ class Broken:
 
 
 def ask(
-    number: int,
     plan: Plan,
     progress: PlanProgress,
     world: World,
     kinds: Sequence[str] = (),
     fleet: Fleet | None = None,
 ) -> list[Broken]:
-    """Whether the evidence of every finished step still holds; only of some `kinds` where given. A
-    fleet is asked many at once; what it finds is told in the plan's order.
+    """Return the steps whose evidence does not hold any more; only of some `kinds` where given. A
+    fleet is asked many at once; its answers stand in the plan's order.
     """
-    finished = [
-        step for step in plan if progress.finished(step.name) and (not kinds or step.kind in kinds)
-    ]
-    lifted = {(step.location, step.paths) for step in finished if isinstance(step, LiftFence)}
-    finished = [
-        s for s in finished if not (isinstance(s, FenceSource) and (s.location, s.paths) in lifted)
-    ]
-    taken = [step for step in finished if fleet is not None and fleet.takes(step)]
-
-    def asked(step: AnyStep) -> list[Discrepancy]:
-        evidence = progress.steps[step.name].evidence
-        assert evidence is not None, "a finished step has shown something"
-        if fleet is not None and fleet.takes(step):
-            return fleet.holds(step, world, evidence)
-        return step.holds(world, evidence)
-
+    steps = _with_evidence(plan, progress, kinds)
+    taken = [] if fleet is None else list(filter(fleet.takes, steps))
     if fleet is not None and taken:
         fleet.begin("verify", taken, world)
-        with ThreadPoolExecutor(min(THREADS_MAX, max(1, fleet.slots(len(taken))))) as threads:
-            try:
-                found = list(threads.map(asked, finished))
-            except BaseException:
-                threads.shutdown(wait=False, cancel_futures=True)
-                raise
+        answers = _ask_side_by_side(steps, progress, world, fleet, len(taken))
     else:
-        found = [asked(step) for step in finished]
-    return [
-        Broken(number, step.name, one)
-        for step, every in zip(finished, found, strict=True)
-        for one in every
-    ]
+        answers = [_ask_step(step, progress, world, None) for step in steps]
+    broken: list[Broken] = []
+    for step, discrepancies in zip(steps, answers, strict=True):
+        broken += [Broken(progress.plan, step.name, each) for each in discrepancies]
+    return broken
+
+
+def _with_evidence(plan: Plan, progress: PlanProgress, kinds: Sequence[str]) -> list[AnyStep]:
+    """Return the finished steps of these kinds, or of all, but for fences that were lifted
+    again.
+    """
+    finished = [step for step in plan if progress.finished(step.name)]
+    if kinds:
+        finished = [step for step in finished if step.kind in kinds]
+    lifted = {(step.location, step.paths) for step in finished if isinstance(step, LiftFence)}
+    return [step for step in finished if not _is_lifted(step, lifted)]
+
+
+def _is_lifted(step: AnyStep, lifted: Collection[tuple[str, tuple[str, ...]]]) -> bool:
+    return isinstance(step, FenceSource) and (step.location, step.paths) in lifted
+
+
+def _ask_side_by_side(
+    steps: Sequence[AnyStep], progress: PlanProgress, world: World, fleet: Fleet, waiting: int
+) -> list[list[Discrepancy]]:
+    """Ask many steps at once; `waiting` of them are the fleet's."""
+    threads_max = min(THREADS_MAX, max(1, fleet.slots(waiting)))
+    with ThreadPoolExecutor(threads_max) as threads:
+        try:
+            return list(threads.map(lambda step: _ask_step(step, progress, world, fleet), steps))
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _ask_step(
+    step: AnyStep, progress: PlanProgress, world: World, fleet: Fleet | None
+) -> list[Discrepancy]:
+    evidence = progress.steps[step.name].evidence
+    assert evidence is not None, "a finished step has shown something"
+    if fleet is not None and fleet.takes(step):
+        return fleet.holds(step, world, evidence)
+    return step.holds(world, evidence)
 
 
 def roll_back(
@@ -330,63 +379,77 @@ def roll_back(
     plan: Plan,
     world: World,
     journal: Journal,
-    phases: Sequence[PhaseName] = PHASES,
     others: Iterable[tuple[int, Plan]] = (),
 ) -> None:
     """Take the plan's effects back, last one first: what was visible last disappears first. What
-    had to be left is written down with each. With fewer `phases`, only theirs: the plan is then not
-    undone. `others` of the run are taken back after it: what lies where they wrote is told then.
+    had to be left is in the journal with each. `others` of the run are taken back after it: what
+    lies where they wrote is reported then.
     """
-    for phase in (phase for phase in reversed(plan.phases) if phase.name in phases):
-        begun = [s for s in reversed(phase.steps) if s.name in journal.progress.plans[number].steps]
-        pending = [
-            s for s in begun if journal.progress.plans[number].steps[s.name].state != "undone"
-        ]
-        if pending:
-            world.meter.phase(plan.job, f"undo {phase.name}", sum(s.files for s in pending), 0)
-        for step in pending:
-            world.check_interrupted()
-            done = journal.progress.plans[number].steps[step.name]
-            world.meter.step(step.name, f"undo: {step.describe()}")
-            _log.info("step %s is undone: %s", step.name, step.kind)
-            remaining = step.undo(world, done.evidence)
-            journal.append(StepUndone(world.clock.now(), number, step.name, tuple(remaining)))
-            world.meter.done(step.files, 0)
-    if phases is PHASES and not journal.progress.plans[number].undone:
-        theirs = {
-            place
-            for other, made in others
-            for place in _written(made, journal.progress.plans[other])
-        }
-        left = _swept(plan, journal.progress.plans[number], world, journal.progress.discard, theirs)
-        journal.append(PlanUndone(world.clock.now(), number, tuple(left)))
+    roll_back_phases(number, plan, world, journal, PHASES)
+    progress = journal.progress.plans[number]
+    if progress.undone:
+        return
+    theirs: set[str] = set()
+    for other, made in others:
+        theirs |= _written(made, journal.progress.plans[other])
+    ours = _written(plan, progress)
+    left = _remove_leftovers(plan, ours, ours - theirs, world, journal.progress.discard)
+    journal.append(PlanUndone(world.clock.now(), number, tuple(left)))
 
 
-def _written(plan: Plan, done: PlanProgress) -> set[str]:
-    """The places that what was begun of the plan writes to."""
-    return {step.target for step in plan if isinstance(step, WRITERS) and step.name in done.steps}
+def roll_back_phases(
+    number: int, plan: Plan, world: World, journal: Journal, phases: Sequence[PhaseName]
+) -> None:
+    """Take back the effects of some phases alone. The plan is then not undone."""
+    for phase in reversed(plan.phases):
+        if phase.name in phases:
+            _roll_back_phase(number, plan, phase, world, journal)
 
 
-def _swept(
-    plan: Plan, done: PlanProgress, world: World, discard: bool, theirs: Collection[str]
+def _roll_back_phase(number: int, plan: Plan, phase: Phase, world: World, journal: Journal) -> None:
+    progress = journal.progress.plans[number]
+    pending = [step for step in reversed(phase.steps) if progress.has_effect(step.name)]
+    if pending:
+        files = sum(step.files for step in pending)
+        world.meter.phase(plan.job, f"undo {phase.name}", files, 0)
+    for step in pending:
+        _undo_step(number, step, world, journal)
+
+
+def _undo_step(number: int, step: AnyStep, world: World, journal: Journal) -> None:
+    world.check_interrupted()
+    evidence = journal.progress.plans[number].steps[step.name].evidence
+    world.meter.step(step.name, f"undo: {step.describe()}")
+    _log.info("step %s is undone: %s", step.name, step.kind)
+    remaining = step.undo(world, evidence)
+    journal.append(StepUndone(world.clock.now(), number, step.name, tuple(remaining)))
+    world.meter.done(step.files, 0)
+
+
+def _written(plan: Plan, progress: PlanProgress) -> set[str]:
+    """Return the places that what was begun of the plan writes to."""
+    begun = [step for step in plan if step.name in progress.steps]
+    return {step.target for step in begun if isinstance(step, WRITERS)}
+
+
+def _remove_leftovers(
+    plan: Plan, written: Collection[str], swept: Collection[str], world: World, discard: bool
 ) -> list[str]:
-    """Empty directories and temporary files of ours go from the places that the plan's steps wrote
-    to; files that somebody else wrote there stay, and are named. Only while the lock on them is
-    still ours. With `discard` what is left in the target goes, too: it was empty before the run, so
-    that only the job itself can have written it.
+    """Remove empty directories and temporary files of ours from the places that the plan's steps
+    wrote to; files that somebody else wrote there stay, and are named. Only while the lock on them
+    is still ours. With `discard` what is left in the target goes, too: it was empty before the run,
+    so that only the job itself can have written it.
     """
-    begun, left = _written(plan, done), []
-    for place in sorted(begun - {plan.source, *theirs}):
+    left = []
+    for place in sorted(set(swept) - {plan.source}):
         storage = world.storage(place)
         if discard and place == plan.target:
             for file in list(storage.list()):
                 storage.remove(file.path)
         storage.prune()
-        remaining = sorted(file.path for file in storage.list())
-        if remaining:
-            left.append(
-                f"{place}: {len(remaining)} files that this run did not write ({remaining[0]} …)"
-            )
-    if plan.source in begun:
+        paths = sorted(file.path for file in storage.list())
+        if paths:
+            left.append(f"{place}: {len(paths)} files that this run did not write ({paths[0]} …)")
+    if plan.source in written:
         world.storage(plan.source).prune(FOLDER)
     return left

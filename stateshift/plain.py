@@ -13,7 +13,7 @@ import hashlib
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -29,8 +29,8 @@ class Misfit(ValueError):
 
 
 def to_plain(value: Any) -> Any:
-    """Dataclasses become dictionaries (with their `kind`, where they have one), tuples become
-    lists.
+    """Make dictionaries of dataclasses (with their `kind`, where they have one), lists of
+    tuples.
     """
     kind: type = type(value)
     return value if kind in _ATOMS else _making(kind)(value)
@@ -41,82 +41,107 @@ _ATOMS = frozenset((str, int, float, bool, type(None)))
 
 @cache
 def _making(kind: Any) -> Callable[[Any], Any]:
-    """How values of a type are made plain: found out once, since a large plan has a hundred
-    thousand of one type.
+    """Return how values of a type are made plain. Once for each type, since a large plan has a
+    hundred thousand values of one.
     """
     if hasattr(kind, "to_plain"):
         return lambda value: value.to_plain()
     if dataclasses.is_dataclass(kind):
-        names, told = tuple(f.name for f in dataclasses.fields(kind)), getattr(kind, "kind", None)
-        head = {"kind": told} if isinstance(told, str) else {}
-        return lambda value: head | {name: to_plain(getattr(value, name)) for name in names}
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return lambda value: [
-            item if type(item) in _ATOMS else to_plain(item) for item in _told(value)
-        ]
+        return _making_dataclass(kind)
+    if _is_named_tuple(kind):
+        return lambda value: _list(_without_defaults(value))
     if issubclass(kind, tuple | list):
-        return lambda value: [item if type(item) in _ATOMS else to_plain(item) for item in value]
+        return _list
     if issubclass(kind, Mapping):
-        return lambda value: {str(key): to_plain(item) for key, item in value.items()}
+        return _object
     return lambda value: value
+
+
+def _making_dataclass(kind: Any) -> Callable[[Any], Any]:
+    names = tuple(field.name for field in dataclasses.fields(kind))
+    word = getattr(kind, "kind", None)
+    head = {"kind": word} if isinstance(word, str) else {}
+    return lambda value: head | {name: to_plain(getattr(value, name)) for name in names}
+
+
+def _is_named_tuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def _list(items: Iterable[Any]) -> list[Any]:
+    return [item if type(item) in _ATOMS else to_plain(item) for item in items]
+
+
+def _object(items: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(key): to_plain(item) for key, item in items.items()}
 
 
 def from_plain(wanted: Any, plain: Any, pointer: str = "") -> Any:
     """Read `plain` as the annotated type `wanted`; the inverse of `to_plain`."""
-    origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
     if wanted is Any or wanted is object:
         return plain
+    origin = typing.get_origin(wanted) or wanted
+    arguments = typing.get_args(wanted)
     if origin in (typing.Union, types.UnionType):
         return _one_of(arguments, plain, pointer)
     if origin is typing.Literal:
-        return _expect(
-            plain in arguments, plain, pointer, f"one of {', '.join(map(str, arguments))}"
-        )
+        choices = ", ".join(map(str, arguments))
+        return _expect(plain in arguments, plain, pointer, f"one of {choices}")
     if origin is tuple:
-        _expect(isinstance(plain, list), plain, pointer, "a list")
-        return tuple(
-            from_plain(arguments[0], item, f"{pointer}/{i}") for i, item in enumerate(plain)
-        )
-    if origin in (dict, Mapping) or wanted in (dict, Mapping):
-        _expect(isinstance(plain, dict), plain, pointer, "an object")
-        item_type = arguments[1] if arguments else Any
-        return {key: from_plain(item_type, item, f"{pointer}/{key}") for key, item in plain.items()}
-    if isinstance(wanted, type) and issubclass(wanted, tuple) and hasattr(wanted, "_fields"):
+        return _tuple(arguments[0], plain, pointer)
+    if origin in (dict, Mapping):
+        return _mapping(arguments[1] if arguments else Any, plain, pointer)
+    if isinstance(wanted, type) and _is_named_tuple(wanted):
         return _named_tuple(wanted, plain, pointer)
     if hasattr(wanted, "from_plain"):
         return wanted.from_plain(plain, pointer)
     if dataclasses.is_dataclass(wanted):
         return _dataclass(wanted, plain, pointer)
+    return _atom(wanted, plain, pointer)
+
+
+def _tuple(item_type: Any, plain: Any, pointer: str) -> tuple[Any, ...]:
+    _expect(isinstance(plain, list), plain, pointer, "a list")
+    return tuple(from_plain(item_type, item, f"{pointer}/{i}") for i, item in enumerate(plain))
+
+
+def _mapping(item_type: Any, plain: Any, pointer: str) -> dict[str, Any]:
+    _expect(isinstance(plain, dict), plain, pointer, "an object")
+    return {key: from_plain(item_type, item, f"{pointer}/{key}") for key, item in plain.items()}
+
+
+def _atom(wanted: Any, plain: Any, pointer: str) -> Any:
     if wanted is None or wanted is type(None):
         return _expect(plain is None, plain, pointer, "null")
+    # To Python, a bool is an int: it fits nothing but bool.
+    is_odd_bool = isinstance(plain, bool) and wanted is not bool
     if wanted is float:
-        _expect(
-            isinstance(plain, int | float) and not isinstance(plain, bool),
-            plain,
-            pointer,
-            "a number",
-        )
-        return float(plain)
-    right = isinstance(plain, wanted) and (wanted is bool or not isinstance(plain, bool))
-    return _expect(right, plain, pointer, wanted.__name__)
+        fits = isinstance(plain, int | float) and not is_odd_bool
+        return float(_expect(fits, plain, pointer, "a number"))
+    fits = isinstance(plain, wanted) and not is_odd_bool
+    return _expect(fits, plain, pointer, wanted.__name__)
 
 
 def canonical(value: Any) -> str:
-    """One text for one value: what fingerprints are taken of."""
+    """Return one text for one value: what fingerprints are taken of."""
     return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def fingerprint(value: Any) -> str:
-    """A short name for exactly this value."""
+    """Return a short name for exactly this value."""
     return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _told(value: Any) -> tuple[Any, ...]:
-    """A named tuple's values, without those at its end that need not be said."""
-    names, defaults, said = value._fields, value._field_defaults, len(value)
-    while said and names[said - 1] in defaults and value[said - 1] == defaults[names[said - 1]]:
-        said -= 1
-    return tuple(value[:said])
+def _without_defaults(value: Any) -> tuple[Any, ...]:
+    """Return a named tuple's values, without those at its end that are the defaults."""
+    names, defaults, count = value._fields, value._field_defaults, len(value)
+    while count and _is_default(defaults, names[count - 1], value[count - 1]):
+        count -= 1
+    return tuple(value[:count])
+
+
+def _is_default(defaults: Mapping[str, Any], name: str, value: Any) -> bool:
+    return name in defaults and bool(value == defaults[name])
 
 
 def _expect(right: bool, plain: Any, pointer: str, expected: str) -> Any:
@@ -142,54 +167,48 @@ def read_fields(
 
 def _dataclass(wanted: Any, plain: Any, pointer: str, done: Mapping[str, object] = NOTHING) -> Any:
     _expect(isinstance(plain, dict), plain, pointer, f"a {wanted.__name__}")
-    fields = {f.name: f for f in dataclasses.fields(wanted)}
-    unknown = sorted(set(plain) - set(fields) - {"kind"})
+    fields = {field.name: field for field in dataclasses.fields(wanted)}
+    unknown = sorted(plain.keys() - fields.keys() - {"kind"})
     if unknown:
         raise Misfit(pointer, f"{wanted.__name__} has no {unknown[0]!r}")
     hints = _hints(wanted)
-    values = {
-        n: done[n] if n in done else from_plain(hints[n], item, f"{pointer}/{n}")
-        for n, item in plain.items()
-        if n in fields
-    }
-    missing = [
-        name
-        for name, f in fields.items()
-        if name not in values
-        and f.default is dataclasses.MISSING
-        and f.default_factory is dataclasses.MISSING
-    ]
-    if missing:
-        raise Misfit(pointer, f"{wanted.__name__} needs {missing[0]!r}")
+    values = {}
+    for name, item in plain.items():
+        if name in done:
+            values[name] = done[name]
+        elif name in fields:
+            values[name] = from_plain(hints[name], item, f"{pointer}/{name}")
+    for name, field in fields.items():
+        if name not in values and not _has_default(field):
+            raise Misfit(pointer, f"{wanted.__name__} needs {name!r}")
     return wanted(**values)
+
+
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    missing = dataclasses.MISSING
+    return field.default is not missing or field.default_factory is not missing
 
 
 def _named_tuple(wanted: Any, plain: Any, pointer: str) -> Any:
     names = wanted._fields
-    least = len(names) - len(wanted._field_defaults)
-    right = isinstance(plain, list) and least <= len(plain) <= len(names)
-    _expect(
-        right,
-        plain,
-        pointer,
-        f"a list of {least if least == len(names) else f'{least} to {len(names)}'}",
-    )
+    most = len(names)
+    least = most - len(wanted._field_defaults)
+    fits = isinstance(plain, list) and least <= len(plain) <= most
+    count = f"{most}" if least == most else f"{least} to {most}"
+    _expect(fits, plain, pointer, f"a list of {count}")
     hints = _hints(wanted)
-    return wanted(
-        *(
-            from_plain(hints[n], item, f"{pointer}/{n}")
-            for n, item in zip(names, plain, strict=False)
-        )
-    )
+    values = []
+    for name, item in zip(names, plain, strict=False):
+        values.append(from_plain(hints[name], item, f"{pointer}/{name}"))
+    return wanted(*values)
 
 
 def _one_of(choices: tuple[Any, ...], plain: Any, pointer: str) -> Any:
-    """Dataclasses are told apart by `kind`; everything else by what fits first."""
+    """Read one of several types: dataclasses by their `kind`, everything else by what fits
+    first.
+    """
     if isinstance(plain, dict) and "kind" in plain:
-        for choice in choices:
-            if dataclasses.is_dataclass(choice) and getattr(choice, "kind", None) == plain["kind"]:
-                return _dataclass(choice, plain, pointer)
-        raise Misfit(pointer, f"unknown kind {plain['kind']!r}")
+        return _dataclass(_of_kind(choices, plain["kind"], pointer), plain, pointer)
     problems = []
     for choice in choices:
         try:
@@ -197,3 +216,10 @@ def _one_of(choices: tuple[Any, ...], plain: Any, pointer: str) -> Any:
         except Misfit as problem:
             problems.append(problem)
     raise problems[-1]
+
+
+def _of_kind(choices: tuple[Any, ...], kind: object, pointer: str) -> Any:
+    for choice in choices:
+        if dataclasses.is_dataclass(choice) and getattr(choice, "kind", None) == kind:
+            return choice
+    raise Misfit(pointer, f"unknown kind {kind!r}")

@@ -3,16 +3,16 @@ executes.
 
     Plan
       job, engine, purpose  warm (a round while the job runs), standby (make what rounds have
-                            brought an image that can be started from), halt (stop it), move (bring
-                            its image over), start (a first deployment)
+                            copied an image that can be started from), halt (stop it), move (copy
+                            its image), start (a first deployment)
       phases                barriers, in the order of PHASES, empty ones left out
         steps                 independent of each other, except in an ordered phase, where each
                               follows the last
       findings              what a person should know before
       facts                 the fingerprint of what this was computed from
       estimate              outside the fingerprint: rates drift, plans do not
-      endpoints             what the job reads and writes, as found; told to a person, so outside as
-                            well
+      endpoints             what the job reads and writes, as surveyed; shown to a person, so
+                            outside as well
 
 The same spec and facts give the same plan, byte for byte. To JSON and back without loss.
 """
@@ -32,6 +32,7 @@ from stateshift.survey import Endpoint, Finding
 # One number for the shape of saved plans and journals. Raised whenever a step's fields change their
 # meaning.
 PLAN_VERSION = 1
+PLAN_AGAIN = "make the plan again: stateshift plan SPEC -o FILE"
 
 PhaseName = Literal[
     "prepare", "halt", "copy", "transform", "compare", "publish", "submit", "confirm", "retire"
@@ -96,11 +97,12 @@ class Plan:
     endpoints: tuple[Endpoint, ...] = ()
 
     def __iter__(self) -> Iterator[AnyStep]:
-        return (step for phase in self.phases for step in phase.steps)
+        for phase in self.phases:
+            yield from phase.steps
 
     @property
     def fingerprint(self) -> str:
-        """A name for exactly these steps made from exactly these facts. What is only told to a
+        """A name for exactly these steps made from exactly these facts. What is only shown to a
         person (findings may speak of the time of day, estimates drift) stands outside.
         """
         return _fingerprint(plain.to_plain(self))
@@ -122,53 +124,46 @@ class Plan:
 
 
 def phases_of(*phases: Phase) -> tuple[Phase, ...]:
-    """The phases that have steps, in the one order there is; step names are checked to be
-    unique.
-    """
+    """Return the phases that have steps. Their order and the names of steps are checked."""
     kept = tuple(phase for phase in phases if phase.steps)
-    assert [p.name for p in kept] == sorted((p.name for p in kept), key=PHASES.index), (
-        "phases out of order"
-    )
-    names = [step.name for phase in kept for step in phase.steps]
+    ranks = [PHASES.index(phase.name) for phase in kept]
+    assert ranks == sorted(ranks), "phases out of order"
+    names: list[str] = []
+    for phase in kept:
+        names += [step.name for step in phase.steps]
     assert len(names) == len(set(names)), "two steps of one name"
     return kept
 
 
 def encode_plan(plan: Plan) -> dict[str, Any]:
-    """The plan as plain JSON, with its fingerprint for readers."""
+    """Return the plan as plain JSON, with its fingerprint for readers."""
     body = plain.to_plain(plan)
     return {"stateshift_plan": PLAN_VERSION, "fingerprint": _fingerprint(body), **body}
 
 
-def _fingerprint(body: Mapping[str, Any]) -> str:
-    return plain.fingerprint(
-        [PLAN_VERSION, {**body, "estimate": None, "findings": [], "endpoints": []}]
-    )
+def _fingerprint(body: Mapping[str, object]) -> str:
+    outside: dict[str, object] = {"estimate": None, "findings": [], "endpoints": []}
+    return plain.fingerprint([PLAN_VERSION, {**body, **outside}])
 
 
-def decode_plan(value: Any) -> Plan:
-    """The inverse; refuses a plan of another version and one that was edited by hand."""
-    version = value.get("stateshift_plan") if isinstance(value, dict) else None
+def decode_plan(value: object) -> Plan:
+    """Return the plan of plain JSON. Refuse one of another version, and one edited by hand."""
+    body = dict(value) if isinstance(value, dict) else {}
+    version = body.pop("stateshift_plan", None)
+    fingerprint = body.pop("fingerprint", None)
     if version != PLAN_VERSION:
-        raise PlanError(
-            (
-                f"not a plan of this version of stateshift (found {json.dumps(version)}, "
-                f"expected {PLAN_VERSION})"
-            ),
-            hint="make the plan again: stateshift plan SPEC -o FILE",
+        fact = (
+            f"not a plan of this version of stateshift (found {json.dumps(version)}, "
+            f"expected {PLAN_VERSION})"
         )
-    body = {
-        key: item for key, item in value.items() if key not in ("stateshift_plan", "fingerprint")
-    }
+        raise PlanError(fact, hint=PLAN_AGAIN)
     try:
         plan: Plan = plain.from_plain(Plan, body)
     except plain.Misfit as error:
-        raise PlanError(
-            f"not a plan: {error}", hint="make the plan again: stateshift plan SPEC -o FILE"
-        ) from error
-    if plan.fingerprint != value.get("fingerprint"):
+        raise PlanError(f"not a plan: {error}", hint=PLAN_AGAIN) from error
+    if plan.fingerprint != fingerprint:
         raise PlanError(
             "the plan's content does not match its fingerprint: it was changed by hand or damaged",
-            hint="make the plan again: stateshift plan SPEC -o FILE",
+            hint=PLAN_AGAIN,
         )
     return plan

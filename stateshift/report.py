@@ -1,17 +1,18 @@
-"""The run, told to a person or a program. Nothing is in a report that is not in the journal.
+"""The report of a run, for a person or a program. Nothing is in it that is not in the journal.
 
 Report
   state, jobs
     job        phases as a timeline, downtime, what a rollback had to leave
-    rounds           of a job that was brought over while it ran, and what each of them left
-  steered            what somebody outside asked of the run
+    rounds           of a job that was copied while it ran, and what each of them left
+  steered            what somebody outside requested of the run
   failure
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from stateshift.journal import PlanProgress, Progress, RunFailed, State, StepProgress, WaveGivenUp
 from stateshift.plan import PHASES, WHILE_IT_RUNS
@@ -26,7 +27,7 @@ from stateshift.step.evidence import (
 )
 
 MAY_HAVE_RUN = ("running", "queued", "unknown")  # before it was stopped
-BROUGHT = ("copy", "transform", "publish")  # the phases that write the image
+COPYING = ("copy", "transform", "publish")  # the phases that write the image
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class PhaseReport:
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """What a round has brought, and what was left to bring when it was over: for how long the job
+    """What a round has copied, and what was left to copy when it was over: for how long the job
     would have been down for that.
     """
 
@@ -85,20 +86,17 @@ class JobReport:
     bytes: int
     downtime_seconds: float | None
     downtime_from: str | None
-    entries: (
-        int | None
-    )  # compared on both sides; None where nothing was, or where there is no state
+    # Compared on both sides; None where nothing was, or where there is no state.
+    entries: int | None
     idle: bool
     notes: tuple[str, ...]
     left: tuple[str, ...]
     failure: FailureReport | None = None
     rounds: tuple[RoundReport, ...] = ()
-    downtime_without_rounds: float | None = (
-        None  # what the first round brought, brought with the job down, reckoned
-    )
-    downtime_start: float | None = (
-        None  # in seconds since the run began; known also while there is no end to it
-    )
+    # Reckoned: the downtime if the files of the first round had been copied with the job down.
+    downtime_without_rounds: float | None = None
+    # In seconds since the run began; known also while there is no end to it.
+    downtime_start: float | None = None
     files_compared: int = 0  # whole, byte for byte
     key_groups_compared: int = 0  # whole, in a backend's own format
     engine: str = ""
@@ -133,56 +131,69 @@ class Report:
 
 
 def summarize(progress: Progress) -> Report:
-    """Everything worth telling of a run, at any point of it."""
-    jobs = tuple(
-        _job(progress, name)
-        for name in progress.jobs
-        if _plans(progress, name) or _failure_of(progress, name)
-    )
+    """Return everything worth reporting of a run, at any point of it."""
+    names = [name for name in progress.jobs if _is_reported(progress, name)]
+    jobs = tuple(_job(progress, name) for name in names)
     downtimes = [job.downtime_seconds for job in jobs if job.downtime_seconds is not None]
     failure = progress.failure
     return Report(
         run=progress.run,
         state=progress.state,
         seconds=_between(progress.began, progress.ended),
-        downtime_seconds=max(downtimes) if downtimes else None,
+        downtime_seconds=max(downtimes, default=None),
         phases=_phases(progress, list(progress.plans)),
         jobs=jobs,
-        left=tuple(line for plan in progress.plans for line in plan.left),
-        failure=None if failure is None else _told(failure),
-        steered=tuple(
-            SteeredReport(_between(progress.began, one.at), one.what, one.value)
-            for one in progress.steered
-        ),
+        left=tuple(chain.from_iterable(plan.left for plan in progress.plans)),
+        failure=None if failure is None else _failure_report(failure),
+        steered=_steered(progress),
         began=progress.began,
     )
 
 
+def _is_reported(progress: Progress, job: str) -> bool:
+    """Whether anything has been planned for a job, or its wave was given up."""
+    return bool(_plans(progress, job)) or _failure_of(progress, job) is not None
+
+
+def _steered(progress: Progress) -> tuple[SteeredReport, ...]:
+    reports = []
+    for request in progress.steered:
+        seconds = _between(progress.began, request.at)
+        reports.append(SteeredReport(seconds, request.what, request.value))
+    return tuple(reports)
+
+
 def _plans(progress: Progress, job: str) -> list[PlanProgress]:
-    """What the job's way was made of. What was taken back and then tried again counts no more."""
+    """Return the plans of a job. What was taken back and then tried again counts no more."""
     plans = progress.plans_of((job,))
     kept = [plan for plan in plans if not plan.undone]
-    return kept if any(plan.purpose not in ("halt", *WHILE_IT_RUNS) for plan in kept) else plans
+    moving = [plan for plan in kept if plan.purpose not in ("halt", *WHILE_IT_RUNS)]
+    return kept if moving else plans
 
 
 def _halts_of(progress: Progress, plans: list[PlanProgress]) -> list[PlanProgress]:
-    """Of another job, with which this one shares a source: it was stopped once for both."""
-    sources = {plan.source for plan in plans if plan.source}
+    """Return the halts of another job, with which this one shares a source: it was stopped once for
+    both.
+    """
     if any(plan.purpose == "halt" for plan in plans):
         return []
-    return [
-        plan
-        for plan in progress.plans
-        if plan.purpose == "halt" and plan.source in sources and not plan.undone
-    ]
+    sources = {plan.source for plan in plans if plan.source}
+    return [plan for plan in progress.plans if _is_halt_of(plan, sources)]
+
+
+def _is_halt_of(plan: PlanProgress, sources: Collection[str]) -> bool:
+    return plan.purpose == "halt" and plan.source in sources and not plan.undone
 
 
 def _failure_of(progress: Progress, job: str) -> FailureReport | None:
-    """Why the job's wave was given up, where the run went on without it."""
-    return next((_told(one) for one in progress.given_up if job in one.jobs), None)
+    """Return why the job's wave was given up, where the run went on without it."""
+    for given_up in progress.given_up:
+        if job in given_up.jobs:
+            return _failure_report(given_up)
+    return None
 
 
-def _told(failed: RunFailed | WaveGivenUp) -> FailureReport:
+def _failure_report(failed: RunFailed | WaveGivenUp) -> FailureReport:
     return FailureReport(failed.error, failed.message, failed.hint, failed.exit_code, failed.step)
 
 
@@ -196,14 +207,16 @@ def _job(progress: Progress, name: str) -> JobReport:
     entries = compared.get("entries")
     if entries == 0 and compared["state"]:
         entries = None  # all of it was compared whole: no entries were told apart
-    moved = [phase for phase in phases if phase.name in BROUGHT]
+    copied = [phase for phase in phases if phase.name in COPYING]
     kept = _sizes_kept(steps)
     if _were_read_back(steps):
         compared["files"] += len(kept)
     rounds = _rounds(progress, name, plans)
     idle = _is_idle(steps)
-    notes = ["the job restored its state and had nothing to read: no batch yet"] if idle else []
-    notes += _failures_told([*_steps_of(halts), *steps])
+    notes = []
+    if idle:
+        notes.append("the job restored its state and had nothing to read: no batch yet")
+    notes += _stop_failures([*_steps_of(halts), *steps])
     if _clock_went_back(progress, steps):
         notes.append(
             "the clock went back while this ran: times that span that moment are too short"
@@ -214,14 +227,14 @@ def _job(progress: Progress, name: str) -> JobReport:
         job=name,
         state=_state(plans),
         phases=phases,
-        files=sum(phase.files for phase in moved) + len(kept),
-        bytes=sum(phase.bytes for phase in moved) + sum(kept),
+        files=sum(phase.files for phase in copied) + len(kept),
+        bytes=sum(phase.bytes for phase in copied) + sum(kept),
         downtime_seconds=down.seconds,
         downtime_from=down.since,
         entries=entries,
         idle=idle,
         notes=tuple(notes),
-        left=tuple(line for step in steps for line in step.left),
+        left=tuple(chain.from_iterable(step.left for step in steps)),
         failure=_failure_of(progress, name),
         rounds=rounds,
         downtime_without_rounds=_without_rounds(down.seconds, rounds),
@@ -246,7 +259,7 @@ def _steps_of(plans: Iterable[PlanProgress]) -> list[StepProgress]:
 
 
 def _without_rounds(down: float | None, rounds: Sequence[RoundReport]) -> float | None:
-    """Return how long the job would have been down, had the first round been brought then."""
+    """Return how long the job would have been down, had the first round been copied then."""
     if down is None or not rounds:
         return None
     return round(down + rounds[0].seconds, 3)
@@ -258,16 +271,16 @@ def _is_idle(steps: Iterable[StepProgress]) -> bool:
     return any(evidence.idle for evidence in confirmed)
 
 
-def _failures_told(steps: Iterable[StepProgress]) -> list[str]:
-    """Return what was told of jobs that failed while they were stopped."""
+def _stop_failures(steps: Iterable[StepProgress]) -> list[str]:
+    """Return what engines said of jobs that failed while they were stopped."""
     images = [step.evidence for step in steps if isinstance(step.evidence, ImageTaken)]
     return [image.failed for image in images if image.failed is not None]
 
 
 def _were_read_back(steps: Iterable[StepProgress]) -> bool:
-    """Whether every file that a round has brought was read once more at the target."""
-    brought = [step.evidence for step in steps if isinstance(step.evidence, FilesBrought)]
-    return all(evidence.read_back for evidence in brought)
+    """Whether every file that a round has copied was read once more at the target."""
+    copied = [step.evidence for step in steps if isinstance(step.evidence, FilesBrought)]
+    return all(evidence.read_back for evidence in copied)
 
 
 def _sizes_kept(steps: Iterable[StepProgress]) -> list[int]:
@@ -282,23 +295,31 @@ def _sizes_kept(steps: Iterable[StepProgress]) -> list[int]:
 
 
 def _rounds(progress: Progress, job: str, plans: list[PlanProgress]) -> tuple[RoundReport, ...]:
-    """A look behind a round tells what that has left."""
-    left = {seen.left.round: seen.left for seen in reversed(progress.seen) if seen.job == job}
-    found, forgotten = [], progress.forgotten.get(job, 0)
-    for number, plan in enumerate(
-        (plan for plan in plans if plan.purpose == "warm" and plan.steps), 1
-    ):
-        number += (
-            forgotten if number > 1 else 0
-        )  # the first is kept, and the second stands for them
-        phase, after = _phase("", list(plan.steps.values()), progress.began), left.get(number)
-        rest = (
-            (after.files, after.bytes, after.seconds) if after is not None else (None, None, None)
-        )
-        found.append(
-            RoundReport(number, phase.start, phase.seconds, phase.files, phase.bytes, *rest)
-        )
-    return tuple(found)
+    """Return the rounds of a job. A look behind a round says what that has left."""
+    left = {look.left.round: look.left for look in reversed(progress.seen) if look.job == job}
+    forgotten = progress.forgotten.get(job, 0)
+    reports = []
+    for number, plan in enumerate(_warm(plans), 1):
+        if number > 1:  # the first is kept, and the second stands for the forgotten ones
+            number += forgotten
+        phase = _phase("", list(plan.steps.values()), progress.began)
+        report = RoundReport(number, phase.start, phase.seconds, phase.files, phase.bytes)
+        after = left.get(number)
+        if after is not None:
+            report = replace(
+                report,
+                left_files=after.files,
+                left_bytes=after.bytes,
+                left_seconds=after.seconds,
+            )
+        reports.append(report)
+    return tuple(reports)
+
+
+def _warm(plans: Iterable[PlanProgress]) -> list[PlanProgress]:
+    """Return the plans of rounds that had something to copy."""
+    rounds = [plan for plan in plans if plan.purpose == "warm"]
+    return [plan for plan in rounds if plan.steps]
 
 
 def _compared(steps: Iterable[StepProgress]) -> dict[str, int]:
@@ -322,47 +343,48 @@ def _count(counts: dict[str, int], operator: OperatorFold) -> None:
     counts["state"] += operator.entries + operator.files + operator.key_groups
 
 
-def _state(plans: Iterable[PlanProgress]) -> str:
-    plans = list(plans)
+def _state(plans: Sequence[PlanProgress]) -> str:
     if not plans:
         return "not begun"
     if all(plan.undone for plan in plans):
         return "rolled-back"
-    steps = [plan for plan in plans if plan.purpose not in WHILE_IT_RUNS]
-    return (
-        "finished"
-        if steps and all(plan.finished_at is not None for plan in steps)
-        else "unfinished"
-    )
+    unfinished = [plan for plan in _moving(plans) if plan.finished_at is None]
+    return "finished" if _moving(plans) and not unfinished else "unfinished"
 
 
 def _phases(progress: Progress, plans: list[PlanProgress]) -> tuple[PhaseReport, ...]:
-    warm = [plan for plan in plans if plan.purpose == "warm" and plan.steps]
-    forgotten = sum(progress.forgotten.get(job, 0) for job in {plan.job for plan in warm})
-    found = [_phase(name, steps, progress.began) for name, steps in _bundled(warm, forgotten)]
+    rounds = _warm(plans)
+    forgotten = sum(progress.forgotten.get(job, 0) for job in {plan.job for plan in rounds})
+    bundles = list(_bundled(rounds, forgotten))
+    others = _steps_of(_moving(plans))
     for name in PHASES:
-        others = (plan for plan in plans if plan.purpose not in WHILE_IT_RUNS)
-        steps = [step for plan in others for step in plan.steps.values() if step.phase == name]
+        steps = [step for step in others if step.phase == name]
         if steps:
-            found.append(_phase(name, steps, progress.began))
-    return tuple(found)
+            bundles.append((name, steps))
+    return tuple(_phase(name, steps, progress.began) for name, steps in bundles)
+
+
+def _moving(plans: Iterable[PlanProgress]) -> list[PlanProgress]:
+    """Return the plans that need the job to be down."""
+    return [plan for plan in plans if plan.purpose not in WHILE_IT_RUNS]
 
 
 def _bundled(
     rounds: list[PlanProgress], forgotten: int
 ) -> Iterator[tuple[str, list[StepProgress]]]:
-    """The first round brings most of it; how many there are behind it depends on how long the
-    job was not stopped.
+    """Yield the first round, which copies most of it, and all others: how many there are depends on
+    how long the job was not stopped.
     """
     if rounds:
-        yield "round 1", list(rounds[0].steps.values())
+        yield "round 1", _steps_of(rounds[:1])
     if len(rounds) > 1:
         name = "round 2" if len(rounds) == 2 else f"rounds 2-{len(rounds) + forgotten}"
-        yield name, [step for plan in rounds[1:] for step in plan.steps.values()]
+        yield name, _steps_of(rounds[1:])
 
 
 def _phase(name: str, steps: list[StepProgress], began: float) -> PhaseReport:
-    start, end = min(step.at for step in steps), max(step.at + step.seconds for step in steps)
+    start = min(step.at for step in steps)
+    end = max(step.at + step.seconds for step in steps)
     done = [step for step in steps if step.state == "finished"]
     return PhaseReport(
         name=name,
@@ -394,16 +416,23 @@ def _downtime(plans: Sequence[PlanProgress]) -> Downtime:
     steps = [step for step in _steps_of(plans) if step.evidence is not None]
     if any(step.state == "undone" for step in steps):
         return Downtime()
-    moments = [_stopped_at(step) for step in steps]
-    stops = [moment for moment in moments if moment is not None]
-    ends = [step.evidence.at for step in steps if isinstance(step.evidence, JobConfirmed)]
-    if not ends:
-        return Downtime(start=min(stops, default=None))
-    if stops:
-        return Downtime(_between(min(stops), max(ends)), "halt", min(stops))
-    start = min(step.at for step in steps if step.phase != "prepare")
-    since = "start of the run: the job was stopped before"
-    return Downtime(_between(start, max(ends)), since, start)
+    start = min(_moments_of_stopping(steps), default=None)
+    since = "halt"
+    confirmed = [step.evidence for step in steps if isinstance(step.evidence, JobConfirmed)]
+    if not confirmed:
+        return Downtime(start=start)
+    if start is None:
+        start = min(step.at for step in steps if step.phase != "prepare")
+        since = "start of the run: the job was stopped before"
+    committed = max(evidence.at for evidence in confirmed)
+    return Downtime(_between(start, committed), since, start)
+
+
+def _moments_of_stopping(steps: Iterable[StepProgress]) -> Iterator[float]:
+    for step in steps:
+        moment = _stopped_at(step)
+        if moment is not None:
+            yield moment
 
 
 def _stopped_at(step: StepProgress) -> float | None:
@@ -412,16 +441,15 @@ def _stopped_at(step: StepProgress) -> float | None:
     """
     match step.evidence:
         case JobStopped(state_before=before, at=at):
-            if step.repeated:
-                return step.at
-            return at if before in MAY_HAVE_RUN else None
+            stopped = at if before in MAY_HAVE_RUN else None
         case ImageTaken(at=at):
             # Only a job that runs is asked for an image, by savepoint or last checkpoint.
-            return step.at if step.repeated else at
+            stopped = at
         case _:
             return None
+    return step.at if step.repeated else stopped
 
 
 def _between(start: float, end: float) -> float:
-    """Seconds from one moment to the other; none where the clock went back in between."""
+    """Return the seconds between two moments; none where the clock went back in between."""
     return round(max(0.0, end - start), 3)

@@ -1,4 +1,4 @@
-"""What was found: a survey of one location, and the facts a plan is computed from. Types only.
+"""A survey of one location, and the facts a plan is computed from. Types only.
 
     Survey            one location
       files             everything there, as the storage lists it
@@ -20,8 +20,9 @@
       room, denied      whether it has space, and lets us write: what the storage answers before
                         anything is written
 
-    Facts = the surveys of source, merge directories, target, and of others whose state is added + what the clusters say
-    of themselves + what the brokers of its input still have + what the sink has of the job's output.
+    Facts = the surveys of source, merge directories, target, and of others whose state is added
+            + what the clusters say of themselves + what the brokers of its input still have
+            + what the sink has of the job's output.
 
 Paths are relative to the survey's location. Nothing here opens anything.
 """
@@ -66,6 +67,11 @@ class Finding:
     hint: str | None = None
     path: str | None = None
     offset: int | None = None
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether a file is missing, or not what it should be."""
+        return self.level == "refuse" and self.path is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +130,8 @@ class Endpoint:
     kind: str
     replayable: bool | None = None
     detail: str | None = None
-    offsets: Mapping[str, Mapping[int, int]] = field(
-        default_factory=dict
-    )  # topic -> partition -> the next to read
+    # topic -> partition -> the next to read
+    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -235,15 +240,17 @@ class Survey:
     traits: Mapping[str, bool] = field(default_factory=dict)
     real: str = ""  # where the links in its location lead; empty where that is no other place
     room: Room | None = None  # None: nothing is to be written there
-    denied: tuple[str, ...] | None = (
-        None  # directories that may not be written to; None where that cannot be asked
-    )
+    # Directories that may not be written to; None where that cannot be asked.
+    denied: tuple[str, ...] | None = None
 
     @property
     def epoch(self) -> int | None:
         """The epoch of the one image; None for a workflow, whose queries have one each."""
-        only = len(self.images) == 1 and (self.kind != "workflow" or not self.images[0].path)
-        return self.images[0].epoch if only else None
+        if len(self.images) != 1:
+            return None
+        image = self.images[0]
+        is_query_of_workflow = self.kind == "workflow" and bool(image.path)
+        return None if is_query_of_workflow else image.epoch
 
     @property
     def bytes(self) -> int:
@@ -252,8 +259,14 @@ class Survey:
     @property
     def damages(self) -> tuple[Finding, ...]:
         """Files that a restart needs, and that are missing or not what they should be."""
-        found = (*self.findings, *(finding for image in self.images for finding in image.findings))
-        return tuple(one for one in found if one.level == "refuse" and one.path is not None)
+        return tuple(finding for finding in self.all_findings if finding.is_damage)
+
+    @property
+    def all_findings(self) -> Iterator[Finding]:
+        """Yield the findings of the location, and those of its images."""
+        yield from self.findings
+        for image in self.images:
+            yield from image.findings
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,10 +470,15 @@ class Facts:
     def wanted_offsets(self) -> Mapping[str, Mapping[int, int]]:
         """The first offset of each partition that any source of the job's reads next."""
         wanted: dict[str, dict[int, int]] = {}
-        images = (image for survey in (self.source, *self.merges) for image in survey.images)
-        for offsets in (endpoint.offsets for image in images for endpoint in image.endpoints):
-            for topic, partitions in offsets.items():
-                held = wanted.setdefault(topic, {})
-                for partition, offset in partitions.items():
-                    held[partition] = min(offset, held.get(partition, offset))
+        for image in self.source_images:
+            for endpoint in image.endpoints:
+                _lower(wanted, endpoint.offsets)
         return wanted
+
+
+def _lower(offsets: dict[str, dict[int, int]], others: Mapping[str, Mapping[int, int]]) -> None:
+    """Lower each offset to another one of its partition, and add those that are missing."""
+    for topic, partitions in others.items():
+        lowest = offsets.setdefault(topic, {})
+        for partition, offset in partitions.items():
+            lowest[partition] = min(offset, lowest.get(partition, offset))

@@ -363,10 +363,10 @@ def test_ask_names_each_finished_step_whose_evidence_is_broken() -> None:
     lines, stage = KeptLines(), Stage()
     with pytest.raises(StorageError):
         execute(0, plan, stage.world, journal_of(plan, lines))
-    found = executor.ask(0, plan, Journal(lines).progress.plans[0], stage.world)
+    found = executor.ask(plan, Journal(lines).progress.plans[0], stage.world)
     assert [(one.step, one.discrepancy.found) for one in found] == [("copy/1", "nothing")]
     assert (
-        executor.ask(0, plan, Journal(lines).progress.plans[0], stage.world, kinds=("CopyFiles",))
+        executor.ask(plan, Journal(lines).progress.plans[0], stage.world, kinds=("CopyFiles",))
         == []
     )
 

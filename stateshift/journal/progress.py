@@ -66,8 +66,13 @@ class PlanProgress:
     engine: str = ""
 
     def finished(self, step: str) -> bool:
-        found = self.steps.get(step)
-        return found is not None and found.state == "finished"
+        progress = self.steps.get(step)
+        return progress is not None and progress.state == "finished"
+
+    def has_effect(self, step: str) -> bool:
+        """Whether a step was begun, and not undone."""
+        progress = self.steps.get(step)
+        return progress is not None and progress.state != "undone"
 
 
 FORGOTTEN_MAX = 10_000_000

@@ -21,15 +21,14 @@ _SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "jsonl", ".json
 def export(
     location: str, to: str, wanted: Wanted | None = None, opening: Opening = open_patiently
 ) -> Export:
-    """What would be exported to `to`; everything that can be refused without reading the state
-    is refused here.
+    """Return what would be exported to `to`. Refuse here what can be refused without reading the
+    state.
     """
     place = locations.normal(location, os.getcwd())
     made = rows_of(location, _format(to), wanted or Wanted(), opening)
     if to != STDOUT and relation(locations.normal(to, os.getcwd()), place) in ("same", "inside"):
-        raise PlanError(
-            f"{to} lies inside of what is exported", hint="name a file outside of the checkpoint"
-        )
+        fact = f"{to} lies inside of what is exported"
+        raise PlanError(fact, hint="name a file outside of the checkpoint")
     return made
 
 
@@ -40,7 +39,7 @@ def rows_of(location: str, format: str, wanted: Wanted, opening: Opening) -> Exp
 
 
 def save(made: Export, to: str, opening: Opening = open_patiently) -> int:
-    """Write the export to a file, whole or not at all; its bytes."""
+    """Write the export to a file, whole or not at all. Return its size in bytes."""
     target = locations.normal(to, os.getcwd())
     storage = opening(locations.parent(target))
     size = storage.write(locations.name(target), made.chunks)
@@ -53,16 +52,10 @@ def _format(to: str) -> str:
         return "jsonl"
     suffix = os.path.splitext(to)[1].lower()
     if suffix not in _SUFFIXES:
-        raise SpecError(
-            (
-                Complaint(
-                    "--to",
-                    (
-                        f"{to}: the suffix decides the format, and {suffix or 'none'} is none "
-                        "that is known"
-                    ),
-                ),
-            ),
-            hint="name it .parquet, .arrow or .jsonl; - writes JSON lines to stdout",
+        known = "the suffix decides the format"
+        complaint = Complaint(
+            "--to", f"{to}: {known}, and {suffix or 'none'} is none that is known"
         )
+        hint = "name it .parquet, .arrow or .jsonl; - writes JSON lines to stdout"
+        raise SpecError((complaint,), hint=hint)
     return _SUFFIXES[suffix]

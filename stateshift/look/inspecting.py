@@ -22,7 +22,7 @@ from stateshift.survey import Survey
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was found: a survey of a directory, or a single file decoded."""
+    """What there is: a survey of a directory, or a single file decoded."""
 
     survey: Survey | None = None
     file: DecodedFile | None = None
@@ -45,16 +45,14 @@ def inspect(location: str, opening: Opening = open_patiently) -> Look:
 def entries(
     location: str, opening: Opening = open_patiently, limit: int = 20
 ) -> Iterator[ShownEntry]:
-    """The first entries of every store, keys and values by the names of their columns as far as
-    these are known.
+    """Return the first entries of every store, keys and values by the names of their columns as far
+    as these are known.
     """
     engine, storage, survey = found_at(location, opening)
     return engine.first_entries(storage, survey, limit)
 
 
 def _above(location: str) -> str:
-    """Where to look for what is not here."""
-    return (
-        "check the path: stateshift inspect "
-        f"{quote(locations.parent(locations.normal(location, os.getcwd())))}"
-    )
+    """Say where to look for what is not here."""
+    parent = locations.parent(locations.normal(location, os.getcwd()))
+    return f"check the path: stateshift inspect {quote(parent)}"

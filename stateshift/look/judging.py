@@ -11,7 +11,7 @@ from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import found_at
 from stateshift.engines.views import ImageAt, Opening, Readers
 from stateshift.storage.opening import open_patiently
-from stateshift.survey import Finding
+from stateshift.survey import Finding, Image
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class JudgedImage:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether a job could restart, from which epoch, and everything that was found on the way.
+    """Whether a job could restart, from which epoch, and all findings.
     `epoch` and `epochs` are those of a single query; each query of a workflow has its own, in
     `images`.
     """
@@ -53,47 +53,46 @@ def restartable(
     """
     engine, storage, survey = found_at(location, opening, thorough=True)
     if not survey.images:
-        found = Finding(
+        nothing = Finding(
             "refuse",
             f"{location} holds no checkpoint that a job could restart from",
             hint=f"stateshift inspect {quote(location)}",
         )
-        return Judgement(False, None, (), (found,), engine=engine.name)
-    findings = [
-        *survey.findings,
-        *(finding for image in survey.images for finding in image.findings),
-    ]
+        return Judgement(False, None, (), (nothing,), engine=engine.name)
+    findings = list(survey.all_findings)
     judged = []
     for image in survey.images:
         at = ImageAt(storage, survey, image, image.path or location)
-        one = engine.judge(at, thorough, fleet)
-        findings += one.findings
-        judged.append(JudgedImage(image.path, image.name, image.epoch, one.epochs))
-    whole = all(i.begins or (i.epoch is not None and i.epoch in i.epochs) for i in survey.images)
+        judgement = engine.judge(at, thorough, fleet)
+        findings += judgement.findings
+        judged.append(JudgedImage(image.path, image.name, image.epoch, judgement.epochs))
+    whole = all(map(_has_start, survey.images))
     refused = any(finding.level == "refuse" for finding in findings)
     epochs = judged[0].epochs if len(judged) == 1 else ()  # a workflow has none in common
-    told = tuple(
-        _with_way_out(_without_this_command(finding), judged, engine) for finding in findings
+    return Judgement(
+        whole and not refused,
+        survey.epoch,
+        epochs,
+        tuple(_with_way_out(finding, judged, engine) for finding in findings),
+        tuple(judged),
+        engine.name,
     )
-    return Judgement(whole and not refused, survey.epoch, epochs, told, tuple(judged), engine.name)
+
+
+def _has_start(image: Image) -> bool:
+    """Whether the image's epoch is one to restart from, or its first batch is planned."""
+    if image.begins:
+        return True
+    return image.epoch is not None and image.epoch in image.epochs
 
 
 def _with_way_out(finding: Finding, judged: list[JudgedImage], engine: Engine) -> Finding:
-    """Where an earlier epoch works, that is the way out, and said beside."""
-    if (
-        finding.level != "refuse"
-        or finding.hint
-        or finding.path is None
-        or any(image.epochs for image in judged)
-    ):
+    """Return the finding with a way out, which an earlier epoch is where one works. To verify is a
+    good hint in a plan; here it was just done.
+    """
+    if finding.hint and finding.hint.startswith("stateshift verify"):
+        finding = replace(finding, hint=None)
+    if not finding.is_damage or finding.hint or any(image.epochs for image in judged):
         return finding
+    assert finding.path is not None, "damage is of a file"
     return replace(finding, hint=engine.way_out(finding.path, [image.path for image in judged]))
-
-
-def _without_this_command(finding: Finding) -> Finding:
-    """To verify is a good hint in a plan; here it was just done."""
-    return (
-        replace(finding, hint=None)
-        if (finding.hint or "").startswith("stateshift verify")
-        else finding
-    )

@@ -246,7 +246,7 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
                 "job wrote there since; the source's fence and the job were"
             )
         kinds = ("FenceSource", "SubmitJob") if gone_on else ()
-        broken += executor.ask(adopted.plan, plan, adopted, world, kinds, doors.fleet)
+        broken += executor.ask(plan, adopted, world, kinds, doors.fleet)
         if plan.purpose == "move" and not adopted.undone:
             epochs[adopted.job] = plan.epoch
     foreign = foreign_files(planned, world)

@@ -32,6 +32,7 @@ from stateshift.step import FenceSource, MoveFiles
 
 # The phases that fill a target which nobody sees yet.
 FILLING: tuple[PhaseName, ...] = ("copy", "transform", "compare")
+NOT_FILLING = tuple(name for name in PHASES if name not in FILLING)
 
 
 def roll_back_run(context: RunContext) -> Report:
@@ -73,13 +74,23 @@ def _undo(context: RunContext, plans: Sequence[PlanProgress]) -> None:
     pending = [adopted for adopted in reversed(plans) if not adopted.undone]
     refuse_foreign_job(context, [adopted for adopted in pending if is_whole(adopted)])
     _stop_started_jobs(context, pending)
-    for phases_of in (_in_the_way, _all_phases):
-        for position, adopted in enumerate(pending):
-            plan = context.plans.read(adopted)
-            later = [(other.plan, context.plans.read(other)) for other in pending[position + 1 :]]
-            executor.roll_back(
-                adopted.plan, plan, context.world, context.journal, phases_of(plan), others=later
+    for position, adopted in enumerate(pending):
+        plan = context.plans.read(adopted)
+        if plan.target == plan.source or _touches_source(plan):
+            _undo_plan(context, adopted, pending[position + 1 :])
+        else:
+            # What lies in the target, where nobody can see it, does not keep the job from running.
+            executor.roll_back_phases(
+                adopted.plan, plan, context.world, context.journal, NOT_FILLING
             )
+    for position, adopted in enumerate(pending):
+        _undo_plan(context, adopted, pending[position + 1 :])
+
+
+def _undo_plan(context: RunContext, adopted: PlanProgress, later: Sequence[PlanProgress]) -> None:
+    plan = context.plans.read(adopted)
+    others = [(other.plan, context.plans.read(other)) for other in later]
+    executor.roll_back(adopted.plan, plan, context.world, context.journal, others)
 
 
 def _stop_started_jobs(context: RunContext, pending: Sequence[PlanProgress]) -> None:
@@ -93,7 +104,9 @@ def _stop_started_jobs(context: RunContext, pending: Sequence[PlanProgress]) -> 
         lock_target(context, context.job(adopted.job))
     for adopted in pending:
         plan = context.plans.read(adopted)
-        executor.roll_back(adopted.plan, plan, context.world, context.journal, FROM_THE_START)
+        executor.roll_back_phases(
+            adopted.plan, plan, context.world, context.journal, FROM_THE_START
+        )
     for adopted in pending:
         now = context.progress.plans[adopted.plan]
         if is_only_stopped(now):
@@ -108,15 +121,6 @@ def _discards(context: RunContext) -> bool:
     return context.spec.on_failure == "discard"
 
 
-def _in_the_way(plan: Plan) -> Sequence[PhaseName]:
-    """Return the phases that have to be undone before the job may run where it was. Files that lie
-    in the target, and that nobody can see any more, need not be.
-    """
-    if plan.target == plan.source or _touches_source(plan):
-        return PHASES
-    return tuple(name for name in PHASES if name not in FILLING)
-
-
 def _touches_source(plan: Plan) -> bool:
     filling = [phase for phase in plan.phases if phase.name in FILLING]
     return any(_has_source_step(phase.steps) for phase in filling)
@@ -124,7 +128,3 @@ def _touches_source(plan: Plan) -> bool:
 
 def _has_source_step(steps: Sequence[object]) -> bool:
     return any(isinstance(step, FenceSource | MoveFiles) for step in steps)
-
-
-def _all_phases(plan: Plan) -> Sequence[PhaseName]:
-    return PHASES

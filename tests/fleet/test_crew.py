@@ -468,9 +468,9 @@ def test_what_a_fleet_finds_broken_is_what_is_found_here() -> None:
     made.target.write("file/1", lambda: iter((b"other",)))
     made.target.remove("made/7")
     progress = journal.progress.plans[0]
-    alone = executor.ask(0, plan(), progress, made.world)
+    alone = executor.ask(plan(), progress, made.world)
     carrier = MemoryCarrier(worlds_of(made))
-    assert executor.ask(0, plan(), progress, made.world, fleet=Crew(carrier)) == alone
+    assert executor.ask(plan(), progress, made.world, fleet=Crew(carrier)) == alone
     assert {broken.step for broken in alone} == {"copy/1", "transform/7"}
     assert carrier.carried
 

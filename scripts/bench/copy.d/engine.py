@@ -125,7 +125,7 @@ def copied(
             "steps": len(steps),
         }
         if verify:
-            broken = executor.ask(0, plan, journal.progress.plans[0], world)
+            broken = executor.ask(plan, journal.progress.plans[0], world)
             assert not broken, broken[:3]
             told["verify_seconds"] = time.perf_counter() - ended
     return {**told, "rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}

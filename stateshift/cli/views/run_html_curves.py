@@ -13,7 +13,7 @@ from itertools import groupby
 from stateshift.cli.views.markup import said, tag
 from stateshift.cli.views.run_html_axis import Axis
 from stateshift.cli.views.units import size, span
-from stateshift.report import BROUGHT, JobReport, PhaseReport, RoundReport
+from stateshift.report import COPYING, JobReport, PhaseReport, RoundReport
 
 PANEL = 64
 FINEST = 0.25  # in percents of the width
@@ -54,7 +54,7 @@ def _added_up(job: JobReport) -> list[Point]:
     """Evenly within each round and phase."""
     moved: list[RoundReport | PhaseReport] = [
         *job.rounds,
-        *(p for p in job.phases if p.name in BROUGHT),
+        *(p for p in job.phases if p.name in COPYING),
     ]
     changes = []
     for one in moved:
