@@ -11,6 +11,7 @@ import pytest
 from stateshift import migration
 from stateshift.errors import PlanError, StateshiftError
 from stateshift.formats.marks import fence_owner
+from stateshift.migration.gathering import Inquiry
 from stateshift.migration.source_check import damages
 from stateshift.specification import parse_spec, to_plain_spec
 from tests.support.checkpoints import Checkpoint
@@ -112,7 +113,8 @@ def test_files_that_a_running_job_tidies_up_meanwhile_are_no_damage(ground: Grou
         slept(seconds)
 
     ground.clock.sleep = mend  # type: ignore[method-assign]
-    found = damages(proposal.spec, proposal.spec.jobs[0], ground.doors, ground.workdir())
+    inquiry = Inquiry(proposal.spec, ground.doors, ground.workdir())
+    found = damages(inquiry, proposal.spec.jobs[0])
     assert found == ()
 
 

@@ -189,5 +189,6 @@ def test_nothing_is_asked_again_while_a_job_is_down(ground: Ground) -> None:
     ground.write()
     proposal = ground.propose(running_spec())
     assert not proposal.refusals
-    facts = migration.gather(running_spec(), running_spec().jobs[0], ground.doors, ground.workdir())
+    inquiry = migration.Inquiry(running_spec(), ground.doors, ground.workdir())
+    facts = migration.gather(inquiry, running_spec().jobs[0])
     assert (facts.target.room, facts.target.denied, facts.topics) == (None, None, None)

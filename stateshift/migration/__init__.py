@@ -4,7 +4,9 @@ spec ──gather──▶ facts ──engine.plan──▶ plans ──execute�
 
 before a run
   doors               the adapters to the outside
-  proposing           gather facts, propose plans: reads only
+  gathering           gather facts, propose plans: reads only
+  cluster_facts       what clusters say of themselves and of a job
+  proposal            what `plan` prints and `apply` executes: a value, to JSON and back
   wave_order          which jobs move together, and in which order
   preflight           what only questions tell: space, permissions, topics
   flink_checks        what clusters are asked of Flink's jobs
@@ -23,8 +25,8 @@ a run at work
   observation         what is there now, behind the rounds that were made
   halts, backlog      the plans that stop jobs; who reads topics is stopped when it has read all
   warm_rounds         rounds, until a job may be stopped
-  arrivals            what earlier rounds have brought, and may still be counted on
-  round_compaction    many rounds, told as one
+  arrivals            what earlier rounds have copied, and may still be counted on
+  round_compaction    many rounds as one
   target_locks        the locks on the targets
   rollback            the way back, of a run or of one wave
   rollback_checks     what keeps jobs from being taken back
@@ -47,19 +49,14 @@ from stateshift.migration.calls import (
 )
 from stateshift.migration.doors import Doors, real_doors, world_of
 from stateshift.migration.fleet_session import enlisted, places_of
+from stateshift.migration.gathering import Inquiry, gather, propose
 from stateshift.migration.history import is_stopping
-from stateshift.migration.proposing import (
-    Proposal,
-    decode_proposal,
-    encode_proposal,
-    gather,
-    jobs_of,
-    propose,
-)
+from stateshift.migration.proposal import Proposal, decode_proposal, encode_proposal, jobs_of
 from stateshift.migration.wave_order import cuts_of, waves, with_dataflow
 
 __all__ = [
     "Doors",
+    "Inquiry",
     "Proposal",
     "Verdict",
     "apply",

@@ -1,18 +1,17 @@
-"""What earlier rounds have brought over, and may still be counted on: by the journal's evidence,
-and by what both ends list now.
+"""What earlier rounds have copied, and may still be counted on: by the journal's evidence, and by
+what both ends list now.
 
     at the target  the very file that a round has left there: nobody has touched it since
     at the source  the very file that was read; or it is gone, and a commit of that round still
-                   stands, so that the
-                   job has tidied it away and not gone back behind it
+                   stands, so that the job has tidied it away and not gone back behind it
 
-What does not meet this counts as not brought: it is copied again where it is needed, and removed
+What does not meet this counts as not copied: it is copied again where it is needed, and removed
 where it is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from stateshift.formats.marks import FOLDER
@@ -22,6 +21,7 @@ from stateshift.step import BringFiles, CopyFiles, StageFiles, TransformShard, W
 from stateshift.step.evidence import FilesBrought, of_kind
 from stateshift.survey import Brought, Facts, FileInfo, ShardFiles, Survey
 
+Key = tuple[str, str]  # a location, and a path in it
 Listings = Mapping[str, Mapping[str, FileInfo]]
 
 
@@ -42,11 +42,11 @@ class Arrived:
 
 @dataclass
 class Arrivals:
-    """All rounds of one job so far, in their order. A later round counts for more than an
-    earlier one.
+    """The files of all rounds of one job so far. A later round counts for more than an earlier
+    one.
     """
 
-    files: dict[tuple[str, str], Arrived] = field(default_factory=dict)
+    files: dict[Key, Arrived] = field(default_factory=dict)
     written: dict[str, set[str]] = field(default_factory=dict)
     chains: list[ShardFiles] = field(default_factory=list)
 
@@ -55,23 +55,23 @@ class Arrivals:
 
 
 def arrivals(rounds: list[PlanProgress], read: Callable[[PlanProgress], Plan]) -> Arrivals:
-    """By the journal alone. A step that was begun and not finished may have written anything of
-    what it was to.
+    """Return what rounds have copied, by the journal alone. A step that was begun and not finished
+    may have written anything of what it was to.
     """
-    found = Arrivals()
+    arrived = Arrivals()
     for progress in rounds:
         for step in read(progress):
             if step.name not in progress.steps:
                 continue
             if isinstance(step, BringFiles):
-                _add(found, step, progress)
+                _add(arrived, step, progress)
             elif isinstance(step, CopyFiles | StageFiles | TransformShard | WriteFile):
-                found.written.setdefault(step.target, set()).update(_outputs(step))
-    return found
+                arrived.written.setdefault(step.target, set()).update(_outputs(step))
+    return arrived
 
 
 def _outputs(step: CopyFiles | StageFiles | TransformShard | WriteFile) -> tuple[str, ...]:
-    """What makes what was brought an image: written by us, and written again with the next one."""
+    """Return what makes an image of copied files: we write it, and again with the next one."""
     match step:
         case StageFiles():
             return step.staged_names
@@ -83,106 +83,106 @@ def _outputs(step: CopyFiles | StageFiles | TransformShard | WriteFile) -> tuple
             return (step.path,)
 
 
-def _add(found: Arrivals, step: BringFiles, progress: PlanProgress) -> None:
-    found.written.setdefault(step.target, set()).update(name for _, name in step.named)
+def _add(arrived: Arrivals, step: BringFiles, progress: PlanProgress) -> None:
+    arrived.written.setdefault(step.target, set()).update(name for _, name in step.named)
     for item in step.items:
-        found.files.pop((step.source, item.path), None)
+        arrived.files.pop((step.source, item.path), None)
     if not progress.finished(step.name):
         return
     evidence = progress.steps[step.name].evidence
     assert evidence is not None, "a finished step has shown something"
-    brought = of_kind(evidence, FilesBrought)
+    copied = of_kind(evidence, FilesBrought)
     items = {name: item for item, name in step.named}
-    for file in brought.files:
+    for file in copied.files:
         item = items[file.path]
-        stamp = brought.stamps[file.path]
-        found.files[step.source, item.path] = Arrived(step, item, file.path, file.digest, stamp)
-    found.chains += step.shards
+        stamp = copied.stamps[file.path]
+        arrived.files[step.source, item.path] = Arrived(step, item, file.path, file.digest, stamp)
+    arrived.chains += step.shards
 
 
-def with_arrivals(facts: Facts, found: Arrivals) -> Facts:
-    """The facts, knowing what is there already; and the target without it, which is then as
-    empty as it was.
+def with_arrivals(facts: Facts, arrived: Arrivals) -> Facts:
+    """Return the facts, knowing what is at the target already; and the target without it, which is
+    then as empty as it was.
     """
-    if not found:
+    if not arrived:
         return facts
-    here = {
-        survey.location: _listed(survey) for survey in (facts.source, *(a for a, _ in facts.data))
-    }
-    there = {
-        survey.location: _listed(survey) for survey in (facts.target, *(b for _, b in facts.data))
-    }
-    as_they_were = {key: one for key, one in found.files.items() if _is_as_it_was(one, there)}
-    brought = {
-        key: Brought(one.step.source, one.step.target, one.file, one.digest, one.name)
-        for key, one in as_they_were.items()
-        if _is_ours(one, here)
-    }
-    past = tuple(
-        sorted(
-            (one.step.target, one.name) for key, one in as_they_were.items() if key not in brought
-        )
-    )
-    ours = {(one.target, one.name) for one in brought.values()}
-    left = tuple(
-        sorted(
-            (place, path)
-            for place, paths in found.written.items()
-            for path in paths
-            if (place, path) not in ours and path in there.get(place, {})
-        )
-    )
+    sources = _listings((facts.source, *(source for source, _ in facts.data)))
+    targets = _listings((facts.target, *(target for _, target in facts.data)))
+    brought: dict[Key, Brought] = {}
+    past: list[Key] = []
+    for key, file in arrived.files.items():
+        if not _is_as_it_was(file, targets):
+            continue
+        if _is_still_the_sources(file, sources):
+            step = file.step
+            brought[key] = Brought(step.source, step.target, file.file, file.digest, file.name)
+        else:
+            past.append((file.step.target, file.name))
+    counted = {(file.target, file.name) for file in brought.values()}
     return replace(
         facts,
-        target=_without(facts.target, found),
-        data=tuple((one, _without(other, found)) for one, other in facts.data),
+        target=_without(facts.target, arrived),
+        data=tuple((source, _without(target, arrived)) for source, target in facts.data),
         brought=brought,
-        chains=tuple(found.chains),
-        left=left,
-        past=past,
+        chains=tuple(arrived.chains),
+        left=tuple(sorted(_leftovers(arrived, targets, counted))),
+        past=tuple(sorted(past)),
     )
+
+
+def _leftovers(arrived: Arrivals, targets: Listings, counted: Collection[Key]) -> Iterator[Key]:
+    """Yield what rounds have written to targets, and does not count as copied."""
+    for place, paths in arrived.written.items():
+        listed = targets.get(place, {})
+        for path in paths:
+            if path in listed and (place, path) not in counted:
+                yield place, path
+
+
+def _listings(surveys: Iterable[Survey]) -> Listings:
+    return {survey.location: _listed(survey) for survey in surveys}
 
 
 def _listed(survey: Survey) -> Mapping[str, FileInfo]:
     return {file.path: file for file in survey.files}
 
 
-def _is_as_it_was(one: Arrived, there: Listings) -> bool:
-    now = there.get(one.step.target, {}).get(one.name)
-    return (
-        now is not None and now.stamp != "" and now.stamp == one.stamp and now.size == one.file.size
-    )
+def _is_as_it_was(arrived: Arrived, targets: Listings) -> bool:
+    """Whether nobody has touched a file at the target since a round has left it there."""
+    now = targets.get(arrived.step.target, {}).get(arrived.name)
+    if now is None or now.stamp == "":
+        return False
+    return now.stamp == arrived.stamp and now.size == arrived.file.size
 
 
-def _is_ours(one: Arrived, here: Listings) -> bool:
-    listed = here.get(one.step.source, {})
-    now = listed.get(one.file.path)
+def _is_still_the_sources(arrived: Arrived, sources: Listings) -> bool:
+    """Whether a file is the very file at the source, or the job has tidied it away."""
+    listed = sources.get(arrived.step.source, {})
+    now = listed.get(arrived.file.path)
     if now is not None:
-        return now.stamp == one.file.stamp
-    anchors = [listed.get(anchor.path) for anchor in one.step.anchors]
-    stand = all(
-        now is not None and now.stamp == was.stamp
-        for now, was in zip(anchors, one.step.anchors, strict=True)
-    )
-    return bool(anchors) and stand
+        return now.stamp == arrived.file.stamp
+    anchors = arrived.step.anchors
+    return bool(anchors) and all(_stands(anchor, listed) for anchor in anchors)
 
 
-def _without(survey: Survey, found: Arrivals) -> Survey:
-    """What others have put there, and nobody expects."""
-    written = found.written.get(survey.location, set())
-    files = tuple(_others(survey, written))
+def _stands(anchor: FileInfo, listed: Mapping[str, FileInfo]) -> bool:
+    """Whether a commit of the round is still there."""
+    now = listed.get(anchor.path)
+    return now is not None and now.stamp == anchor.stamp
+
+
+def _without(survey: Survey, arrived: Arrivals) -> Survey:
+    """Return the survey of what others have put there, and nobody expects."""
+    written = arrived.written.get(survey.location, set())
+    files = tuple(file for file in survey.files if file.path not in written)
     if len(files) == len(survey.files):
         return survey
-    empty = all(file.path.startswith(f"{FOLDER}/") for file in files)
+    is_empty = all(file.path.startswith(f"{FOLDER}/") for file in files)
     return replace(
         survey,
         files=files,
         images=(),
         findings=(),
         engine=None,
-        kind="empty" if empty else "foreign",
+        kind="empty" if is_empty else "foreign",
     )
-
-
-def _others(survey: Survey, written: set[str]) -> Iterator[FileInfo]:
-    return (file for file in survey.files if file.path not in written)

@@ -1,10 +1,10 @@
-"""Jobs that stop at one cut: whoever reads what others of them write goes on until it has read all
-of it.
+"""Jobs that stop at one cut: a job that reads what others of them write goes on until it has read
+all of it.
 
     parts(spec, wave)              the jobs of a wave in parts, each stopped when those before it
                                    are
     reader = Backlog(context, job, stop)
-    reader.first_look()            while everybody runs: whether anybody can be asked
+    reader.first_look()            while all jobs run: whether the brokers can be asked
     reader.wait()                  return when the job has read what its topics hold, or there is no
                                    use in waiting
 
@@ -16,7 +16,7 @@ so it is said, and nobody waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from stateshift.clusters.protocol import JobState
 from stateshift.errors import ClusterError, Interrupted, StateshiftError, StorageError
@@ -25,6 +25,7 @@ from stateshift.migration.wave_order import cuts_of
 from stateshift.specification import JobSpec, Spec
 from stateshift.specification.waves import sharing
 from stateshift.step import StopJob
+from stateshift.survey import Image
 
 POLL_SECONDS = 1.0
 OVER = (JobState.FINISHED, JobState.FAILED, JobState.ABSENT)
@@ -33,15 +34,15 @@ Place = tuple[str, int]  # topic and partition
 
 
 def parts(spec: Spec, wave: Sequence[JobSpec]) -> list[list[JobSpec]]:
-    """Jobs that are in no cut are stopped with the first."""
-    ranks = {
-        name: rank
-        for cut in cuts_of(spec, [job.name for job in wave])
-        for rank, part in enumerate(cut.order)
-        for name in part
-    }
-    every = range(1 + max(ranks.values(), default=0))
-    return [[job for job in wave if ranks.get(job.name, 0) == rank] for rank in every]
+    """Return the jobs in parts. Jobs that are in no cut are stopped with the first."""
+    rank_of: dict[str, int] = {}
+    for cut in cuts_of(spec, [job.name for job in wave]):
+        for rank, part in enumerate(cut.order):
+            rank_of |= dict.fromkeys(part, rank)
+    made: list[list[JobSpec]] = [[] for _ in range(1 + max(rank_of.values(), default=0))]
+    for job in wave:
+        made[rank_of.get(job.name, 0)].append(job)
+    return made
 
 
 def reads_out(spec: Spec, job: JobSpec) -> bool:
@@ -55,11 +56,12 @@ class Backlog:
     def __init__(self, context: RunContext, job: JobSpec, stop: StopJob) -> None:
         self.context, self.job, self.stop = context, job, stop
         self._read: dict[tuple[str, Place], int] = {}  # of a query, the next offset
-        self._had: set[Place] | None = None  # what there was while everybody ran
+        self._had: set[Place] | None = None  # what there was while all jobs ran
+        self._awaited: dict[Place, int] | None = None  # how far the topics go
 
     def first_look(self) -> None:
-        """What cannot be asked now could not be asked when others have stopped either: nobody
-        stops for it.
+        """Ask while all jobs run. What cannot be asked now could not be asked when others have
+        stopped either: nobody stops for it.
         """
         try:
             self._look()
@@ -72,134 +74,131 @@ class Backlog:
             raise error.with_hint(hint) from error
 
     def wait(self) -> None:
-        clock, until = (
-            self.context.doors.clock,
-            self.context.doors.clock.now() + self.stop.seconds_max,
-        )
-        ends: dict[Place, int] | None = None
+        """Return when the job has read what its topics held when this began, or has ended."""
+        clock = self.context.doors.clock
+        until = clock.now() + self.stop.seconds_max
         while True:
-            began, trouble, state = clock.now(), "", JobState.UNKNOWN
+            began = clock.now()
+            trouble = ""
             try:
-                state = (
-                    self.context.world.cluster(self.stop.cluster)
-                    .find_source(self.stop.request)
-                    .state
-                )
+                has_ended = self._has_ended()
                 self._look()
-                if ends is None:
-                    ends = self._ends()
-                    self._begin(ends)
+                self._find_ends()
             except Interrupted:
                 raise
-            except (
-                StateshiftError
-            ) as error:  # what a job writes may be gone when we read it, and brokers may be busy
+            except StateshiftError as error:
+                # What a job writes may be gone when we read it, and brokers may be busy.
                 trouble = error.fact
-            left = self._left(ends or {})
-            if not trouble and not left:
-                return
-            if state in OVER and not trouble:
-                self.context.say(
-                    f"{self.job.name} has ended before it had read all: {left:,} records "
-                    "are left for later"
-                )
+            left = self._left()
+            if not trouble and self._is_over(left, has_ended):
                 return
             if clock.now() >= until:
                 raise self._in_vain(left, trouble)
             self.context.world.check_interrupted()
             clock.sleep(max(POLL_SECONDS, clock.now() - began))
 
+    def _has_ended(self) -> bool:
+        cluster = self.context.world.cluster(self.stop.cluster)
+        return cluster.find_source(self.stop.request).state in OVER
+
+    def _is_over(self, left: int, has_ended: bool) -> bool:
+        if left and has_ended:
+            self.context.say(
+                f"{self.job.name} has ended before it had read all: {left:,} records are left "
+                "for later"
+            )
+        return has_ended or not left
+
+    def _find_ends(self) -> None:
+        """Ask once how far the topics go, and say what is waited for."""
+        if self._awaited is None:
+            self._awaited = self._ends()
+            self._begin(self._awaited)
+
     def _begin(self, ends: Mapping[Place, int]) -> None:
+        name = self.job.name
         if not self._read:
             self.context.say(
-                f"{self.job.name} reads no topic: it is stopped now, whatever it has not read yet"
+                f"{name} reads no topic: it is stopped now, whatever it has not read yet"
             )
             return
         self.context.say(
-            f"{self.job.name} is stopped when it has read what there is "
-            f"({self._left(ends):,} records)"
+            f"{name} is stopped when it has read what there is ({self._left():,} records)"
         )
-        known = {place for _, place in self._read}
-        strange = sorted(
-            place
-            for place in ends
-            if place not in known and self._had is not None and place in self._had
-        )
-        if strange:
-            names = ", ".join(f"{topic}/{number}" for topic, number in strange[:3])
-            more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
+        had = self._had or set()
+        unread = sorted(place for place in self._unknown(ends) if place in had)
+        if unread:
+            names = ", ".join(f"{topic}/{number}" for topic, number in unread[:3])
+            more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
             self.context.say(
-                f"not waited for: {names}{more}, of which {self.job.name} has read nothing so far"
+                f"not waited for: {names}{more}, of which {name} has read nothing so far"
             )
 
-    def _left(self, ends: Mapping[Place, int]) -> int:
-        """A partition that came while we looked on is the job's to find; it tells of it in its
-        next batch.
+    def _unknown(self, ends: Mapping[Place, int]) -> set[Place]:
+        """Return the partitions of which no query has read anything."""
+        return ends.keys() - {place for _, place in self._read}
+
+    def _left(self) -> int:
+        """Return how many records there are still to read. A partition that came while we looked on
+        is the job's to find: it has it in its next batch.
         """
-        known = {place for _, place in self._read}
-        topics = {topic for topic, _ in known}
-        new = (
-            end
-            for place, end in ends.items()
-            if place[0] in topics
-            and place not in known
-            and self._had is not None
-            and place not in self._had
-        )
-        return sum(
-            max(0, ends[place] - read) for (_, place), read in self._read.items() if place in ends
-        ) + sum(new)
+        ends = self._awaited or {}
+        left = 0
+        for (_, place), offset in self._read.items():
+            left += max(0, ends.get(place, 0) - offset)
+        if self._had is None:
+            return left
+        topics = {topic for _, (topic, _) in self._read}
+        for place in self._unknown(ends) - self._had:
+            if place[0] in topics:
+                left += ends[place]
+        return left
 
     def _look(self) -> None:
-        """How far every query has come, by the last batch that it has committed. What one look does
-        not find stays as it was: nobody goes back.
+        """Find how far every query has come, by the last batch that it has committed. What one look
+        does not find stays as it was: no query goes back.
         """
-        for query, place, offset in self._told():
-            self._read[query, place] = offset
-
-    def _told(self) -> Iterator[tuple[str, Place, int]]:
         context, job = self.context, self.job
         _, survey = context.engine.survey(job.source, context.doors.open_storage)
-        for one in (job, *sharing(context.spec, job)):
-            for image in context.engine.own_part(context.spec, one, survey).images:
-                wrong = next(
-                    (found for found in image.findings if found.level == "refuse" and found.path),
-                    None,
-                )
-                if wrong is not None:
-                    raise StorageError(wrong.message, location=job.source)
-                for endpoint in image.endpoints:
-                    for topic, offsets in endpoint.offsets.items():
-                        yield from (
-                            (image.path, (topic, number), offset)
-                            for number, offset in offsets.items()
-                        )
+        for other in (job, *sharing(context.spec, job)):
+            for image in context.engine.own_part(context.spec, other, survey).images:
+                _refuse_damaged(image, job.source)
+                self._look_at(image)
+
+    def _look_at(self, image: Image) -> None:
+        for endpoint in image.endpoints:
+            for topic, offsets in endpoint.offsets.items():
+                for number, offset in offsets.items():
+                    self._read[image.path, (topic, number)] = offset
 
     def _ends(self) -> dict[Place, int]:
-        """How far its topics go by now. What is written later is not waited for."""
+        """Return how far its topics go by now. What is written later is not waited for."""
         topics = sorted({topic for _, (topic, _) in self._read})
         if not topics:
             return {}
         assert self.job.kafka is not None, "who cannot ask does not wait"
+        ends: dict[Place, int] = {}
         spans = self.context.doors.ask_topics(self.job.kafka, topics)
-        return {
-            (topic, number): end
-            for topic, found in spans.items()
-            for number, (_, end) in found.items()
-        }
+        for topic, partitions in spans.items():
+            for number, (_, end) in partitions.items():
+                ends[topic, number] = end
+        return ends
 
     def _in_vain(self, left: int, trouble: str) -> ClusterError:
+        name = self.job.name
         waited = f"{self.stop.seconds_max:.0f} s after what writes them was stopped"
-        told = f"{self.job.name} still has {left:,} records to read, {waited}"
+        fact = f"{name} still has {left:,} records to read, {waited}"
         if trouble:
-            told = (
-                f"whether {self.job.name} has read everything cannot be told, {waited}: {trouble}"
-            )
-        return ClusterError(
-            told,
-            cluster=self.stop.cluster,
-            job=self.job.name,
-            hint="once it has read them: `stateshift resume WORKDIR`; `stateshift rollback "
-            "WORKDIR` lets the others go "
-            'on where they were. "stop": {"seconds_max": …} in the spec says how long to wait',
+            fact = f"whether {name} has read everything cannot be told, {waited}: {trouble}"
+        hint = (
+            "once it has read them: `stateshift resume WORKDIR`; `stateshift rollback WORKDIR` "
+            'lets the others go on where they were. "stop": {"seconds_max": …} in the spec says '
+            "how long to wait"
         )
+        return ClusterError(fact, cluster=self.stop.cluster, job=name, hint=hint)
+
+
+def _refuse_damaged(image: Image, location: str) -> None:
+    for finding in image.findings:
+        if finding.is_damage:
+            raise StorageError(finding.message, location=location)

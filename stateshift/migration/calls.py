@@ -24,13 +24,8 @@ from stateshift.journal import (
 from stateshift.migration.context import open_run, reopen_run
 from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.foreign import foreign_files
-from stateshift.migration.proposing import (
-    Proposal,
-    check_submits,
-    encode_proposal,
-    proposal_of,
-    refuse,
-)
+from stateshift.migration.gathering import check_submits
+from stateshift.migration.proposal import Proposal, encode_proposal, proposal_of, refuse
 from stateshift.migration.rollback import roll_back_run
 from stateshift.migration.rollback_checks import refuse_rollback
 from stateshift.migration.run import carry_out
@@ -41,6 +36,7 @@ from stateshift.specification import Spec, to_plain_spec
 from stateshift.workdir import Workdir
 
 LOG = "log"
+STARTS_NO_JOB = ("finished", "rolled-back", "rolling-back")
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +52,7 @@ def apply(
     doors: Doors,
     begun: Callable[[], None] = nobody_waits,
 ) -> Report:
-    """Carry out a proposal as a new run. What is found now must still be what the plans were
+    """Carry out a proposal as a new run. What is there now must still be what the plans were
     made from.
     """
     refuse(proposal.plans)
@@ -66,13 +62,11 @@ def apply(
         journal = Journal(workdir.lines)
         if journal.progress.state != "new":
             where = quote(str(workdir.path))
-            raise JournalError(
-                f"{workdir.path} is the workdir of another run",
-                hint=(
-                    f"stateshift status {where} tells of it; stateshift apply --workdir takes "
-                    "another place"
-                ),
+            hint = (
+                f"stateshift status {where} tells of it; stateshift apply --workdir takes "
+                "another place"
             )
+            raise JournalError(f"{workdir.path} is the workdir of another run", hint=hint)
         plain_spec = to_plain_spec(proposal.spec)
         workdir.write("spec.json", plain_spec)
         workdir.write("proposal.json", encode_proposal(proposal))
@@ -96,11 +90,7 @@ def resume(
     workdir.require()
     with workdir.hold(), _logged("resume", workdir, doors):
         journal = Journal(workdir.lines)
-        if corrected is not None and journal.progress.state not in (
-            "finished",
-            "rolled-back",
-            "rolling-back",
-        ):
+        if corrected is not None and journal.progress.state not in STARTS_NO_JOB:
             spec = proposal_of(workdir).spec
             for job in corrected.jobs:
                 check_submits(corrected, job)
@@ -170,18 +160,19 @@ def _logged(verb: str, workdir: Workdir, doors: Doors) -> Iterator[None]:
 
 
 def spec_of(workdir: Workdir) -> Spec:
-    """What a run was asked to do."""
+    """Return what a run was asked to do."""
     workdir.require()
     return proposal_of(workdir).spec
 
 
 def status(workdir: Workdir) -> Report:
-    """Where a run stands. Reads the journal only, also while another process writes it."""
+    """Return where a run stands. Read the journal only, also while another process writes it."""
     workdir.require()
     return summarize(progress_of(workdir))
 
 
 def progress_of(workdir: Workdir) -> Progress:
+    """Return what a run's journal says, also while another process writes it."""
     content = workdir.lines.read()
     records, good = decode_records(content)
     expect_ours(content[good:])
@@ -190,8 +181,8 @@ def progress_of(workdir: Workdir) -> Progress:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What `verify WORKDIR` found: the steps whose evidence does not hold, what could not be asked
-    any more, and the epoch that each job's image was brought at.
+    """The answer of `verify WORKDIR`: the steps whose evidence does not hold, what could not be
+    asked any more, and the epoch that each job's image was copied at.
     """
 
     broken: tuple[executor.Broken, ...]
@@ -203,49 +194,31 @@ class Verdict:
 def verify(workdir: Workdir, doors: Doors) -> Verdict:
     """Ask every step of a run whether its evidence still holds. Once the job has gone on from the
     image, its files are the job's to change: then only what guards the source and the job itself is
-    asked. What rounds have brought is asked of the move, which keeps it.
+    asked. What rounds have copied is asked of the move, which keeps it.
     """
     workdir.require()
-    progress = progress_of(
-        workdir
-    )  # never a Journal: opening one would cut the line that a live run is writing
+    # Never a Journal: opening one would cut the line that a live run is writing.
+    progress = progress_of(workdir)
     world = world_of(proposal_of(workdir).spec, progress.run, workdir, doors)
     broken: list[executor.Broken] = []
     epochs: dict[str, int | None] = {}
-    notes: list[str] = []
-    if progress.state != "finished":
-        notes.append(
-            f"the run is {progress.state}: only what it has done so far, and not taken "
-            "back, was asked"
-        )
-    moved = {adopted.job for adopted in progress.plans if adopted.purpose == "move"}
-    followed = {
-        adopted.job
-        for adopted in progress.plans
-        if adopted.purpose in WHILE_IT_RUNS and not adopted.undone
-    }
-    notes += [
-        f"{job} is followed while it runs: what has been brought of it was not asked"
-        for job in sorted(followed - moved)
-    ]
+    notes = list(_notes_of_run(progress))
     planned: list[tuple[PlanProgress, Plan]] = []
     for adopted in progress.known:
         if adopted.purpose in WHILE_IT_RUNS:
-            # a later round may have replaced it, or the move removed it: that answers for what it
-            # has kept
+            # A later round may have replaced it, or the move removed it: that answers for what it
+            # has kept.
             continue
         plan = workdir.read_plan(adopted.plan, adopted.fingerprint)
         planned.append((adopted, plan))
-        gone_on = any(
-            s.phase == "confirm" and s.state == "finished" for s in adopted.steps.values()
-        )
-        if gone_on:
+        kinds: tuple[str, ...] = ()
+        if _is_confirmed(adopted):
             notes.append(
-                f"{adopted.job} has gone on from its image since: the image's files were "
-                "not asked, nor those that the "
-                "job wrote there since; the source's fence and the job were"
+                f"{adopted.job} has gone on from its image since: the image's files were not "
+                "asked, nor those that the job wrote there since; the source's fence and the job "
+                "were"
             )
-        kinds = ("FenceSource", "SubmitJob") if gone_on else ()
+            kinds = ("FenceSource", "SubmitJob")
         broken += executor.ask(plan, adopted, world, kinds, doors.fleet)
         if plan.purpose == "move" and not adopted.undone:
             epochs[adopted.job] = plan.epoch
@@ -253,3 +226,23 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
     broken += foreign.broken
     notes += foreign.notes
     return Verdict(tuple(broken), tuple(notes), epochs, progress.state == "finished")
+
+
+def _notes_of_run(progress: Progress) -> Iterator[str]:
+    """Yield what could not be asked, since the run has not come so far."""
+    if progress.state != "finished":
+        yield (
+            f"the run is {progress.state}: only what it has done so far, and not taken back, "
+            "was asked"
+        )
+    moved = {adopted.job for adopted in progress.plans if adopted.purpose == "move"}
+    rounds = [adopted for adopted in progress.plans if adopted.purpose in WHILE_IT_RUNS]
+    followed = {adopted.job for adopted in rounds if not adopted.undone}
+    for job in sorted(followed - moved):
+        yield f"{job} is followed while it runs: what has been brought of it was not asked"
+
+
+def _is_confirmed(adopted: PlanProgress) -> bool:
+    """Whether the job has committed a batch since it was started from the image."""
+    confirms = [step for step in adopted.steps.values() if step.phase == "confirm"]
+    return any(step.state == "finished" for step in confirms)

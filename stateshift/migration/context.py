@@ -15,7 +15,7 @@ from stateshift.journal import Journal, Progress, Record
 from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.live_status import LiveStatus
 from stateshift.migration.plan_book import NumberedPlan, PlanBook
-from stateshift.migration.proposing import Proposal, proposal_of
+from stateshift.migration.proposal import Proposal, proposal_of
 from stateshift.migration.run_control import RunControl
 from stateshift.plan import PHASES, PhaseName
 from stateshift.report import Report, summarize
@@ -87,7 +87,7 @@ def open_run(proposal: Proposal, journal: Journal, workdir: Workdir, doors: Door
     spec, clock = proposal.spec, doors.clock
     status = LiveStatus(doors.meter, workdir.steering, clock)
     world = world_of(spec, journal.progress.run, workdir, replace(doors, meter=status))
-    control = RunControl(status, journal, spec, clock, world.pace, doors.stop)
+    control = RunControl(status, journal, spec, world)
     return RunContext(
         spec=spec,
         engine=engine(spec.engine),

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from stateshift.fleet.opening import OpenFleet
 
 
-# Of these brokers and topics: partition -> (first offset, the one after the last); nothing for a
-# topic not there.
+# What these brokers have of topics: partition -> (first offset, the one after the last); nothing
+# for a topic that is not there.
 AskTopics = Callable[[KafkaSpec, Sequence[str]], Mapping[str, Mapping[int, tuple[int, int]]]]
 # The records around these offsets, at brokers that a file of properties says how to reach.
 AskRecords = Callable[
@@ -42,7 +42,7 @@ AskRecords = Callable[
 def ask_kafka(
     spec: KafkaSpec, topics: Sequence[str]
 ) -> Mapping[str, Mapping[int, tuple[int, int]]]:
-    """The brokers themselves. Their client is not imported before."""
+    """Ask the brokers themselves. Their client is not imported before."""
     from stateshift.sources.kafka import spans
 
     return spans(spec.bootstrap_servers, spec.properties, topics)
@@ -51,14 +51,14 @@ def ask_kafka(
 def read_kafka(
     brokers: str, properties: str | None, offsets: Mapping[str, Mapping[int, int]]
 ) -> Mapping[str, Mapping[int, tuple[Record, ...]]]:
-    """The brokers themselves, likewise."""
+    """Read records from the brokers themselves, likewise."""
     from stateshift.sources.kafka import records
 
     return records(brokers, properties, offsets)
 
 
 def open_fleet(master: str, log: Path, meter: Meter, stop: threading.Event) -> Carrier:
-    """A Spark application. Nothing of Spark is imported before it is asked for."""
+    """Start a Spark application. Nothing of Spark is imported before."""
     from stateshift.fleet.spark import open_carrier
 
     return open_carrier(master, log, meter, stop)
@@ -83,10 +83,11 @@ class Doors:
 
 
 def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
-    """The world as it is: storages by their URL, retried where an error may pass; clusters by
-    their kind.
+    """Return the adapters to the real world: storages by their URL, retried where an error may
+    pass; clusters by their kind.
     """
-    interrupt, watched = stop or threading.Event(), meter or Unwatched()
+    interrupt = stop or threading.Event()
+    watched = meter or Unwatched()
 
     def cluster(spec: ClusterSpec, workdir: Workdir) -> Cluster:
         # Where there is no cluster, nobody waits for this import.
@@ -102,13 +103,12 @@ def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) 
 
 
 def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
-    """Everything the steps of one run may touch; storages and clusters are opened once."""
+    """Return what the steps of one run may touch. Storages and clusters are opened once."""
     storages: dict[str, Storage] = {}
     clusters: dict[str, Cluster] = {}
     opening = threading.Lock()
-    pace = Pace(
-        doors.clock, spec.bytes_per_second, spec.operations_per_second
-    )  # it may be throttled at any time
+    # It may be throttled at any time.
+    pace = Pace(doors.clock, spec.bytes_per_second, spec.operations_per_second)
 
     def storage(location: str) -> Storage:
         with opening:
@@ -141,6 +141,6 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
 
 
 def _cores() -> int:
-    """Those that this process may use, where the system tells."""
+    """Return how many cores this process may use, where the system says it."""
     usable = getattr(os, "sched_getaffinity", None)
     return len(usable(0)) if usable else os.cpu_count() or 1

@@ -1,5 +1,5 @@
-"""A fleet for a run, where one is asked for: gathered before anything is begun, so that no job is
-stopped for a fleet that does not come; and let go however the run ends.
+"""A fleet for a run, where one is requested: started before anything is begun, so that no job is
+stopped for a fleet that does not come; and stopped however the run ends.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from shlex import quote
 
 from stateshift.errors import Interrupted, StateshiftError
 from stateshift.migration.doors import Doors
+from stateshift.migration.gathering import merged_locations
 from stateshift.specification import Spec
 from stateshift.workdir import Workdir
 
@@ -56,21 +57,11 @@ def _hint(error: StateshiftError, workdir: Workdir) -> str | None:
 
 
 def places_of(spec: Spec) -> list[str]:
-    """Every location that a step of this spec's plans may read or write."""
-    found = dict.fromkeys(
-        place
-        for job in spec.jobs
-        for place in (
-            job.source,
-            job.destination,
-            *job.merge_locations,
-            *(
-                at
-                for change in job.transform
-                if change["kind"] == "merge"
-                for at in change["locations"]
-            ),
-            *(end for data in job.data if data.copy for end in (data.source, data.target)),
-        )
-    )
-    return list(found)
+    """Return every location that a step of this spec's plans may read or write."""
+    places: list[str] = []
+    for job in spec.jobs:
+        places += (job.source, job.destination, *job.merge_locations, *merged_locations(job))
+        for data in job.data:
+            if data.copy:
+                places += (data.source, data.target)
+    return list(dict.fromkeys(places))

@@ -2,8 +2,7 @@
 once it has begun.
 
     the source  which jobs run there, whether each can write the savepoint that is asked for, and
-                how many slots it
-                will give back
+                how many slots it will give back
     the target  is the jar there, and are there slots for the parallelism?
 
 A cluster that is asked through other words than Flink's has none of these questions, and is not
@@ -12,8 +11,7 @@ asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from stateshift.clusters.protocol import Cluster, JobState, RunningJob, Slots
 from stateshift.errors import ClusterError
@@ -24,7 +22,11 @@ SLOTS = "free-slots"
 
 
 class AsksFlink(Protocol):
-    """What `flink_rest` tells beside what every cluster that writes savepoints does."""
+    """The questions that `flink_rest` answers beside those of every cluster that writes
+    savepoints.
+    """
+
+    def running(self, job_id: str) -> tuple[RunningJob, ...]: ...
 
     def alive(self) -> tuple[RunningJob, ...]: ...
 
@@ -36,8 +38,8 @@ class AsksFlink(Protocol):
 
 
 def savable_jobs(cluster: Cluster, job: JobSpec) -> tuple[Savable, ...]:
-    """Of each job that a savepoint is to be taken of: what it is, and why it would not be a
-    canonical one.
+    """Return the jobs that savepoints are to be taken of: what each is, and why its savepoint would
+    not be a canonical one.
     """
     if job.flink is None or not job.takes_savepoints or not _tells(cluster, "running"):
         return ()
@@ -45,26 +47,28 @@ def savable_jobs(cluster: Cluster, job: JobSpec) -> tuple[Savable, ...]:
 
 
 def _savable(cluster: Cluster, id: str) -> Savable:
-    running: Callable[[str], tuple[RunningJob, ...]] = cast(Any, cluster).running
-    found = [one for one in running(id) if one.state.alive]
-    if not found:
+    alive = [job for job in cast(AsksFlink, cluster).running(id) if job.state.alive]
+    if not alive:
         return Savable(id, listed=_listed(cluster))
-    one = found[0]
-    widths = {name: (parallelism, most) for name, parallelism, most in one.vertices.values()}
-    why = cast(AsksFlink, cluster).no_canonical(one.id) if _tells(cluster, "no_canonical") else None
-    return Savable(id, one.name, str(one.settings.get("state_backend") or "") or None, why, widths)
+    job = alive[0]
+    backend = str(job.settings.get("state_backend") or "") or None
+    why = None
+    if _tells(cluster, "no_canonical"):
+        why = cast(AsksFlink, cluster).no_canonical(job.id)
+    widths = {name: (parallelism, most) for name, parallelism, most in job.vertices.values()}
+    return Savable(id, job.name, backend, why, widths)
 
 
 def _listed(cluster: Cluster) -> tuple[str, ...]:
-    """Which jobs run there, for a person who has named another."""
+    """Return which jobs run there, for a person who has named another."""
     jobs = cast(AsksFlink, cluster).alive() if _tells(cluster, "alive") else ()
-    return tuple(f"{one.id} ({one.name})" for one in jobs)
+    return tuple(f"{job.id} ({job.name})" for job in jobs)
 
 
 def findings_of_target(
     cluster: Cluster, job: JobSpec, source: Cluster | None
 ) -> tuple[Finding, ...]:
-    """Whether the job could be submitted there now. Whatever cannot be asked is found out when
+    """Return what keeps the job from being submitted there now. Whatever cannot be asked shows when
     it is submitted.
     """
     if job.submit is None or job.flink is None:
@@ -78,18 +82,15 @@ def findings_of_target(
 def _of_jar(cluster: Cluster, job: JobSpec) -> tuple[Finding, ...]:
     assert job.submit is not None, "only a job that is to be started"
     id = job.submit.options.get("jar_id")
-    there = cast(AsksFlink, cluster).jars() if id is not None and _tells(cluster, "jars") else None
-    if there is None or str(id) in there:
+    if id is None or not _tells(cluster, "jars"):
         return ()
-    names = ", ".join(sorted(there)) or "none"
+    jars = cast(AsksFlink, cluster).jars()
+    if jars is None or str(id) in jars:
+        return ()
+    names = ", ".join(sorted(jars)) or "none"
     message = f"{cluster.name} has no jar {str(id)!r}"
-    return (
-        Finding(
-            "refuse",
-            message,
-            hint=f'jars there: {names}; or "jar" names a file here, which is uploaded',
-        ),
-    )
+    hint = f'jars there: {names}; or "jar" names a file here, which is uploaded'
+    return (Finding("refuse", message, hint=hint),)
 
 
 def _of_slots(cluster: Cluster, job: JobSpec, source: Cluster | None) -> tuple[Finding, ...]:
@@ -100,8 +101,9 @@ def _of_slots(cluster: Cluster, job: JobSpec, source: Cluster | None) -> tuple[F
     slots = cast(AsksFlink, cluster).slots()
     if slots is None or slots.on_demand:
         return ()
-    given_back = _given_back(job, source) if source is not None and _is_same(source, cluster) else 0
-    free = slots.free + given_back
+    free = slots.free
+    if source is not None and _is_same(source, cluster):
+        free += _slots_given_back(job, source)
     if wanted <= free:
         return ()
     message = (
@@ -112,31 +114,36 @@ def _of_slots(cluster: Cluster, job: JobSpec, source: Cluster | None) -> tuple[F
         return (Finding("warn", f"{message}: its adaptive scheduler starts it with fewer"),)
     hint = (
         f'a "parallelism" up to {free}, or more TaskManagers; or, where there will be '
-        'enough by then, "waive": '
-        f'["{SLOTS}"]'
+        f'enough by then, "waive": ["{SLOTS}"]'
     )
     return (Finding("refuse", message, SLOTS, hint),)
 
 
-def _given_back(job: JobSpec, source: Cluster) -> int:
-    """The slots of the jobs that end with their savepoints: as many as their widest vertex has
-    subtasks.
-    """
+def _slots_given_back(job: JobSpec, source: Cluster) -> int:
+    """Return the slots of the jobs that end with their savepoints."""
     assert job.flink is not None, "a spec that is checked"
     ends = job.moves and job.flink.cancel_job is not False and job.takes_savepoints
     if not ends or not _tells(source, "running"):
         return 0
-    running: Callable[[str], tuple[RunningJob, ...]] = cast(Any, source).running
-    found = [one for id in job.flink.job_ids for one in running(id)]
-    alive = [one for one in found if one.state is JobState.RUNNING]
-    return sum(max((count for _, count, _ in one.vertices.values()), default=0) for one in alive)
+    slots = 0
+    for id in job.flink.job_ids:
+        jobs = cast(AsksFlink, source).running(id)
+        slots += sum(_slots_of(each) for each in jobs if each.state is JobState.RUNNING)
+    return slots
+
+
+def _slots_of(job: RunningJob) -> int:
+    """Return as many slots as a job's widest vertex has subtasks."""
+    return max((count for _, count, _ in job.vertices.values()), default=0)
 
 
 def _is_same(one: Cluster, other: Cluster) -> bool:
-    urls = [
-        str(getattr(cluster, "options", {}).get("url", "")).rstrip("/") for cluster in (one, other)
-    ]
-    return one.name == other.name or (urls[0] == urls[1] != "")
+    url = _url(one)
+    return one.name == other.name or (url != "" and url == _url(other))
+
+
+def _url(cluster: Cluster) -> str:
+    return str(getattr(cluster, "options", {}).get("url", "")).rstrip("/")
 
 
 def _tells(cluster: Cluster, question: str) -> bool:

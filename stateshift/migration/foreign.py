@@ -9,7 +9,7 @@ and that is said. Everything else does not hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stateshift.engines.registry import engine
@@ -43,25 +43,29 @@ def foreign_files(planned: Sequence[Planned], world: World) -> Foreign:
     broken: list[Broken] = []
     notes: list[str] = []
     for adopted, plan in planned:
-        if not _is_asked(adopted, plan):
-            continue
-        storage = world.storage(plan.target)
-        paths = [info.path for info in storage.list() if not _is_beside(info.path)]
-        strange = {path for path in paths if locations.join(plan.target, path) not in written}
+        strange = _strange(plan, written, world) if _is_asked(adopted, plan) else set()
         if not strange:
             continue
         _, survey = engine(plan.engine).survey(plan.target, world.storage)
         gone_on = [image for image in survey.images if _has_gone_on(image, strange)]
-        own = {path for path in strange for image in gone_on if _is_inside(path, image)}
+        own: set[str] = set()
+        for image in gone_on:
+            own.update(path for path in strange if _is_inside(path, image))
         if own:
             epochs = ", ".join(str(image.epoch) for image in gone_on)
             notes.append(
-                f"{adopted.job} has gone on to {epochs} since, started by somebody else: "
-                f"its {len(own)} "
-                "files there were not asked, only what the run wrote"
+                f"{adopted.job} has gone on to {epochs} since, started by somebody else: its "
+                f"{len(own)} files there were not asked, only what the run wrote"
             )
         broken += _named(adopted.plan, sorted(strange - own))
     return Foreign(tuple(broken), tuple(notes))
+
+
+def _strange(plan: Plan, written: Collection[str], world: World) -> set[str]:
+    """Return the paths at a plan's target that the run has not written."""
+    paths = [info.path for info in world.storage(plan.target).list()]
+    images = [path for path in paths if not _is_beside(path)]
+    return {path for path in images if locations.join(plan.target, path) not in written}
 
 
 def _is_asked(adopted: PlanProgress, plan: Plan) -> bool:
@@ -78,7 +82,7 @@ def _is_asked(adopted: PlanProgress, plan: Plan) -> bool:
 
 
 def _written(planned: Iterable[Planned]) -> Iterator[str]:
-    """The places of all files that the run has written, or kept of what it had."""
+    """Yield the places of all files that the run has written, or kept of what it had."""
     for adopted, plan in planned:
         for step in plan:
             progress = adopted.steps.get(step.name)
@@ -100,22 +104,20 @@ def _paths_of(evidence: Evidence) -> list[str]:
 
 
 def _is_beside(path: str) -> bool:
-    """What we leave beside an image, and hidden files: checksums of a file system's, leftovers
-    of writers.
+    """Whether we leave this file beside an image, or it is hidden: checksums of a file system's,
+    leftovers of writers.
     """
     name = path.rpartition("/")[2]
     return path.startswith(f"{FOLDER}/") or name.startswith(".") or name.endswith(LOCK_SUFFIX)
 
 
 def _has_gone_on(image: Image, strange: set[str]) -> bool:
-    """Whether the image that a job would restart from is one that the run has not brought, and
+    """Whether the image that a job would restart from is one that the run has not copied, and
     whole. What makes an image visible is the last of what is read first.
     """
-    return (
-        image.epoch in image.epochs
-        and image.first_read[-1:] != ()
-        and image.first_read[-1] in strange
-    )
+    if image.epoch not in image.epochs or not image.first_read:
+        return False
+    return image.first_read[-1] in strange
 
 
 def _is_inside(path: str, image: Image) -> bool:
@@ -124,8 +126,8 @@ def _is_inside(path: str, image: Image) -> bool:
 
 def _named(plan: int, paths: list[str]) -> Iterator[Broken]:
     for path in paths[:NAMED_MAX]:
-        found = "a file that the run did not write"
-        yield Broken(plan, "target", Discrepancy(path, "nothing", found))
+        fact = "a file that the run did not write"
+        yield Broken(plan, "target", Discrepancy(path, "nothing", fact))
     if len(paths) > NAMED_MAX:
-        found = f"{len(paths) - NAMED_MAX} more files that the run did not write"
-        yield Broken(plan, "target", Discrepancy("the target", "nothing", found))
+        fact = f"{len(paths) - NAMED_MAX} more files that the run did not write"
+        yield Broken(plan, "target", Discrepancy("the target", "nothing", fact))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stateshift.journal import PlanProgress, Progress
 from stateshift.plan import WHILE_IT_RUNS
 
-# The purposes of plans that do not bring a job to its target.
+# The purposes of plans that do not move a job to its target.
 NOT_MOVING = ("halt", *WHILE_IT_RUNS)
 
 
@@ -22,8 +22,8 @@ def has_moved(progress: Progress, job: str) -> bool:
 
 def plans_while_running(progress: Progress, job: str) -> list[PlanProgress]:
     """Return the plans that were carried out while the job ran, and that were not taken back."""
-    plans = progress.plans_of((job,))
-    return [plan for plan in plans if plan.purpose in WHILE_IT_RUNS and not plan.undone]
+    plans = [plan for plan in progress.plans_of((job,)) if not plan.undone]
+    return [plan for plan in plans if plan.purpose in WHILE_IT_RUNS]
 
 
 def rounds_of(progress: Progress, job: str) -> list[PlanProgress]:

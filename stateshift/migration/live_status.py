@@ -1,4 +1,4 @@
-"""What a run at work is at, for whoever watches: passed on to its meter, and kept in `live.json`."""
+"""What a run is doing, for people who watch: passed on to its meter, and kept in `live.json`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is there now, as a run sees it: behind the rounds that it has made, and with the job by the
-id that it has now.
+"""Facts as a run sees them now: behind the rounds that it has made, and with the job by the id that
+it has now.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from stateshift.errors import StalePlan
 from stateshift.journal import PlanProgress
 from stateshift.migration.arrivals import Arrivals, arrivals, with_arrivals
 from stateshift.migration.context import RunContext
+from stateshift.migration.gathering import LOOKS, SECONDS_BETWEEN_LOOKS, Inquiry, gather
 from stateshift.migration.history import is_stopping, plans_while_running
 from stateshift.migration.plan_book import NumberedPlan
-from stateshift.migration.proposing import LOOKS, SECONDS_BETWEEN_LOOKS, gather
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec
 from stateshift.step import AnyStep, StopJob, TakeCheckpoint, TakeSavepoint
@@ -29,28 +29,24 @@ def facts_of(context: RunContext, job: JobSpec, before: Facts | None = None) -> 
     """Return what is there now, and what of it rounds have brought. With facts from `before` no
     cluster is asked.
     """
-    return gather(
-        context.spec,
-        as_it_runs(context, job),
-        context.doors,
-        context.workdir,
-        arrived=arrivals_of(context, job),
-        before=before,
-    )
+    inquiry = Inquiry(context.spec, context.doors, context.workdir)
+    arrived = arrivals_of(context, job)
+    return gather(inquiry, as_it_runs(context, job), arrived=arrived, before=before)
 
 
 def facts_as_proposed(context: RunContext, job: JobSpec, proposed: Plan | None) -> Facts:
     """Return what is there now, if the job is still the one that this was proposed for. One that
     is followed may be in the middle of something: it is looked at more than once.
     """
-    looks = LOOKS if job.mode == "warm" else 1
-    for look in range(looks):
-        if look > 0:
-            context.doors.clock.sleep(SECONDS_BETWEEN_LOOKS)
+    looks_left = LOOKS if job.mode == "warm" else 1
+    while True:
         facts = facts_of(context, job)
         if proposed is None or context.engine.identity(facts) == proposed.facts:
             return facts
-    raise stale(job, taken_back=False)
+        looks_left -= 1
+        if looks_left == 0:
+            raise stale(job, taken_back=False)
+        context.doors.clock.sleep(SECONDS_BETWEEN_LOOKS)
 
 
 def facts_behind_round(context: RunContext, job: JobSpec, facts: Facts) -> Facts:
@@ -100,10 +96,12 @@ def as_it_runs(context: RunContext, job: JobSpec) -> JobSpec:
     if halt is None:
         return job
     plan = halt_of_restarted_job(context, halt) or halt[1]
-    ids = tuple(step.job_id for step in plan if isinstance(step, TakeCheckpoint | TakeSavepoint))
-    if not ids:
-        return job
-    return replace(job, flink=replace(job.flink, job_ids=ids))
+    ids = _jobs_halted(plan)
+    return replace(job, flink=replace(job.flink, job_ids=ids)) if ids else job
+
+
+def _jobs_halted(plan: Plan) -> tuple[str, ...]:
+    return tuple(step.job_id for step in plan if isinstance(step, TakeCheckpoint | TakeSavepoint))
 
 
 def has_stopped(context: RunContext, jobs: Iterable[JobSpec]) -> bool:
@@ -159,7 +157,10 @@ def _cut_short(context: RunContext, plan: PlanProgress) -> Iterator[AnyStep]:
 
 def stale(job: JobSpec, taken_back: bool) -> StalePlan:
     """Return the error for facts that are no longer those of the plan."""
-    fact = f"what is found at {job.source} and {job.destination} is no longer what the plan was made from"
+    fact = (
+        f"what is found at {job.source} and {job.destination} is no longer what the plan was "
+        "made from"
+    )
     if taken_back:
         fact += "; the halt was taken back"
     return StalePlan(

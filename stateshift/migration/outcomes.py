@@ -1,5 +1,5 @@
-"""What becomes of the jobs of a run when one of them fails. Pure: nothing here is done, only decided
-and said.
+"""What becomes of the jobs of a run when one of them fails. Pure: here it is only decided and
+said.
 
     outcome(on_failure, failure, committed_since) -> Outcome
 

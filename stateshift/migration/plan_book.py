@@ -1,11 +1,13 @@
-"""The plans of a run's jobs: proposed before it began, adopted by its journal, read back by a resume."""
+"""The plans of a run's jobs: proposed before it began, adopted by its journal, read again by a
+resume.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from stateshift.journal import Journal, PlanAdopted, PlanProgress
-from stateshift.migration.proposing import Proposal
+from stateshift.migration.proposal import Proposal
 from stateshift.plan import Plan, Purpose
 from stateshift.specification import JobSpec
 from stateshift.workdir import Workdir

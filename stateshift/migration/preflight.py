@@ -1,13 +1,12 @@
-"""What is asked beside the surveys before anything moves: space, permission, what the brokers still
-have. It reads.
+"""The questions beside the surveys before anything moves: space, permission, what the brokers still
+have. Reads only.
 
     source, merges  may the fence's files be made there? (the folders that the engine looks into
                     first)
     target          is there space, may we write there, and beside it, where the lock goes?
     data            the same, where it is copied
     topics          the span of each partition that the checkpoint has an offset of, and the records
-                    around that;
-                    the same records at the brokers that the job has read so far
+                    around that; the same records at the brokers that the job has read so far
 
 Nothing of it is in a plan's fingerprint: space comes and goes, and topics grow.
 """
@@ -27,59 +26,63 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 
 def asked(spec: Spec, job: JobSpec, facts: Facts, doors: Doors) -> Facts:
-    """The same facts, and what only questions tell."""
+    """Return the same facts, and what only questions tell."""
     if not spec.restart:
         return facts
     stays = job.target is None
-    fenced = spec.engine == "spark" and job.moves and (not stays or bool(job.transform))
-    source = (
-        _asked(facts.source, doors, _first_looked_into(facts.source)) if fenced else facts.source
-    )
+    source = facts.source
+    is_changed = not stays or bool(job.transform)
+    if spec.engine == "spark" and job.moves and is_changed:
+        source = _asked(source, doors, _first_looked_into(source))
     if stays:
         source = _asked(_beside(source, doors), doors, ())
+        target = source
+    else:
+        target = _asked(_beside(facts.target, doors), doors, ("",))
+    merges = [_asked(each, doors, ("", *_first_looked_into(each))) for each in facts.merges]
+    data_places = []
+    for data, (from_survey, to_survey) in zip(job.data, facts.data, strict=True):
+        answered = _asked(to_survey, doors, ("",)) if data.copy else to_survey
+        data_places.append((from_survey, answered))
     return replace(
         facts,
         source=source,
-        target=source if stays else _asked(_beside(facts.target, doors), doors, ("",)),
-        merges=tuple(
-            _asked(merge, doors, ("", *_first_looked_into(merge))) for merge in facts.merges
-        ),
-        data=tuple(
-            (here, _asked(there, doors, ("",)) if data.copy else there)
-            for data, (here, there) in zip(job.data, facts.data, strict=True)
-        ),
+        target=target,
+        merges=tuple(merges),
+        data=tuple(data_places),
         topics=_topics(job, facts, doors),
     )
 
 
 def _asked(survey: Survey, doors: Doors, folders: tuple[str, ...]) -> Survey:
-    """Its room, and which of these folders in it may not be written to."""
+    """Return a survey with its free space, and which of these folders may not be written to."""
     storage = doors.open_storage(survey.location)
-    told = {folder: storage.writable(folder) for folder in folders}
-    return _told(
-        replace(survey, room=survey.room or storage.room()),
-        {locations.join(survey.location, folder): answer for folder, answer in told.items()},
-    )
+    answers = {}
+    for folder in folders:
+        answers[locations.join(survey.location, folder)] = storage.writable(folder)
+    return _with_denied(replace(survey, room=survey.room or storage.room()), answers)
 
 
 def _beside(survey: Survey, doors: Doors) -> Survey:
-    """The lock lies beside a target, in the directory above it."""
+    """Ask about the directory above a target: the lock lies there, beside the target."""
     above = locations.parent(survey.location)
-    return _told(survey, {above: doors.open_storage(above).writable()})
+    return _with_denied(survey, {above: doors.open_storage(above).writable()})
 
 
-def _told(survey: Survey, answers: dict[str, bool | None]) -> Survey:
-    """What was denied is known to be, whatever else is not known."""
-    denied = tuple(place for place, answer in answers.items() if answer is False)
-    before = survey.denied or ()
-    mute = any(answer is None for answer in answers.values())
-    return replace(survey, denied=(*before, *denied) or (None if mute else ()))
+def _with_denied(survey: Survey, answers: Mapping[str, bool | None]) -> Survey:
+    """Add what may not be written to. That is known, whatever else is not known."""
+    denied = [place for place, answer in answers.items() if answer is False]
+    known = (*(survey.denied or ()), *denied)
+    is_unknown = any(answer is None for answer in answers.values())
+    return replace(survey, denied=None if is_unknown and not known else known)
 
 
 def _first_looked_into(survey: Survey) -> tuple[str, ...]:
-    """The folders of the files that the engine looks for first: a fence lies among them."""
-    paths = (path for image in survey.images for path in image.first_read)
-    return tuple(dict.fromkeys(path.rpartition("/")[0] for path in paths))
+    """Return the folders of the files that the engine looks for first: a fence lies among them."""
+    folders: dict[str, None] = {}
+    for image in survey.images:
+        folders |= dict.fromkeys(path.rpartition("/")[0] for path in image.first_read)
+    return tuple(folders)
 
 
 def _topics(job: JobSpec, facts: Facts, doors: Doors) -> Topics | None:
@@ -105,7 +108,7 @@ def _topics(job: JobSpec, facts: Facts, doors: Doors) -> Topics | None:
 def _with_records(
     topics: Topics, properties: str | None, wanted: Offsets, ask: AskRecords
 ) -> Topics:
-    """The records around the job's offsets, or why they were not to be had."""
+    """Add the records around the job's offsets, or why they were not to be had."""
     try:
         return replace(topics, records=ask(topics.brokers, properties, wanted))
     except StateshiftError as error:

@@ -1,5 +1,5 @@
-"""What keeps a run, or some of its waves, from being taken back. Each check is about some plans of the
-run, and raises a PlanError with the fact and the way out.
+"""What keeps a run, or some of its waves, from being taken back. Each check is about some plans of
+the run, and raises a PlanError with the fact and the way out.
 
     refuse_rollback          every check below, before anything is taken back
     refuse_moved_on          a later run has moved the job on from the target
@@ -186,10 +186,8 @@ def is_only_stopped(adopted: PlanProgress) -> bool:
     """Return whether the plan's job was stopped to be taken back, and nothing else of the plan
     was undone.
     """
-    stopped = [
-        step for step in adopted.steps.values() if step.phase == "submit" and step.state == "undone"
-    ]
-    return bool(stopped) and is_whole(adopted)
+    submits = [step for step in adopted.steps.values() if step.phase == "submit"]
+    return any(step.state == "undone" for step in submits) and is_whole(adopted)
 
 
 def _discarding(context: RunContext) -> str:
@@ -205,18 +203,18 @@ def _has_completed(context: RunContext, adopted: PlanProgress) -> bool:
     only its cluster tells.
     """
     plan = context.plans.read(adopted)
-    waits = [step for step in plan if isinstance(step, AwaitProgress) and not step.commits]
+    awaited = [step for step in plan if isinstance(step, AwaitProgress)]
+    waits = [step for step in awaited if not step.commits]
     if not waits:
         return False
     for step in plan:
-        if not isinstance(step, SubmitJob) or not _is_begun(adopted, step):
-            continue
-        state = step.status(context.world).state
-        if state.alive:
-            return _any_completed(context, waits)
-        if state is JobState.FAILED:
-            with suppress(ClusterError):  # its cluster may know no more of it
+        if isinstance(step, SubmitJob) and adopted.has_effect(step.name):
+            state = step.status(context.world).state
+            if state.alive:
                 return _any_completed(context, waits)
+            if state is JobState.FAILED:
+                with suppress(ClusterError):  # its cluster may know no more of it
+                    return _any_completed(context, waits)
     return False
 
 
@@ -224,28 +222,22 @@ def _any_completed(context: RunContext, waits: Iterable[AwaitProgress]) -> bool:
     return any(wait.completed(context.world) for wait in waits)
 
 
-def _is_begun(adopted: PlanProgress, step: SubmitJob) -> bool:
-    progress = adopted.steps.get(step.name)
-    return progress is not None and progress.state != "undone"
-
-
 def _has_gone_on(context: RunContext, adopted: PlanProgress) -> bool:
-    """Return whether the target's image has a later epoch than the one that was brought there."""
+    """Return whether the target's image has a later epoch than the one that was copied there."""
     plan = context.plans.read(adopted)
     if plan.purpose != "move" or not adopted.steps:
         return False
     if plan.target == plan.source and not _is_in_place(plan):
         return False
     at_target = _epochs_at(context, plan.engine, plan.target)
-    brought: dict[str, int | None] = {"": plan.epoch}
-    is_workflow = plan.epoch is None and any(epoch is not None for epoch in at_target.values())
-    if is_workflow:
-        brought = _epochs_at(context, plan.engine, plan.source)
-    return any(_is_later(at_target.get(path), epoch) for path, epoch in brought.items())
+    copied: dict[str, int | None] = {"": plan.epoch}
+    if plan.epoch is None and set(at_target.values()) - {None}:  # a workflow
+        copied = _epochs_at(context, plan.engine, plan.source)
+    return any(_is_later(at_target.get(path), epoch) for path, epoch in copied.items())
 
 
-def _is_later(found: int | None, brought: int | None) -> bool:
-    return brought is not None and (found or 0) > brought
+def _is_later(epoch: int | None, copied: int | None) -> bool:
+    return copied is not None and (epoch or 0) > copied
 
 
 def _epochs_at(context: RunContext, kind: str, location: str) -> dict[str, int | None]:

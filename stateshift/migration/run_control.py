@@ -1,4 +1,4 @@
-"""How a run at work heeds what is asked of it from outside: cutover, pause, throttle, stop.
+"""How a run at work heeds requests from outside: cutover, pause, throttle, stop.
 
 `look` is called between any two writes, by every thread of the run; it reads the wishes a few times
 a second. A pause is waited for right there, and only while the job runs: once it has been stopped,
@@ -16,26 +16,23 @@ from stateshift.migration.live_status import SECONDS_BETWEEN_WORDS, LiveStatus
 from stateshift.specification import Spec
 from stateshift.steering import Throttle, Wishes
 from stateshift.storage.wrappers import Pace
-from stateshift.world import Clock, Limits
+from stateshift.world import World
 
 SECONDS_BETWEEN_LOOKS = 0.2
 
 
 class RunControl:
-    """`pace` is what all storages of the run keep to; `stop` ends it."""
+    """Heeds requests by the pace of a run's world, which all its storages keep to, and by the event
+    that ends the run.
+    """
 
-    def __init__(
-        self,
-        status: LiveStatus,
-        journal: Journal,
-        spec: Spec,
-        clock: Clock,
-        pace: Limits | None,
-        stop: threading.Event,
-    ) -> None:
-        self.steering, self._status = status.steering, status
-        self._journal, self._clock, self._stop = journal, clock, stop
-        self._pace = pace if isinstance(pace, Pace) else None
+    def __init__(self, status: LiveStatus, journal: Journal, spec: Spec, world: World) -> None:
+        self.steering = status.steering
+        self._status = status
+        self._journal = journal
+        self._clock = world.clock
+        self._stop = world.stop
+        self._pace = world.pace if isinstance(world.pace, Pace) else None
         self._spec_says = Throttle(spec.bytes_per_second, spec.operations_per_second)
         self._lock = threading.Lock()
         self._looked = float("-inf")
@@ -45,19 +42,17 @@ class RunControl:
 
     @property
     def bytes_per_second(self) -> float | None:
-        """What it is held to now."""
+        """The limit that the run is held to now."""
         return self._pace.bytes_per_second if self._pace is not None else None
 
     def look(self) -> None:
-        """Heed what is asked for now; return when the run may go on."""
-        while (
-            self._looked_again()
-            and self.may_pause
-            and self.wishes.paused
-            and not self._stop.is_set()
-        ):
+        """Heed what is requested now; return when the run may go on."""
+        while self._looked_again() and self._has_to_wait():
             self._clock.sleep(SECONDS_BETWEEN_LOOKS)
             self._looked = float("-inf")
+
+    def _has_to_wait(self) -> bool:
+        return self.may_pause and self.wishes.paused and not self._stop.is_set()
 
     def _looked_again(self) -> bool:
         """Whether there is something to heed. One thread reads, the others go by what it has
@@ -72,8 +67,8 @@ class RunControl:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """A step that waits for a cluster looks at nothing else: whoever asks the run to end is
-        heard all the same.
+        """Hear who asks the run to end, also while a step waits for a cluster and looks at nothing
+        else.
         """
         over = threading.Event()
 
@@ -94,20 +89,25 @@ class RunControl:
         before, self.wishes = self.wishes, wishes
         if wishes.stop:
             self._stop.set()
-        if wishes.throttle != before.throttle and self._pace is not None:
-            limits = wishes.throttle or self._spec_says
+        if wishes.throttle != before.throttle:
+            self._set_pace(wishes.throttle or self._spec_says)
+        if wishes.cutover != before.cutover and wishes.cutover is not None:
+            self._record("cutover", wishes.cutover)
+        self._set_paused(wishes.paused and self.may_pause)
+
+    def _set_pace(self, limits: Throttle) -> None:
+        if self._pace is not None:
             self._pace.bytes_per_second = limits.bytes_per_second
             self._pace.operations_per_second = limits.operations_per_second
-            self._tell("throttle", _in_words(limits))
-        if wishes.cutover != before.cutover and wishes.cutover is not None:
-            self._tell("cutover", wishes.cutover)
-        paused = wishes.paused and self.may_pause
+            self._record("throttle", _in_words(limits))
+
+    def _set_paused(self, paused: bool) -> None:
         if paused != self._paused:
             self._paused = paused
             self._status.paused(paused)
-            self._tell("pause" if paused else "go on", "")
+            self._record("pause" if paused else "go on", "")
 
-    def _tell(self, what: str, value: str) -> None:
+    def _record(self, what: str, value: str) -> None:
         if self._journal.progress.state in ("running", "rolling-back"):
             self._journal.append(Steered(self._clock.now(), what, value))
 

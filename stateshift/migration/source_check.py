@@ -12,21 +12,20 @@ not.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from stateshift.engines.protocol import Engine
-from stateshift.engines.registry import engine
 from stateshift.engines.views import ImageAt
 from stateshift.errors import MissingFile, PlanError
 from stateshift.migration.doors import Doors
-from stateshift.migration.proposing import other_images, source_now
-from stateshift.specification import JobSpec, Spec
+from stateshift.migration.gathering import Inquiry, other_images, source_now
+from stateshift.specification import JobSpec
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, Survey
-from stateshift.workdir import Workdir
 
 if TYPE_CHECKING:
     from stateshift.engines.views import Readers
@@ -37,104 +36,113 @@ SECONDS_BETWEEN = 0.5
 Look = Callable[[], tuple[Storage, Survey]]
 
 
-def damages(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir) -> tuple[Finding, ...]:
-    """What `verify --deep` would refuse of the job's images and a plan does not see."""
-    if not spec.restart:
+def damages(inquiry: Inquiry, job: JobSpec) -> tuple[Finding, ...]:
+    """Return what `verify --deep` would refuse of the job's images and a plan does not see."""
+    if not inquiry.spec.restart:
         return ()
-    kind = engine(spec.engine)
-    looks: list[Look] = [partial(source_now, spec, kind, job, doors, workdir)]
-    looks += [partial(kind.survey, at, doors.open_storage) for at in job.merge_locations]
-    looks += [partial(kind.survey, at, doors.open_storage) for at in other_images(job)]
-    found: list[Finding] = []
+    open_storage = inquiry.doors.open_storage
+    looks: list[Look] = [partial(source_now, inquiry, job)]
+    for location in (*job.merge_locations, *other_images(job)):
+        looks.append(partial(inquiry.engine.survey, location, open_storage))
+    findings: list[Finding] = []
     for number, look in enumerate(looks):
-        found += _lasting(kind, partial(_without_what_stays, kind, job, number, look), job, doors)
-    return tuple(found)
+        moved = partial(_without_what_stays, inquiry.engine, job, number, look)
+        findings += _lasting(inquiry, moved, job)
+    return tuple(findings)
 
 
 def _without_what_stays(
     kind: Engine, job: JobSpec, number: int, look: Look
 ) -> tuple[Storage, Survey]:
-    """Damage in an operator that the spec leaves behind goes nowhere: it is no reason to refuse
-    the rest.
+    """Return a survey without the operators that the spec leaves behind: their damage goes nowhere,
+    and is no reason to refuse the rest.
     """
     storage, survey = look()
     images = tuple(kind.taken_along(job, number, image) for image in survey.images)
     return storage, replace(survey, images=images)
 
 
-def refuse_damaged(spec: Spec, jobs: Iterable[JobSpec], doors: Doors, workdir: Workdir) -> None:
-    """Nothing is stopped for an image that no job could restart from."""
+def refuse_damaged(inquiry: Inquiry, jobs: Iterable[JobSpec]) -> None:
+    """Refuse an image that no job could restart from: nothing is stopped for it."""
     for job in _each_source_once(jobs):
-        doors.meter.say(f"{job.name}: looking at the source")
-        found = damages(spec, job, doors, workdir)
-        if found:
-            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            way_out = (
-                "`stateshift verify --deep` tells of all of it and what a job could restart from"
-            )
-            skip = 'to move it as it is: "verify": {"source": "names"}'
-            raise PlanError(
-                f"{job.name} cannot restart from its source: {found[0].message}{more}",
-                hint=f"{found[0].hint or way_out}; {skip}",
-            )
+        inquiry.doors.meter.say(f"{job.name}: looking at the source")
+        findings = damages(inquiry, job)
+        if findings:
+            raise _damage_error(job, findings)
+
+
+def _damage_error(job: JobSpec, findings: Sequence[Finding]) -> PlanError:
+    first = findings[0]
+    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    way_out = "`stateshift verify --deep` tells of all of it and what a job could restart from"
+    skip = 'to move it as it is: "verify": {"source": "names"}'
+    return PlanError(
+        f"{job.name} cannot restart from its source: {first.message}{more}",
+        hint=f"{first.hint or way_out}; {skip}",
+    )
 
 
 def _each_source_once(jobs: Iterable[JobSpec]) -> Iterator[JobSpec]:
-    """Those whose source is to be looked into. What jobs divide among them is read for the first,
-    but operators that only another one takes along.
+    """Yield those whose source is to be looked into. What jobs divide among them is read for the
+    first, but operators that only another one takes along.
     """
     seen: set[tuple[object, ...]] = set()
     for job in jobs:
-        images = (job.source, *job.merge_locations, *other_images(job))
-        drops = json.dumps(
-            [change for change in job.transform if change["kind"] == "drop"], sort_keys=True
-        )
-        own = (images, tuple(operator.name for operator in job.operators), drops)
-        if job.verify_source == "deep" and own not in seen:
-            seen.add(own)
+        read = _what_is_read(job)
+        if job.verify_source == "deep" and read not in seen:
+            seen.add(read)
             yield job
 
 
-def _lasting(kind: Engine, look: Look, job: JobSpec, doors: Doors) -> list[Finding]:
+def _what_is_read(job: JobSpec) -> tuple[object, ...]:
+    images = (job.source, *job.merge_locations, *other_images(job))
+    operators = tuple(operator.name for operator in job.operators)
+    drops = [change for change in job.transform if change["kind"] == "drop"]
+    return images, operators, json.dumps(drops, sort_keys=True)
+
+
+def _lasting(inquiry: Inquiry, look: Look, job: JobSpec) -> list[Finding]:
+    """Return the damage that is there at each of a few looks."""
     may_run = job.source_cluster is not None or not job.moves
     if not may_run:
-        return _seen(kind, look, doors)
-    found: list[Finding] | None = None
-    for again in range(LOOKS_WHILE_IT_RUNS):
-        if again:
-            doors.clock.sleep(SECONDS_BETWEEN)
-        try:
-            now = _seen(kind, look, doors)
-        except MissingFile:
-            # the job has tidied up while we read: a file that is needed is missed by the next
-            # survey
-            continue
-        found = now if found is None else [finding for finding in found if finding in now]
-        if not found:
-            return []
-    return found or []
+        return _damage_now(inquiry, look)
+    lasting: list[Finding] | None = None
+    for number in range(LOOKS_WHILE_IT_RUNS):
+        if number > 0:
+            inquiry.doors.clock.sleep(SECONDS_BETWEEN)
+        # The job may tidy up while we read: a file that is needed is missed by the next survey.
+        with suppress(MissingFile):
+            now = _damage_now(inquiry, look)
+            lasting = now if lasting is None else _both(lasting, now)
+            if not lasting:
+                return []
+    return lasting or []
 
 
-def _seen(kind: Engine, look: Look, doors: Doors) -> list[Finding]:
+def _both(findings: Iterable[Finding], others: Collection[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding in others]
+
+
+def _damage_now(inquiry: Inquiry, look: Look) -> list[Finding]:
     storage, survey = look()
-    return [
-        finding
-        for image in survey.images
-        for finding in _inside(kind, storage, survey, image, doors)
-    ]
+    findings: list[Finding] = []
+    for image in survey.images:
+        findings += _damage_in(inquiry, storage, survey, image)
+    return findings
 
 
-def _inside(
-    kind: Engine, storage: Storage, survey: Survey, image: Image, doors: Doors
-) -> list[Finding]:
-    """Refusals that only the bytes give rise to."""
+def _damage_in(inquiry: Inquiry, storage: Storage, survey: Survey, image: Image) -> list[Finding]:
+    """Return the refusals that only the bytes give rise to."""
     if image.epoch is None:
         return []
     newest = replace(image, epochs=())  # which of the earlier ones would do is not asked here
-    where = image.path or survey.location
-    fleet = cast("Readers | None", doors.fleet if hasattr(doors.fleet, "deep") else None)
-    at = ImageAt(storage, survey, newest, where)
-    by_names = kind.judge(at, False, None).findings
-    to_the_end = kind.judge(at, True, fleet).findings
-    deeper = (finding for finding in to_the_end if finding not in by_names)
-    return [finding for finding in deeper if finding.level == "refuse"]
+    at = ImageAt(storage, survey, newest, image.path or survey.location)
+    by_names = inquiry.engine.judge(at, False, None).findings
+    to_the_end = inquiry.engine.judge(at, True, _readers(inquiry.doors)).findings
+    refusals = [finding for finding in to_the_end if finding.level == "refuse"]
+    return [finding for finding in refusals if finding not in by_names]
+
+
+def _readers(doors: Doors) -> Readers | None:
+    """Return the fleet, where it can read images."""
+    return cast("Readers", doors.fleet) if hasattr(doors.fleet, "deep") else None

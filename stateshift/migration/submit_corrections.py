@@ -1,5 +1,5 @@
-"""A run that goes on with a corrected spec: of a job's `submit` alone, since all else has been done
-by it.
+"""Corrected specs of runs that go on: only a job's `submit` can differ, since all else has been
+done by the spec.
 
     <workdir>/corrected.json    the corrected spec, which every later command of the run goes by
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from stateshift import plain
 from stateshift.errors import Complaint, SpecError
@@ -31,51 +30,57 @@ def correct(workdir: Workdir, before: Spec, after: Spec) -> None:
     if different:
         more = f" and {len(different) - _SHOWN_MAX} more" if len(different) > _SHOWN_MAX else ""
         names = ", ".join(different[:_SHOWN_MAX]) + more
+        fact = f"differs from the spec that the run was begun with (in all: {names})"
         raise SpecError(
-            (
-                Complaint(
-                    different[0],
-                    f"differs from the spec that the run was begun with (in all: {names})",
-                ),
-            ),
+            (Complaint(different[0], fact),),
             hint='only "submit" of a job can be corrected in a run; for anything else: '
-            "stateshift rollback WORKDIR, "
-            "and apply the new spec",
+            "stateshift rollback WORKDIR, and apply the new spec",
         )
     workdir.write(FILE, to_plain_spec(after))
 
 
 def corrections(workdir: Workdir, spec: Spec) -> dict[str, Correction]:
-    """How jobs are started otherwise than the run's spec says."""
+    """Return how jobs are started otherwise than the run's spec says."""
     value = workdir.read(FILE) if (workdir.path / FILE).exists() else None
     if value is None:
         return {}
     corrected = parse_spec(plain.canonical(value), names_added=names_added)
-    found = {}
-    for job, now in zip(spec.jobs, corrected.jobs, strict=True):
-        if now.submit is not None and now.submit != job.submit:
-            before = job.submit or SubmitSpec()
-            how = now.submit
-            found[job.name] = Correction(
-                before.options, how.options, how.environment, how.seconds_max
+    corrections = {}
+    for job, after in zip(spec.jobs, corrected.jobs, strict=True):
+        submit = after.submit
+        if submit is not None and submit != job.submit:
+            before = (job.submit or SubmitSpec()).options
+            corrections[job.name] = Correction(
+                before, submit.options, submit.environment, submit.seconds_max
             )
-    return found
+    return corrections
 
 
-def _comparable(spec: Spec) -> dict[str, Any]:
-    """The spec, without what may differ."""
+def _comparable(spec: Spec) -> dict[str, object]:
+    """Return the spec, without what may differ."""
     jobs = tuple(replace(job, submit=None, cutover="") for job in spec.jobs)
-    value: dict[str, Any] = to_plain_spec(replace(spec, jobs=jobs))
-    started = [job.name for job in spec.jobs if job.submit is not None]
-    return {**{key: one for key, one in value.items() if key not in _HOW_FAST}, "started": started}
+    value: dict[str, object] = dict(to_plain_spec(replace(spec, jobs=jobs)))
+    for key in _HOW_FAST:
+        value.pop(key, None)
+    value["started"] = [job.name for job in spec.jobs if job.submit is not None]
+    return value
 
 
-def _differences(one: Any, other: Any, pointer: str) -> Iterator[str]:
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        for key in one.keys() | other.keys():
-            yield from _differences(one.get(key), other.get(key), f"{pointer}/{key}")
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for number, (here, there) in enumerate(zip(one, other, strict=True)):
-            yield from _differences(here, there, f"{pointer}/{number}")
-    elif one != other:
+def _differences(one: object, other: object, pointer: str) -> Iterator[str]:
+    """Yield pointers to where two plain values differ."""
+    for key, value, counterpart in _pairs(one, other):
+        yield from _differences(value, counterpart, f"{pointer}/{key}")
+    if one != other and not _pairs(one, other):
         yield pointer or "/"
+
+
+def _pairs(one: object, other: object) -> list[tuple[object, object, object]]:
+    """Return what has to be compared inside two values: (key, value, value). Nothing where they
+    can only be compared whole.
+    """
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        keys = one.keys() | other.keys()
+        return [(key, one.get(key), other.get(key)) for key in keys]
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return [(i, one[i], other[i]) for i in range(len(one))]
+    return []

@@ -1,14 +1,14 @@
-"""Rounds: a job's image is brought over while the job runs, again and again, each time what has
-come since; until so little is left that the job may be stopped for it.
+"""Rounds: a job's image is copied while the job runs, again and again, each time what has come
+since; until so little is left that the job may be stopped for it.
 
-    look    what is there now, what of it is still to be brought, and how long that would take with
+    look    what is there now, what of it is still to be copied, and how long that would take with
             the job down
-    decide  stop the job, bring what is left once more, or wait
-    bring   one plan for each job, carried out together
+    decide  stop the job, copy what is left once more, or wait
+    copy    one plan for each job, carried out together
 
-A job that is asked to stop still commits, and takes its time to go: what it leaves behind is
-brought meanwhile. Nothing here changes the source: whoever ends this in between leaves a job that
-runs as if nobody had looked.
+A job that is asked to stop still commits, and takes its time to go: what it leaves behind is copied
+meanwhile. Nothing here changes the source: ending this in between leaves a job that runs as if
+nobody had looked.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ from stateshift.world import Unwatched
 RUNS = ("running", "queued", "unknown")
 PATIENCE = 3  # rounds after which no less was left than before
 SHRINKS = 0.9  # to less than this part of what was left before
-POLL_SECONDS = 2.0  # between two looks, where nothing is worth bringing yet
+POLL_SECONDS = 2.0  # between two looks, where nothing is worth copying yet
 STOPPING_SECONDS = 0.1  # the same, while the job goes
 STOPPING_SECONDS_MAX = 5.0  # and where that fails again and again
-FRESH_SECONDS = 60.0  # after which even a little is brought
+FRESH_SECONDS = 60.0  # after which even a little is copied
 STANDBY_SECONDS = 10.0  # the same, where it is all there is should the source be lost
+LOOKS_KEPT = 8
 
 
 Epochs = list[tuple[str, int | None]]
@@ -51,7 +52,7 @@ Epochs = list[tuple[str, int | None]]
 
 @dataclass(frozen=True)
 class Seen:
-    """One look at one job. `plan` brings what is left."""
+    """One look at one job. `plan` copies what is left."""
 
     job: JobSpec
     plan: Plan
@@ -60,16 +61,38 @@ class Seen:
     runs: bool
     facts: Facts
 
+    @property
+    def is_standby(self) -> bool:
+        """Whether the job is never stopped, and its copy kept for the day its source is lost."""
+        return self.job.cutover == NEVER
+
+    @property
+    def stops_by_rounds(self) -> bool:
+        """Whether a number of rounds alone decides when the job may be stopped."""
+        return self.job.rounds is not None and self.job.until is None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether so little is left that the job may be stopped for it."""
+        if self.left.round == 0:
+            return False
+        if self.job.rounds is not None and self.job.until is None:
+            return self.left.round >= self.job.rounds
+        return self.left.seconds < seconds_of(self.job.until)
+
 
 class WarmRounds:
+    """The rounds of the jobs of a wave that are followed while they run."""
+
     def __init__(self, context: RunContext, jobs: Sequence[JobSpec]) -> None:
-        self.context, self.jobs = context, list(jobs)
+        self.context = context
+        self.jobs = list(jobs)
         self.seen: dict[str, list[Seen]] = {}
         self._prepared = False
         self._kept: dict[str, Epochs] = {}
         self._unkept: dict[str, str] = {}
         self._stopping: dict[str, Epochs] = {}
-        self._brought_at = context.now()
+        self._copied_at = context.now()
 
     def until_cutover(self) -> None:
         """Return when the jobs are to be stopped."""
@@ -86,7 +109,7 @@ class WarmRounds:
             control.may_pause = False
 
     def _prepare(self) -> bool:
-        """What takes its time and can be done while the jobs run; they write on meanwhile, and
+        """Do what takes its time and can be done while the jobs run. They write on meanwhile, and
         are looked at again.
         """
         self._prepared = True
@@ -99,33 +122,34 @@ class WarmRounds:
         return [self._look_at(job) for job in self.jobs]
 
     def _look_at(self, job: JobSpec) -> Seen:
-        began, now = time.perf_counter(), self.context.now()
+        began = time.perf_counter()
+        now = self.context.now()
         proposed = self.context.plans.proposed(job, "warm")
         facts = facts_as_proposed(self.context, job, proposed)
         plan = self.context.engine.plan_round(self.context.spec, job, facts)
         looking = time.perf_counter() - began
         runs = facts.source_cluster is not None and facts.source_cluster.state in RUNS
         left = self._left(job, plan, looking)
-        before = self.seen.setdefault(job.name, [])
-        left = replace(left, written_per_second=self._written(before, left, now))
-        one = Seen(job, plan, left, now, runs, facts)
-        if not before or before[-1].left.round != left.round or before[-1].left.bytes != left.bytes:
+        looks = self.seen.setdefault(job.name, [])
+        left = replace(left, written_per_second=self._written(looks, left, now))
+        look = Seen(job, plan, left, now, runs, facts)
+        if not looks or _has_changed(looks[-1].left, left):
             self.context.record(RoundSeen(now, job.name, left))
-        before.append(one)
-        del before[:-8]
+        looks.append(look)
+        del looks[:-LOOKS_KEPT]
         self.context.status.left(job.name, left)
-        return one
+        return look
 
     def _left(self, job: JobSpec, plan: Plan, looking: float) -> Left:
-        rounds = rounds_of(self.context.progress, job.name)
-        speeds = [speed for one in rounds if (speed := _speed(one)) is not None]
-        bytes_max = max((speed[0] for speed in speeds), default=0.0)
-        files_max = max((speed[1] for speed in speeds), default=0.0)
-        seconds, limit = 2 * looking, self.context.control.bytes_per_second
+        bytes_max, files_max = _best_speed(rounds_of(self.context.progress, job.name))
+        limit = self.context.control.bytes_per_second
         if limit:  # what is read counts, and what is written
             bytes_max = min(bytes_max or limit, limit / 2)
-        seconds += plan.bytes / bytes_max if bytes_max else 0.0
-        seconds += plan.files / files_max if files_max else 0.0
+        seconds = 2 * looking
+        if bytes_max:
+            seconds += plan.bytes / bytes_max
+        if files_max:
+            seconds += plan.files / files_max
         return Left(
             round_count(self.context.progress, job.name),
             plan.epoch,
@@ -135,14 +159,16 @@ class WarmRounds:
             brought_per_second=round(bytes_max, 1) or None,
         )
 
-    def _written(self, before: list[Seen], left: Left, now: float) -> float | None:
-        """How fast the job writes what has to be brought: what has come since the round that
+    def _written(self, looks: list[Seen], left: Left, now: float) -> float | None:
+        """Return how fast the job writes what has to be copied: what has come since the round that
         emptied it.
         """
-        if not before or left.round == before[-1].left.round == 0:
+        if not looks:
             return None
-        last = before[-1]
-        since = now - self._brought_at if left.round == last.left.round else now - last.at
+        last = looks[-1]
+        if left.round == last.left.round == 0:
+            return None
+        since = now - (self._copied_at if left.round == last.left.round else last.at)
         return round(left.bytes / since, 1) if since > 0 else None
 
     # -- decide
@@ -151,30 +177,25 @@ class WarmRounds:
         wish = self.context.control.wishes.cutover
         if wish == "now":
             return True
-        if not any(one.runs for one in seen):
-            if wish is None and any(one.job.cutover == NEVER for one in seen):
-                # a job that failed: whoever keeps a standby of it decides what becomes of it
-                return False
-            self.context.say(
-                f"{_names(seen)}: no longer running, so there is no need for another round"
-            )
-            return True
-        ready = all(self._is_ready(one) for one in seen)
-        allowed = wish is not None or all(self._is_allowed(one.job) for one in seen)
-        if ready and allowed:
-            return True
-        if not ready:
-            for one in seen:
-                self._refuse_hopeless(one, allowed)
-        return False
+        if not any(look.runs for look in seen):
+            return self._may_end_rounds(seen, wish)
+        is_ready = all(look.is_ready for look in seen)
+        is_allowed = wish is not None or all(self._is_allowed(look.job) for look in seen)
+        if not is_ready and is_allowed:
+            for look in seen:
+                self._refuse_hopeless(look)
+        return is_ready and is_allowed
 
-    def _is_ready(self, one: Seen) -> bool:
-        job, left = one.job, one.left
-        if left.round == 0:
+    def _may_end_rounds(self, seen: list[Seen], wish: str | None) -> bool:
+        """Whether jobs that run no longer are moved. If one of them has failed, whoever keeps a
+        standby of it decides what becomes of it.
+        """
+        if wish is None and any(look.is_standby for look in seen):
             return False
-        if job.rounds is not None and job.until is None:
-            return left.round >= job.rounds
-        return left.seconds < seconds_of(job.until)
+        self.context.say(
+            f"{_names(seen)}: no longer running, so there is no need for another round"
+        )
+        return True
 
     def _is_allowed(self, job: JobSpec) -> bool:
         window = window_of(job.cutover)
@@ -182,69 +203,71 @@ class WarmRounds:
             return window.open_at(self.context.now())
         return job.cutover == READY
 
-    def _refuse_hopeless(self, one: Seen, allowed: bool) -> None:
-        """A job that writes as fast as it is brought would be followed for ever. Not while
-        nobody wants it stopped.
-        """
-        job, left = one.job, one.left
-        if not allowed or left.round == 0 or (job.rounds is not None and job.until is None):
+    def _refuse_hopeless(self, look: Seen) -> None:
+        """Refuse a job that writes as fast as it is copied: it would be followed for ever."""
+        job, left = look.job, look.left
+        if left.round == 0 or look.stops_by_rounds:
             return
-        rates = (
-            f"the job writes {_rate(left.written_per_second)} and "
-            f"{_rate(left.brought_per_second)} are brought"
+        written, copied = _rate(left.written_per_second), _rate(left.brought_per_second)
+        fact = (
+            f"{job.name}: {left.seconds:.1f} s are left after {left.round} rounds, and the job "
+            f"writes {written} and {copied} are brought"
         )
-        fact = f"{job.name}: {left.seconds:.1f} s are left after {left.round} rounds, and {rates}"
         hint = (
             "it runs on. `stateshift cutover WORKDIR --now` stops it for those "
-            f"{left.seconds:.0f} s; else raise "
-            '"until", or bring faster ("parallel", no "throttle"), or compact what it writes; then '
-            "`stateshift resume WORKDIR`"
+            f'{left.seconds:.0f} s; else raise "until", or bring faster ("parallel", no '
+            '"throttle"), or compact what it writes; then `stateshift resume WORKDIR`'
         )
         if job.rounds is not None and job.until is not None and left.round >= job.rounds:
-            raise PlanError(
-                f"{fact}: not less than {job.until.partition('<')[2].strip()}", hint=hint
-            )
-        rounds = list(
-            {s.left.round: s.left.seconds for s in self.seen[job.name] if s.left.round}.items()
-        )
-        last = [seconds for _, seconds in rounds[-PATIENCE - 1 :]]
-        if len(last) > PATIENCE and all(b >= SHRINKS * a for a, b in pairwise(last)):
+            limit = job.until.partition("<")[2].strip()
+            raise PlanError(f"{fact}: not less than {limit}", hint=hint)
+        if not self._gets_less(job):
             raise PlanError(f"{fact}: it does not get less", hint=hint)
+
+    def _gets_less(self, job: JobSpec) -> bool:
+        """Whether less was left after one of the last rounds than before it."""
+        seconds_after = {look.left.round: look.left.seconds for look in self.seen[job.name]}
+        seconds_after.pop(0, None)
+        last = list(seconds_after.values())[-PATIENCE - 1 :]
+        if len(last) <= PATIENCE:
+            return True
+        return any(after < SHRINKS * before for before, after in pairwise(last))
 
     # -- while the jobs go
 
     def while_they_stop(self) -> Callable[[threading.Event], None] | None:
-        """What is done beside that, if there is something to do. A disk is not waited for, and what
-        Flink leaves behind is known only when it has.
+        """Return what is done beside stopping the jobs, if there is something to do."""
+        followed = [job for job in self.jobs if self._is_worth_following(job)]
+        return partial(self._follow, followed) if followed else None
+
+    def _is_worth_following(self, job: JobSpec) -> bool:
+        """Whether something is copied while the job stops. A disk is not waited for, and what Flink
+        leaves behind is known only when it has stopped.
         """
-        far = [
-            job
-            for job in self.jobs
-            if not job.takes_savepoints
-            and self.context.doors.open_storage(job.source).traits.at_once > 1
-        ]
-        return partial(self._follow, far) if far else None
+        if job.takes_savepoints:
+            return False
+        return self.context.doors.open_storage(job.source).traits.at_once > 1
 
     def _follow(self, jobs: Sequence[JobSpec], over: threading.Event) -> None:
-        """Whatever fails here, be it a bug of ours, is left for afterwards: the jobs are being
-        stopped. Each attempt is a plan of its own, so that after one that failed the next one takes
-        its time.
+        """Copy what jobs still write until they have stopped. Whatever fails here, be it a bug of
+        ours, is left for afterwards. Each attempt is a plan of its own, so that after one that
+        failed the next one takes its time.
         """
         seconds = STOPPING_SECONDS
         while not over.is_set():
             try:
                 for job in jobs:
-                    self._bring_the_last(job, over)
+                    self._copy_the_last(job, over)
                 seconds = STOPPING_SECONDS
             except Interrupted:
                 return
             except Exception as error:
-                told = error.fact if isinstance(error, StateshiftError) else repr(error)
-                self.context.say(f"nothing more is brought while the job stops, for now: {told}")
+                fact = error.fact if isinstance(error, StateshiftError) else repr(error)
+                self.context.say(f"nothing more is brought while the job stops, for now: {fact}")
                 seconds = min(2 * seconds, STOPPING_SECONDS_MAX)
             over.wait(seconds)
 
-    def _bring_the_last(self, job: JobSpec, over: threading.Event) -> None:
+    def _copy_the_last(self, job: JobSpec, over: threading.Event) -> None:
         context = self.context
         number = round_count(context.progress, job.name)
         before = self.seen[job.name][-1]
@@ -259,95 +282,109 @@ class WarmRounds:
         self._stopping[job.name] = at
         context.say(f"{job.name}: round {number + 1} has brought {_at(plan)} while it stopped")
 
-    # -- bring
+    # -- copy
 
     def _go_on(self, seen: list[Seen]) -> None:
-        worth = [one for one in seen if one.plan.files and self._is_worth_it(one)]
-        kept = [one for one in seen if not one.plan.files and self._is_news(one)]
+        with_files = [look for look in seen if look.plan.files]
+        worth = [look for look in with_files if self._is_worth_it(look)]
+        without = [look for look in seen if not look.plan.files]
+        news = [look for look in without if self._is_news(look)]
         if not worth:
-            now_kept = [self._keep(one) for one in kept]
-            if not any(now_kept):
+            kept = [self._keep(look) for look in news]
+            if not any(kept):
                 self._wait(seen)
             return
-        self.context.status.waiting("", "")
-        for one in worth:
-            self._hide(one)
-        adopted = [self.context.plans.adopt(one.plan) for one in worth]
-        self._brought_at = self.context.now()
-        self.context.execute(adopted)
-        for (number, plan), one in zip(adopted, worth, strict=True):
-            steps = self.context.progress.plans[number].steps.values()
-            brought = [step.evidence for step in steps if isinstance(step.evidence, FilesBrought)]
-            missed = sum(evidence.missed for evidence in brought)
-            self._say_round(one, plan, missed)
-            if not missed and self._is_news(one):
-                kept.append(one)
-        for one in kept:
-            self._keep(one)
-        for one in worth:
-            if round_compaction.due(len(rounds_of(self.context.progress, one.job.name))):
-                round_compaction.remember(self.context, one.job, one.facts)
+        news += self._copy(worth)
+        for look in news:
+            self._keep(look)
+        for look in worth:
+            count = len(rounds_of(self.context.progress, look.job.name))
+            if round_compaction.due(count):
+                round_compaction.remember(self.context, look.job, look.facts)
 
-    def _is_news(self, one: Seen) -> bool:
+    def _copy(self, looks: list[Seen]) -> list[Seen]:
+        """Make a round of each look. Return those that have copied an image that is news."""
+        self.context.status.waiting("", "")
+        for look in looks:
+            self._hide(look)
+        adopted = [self.context.plans.adopt(look.plan) for look in looks]
+        self._copied_at = self.context.now()
+        self.context.execute(adopted)
+        news = []
+        for (number, plan), look in zip(adopted, looks, strict=True):
+            missed = self._missed(number)
+            self._say_round(look, plan, missed)
+            if not missed and self._is_news(look):
+                news.append(look)
+        return news
+
+    def _missed(self, number: int) -> int:
+        """Return how many files of a round were gone or rewritten before they were copied."""
+        steps = self.context.progress.plans[number].steps.values()
+        copied = [step.evidence for step in steps if isinstance(step.evidence, FilesBrought)]
+        return sum(evidence.missed for evidence in copied)
+
+    def _is_news(self, look: Seen) -> bool:
         """Whether an image that can be started from is wanted, and this is a later one than what
         is there.
         """
-        return one.job.cutover == NEVER and runs_at(one.facts) != self._kept.get(one.job.name)
+        return look.is_standby and runs_at(look.facts) != self._kept.get(look.job.name)
 
-    def _keep(self, one: Seen) -> bool:
-        """Make what rounds have brought an image; whether it is one. What the job has tidied away
+    def _keep(self, look: Seen) -> bool:
+        """Make an image of what rounds have copied; whether it is one. What the job has tidied away
         by now, the next round looks for.
         """
-        context, name = self.context, one.job.name
+        context, name = self.context, look.job.name
         try:
-            facts = facts_behind_round(context, one.job, one.facts)
-            plan = context.engine.plan_standby(context.spec, one.job, facts)
+            facts = facts_behind_round(context, look.job, look.facts)
+            plan = context.engine.plan_standby(context.spec, look.job, facts)
             context.execute([context.plans.adopt(plan)])
         except (MissingFile, StalePlan) as error:
-            told = (
+            line = (
                 f"{name}: what there is of it now was not kept ({error.fact}); the image "
                 "before it is"
             )
-            if self._unkept.get(name) != told:  # once, and not at each look
-                context.say(told)
-            self._unkept[name] = told
+            if self._unkept.get(name) != line:  # once, and not at each look
+                context.say(line)
+            self._unkept[name] = line
             return False
-        self._kept[name] = runs_at(one.facts)
+        self._kept[name] = runs_at(look.facts)
         self._unkept.pop(name, None)
-        context.say(f"{name}: can be started from {_at(plan)} at {one.job.destination}")
+        context.say(f"{name}: can be started from {_at(plan)} at {look.job.destination}")
         return True
 
-    def _hide(self, one: Seen) -> None:
-        """Where the round would tear the image that is there: none is, until the next one."""
-        if one.job.cutover != NEVER:
+    def _hide(self, look: Seen) -> None:
+        """Remove the image at the target, until the next one, where the round would tear it."""
+        if not look.is_standby:
             return
-        name, plan = one.job.name, self.context.engine.plan_hiding(one.job, one.facts, one.plan)
+        name = look.job.name
+        plan = self.context.engine.plan_hiding(look.job, look.facts, look.plan)
         if plan is None:
             return
         self.context.say(
-            f"{name}: it has gone back behind what {one.job.destination} can be started "
+            f"{name}: it has gone back behind what {look.job.destination} can be started "
             "from: that is removed"
         )
         self.context.execute([self.context.plans.adopt(plan)])
         self._kept.pop(name, None)
 
-    def _is_worth_it(self, one: Seen) -> bool:
-        """Not every batch of a job that waits to be stopped is worth a round of its own."""
-        left, age = one.left, self.context.now() - self._brought_at
-        if left.round == 0 or not self._is_ready(one):
+    def _is_worth_it(self, look: Seen) -> bool:
+        """Whether a round is worth it: not for every batch of a job that waits to be stopped."""
+        if not look.is_ready:
             return True
-        old = age > (STANDBY_SECONDS if one.job.cutover == NEVER else FRESH_SECONDS)
-        return old or left.seconds > seconds_of(one.job.until) / 2
+        age = self.context.now() - self._copied_at
+        age_max = STANDBY_SECONDS if look.is_standby else FRESH_SECONDS
+        return age > age_max or look.left.seconds > seconds_of(look.job.until) / 2
 
-    def _say_round(self, one: Seen, plan: Plan, missed: int) -> None:
+    def _say_round(self, look: Seen, plan: Plan, missed: int) -> None:
         gone = f" ({missed} of them were gone or rewritten by then)" if missed else ""
         self.context.say(
-            f"{one.job.name}: round {one.left.round + 1} has brought {_at(plan)}{gone}"
+            f"{look.job.name}: round {look.left.round + 1} has brought {_at(plan)}{gone}"
         )
 
     def _wait(self, seen: list[Seen]) -> None:
-        clock, waits = self.context.doors.clock, self._waits_for(seen)
-        self.context.status.waiting(_names(seen), waits)
+        clock = self.context.doors.clock
+        self.context.status.waiting(_names(seen), self._waits_for(seen))
         until = clock.now() + POLL_SECONDS
         while clock.now() < until and self.context.control.wishes.cutover is None:
             self.context.world.check_interrupted()
@@ -357,35 +394,43 @@ class WarmRounds:
         if self.context.control.wishes.cutover is not None:
             return "until so little is left that the job may be stopped"
         terms = terms_of(self.context.spec.engine)
-        told = [one.job for one in seen if one.job.cutover == TOLD]
-        hours = [
-            one.job.cutover
-            for one in seen
-            if window_of(one.job.cutover) and not self._is_allowed(one.job)
-        ]
-        if told:
+        jobs = [look.job for look in seen]
+        if any(job.cutover == TOLD for job in jobs):
             return "for `stateshift cutover`"
-        if any(one.job.cutover == NEVER for one in seen):
+        if any(job.cutover == NEVER for job in jobs):
             return f"for the job's next {terms.many}: it is never stopped"
-        return f"for {hours[0]}" if hours else f"for the job's next {terms.one}"
+        with_window = [job for job in jobs if window_of(job.cutover)]
+        for job in with_window:
+            if not self._is_allowed(job):
+                return f"for {job.cutover}"
+        return f"for the job's next {terms.one}"
 
 
 def runs_at(facts: Facts) -> Epochs:
-    """The last batch of each of its queries."""
+    """Return the last batch of each of its queries."""
     return [(image.path, image.epoch) for image in facts.source.images]
 
 
-def _speed(one: PlanProgress) -> tuple[float, float] | None:
-    """Bytes and files a second of a round, by the clock on the wall."""
-    done = [step for step in one.steps.values() if step.state == "finished"]
-    if not done:
-        return None
-    seconds = max(max(s.at + s.seconds for s in done) - min(s.at for s in done), 1e-3)
-    return sum(s.bytes for s in done) / seconds, sum(s.files for s in done) / seconds
+def _has_changed(before: Left, after: Left) -> bool:
+    return before.round != after.round or before.bytes != after.bytes
+
+
+def _best_speed(rounds: Sequence[PlanProgress]) -> tuple[float, float]:
+    """Return the most bytes a second of these rounds, and the most files a second."""
+    bytes_max = files_max = 0.0
+    for progress in rounds:
+        steps = [step for step in progress.steps.values() if step.state == "finished"]
+        if not steps:
+            continue
+        ended = max(step.at + step.seconds for step in steps)
+        seconds = max(ended - min(step.at for step in steps), 1e-3)  # by the clock on the wall
+        bytes_max = max(bytes_max, sum(step.bytes for step in steps) / seconds)
+        files_max = max(files_max, sum(step.files for step in steps) / seconds)
+    return bytes_max, files_max
 
 
 def _at(plan: Plan) -> str:
-    """A workflow's queries have an epoch each."""
+    """Say at which epoch a round is. A workflow's queries have one each."""
     terms = terms_of(plan.engine)
     return terms.at_each if plan.epoch is None else f"{terms.at} {plan.epoch}"
 
@@ -395,4 +440,4 @@ def _rate(bytes_per_second: float | None) -> str:
 
 
 def _names(seen: list[Seen]) -> str:
-    return ", ".join(one.job.name for one in seen)
+    return ", ".join(look.job.name for look in seen)

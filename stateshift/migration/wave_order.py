@@ -1,8 +1,8 @@
 """Which jobs of a spec move together: what the spec says, what they share, and what its dataflow
 makes of them.
 
-    with_dataflow(spec, opened)  the spec with the dataflow that it names, read and held against its
-                                 jobs
+    with_dataflow(spec, opened)  the spec with the dataflow that it names, read and checked against
+                                 its jobs
     waves(spec)                  every job once, in the order in which they move
     cuts_of(spec, names)         which of these jobs are stopped at one cut, and why
 
@@ -13,7 +13,8 @@ they are in one wave, which stops all of them before it copies any.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from stateshift.dataflow.cuts import Cut, cuts
@@ -30,47 +31,61 @@ Wave = tuple[JobSpec, ...]
 
 
 def with_dataflow(spec: Spec, opened: Callable[[str], str]) -> Spec:
-    """Read once, where the spec is: a run goes by what was said when it began."""
+    """Return the spec with its dataflow, read once, where the spec is: a run goes by what the file
+    held when it began.
+    """
     if spec.dataflow is None:
         return spec
-    said = spec.dataflow
-    folder = os.path.dirname(said) if isinstance(said, str) else ""
-
-    def near(name: str) -> str:
-        """What the dataflow names is looked for beside it."""
-        return opened(os.path.join(folder, name))
-
-    try:
-        dataflow = (
-            parse_dataflow(opened(said), near) if isinstance(said, str) else dataflow_of(said, near)
-        )
-    except (OSError, UnicodeDecodeError) as error:
-        fact = f"{said!r} cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise SpecError((Complaint("/dataflow", fact, said, "a file beside the spec"),)) from error
-    except SpecError as error:
-        where = "/dataflow" if not isinstance(said, str) else f"{said}: "
-        below = (replace(one, pointer=f"{where}{one.pointer}") for one in error.complaints)
-        raise SpecError(tuple(below), hint=error.hint) from error
+    dataflow = _read_dataflow(spec.dataflow, opened)
     read = replace(spec, dataflow=to_plain(dataflow))
-    complaints = tuple(_misfits(read, dataflow))
+    complaints = (*_jobs_without_operators(read, dataflow), *_cuts_in_two_waves(read))
     if complaints:
-        raise SpecError(
-            complaints,
-            hint="stateshift dataflow DATAFLOW --targets A,B shows what hangs together",
-        )
+        hint = "stateshift dataflow DATAFLOW --targets A,B shows what hangs together"
+        raise SpecError(complaints, hint=hint)
     return read
 
 
+def _read_dataflow(written: str | Mapping[str, object], opened: Callable[[str], str]) -> Dataflow:
+    """Read the dataflow that stands in the spec, or in the file that the spec names. Files that the
+    dataflow names lie beside it.
+    """
+    if not isinstance(written, str):
+        with _complaints_below("/dataflow"):
+            return dataflow_of(written, opened)
+    folder = os.path.dirname(written)
+    try:
+        with _complaints_below(f"{written}: "):
+            return parse_dataflow(opened(written), lambda name: opened(os.path.join(folder, name)))
+    except (OSError, UnicodeDecodeError) as error:
+        fact = f"{written!r} cannot be read: {getattr(error, 'strerror', None) or error}"
+        complaint = Complaint("/dataflow", fact, written, "a file beside the spec")
+        raise SpecError((complaint,)) from error
+
+
+@contextmanager
+def _complaints_below(place: str) -> Iterator[None]:
+    """Say where the document stands of which a SpecError complains."""
+    try:
+        yield
+    except SpecError as error:
+        below = tuple(replace(each, pointer=f"{place}{each.pointer}") for each in error.complaints)
+        raise SpecError(below, hint=error.hint) from error
+
+
 def waves(spec: Spec) -> tuple[Wave, ...]:
+    """Return every job once, in the waves in which they move."""
     return in_waves(spec, _together(spec))
 
 
 def cuts_of(spec: Spec, names: Sequence[str] | None = None) -> tuple[Cut, ...]:
+    """Return which of these jobs, or of all, are stopped at one cut."""
     if spec.dataflow is None:
         return ()
-    asked = [job for job in spec.jobs if job.moves and (names is None or job.name in names)]
+    moving = [job.name for job in spec.jobs if job.moves]
+    if names is not None:
+        moving = [name for name in moving if name in names]
     units = [[job.name for job in group] for group in shared(spec)]
-    return cuts(_dataflow(spec), [job.name for job in asked], units)
+    return cuts(_dataflow(spec), moving, units)
 
 
 def _dataflow(spec: Spec) -> Dataflow:
@@ -81,39 +96,48 @@ def _dataflow(spec: Spec) -> Dataflow:
 
 
 def _together(spec: Spec) -> list[Wave]:
-    """Every job once, in the spec's order, with those that it has to move with."""
+    """Return every job once, in the spec's order, with those that it has to move with."""
     groups = [list(group) for group in shared(spec)]
     for cut in cuts_of(spec):
-        near = [group for group in groups if any(job.name in cut.jobs for job in group)]
-        groups = [group for group in groups if group not in near]
-        groups.append([job for group in near for job in group])
+        groups = _joined(groups, cut)
     order = {job.name: number for number, job in enumerate(spec.jobs)}
-    return sorted(
-        (tuple(sorted(group, key=lambda job: order[job.name])) for group in groups),
-        key=lambda group: order[group[0].name],
-    )
+    for group in groups:
+        group.sort(key=lambda job: order[job.name])
+    groups.sort(key=lambda group: order[group[0].name])
+    return [tuple(group) for group in groups]
 
 
-def _misfits(spec: Spec, dataflow: Dataflow) -> Iterator[Complaint]:
-    known = list(
-        dict.fromkeys(operator.job for operator in dataflow.operators if operator.job is not None)
-    )
+def _joined(groups: Sequence[list[JobSpec]], cut: Cut) -> list[list[JobSpec]]:
+    """Return the groups, with all those as one that have a job of the cut."""
+    inside: list[JobSpec] = []
+    apart = []
+    for group in groups:
+        if any(job.name in cut.jobs for job in group):
+            inside += group
+        else:
+            apart.append(group)
+    return [*apart, inside]
+
+
+def _jobs_without_operators(spec: Spec, dataflow: Dataflow) -> Iterator[Complaint]:
+    jobs = [operator.job for operator in dataflow.operators]
+    known = list(dict.fromkeys(job for job in jobs if job is not None))
     for job in spec.jobs:
         if job.name not in known:
-            meant = did_you_mean(job.name, known)
-            told = f"no operator of the dataflow is of the job {job.name!r}{meant}"
-            yield Complaint(
-                "/dataflow",
-                told,
-                None,
-                '"job" of its operators, or at least one operator of its own',
-            )
-    wave_of = {name: number for number, wave in enumerate(spec.waves) for name in wave}
+            hint = did_you_mean(job.name, known)
+            fact = f"no operator of the dataflow is of the job {job.name!r}{hint}"
+            expected = '"job" of its operators, or at least one operator of its own'
+            yield Complaint("/dataflow", fact, None, expected)
+
+
+def _cuts_in_two_waves(spec: Spec) -> Iterator[Complaint]:
+    wave_of: dict[str, int] = {}
+    for number, wave in enumerate(spec.waves):
+        wave_of |= dict.fromkeys(wave, number)
     for cut in cuts_of(spec) if spec.waves else ():
         first = cut.jobs[0]
         for other in cut.jobs[1:]:
             if wave_of[other] != wave_of[first]:
-                told = f"{first!r} and {other!r} change at one cut, and are in two waves"
-                yield Complaint(
-                    "/waves", told, None, f'one wave for {", ".join(cut.jobs)}, or no "dataflow"'
-                )
+                fact = f"{first!r} and {other!r} change at one cut, and are in two waves"
+                expected = f'one wave for {", ".join(cut.jobs)}, or no "dataflow"'
+                yield Complaint("/waves", fact, None, expected)

@@ -192,7 +192,7 @@ TARGETS = (
         "plan",
         run_plan,
         _plan_seeds,
-        ("plan.py", "plain.py", "migration/proposing.py"),
+        ("plan.py", "plain.py", "migration/proposal.py"),
         WORDS,
         16 * 1024,
     ),

@@ -9,7 +9,7 @@ from stateshift.migration.context import RunContext
 from stateshift.migration.halts import undo_halts
 from stateshift.migration.history import attempt_number
 from stateshift.migration.observation import facts_of, stale
-from stateshift.migration.proposing import refuse
+from stateshift.migration.proposal import refuse
 from stateshift.migration.stages.wave_state import WaveState
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec

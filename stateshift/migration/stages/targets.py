@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stateshift.migration.context import RunContext
+from stateshift.migration.gathering import Inquiry
 from stateshift.migration.history import has_moved
 from stateshift.migration.observation import has_stopped
 from stateshift.migration.source_check import refuse_damaged
@@ -39,7 +40,7 @@ def release_targets(context: RunContext, wave: WaveState) -> None:
 
 def _refuse_damaged_sources(context: RunContext, wave: WaveState) -> None:
     doors = replace(context.doors, open_storage=context.world.storage)
-    refuse_damaged(context.spec, wave.pending, doors, context.workdir)
+    refuse_damaged(Inquiry(context.spec, doors, context.workdir), wave.pending)
 
 
 def _load_transforms(context: RunContext, job: JobSpec) -> None:

@@ -1,0 +1,327 @@
+"""The facts that a plan is computed from: surveys of both ends, and what clusters, brokers and
+sinks say. Reads only.
+
+    Inquiry         whom to ask about the jobs of a spec
+    gather          the facts of one job
+    propose         the plans of the spec's jobs, computed from such facts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Protocol, TypeVar
+
+from stateshift import lock
+from stateshift.engines.protocol import Engine
+from stateshift.engines.registry import engine
+from stateshift.errors import MissingFile
+from stateshift.estimating import estimated, probe
+from stateshift.migration import preflight
+from stateshift.migration.arrivals import Arrivals, with_arrivals
+from stateshift.migration.cluster_facts import facts_of_source, facts_of_target
+from stateshift.migration.doors import Doors
+from stateshift.migration.proposal import Proposal, jobs_of
+from stateshift.plan import Plan
+from stateshift.specification import JobSpec, Spec
+from stateshift.specification.warm import seconds_of
+from stateshift.storage import locations
+from stateshift.storage.opening import real_location
+from stateshift.storage.protocol import Storage
+from stateshift.survey import ClusterFacts, Facts, Finding, SinkFacts, Survey
+from stateshift.workdir import Workdir
+
+LOOKS = 4
+SECONDS_BETWEEN_LOOKS = 0.25
+QUESTIONS_AT_ONCE = 8
+
+T = TypeVar("T")
+Change = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """Whom to ask about the jobs of a spec."""
+
+    spec: Spec
+    doors: Doors
+    workdir: Workdir
+
+    @cached_property
+    def engine(self) -> Engine:
+        return engine(self.spec.engine)
+
+
+def gather(
+    inquiry: Inquiry,
+    job: JobSpec,
+    probing: bool = False,
+    arrived: Arrivals | None = None,
+    before: Facts | None = None,
+) -> Facts:
+    """Do all the reading there is before a plan exists. `probing` is for a plan that is shown: how
+    fast its storages are, and what is asked of them before anything moves (`preflight`). `arrived`
+    is what rounds have left at the target already; what clusters said `before` is not asked of them
+    again.
+    """
+    check_submits(inquiry.spec, job)
+    with _asking(job, inquiry.doors) as ask:
+        facts, storage = _ask_everything(inquiry, job, ask, before)
+        if probing:
+            facts = replace(facts, rates=probe(storage, facts.source))
+        facts = replace(facts, sink=_sink(inquiry, job, facts.source))
+    if arrived:
+        facts = with_arrivals(facts, arrived)
+    return preflight.asked(inquiry.spec, job, facts, inquiry.doors) if probing else facts
+
+
+class Ask(Protocol):
+    """A question is put, and its answer is asked for when it is needed."""
+
+    def __call__(self, question: Callable[[], T], /) -> Callable[[], T]: ...
+
+
+@contextmanager
+def _asking(job: JobSpec, doors: Doors) -> Iterator[Ask]:
+    """Ask all at once where each is mostly waited for, since the job may be down meanwhile; else
+    each when its answer is wanted, in the order in which these are.
+    """
+    if doors.open_storage(job.source).traits.at_once <= 1:
+        yield lambda question: question
+        return
+    with ThreadPoolExecutor(QUESTIONS_AT_ONCE, thread_name_prefix="gather") as threads:
+        yield lambda question: threads.submit(copy_context().run, question).result
+
+
+def _ask_everything(
+    inquiry: Inquiry, job: JobSpec, ask: Ask, before: Facts | None
+) -> tuple[Facts, Storage]:
+    """Put all questions, then take the answers."""
+    source_answer = ask(partial(_source, inquiry, job))
+    target = ask(partial(_survey, inquiry, job.target)) if job.target else None
+    merges = [ask(partial(_survey, inquiry, location)) for location in job.merge_locations]
+    data_sources = [ask(partial(_data, inquiry, data.source, True)) for data in job.data]
+    data_targets = [ask(partial(_data, inquiry, data.target, data.copy)) for data in job.data]
+    others = [ask(partial(_survey, inquiry, at, job.transform)) for at in other_images(job)]
+    source_cluster = ask(partial(_source_cluster, inquiry, job, before))
+    target_cluster = ask(partial(_target_cluster, inquiry, job, before))
+    storage, survey = source_answer()
+    source = inquiry.engine.own_part(inquiry.spec, job, _with_traits(survey, storage))
+    facts = Facts(
+        source=source,
+        target=target() if target is not None else source,
+        merges=_answers(merges),
+        data=tuple(zip(_answers(data_sources), _answers(data_targets), strict=True)),
+        source_cluster=source_cluster(),
+        target_cluster=target_cluster(),
+        at=inquiry.doors.clock.now(),
+        others=_answers(others),
+    )
+    return facts, storage
+
+
+def _answers(questions: Iterable[Callable[[], T]]) -> tuple[T, ...]:
+    return tuple(answer() for answer in questions)
+
+
+def _sink(inquiry: Inquiry, job: JobSpec, survey: Survey) -> SinkFacts | None:
+    """Read what the sink that the spec names has of the queries of this image. What it is not asked
+    for by a rewind ends with the image's own last batch.
+    """
+    if job.sink is None:
+        return None
+    queries = {}
+    for image in survey.images:
+        if image.identity is not None:
+            queries[image.identity] = image.epoch or 0
+    return inquiry.engine.read_sink(job.sink, inquiry.doors.open_storage, queries)
+
+
+def check_submits(spec: Spec, job: JobSpec) -> None:
+    """Check how the job is started where it goes, and where it was if that is taken back."""
+    names = [other.name for other in spec.jobs]
+    pointer = f"/jobs/{names.index(job.name)}"
+    if job.submit is not None and job.target_cluster is not None:
+        from stateshift.clusters.opening import check_submit
+
+        cluster = spec.cluster(job.target_cluster)
+        check_submit(cluster, job.submit.options, f"{pointer}/submit", job.connection)
+    if job.source_submit is not None and job.source_cluster is not None:
+        from stateshift.clusters.opening import check_submit
+
+        cluster = spec.cluster(job.source_cluster)
+        check_submit(cluster, job.source_submit.options, f"{pointer}/source_submit", None)
+
+
+# ------------------------------------------------------------------------------------ surveys
+
+
+def _source(inquiry: Inquiry, job: JobSpec) -> tuple[Storage, Survey]:
+    """Survey the source; of images that are still to be taken, there is nothing. A job that is
+    followed while it runs is looked at where its last checkpoint is. One that runs tidies up while
+    we look: what is really missing is missing the next time, too.
+    """
+    may_run = job.source_cluster is not None or not job.moves
+    for _ in range(LOOKS if may_run else 0):
+        with suppress(MissingFile):
+            storage, survey = source_now(inquiry, job)
+            if not survey.damages:
+                return storage, survey
+        inquiry.doors.clock.sleep(SECONDS_BETWEEN_LOOKS)
+    try:
+        return source_now(inquiry, job)
+    except MissingFile:
+        if not job.takes_savepoints:
+            raise
+        # Each checkpoint is gone by the time it is read: the next look, or the end.
+        return _nothing_yet(job, inquiry.doors)
+
+
+def source_now(inquiry: Inquiry, job: JobSpec) -> tuple[Storage, Survey]:
+    """Survey the source once."""
+    if not job.takes_savepoints:
+        return _survey_source(inquiry, job, job.source)
+    location = _last_checkpoint(inquiry, job) if job.mode == "warm" else None
+    if location is None:
+        return _nothing_yet(job, inquiry.doors)
+    storage, survey = _survey_source(inquiry, job, location)
+    if survey.engine is None:
+        raise MissingFile(
+            f"the checkpoint at {location} is gone: a newer one has been completed",
+            location=location,
+        )
+    return storage, survey
+
+
+def _survey_source(inquiry: Inquiry, job: JobSpec, location: str) -> tuple[Storage, Survey]:
+    open_storage = inquiry.doors.open_storage
+    return inquiry.engine.survey(location, open_storage, changes=job.transform)
+
+
+def _nothing_yet(job: JobSpec, doors: Doors) -> tuple[Storage, Survey]:
+    storage = doors.open_storage(job.source)
+    return storage, Survey(storage.location, None, "empty", ())
+
+
+def _last_checkpoint(inquiry: Inquiry, job: JobSpec) -> str | None:
+    """Return where the last checkpoint is; None where the cluster cannot say."""
+    assert job.flink is not None and job.source_cluster is not None, "a spec that is checked"
+    spec = inquiry.spec.cluster(job.source_cluster)
+    cluster = inquiry.doors.open_cluster(spec, inquiry.workdir)
+    ask: Callable[[str], str | None] | None = getattr(cluster, "latest_checkpoint", None)
+    return ask(job.flink.job_ids[0]) if ask is not None else None
+
+
+def other_images(job: JobSpec) -> tuple[str, ...]:
+    """Return the images whose state is added to the job's."""
+    savepoints = job.flink.existing_savepoints[1:] if job.flink is not None else ()
+    return (*savepoints, *merged_locations(job))
+
+
+def merged_locations(job: JobSpec) -> list[str]:
+    """Return the locations whose state a `merge` of the spec adds to the job's."""
+    places: list[str] = []
+    for change in job.transform:
+        if change["kind"] == "merge":
+            places += change["locations"]
+    return places
+
+
+def _survey(inquiry: Inquiry, location: str, changes: Sequence[Change] = ()) -> Survey:
+    """Survey a place beside the job's own; what is to be gone back to is the job's own batch."""
+    asked = [change for change in changes if change["kind"] != "rewind"]
+    storage, survey = inquiry.engine.survey(location, inquiry.doors.open_storage, changes=asked)
+    return _with_traits(survey, storage)
+
+
+def _with_traits(survey: Survey, storage: Storage) -> Survey:
+    traits = storage.traits
+    known = {
+        "renames": traits.renames,
+        "keeps_times": traits.keeps_times,
+        "owners": traits.owners,
+        # Than anything new is there.
+        "renames_sooner": traits.renames_once and traits.at_once > 1,
+    }
+    return replace(survey, traits=known, real=real_location(survey.location))
+
+
+def _data(inquiry: Inquiry, location: str, ours: bool) -> Survey:
+    """Survey a place the job reads or writes: its files; and, where somebody else copied them
+    there, whether they know.
+    """
+    storage = inquiry.doors.open_storage(location)
+    files = tuple(sorted(storage.list()))
+    findings = () if ours else inquiry.engine.misplaced(storage, files)
+    survey = Survey(storage.location, None, "data" if files else "empty", files, findings=findings)
+    return _with_traits(survey, storage)
+
+
+# ------------------------------------------------------------------------------------ clusters
+
+
+def _source_cluster(inquiry: Inquiry, job: JobSpec, before: Facts | None) -> ClusterFacts | None:
+    if before is not None:
+        return before.source_cluster
+    if job.source_cluster is None:
+        return None
+    spec = inquiry.spec.cluster(job.source_cluster)
+    return facts_of_source(inquiry.doors.open_cluster(spec, inquiry.workdir), spec, job)
+
+
+def _target_cluster(inquiry: Inquiry, job: JobSpec, before: Facts | None) -> ClusterFacts | None:
+    if before is not None:
+        return before.target_cluster
+    if job.target_cluster is None:
+        return None
+    spec = inquiry.spec
+    open_cluster = inquiry.doors.open_cluster
+    cluster = open_cluster(spec.cluster(job.target_cluster), inquiry.workdir)
+    source = None
+    if job.source_cluster:
+        source = open_cluster(spec.cluster(job.source_cluster), inquiry.workdir)
+    return facts_of_target(cluster, job.target_cluster, job, source)
+
+
+# ------------------------------------------------------------------------------------ plans
+
+
+def propose(
+    spec: Spec, doors: Doors, workdir: Workdir, only: Collection[str] = (), deep: bool = False
+) -> Proposal:
+    """Return the plans of the spec's jobs, with estimates. Read, and change nothing. `deep`: read
+    all that a restart needs to its end.
+    """
+    inquiry = Inquiry(spec, doors, workdir)
+    plans: list[Plan] = []
+    for job in jobs_of(spec, only):
+        parent = doors.open_storage(locations.parent(job.destination))
+        lock.refuse_held(parent, locations.name(job.destination))
+        facts = gather(inquiry, job, probing=True)
+        made = list(inquiry.engine.plan(spec, job, facts))
+        if deep:
+            findings = _deep_look(inquiry, job)
+            made[-1] = replace(made[-1], findings=(*made[-1].findings, *findings))
+        plans += _with_estimates(spec, job, facts, made)
+    return Proposal(spec, tuple(plans))
+
+
+def _with_estimates(
+    spec: Spec, job: JobSpec, facts: Facts, plans: Sequence[Plan]
+) -> Iterator[Plan]:
+    has_rounds = any(plan.purpose == "warm" for plan in plans)
+    left = seconds_of(job.until) if has_rounds else None
+    throttle = (spec.bytes_per_second, spec.operations_per_second)
+    for plan in plans:
+        yield replace(plan, estimate=estimated(plan, facts, throttle, left))
+
+
+def _deep_look(inquiry: Inquiry, job: JobSpec) -> tuple[Finding, ...]:
+    from stateshift.migration.source_check import damages
+
+    inquiry.doors.meter.say(f"{job.name}: looking at the source")
+    return damages(inquiry, job)

@@ -1,0 +1,164 @@
+"""What `plan` prints and `apply` executes, as a value; to JSON and back.
+
+Proposal         the plans of every job that was named, with the spec they were made from
+jobs_of          the jobs to work on, in the order in which they move
+proposal_of      the proposal that a run began with, from its workdir
+refuse           raise the first finding that stops a plan
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from stateshift import __version__, plain
+from stateshift.errors import Complaint, JournalError, PlanError, SpecError
+from stateshift.extensions import names_added
+from stateshift.migration.wave_order import cuts_of, waves
+from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
+from stateshift.specification import JobSpec, Spec, parse_spec, to_plain_spec
+from stateshift.specification.waves import sharing
+from stateshift.suggestion import did_you_mean
+from stateshift.survey import Finding
+from stateshift.workdir import Workdir
+
+TOGETHER = "leave out --job, or make a spec of the jobs that move"
+PLAN_AGAIN = "make it again: stateshift plan SPEC -o FILE"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The plans of every job that was named, and the spec they were made from."""
+
+    spec: Spec
+    plans: tuple[Plan, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        plans = [plan.fingerprint for plan in self.plans]
+        return plain.fingerprint([to_plain_spec(self.spec), plans])
+
+    @property
+    def refusals(self) -> tuple[Finding, ...]:
+        return tuple(chain.from_iterable(plan.refusals for plan in self.plans))
+
+    def jobs(self, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
+        """Return the jobs to be carried out: all that were planned, or those of them that are
+        named.
+        """
+        planned = {plan.job for plan in self.plans}
+        wanted = jobs_of(self.spec, only or planned)
+        without = [job.name for job in wanted if job.name not in planned]
+        if without:
+            raise PlanError(
+                f"nothing was planned for {', '.join(map(repr, without))}",
+                hint="plan again: without --job, or with every one that is to move",
+            )
+        return wanted
+
+    def of_jobs(self, only: Collection[str]) -> Proposal:
+        """Return the plans of these jobs alone."""
+        wanted = {job.name for job in self.jobs(only)}
+        return replace(self, plans=tuple(plan for plan in self.plans if plan.job in wanted))
+
+
+def encode_proposal(proposal: Proposal) -> dict[str, object]:
+    return {
+        "stateshift_plan": PLAN_VERSION,
+        "stateshift": __version__,
+        "fingerprint": proposal.fingerprint,
+        "spec": to_plain_spec(proposal.spec),
+        "plans": [encode_plan(plan) for plan in proposal.plans],
+    }
+
+
+def decode_proposal(value: object) -> Proposal:
+    """Return a saved plan. Refuse one that another version made, or that somebody changed."""
+    if not isinstance(value, dict) or "stateshift_plan" not in value:
+        raise PlanError("not a saved plan", hint="make one: stateshift plan SPEC -o FILE")
+    if value["stateshift_plan"] != PLAN_VERSION:
+        made_by = value.get("stateshift", "unknown")
+        raise PlanError(
+            "the plan was made by another version of stateshift "
+            f"({made_by}; this is {__version__})",
+            hint=PLAN_AGAIN,
+        )
+    try:
+        spec = parse_spec(plain.canonical(value.get("spec")), names_added=names_added)
+        plans = list(value.get("plans") or ())
+        proposal = Proposal(spec, tuple(decode_plan(plan) for plan in plans))
+    except (SpecError, TypeError, RecursionError):
+        proposal = None
+    if proposal is None or proposal.fingerprint != value.get("fingerprint"):
+        raise PlanError(
+            "the saved plan does not match its fingerprint: it was changed by hand or damaged",
+            hint=PLAN_AGAIN,
+        )
+    return proposal
+
+
+def proposal_of(workdir: Workdir) -> Proposal:
+    """Return what a run carries out. Its plans are in the format of the version that made them."""
+    value = workdir.read("proposal.json")
+    made_by = value.get("stateshift") if isinstance(value, dict) else None
+    try:
+        return decode_proposal(value)
+    except PlanError as error:
+        way_out = "restore it from a copy"
+        if made_by not in (None, __version__):
+            way_out = f"pip install stateshift=={made_by}, then the same command again"
+        where = f"{workdir.path / 'proposal.json'}: {error.fact}"
+        raise JournalError(where, hint=way_out) from error
+
+
+def refuse(plans: Sequence[Plan]) -> None:
+    """Raise the first finding that stops one of these plans."""
+    refusals = list(chain.from_iterable(plan.refusals for plan in plans))
+    if refusals:
+        more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
+        raise PlanError(refusals[0].message + more, hint=refusals[0].hint)
+
+
+def jobs_of(spec: Spec, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
+    """Return the jobs to work on, in the order in which they move: all, or those that are named
+    (IS-3), with all that moves together among them.
+    """
+    _refuse_unknown(spec, only)
+    jobs = tuple(chain.from_iterable(waves(spec)))
+    if only:
+        jobs = tuple(job for job in jobs if job.name in only)
+        _refuse_some_that_share(spec, jobs)
+        _refuse_some_of_a_cut(spec, only)
+    return jobs
+
+
+def _refuse_unknown(spec: Spec, only: Collection[str]) -> None:
+    names = [job.name for job in spec.jobs]
+    for name in only:
+        if name not in names:
+            fact = f"the spec has no job {name!r}{did_you_mean(name, names)}"
+            hint = f"--job takes one of: {', '.join(sorted(names))}"
+            raise SpecError((Complaint("--job", fact),), hint=hint)
+
+
+def _refuse_some_that_share(spec: Spec, jobs: Sequence[JobSpec]) -> None:
+    """Refuse some of the jobs that have a source in common, and not all of them."""
+    for job in jobs:
+        left = [other.name for other in sharing(spec, job) if other not in jobs]
+        if left:
+            fact = f"{job.name!r} shares its source with {left[0]!r}: they move together"
+            raise PlanError(fact, hint=TOGETHER)
+
+
+def _refuse_some_of_a_cut(spec: Spec, only: Collection[str]) -> None:
+    """Refuse some of the jobs that change at one cut, and not all of them."""
+    for cut in cuts_of(spec):
+        named = [name for name in cut.jobs if name in only]
+        left = [name for name in cut.jobs if name not in only]
+        if named and left:
+            raise PlanError(
+                f"{named[0]!r} is stopped at one cut with {', '.join(map(repr, left))}: "
+                "by the spec's dataflow they move together",
+                hint=TOGETHER,
+            )
