@@ -142,7 +142,8 @@ def diff(a: Place, b: Place, *, show: int = 0, adapters: Doors | None = None) ->
         adapters: how storages are opened, where a test has its own.
 
     Returns:
-        The differences; `equal` is the answer, `to_dict()` the document of `stateshift diff --json`.
+        The differences; `equal` is the answer, `to_dict()` the document of
+        `stateshift diff --json`.
 
     Raises:
         PlanError: one of them is no image.

@@ -44,7 +44,7 @@ from stateshift.step import (
 )
 from stateshift.step.contents import LISTED_FILES
 from stateshift.step.evidence import files_of
-from stateshift.step.images import Fold, Side, folds_together
+from stateshift.step.images import Fold, Side, fold_together
 from stateshift.storage import locations
 from stateshift.survey import Finding, Image, Survey
 from stateshift.world import Meter, Unwatched, World
@@ -190,7 +190,7 @@ class Crew:
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
         count = sum(len(side.shards) for side in step.sources)
-        return step.judged(folds_together(folds[:count]), folds_together(folds[count:]), world)
+        return step.judged(fold_together(folds[:count]), fold_together(folds[count:]), world)
 
     def holds(self, step: Step, world: World, evidence: Evidence) -> list[Discrepancy]:
         done, _ = self._asked("holds", step.name, world, step=to_plain(step), evidence=evidence)

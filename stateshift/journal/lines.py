@@ -27,8 +27,8 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_records(content: bytes) -> tuple[list[Record], int]:
-    """The records, and how many bytes of `content` hold them: what lies behind is a line a kill
-    cut short.
+    """Return the records, and how many bytes of `content` hold them: what lies behind is a line
+    that a kill cut short.
     """
     records: list[Record] = []
     good = 0
@@ -44,8 +44,7 @@ def decode_records(content: bytes) -> tuple[list[Record], int]:
                 f"record {len(records)} of the journal is damaged (at byte {good})",
                 record=len(records),
                 hint="nothing was changed; restore the workdir's `journal` from a copy, or look "
-                "at the target with "
-                "`stateshift verify LOCATION` and remove it by hand",
+                "at the target with `stateshift verify LOCATION` and remove it by hand",
             )
         records.append(record)
         good = end + 1

@@ -123,7 +123,9 @@ class Progress:
 
 
 def advance(progress: Progress, record: Record) -> Progress:
-    """One record further. A record that cannot follow is a damaged or foreign journal."""
+    """Return the progress one record further. A record that cannot follow shows a damaged or
+    foreign journal.
+    """
     after = replace(progress, records=progress.records + 1, ended=record.at)
     match record:
         case RunStarted():
@@ -280,8 +282,8 @@ def _with_plan(progress: Progress, plan: PlanProgress) -> Progress:
 
 
 def _with_started(progress: Progress, record: StepStarted) -> Progress:
-    """A step that was begun before and not finished is begun again. A plan that was taken back and
-    is carried out once more is no longer taken back, nor finished.
+    """Begin a step, or begin it again where it was not finished. A plan that was taken back and is
+    carried out once more is no longer taken back, nor finished.
     """
     plan = progress.plans[record.plan]
     before = plan.steps.get(record.step)

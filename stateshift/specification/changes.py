@@ -4,18 +4,20 @@ kind's own keys.
     {"kind": "rewind", "batch": 41, "renumber": true}
     {"kind": "compact", "in_place": true}
     {"kind": "repartition", "partitions": 17}
-    {"kind": "convert", "provider": "rocksdb", "codec": "zstd", "checkpoint_format": "v1"}     any of the three
-    {"kind": "rename", "operators": {"0": "1"}, "sources": {"0": "1"}}                         either, or both
+    {"kind": "convert", "provider": "rocksdb", "codec": "zstd", "checkpoint_format": "v1"}
+                                                                            any of the three
+    {"kind": "rename", "operators": {"0": "1"}, "sources": {"0": "1"}}      either, or both
     {"kind": "drop", "operators": ["1"], "sources": ["2"]}
     {"kind": "split", "by": 4, "part": 0}  or  {"kind": "split", "column": "country", "values":
                                                ["de", "fr"]}
     {"kind": "merge", "locations": ["/there"], "sum": ["count"]}
-    {"kind": "evolve", "operator": "0", "store": "default", "add": [{"name": "last", "type": "long", "default": 0,
-     "after": "count"}], "widen": {"count": "long"}, "rename": {"a": "b"}, "drop": ["c"], "widen_key": {"id": "long"},
+    {"kind": "evolve", "operator": "0", "store": "default",
+     "add": [{"name": "last", "type": "long", "default": 0, "after": "count"}],
+     "widen": {"count": "long"}, "rename": {"a": "b"}, "drop": ["c"], "widen_key": {"id": "long"},
      "rename_key": {"id": "number"}, "nullable": ["at"], "nullable_key": ["id"]}
-    {"kind": "rescale", "parallelism": 3, "max_parallelism": 256}                              either, or both (Flink)
-    {"kind": "union", "operators": ["count"]}                                                  (Flink)
-    {"kind": "repair", "files": ["/savepoints/savepoint-1"]}                                   (Flink)
+    {"kind": "rescale", "parallelism": 3, "max_parallelism": 256}           either, or both (Flink)
+    {"kind": "union", "operators": ["count"]}                               (Flink)
+    {"kind": "repair", "files": ["/savepoints/savepoint-1"]}                (Flink)
 
 The model keeps them as mappings with canonical keys. Each kind stands once (`evolve` once for each
 store, `rename` and `drop` of Flink once for each image that they are `of`): what several of them
@@ -36,28 +38,26 @@ Change = dict[str, Any]
 
 
 def read_changes(reader: Reader, place: Place) -> tuple[Change, ...]:
-    """The changes of one job; what could not be read is left out, after a complaint."""
-    found: list[Change] = []
+    """Return the changes of one job; what could not be read is left out, after a complaint."""
+    changes: dict[tuple[object, ...], Change] = {}
     items = list(place.items) if reader.is_a(place, list, "a list of objects") else []
     for item in items:
         change = _read(reader, item)
         if change is None:
             continue
-        if _place(change) in map(_place, found):
+        if _place(change) in changes:
             reader.complaints.add(item, f"a second {change['kind']!r}", "each kind once")
         else:
-            found.append(change)
-    return tuple(found)
+            changes[_place(change)] = change
+    return tuple(changes.values())
 
 
-def _place(change: Change) -> tuple[Any, ...]:
-    """What may stand once."""
-    of_store = (
-        (change.get("operator"), change.get("store", "default"))
-        if change["kind"] == "evolve"
-        else ()
-    )
-    return (change["kind"], change.get("of"), *of_store)
+def _place(change: Change) -> tuple[object, ...]:
+    """Return what may stand once."""
+    place = (change["kind"], change.get("of"))
+    if change["kind"] != "evolve":
+        return place
+    return (*place, change.get("operator"), change.get("store", "default"))
 
 
 def _read(reader: Reader, place: Place) -> Change | None:
@@ -124,14 +124,14 @@ def _names(reader: Reader, place: Place) -> dict[str, str] | None:
 def _types(reader: Reader, place: Place) -> dict[str, str] | None:
     if not reader.is_a(place, dict, "an object from columns to text"):
         return None
-    found = {}
+    types = {}
     for name in place.value:
         below = place / name
         if isinstance(below.value, str) and below.value.strip():
-            found[name] = below.value
+            types[name] = below.value
         else:
             reader.refuse(below, "a type or a name, as text")
-    return found
+    return types
 
 
 def _columns(reader: Reader, place: Place) -> list[dict[str, Any]]:

@@ -115,7 +115,8 @@ def _check_shared(complaints: Complaints, jobs: list[ReadJob]) -> None:
     elsewhere.
     """
     for read in jobs:
-        sharing = [other for other in jobs if other is not read and share(read.job, other.job)]
+        others = [other for other in jobs if other is not read]
+        sharing = [other for other in others if share(read.job, other.job)]
         if sharing:
             fact = f"{read.job.source!r} is the source of {sharing[0].job.name!r}, too"
             _check_sharing(complaints, read, fact)
@@ -221,11 +222,10 @@ def _check_ends(complaints: Complaints, read: ReadJob) -> None:
     if not job.target:
         return
     savepoints = job.flink.existing_savepoints if job.flink is not None else ()
-    to_be_taken = job.flink is not None and not savepoints
-    harmless = ("apart", "inside") if to_be_taken else ("apart",)
-    sources = [source for source in dict.fromkeys((job.source, *savepoints)) if source]
-    for source in sources:
-        lies = relation(job.target, source)
+    is_to_be_taken = job.flink is not None and not savepoints
+    harmless = ("apart", "inside") if is_to_be_taken else ("apart",)
+    for source in dict.fromkeys((job.source, *savepoints)):
+        lies = relation(job.target, source) if source else "apart"
         if lies not in harmless:
             message = f"the target {_RELATION[lies]} the source {source!r}"
             complaints.add(read.at(*_TARGET_KEYS), message, "a place apart from the source")
@@ -390,20 +390,28 @@ def _check_changes(complaints: Complaints, read: ReadJob) -> None:
     in place.
     """
     job, at = read.job, read.at("transform")
+    if not job.transform:
+        return
     in_place = any(change.get("in_place") for change in job.transform)
-    if in_place and job.target:
-        complaints.add(at, "a compaction in place with 'remote_location'", "one or the other")
-    elif in_place and len(job.transform) > 1:
-        complaints.add(at, "a compaction in place beside another change", "one or the other")
+    if in_place:
+        _check_in_place(complaints, read)
     if job.flink is None and any(map(_changes_flink, job.transform)):
         message = "a change of Flink's images, for a job of Spark"
         complaints.add(at, message, '"engine": "flink"')
-    if job.transform and not job.target and not in_place:
+    if not job.target and not in_place:
         message = "a transform without 'remote_location'"
         complaints.add(at, message, "where the changed image goes")
-    if job.transform and job.merge_locations:
+    if job.merge_locations:
         message = "a transform with merge_jobs"
         complaints.add(at, message, "two jobs: merge first, then change")
+
+
+def _check_in_place(complaints: Complaints, read: ReadJob) -> None:
+    at = read.at("transform")
+    if read.job.target:
+        complaints.add(at, "a compaction in place with 'remote_location'", "one or the other")
+    elif len(read.job.transform) > 1:
+        complaints.add(at, "a compaction in place beside another change", "one or the other")
 
 
 def _repeated(named: Iterable[tuple[str, Place]]) -> Iterator[tuple[str, Place, Place]]:

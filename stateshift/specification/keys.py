@@ -80,7 +80,9 @@ class Keys:
 
     def __init__(self, *keys: Key) -> None:
         self.all = keys
-        self._folded = {fold(name): key for key in keys for name in key.names}
+        self._folded: dict[str, Key] = {}
+        for key in keys:
+            self._folded |= dict.fromkeys(map(fold, key.names), key)
 
     def __getitem__(self, name: str) -> Key:
         return self._folded[fold(name)]

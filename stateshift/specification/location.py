@@ -3,7 +3,7 @@ file is looked at.
 
     /data/in   file:/data/in   file:///data//in/   file://localhost/data/in  ->  file:///data/in
     in         (in a spec that lies in /data)                                ->  file:///data/in
-    HDFS://namenode:8020/in/                                                 ->  hdfs://namenode:8020/in
+    HDFS://namenode/in/                                                      ->  hdfs://namenode/in
     hdfs:/in   (Hadoop's short form of a URL without a host)                 ->  hdfs:///in
 
 Names are taken literally: `%20` is three characters, as in Hadoop's Path (3.4) and in fsspec. Of a

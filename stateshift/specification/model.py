@@ -33,7 +33,8 @@ from stateshift.specification.warm import READY
 # The findings that may be waived, by the names that the findings give, and what the person who
 # waives one takes responsibility for.
 WAIVERS: Mapping[str, str] = {
-    "paths-stay": "The log names input files by absolute path. They stay there, and the job reads them there.",
+    "paths-stay": "The log names input files by absolute path. They stay there, and the job reads "
+    "them there.",
     "older-target": "The target's Spark is older than the source's, or than the one that wrote "
     "the checkpoint.",
     "zip-format": "Snapshots of checkpoint format 2 are marked as another Spark has them.",
@@ -211,11 +212,9 @@ class JobSpec:
     @property
     def takes_savepoints(self) -> bool:
         """Whether its images are still to be taken."""
-        return (
-            self.flink is not None
-            and bool(self.flink.job_ids)
-            and not self.flink.existing_savepoints
-        )
+        if self.flink is None or not self.flink.job_ids:
+            return False
+        return not self.flink.existing_savepoints
 
     def started_from(self, images: tuple[str, ...]) -> JobSpec:
         """The same job, once its savepoints have been taken."""

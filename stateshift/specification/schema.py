@@ -60,7 +60,7 @@ _CONNECTION = rf"^\s*([A-Za-z][A-Za-z0-9+.-]*://\S+|[^\s/@]+:[0-9]{{1,5}})\s*$|{
 
 
 def schema_text() -> str:
-    """The schema as it is checked in and as `stateshift schema` prints it."""
+    """Return the schema as it is checked in and as `stateshift schema` prints it."""
     return json.dumps(spec_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -70,9 +70,8 @@ def spec_schema() -> Schema:
         "$id": "stateshift/spec.schema.json",
         "title": "stateshift spec",
         "description": "Which streaming jobs move, from where to where. Keys may be spelled in "
-        "snake_case, camelCase "
-        "or with blanks; ${NAME} in a text stands for an environment variable, $${NAME} "
-        "for these characters.",
+        "snake_case, camelCase or with blanks; ${NAME} in a text stands for an environment "
+        "variable, $${NAME} for these characters.",
         **object_schema(SPEC, "#"),
         "anyOf": _one_spelling("jobs"),
         "$defs": {
@@ -97,43 +96,38 @@ def spec_schema() -> Schema:
 
 
 def object_schema(keys: Keys, place: str) -> Schema:
-    """An object of these keys, in any spelling, and no others; `place` is where in the document
-    it will stand.
+    """Return an object of these keys, in any spelling, and no others; `place` is where in the
+    document it will stand.
     """
     return {**_open_object(keys, place, ()), "additionalProperties": False}
 
 
 def _change(kind: str, keys: Keys) -> Schema:
-    """One kind of change: told from the others by its `kind`."""
+    """Return one kind of change, which its `kind` tells from the others."""
     changed = object_schema(keys, f"#/$defs/{kind}")
-    told = {
+    named = {
         "title": "kind",
         "description": keys["kind"].about,
         **_value(replace(keys["kind"], choices=(kind,))),
     }
     return {
         **changed,
-        "properties": {**changed["properties"], "kind": told},
+        "properties": {**changed["properties"], "kind": named},
         "anyOf": _one_spelling("kind"),
     }
 
 
 def _open_object(keys: Keys, place: str, options: Iterable[Option]) -> Schema:
-    """An object of these keys in any spelling. The options are carried as given, so any other
-    may stand beside.
+    """Return an object of these keys in any spelling. The options are carried as given, so any
+    other may stand beside.
     """
-    return {
-        "type": "object",
-        "properties": {
-            **{key.name: _property(key) for key in keys.all},
-            **{option.name: _option(option) for option in options},
-        },
-        "patternProperties": {
-            pattern: {"$ref": f"{place}/properties/{key.name}"}
-            for key in keys.all
-            for pattern in _spellings(key)
-        },
-    }
+    properties = {key.name: _property(key) for key in keys.all}
+    properties |= {option.name: _option(option) for option in options}
+    patterns: Schema = {}
+    for key in keys.all:
+        for pattern in _spellings(key):
+            patterns[pattern] = {"$ref": f"{place}/properties/{key.name}"}
+    return {"type": "object", "properties": properties, "patternProperties": patterns}
 
 
 def _option(option: Option) -> Schema:
@@ -142,34 +136,28 @@ def _option(option: Option) -> Schema:
 
 
 def _property(key: Key) -> Schema:
+    described: Schema = {"title": key.name.replace("_", " "), "description": key.about}
     value = key.default
-    default = (
-        {} if value is dataclasses.MISSING or value is None else {"default": plain_value(value)}
-    )
-    return {"title": key.name.replace("_", " "), "description": key.about, **default, **_value(key)}
+    if value is not dataclasses.MISSING and value is not None:
+        described["default"] = plain_value(value)
+    return {**described, **_value(key)}
 
 
 def _value(key: Key) -> Schema:
-    """The shape of the key's value. A key that a blank turns off takes null and blank texts as
-    well.
+    """Return the shape of the key's value. A key that a blank turns off takes null and blank texts
+    as well.
     """
     if key.kind == "choice":
-        return {
-            "anyOf": [
-                {"enum": list(key.choices)},
-                {"type": "string", "pattern": _any_case(key.choices)},
-            ]
-        }
+        spelled = {"type": "string", "pattern": _any_case(key.choices)}
+        return {"anyOf": [{"enum": list(key.choices)}, spelled]}
     shape = _INLINE.get(key.kind) or {"$ref": f"#/$defs/{key.kind}"}
-    return (
-        {"anyOf": [shape, {"type": "null"}, {"$ref": "#/$defs/blank"}]}
-        if key.blank_is_off
-        else shape
-    )
+    if not key.blank_is_off:
+        return shape
+    return {"anyOf": [shape, {"type": "null"}, {"$ref": "#/$defs/blank"}]}
 
 
 def _spellings(key: Key) -> list[str]:
-    """Patterns for every name of the key in any case, its words apart by blanks, underscores,
+    """Return patterns for every name of the key in any case, its words apart by blanks, underscores,
     hyphens or nothing. The canonical spelling is left to `properties`.
     """
     return [f"^(?!{key.name}$){_loosely(name)}$" for name in key.names if name != "$schema"]
@@ -188,7 +176,7 @@ def _any_case(choices: Iterable[str]) -> str:
 
 
 def _one_spelling(name: str) -> list[Schema]:
-    """One of the usual spellings has to be there."""
+    """Require one of the usual spellings."""
     return [{"required": [spelling]} for spelling in (name, name.capitalize(), name.upper())]
 
 

@@ -72,6 +72,7 @@ _HARMLESS_END = {
 
 
 def refuse_secrets(complaints: Complaints, place: Place) -> None:
+    """Complain of every credential at and below a place."""
     for secret in secrets_in(place):
         named = repr(secret.key) if is_secret_key(secret.key) else "an argument"
         message = f"{named} looks like a credential, and specs are copied into plans and journals"
@@ -83,9 +84,14 @@ def is_secret_key(key: str) -> bool:
     words = [word.lower() for word in _WORD.findall(key)]
     if not words or words[-1] in _HARMLESS_END:
         return False
-    pairs = set(pairwise(words))
-    runs = any(run in word for word in words for run in _SECRET_RUNS)
-    return runs or bool(_SECRET & set(words)) or bool(_SECRET_PAIRS & pairs)
+    if _SECRET & set(words) or _SECRET_PAIRS & set(pairwise(words)):
+        return True
+    return any(map(_has_secret_run, words))
+
+
+def _has_secret_run(word: str) -> bool:
+    """Whether words that make a credential are written together."""
+    return any(run in word for run in _SECRET_RUNS)
 
 
 # What stands for a credential without being one.

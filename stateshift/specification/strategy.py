@@ -1,5 +1,5 @@
-"""In which steps jobs move, in one spelling of a strategy's name. `dataflow.move_steps` says what each
-does. Pure.
+"""Strategies by which jobs move in steps, in one spelling of each name. `dataflow.move_steps` says
+what each does. Pure.
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ _BATCHED = re.compile(r"\s*batched\s*\(\s*0*([1-9][0-9]{0,8})\s*\)\s*", re.IGNOR
 
 
 def normal_strategy(text: str) -> str | None:
-    """None for what names no strategy."""
-    found = _BATCHED.fullmatch(text)
-    return f"batched({found[1]})" if found is not None else _NAMES.get(fold(text.strip()))
+    """Return the one spelling of a strategy; None for what names none."""
+    match = _BATCHED.fullmatch(text)
+    return f"batched({match[1]})" if match is not None else _NAMES.get(fold(text.strip()))

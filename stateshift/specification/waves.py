@@ -15,7 +15,7 @@ from stateshift.specification.model import JobSpec, Spec
 
 
 def shared(spec: Spec) -> tuple[tuple[JobSpec, ...], ...]:
-    """Each job once, those together that share a source; by the first of them, in the spec's
+    """Return each job once, those together that share a source; by the first of them, in the spec's
     order.
     """
     groups: list[list[JobSpec]] = []
@@ -36,11 +36,13 @@ def _group_of(job: JobSpec, groups: list[list[JobSpec]]) -> list[JobSpec] | None
 
 
 def sharing(spec: Spec, job: JobSpec) -> tuple[JobSpec, ...]:
-    return tuple(other for other in spec.jobs if other is not job and share(job, other))
+    """Return the other jobs that take their operators out of the same source."""
+    others = [other for other in spec.jobs if other is not job]
+    return tuple(other for other in others if share(job, other))
 
 
 def stopped_for(spec: Spec, job: JobSpec) -> JobSpec:
-    """Whichever of the jobs that share this one's source is stopped, once, for all of them."""
+    """Return the job that is stopped, once, for all that share this one's source."""
     return min((job, *sharing(spec, job)), key=spec.jobs.index)
 
 

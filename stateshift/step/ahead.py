@@ -1,5 +1,5 @@
-"""What is read of a large file while the piece before it is still being written: else of two
-networks, or of the two directions of one, each stands still while the other is used.
+"""Large files are read ahead, while the piece before is still being written: else of two networks,
+or of the two directions of one, each stands still while the other is used.
 
 All files of a process that are read ahead share PIECES_MAX pieces, so that many at once take no
 more memory than a few. One that gets none of them is read piece by piece, as it is written.
@@ -25,7 +25,7 @@ _free = threading.BoundedSemaphore(PIECES_MAX)
 
 
 def ahead(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The same chunks. What goes wrong is raised behind those that came before it."""
+    """Yield the same chunks. What goes wrong is raised behind those that came before it."""
     reader = _Reader(chunks)
     try:
         threading.Thread(
@@ -41,9 +41,9 @@ def ahead(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Reader:
-    """At its end a queue holds None, or what went wrong. Each chunk in it holds one of the pieces,
-    but for the first behind one that was taken: so that who waits for a chunk never waits for other
-    files.
+    """A thread that fills a queue. The last thing in it is None, or what went wrong. Each chunk in
+    it holds one of the pieces, but for the first behind one that was taken: so that who waits for a
+    chunk never waits for other files.
     """
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
@@ -54,16 +54,7 @@ class _Reader:
     def run(self) -> None:
         last: BaseException | None = None
         try:
-            while (piece := self._piece()) is not None:
-                chunk = None
-                try:
-                    chunk = next(self._chunks, None)
-                finally:
-                    if chunk is None:
-                        _give_back(piece)
-                if chunk is None:
-                    break
-                self._put(chunk, piece)
+            self._put_chunks()
             if isinstance(self._chunks, Generator):
                 self._chunks.close()
         except BaseException as error:
@@ -73,22 +64,36 @@ class _Reader:
         if self._closed.is_set():
             self._empty()
 
+    def _put_chunks(self) -> None:
+        piece = self._piece()
+        while piece is not None:
+            chunk = None
+            try:
+                chunk = next(self._chunks, None)
+            finally:
+                if chunk is None:
+                    _give_back(piece)
+            if chunk is None:
+                return
+            self._put(chunk, piece)
+            piece = self._piece()
+
     def read(self) -> Iterator[bytes]:
         while True:
-            found, piece = self._queue.get()
+            chunk, piece = self._queue.get()
             _give_back(piece)
-            if isinstance(found, BaseException):
+            if isinstance(chunk, BaseException):
                 try:
-                    raise found
+                    raise chunk
                 finally:
-                    del found
-            if found is None:
+                    del chunk
+            if chunk is None:
                 return
-            yield found
+            yield chunk
 
     def close(self) -> None:
-        """Nobody waits for the piece that is being read: who reads it sees that it is not
-        wanted, and ends.
+        """End the thread, without waiting for the piece that it reads: it sees that the piece is
+        not wanted.
         """
         self._closed.set()
         self._empty()
@@ -107,10 +112,10 @@ class _Reader:
                 return True
         return None
 
-    def _put(self, found: bytes | BaseException | None, piece: bool) -> None:
+    def _put(self, chunk: bytes | BaseException | None, piece: bool) -> None:
         while not self._closed.is_set():
             try:
-                self._queue.put((found, piece), timeout=_SECONDS_BETWEEN)
+                self._queue.put((chunk, piece), timeout=_SECONDS_BETWEEN)
                 return
             except Full:
                 continue

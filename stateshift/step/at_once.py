@@ -1,8 +1,8 @@
 """The items of one step, several at once where each of them waits for a network.
 
 How many, the storages say: on a disk one after the other is as fast. A storage with a lane
-(`storage.lanes`) is used by all steps of a run together for as many as was found to be worth it,
-one without for `Traits.at_once` in each step. Results come in the items' order. After the first
+(`storage.lanes`) is used by all steps of a run together for as many as are worth it, one without
+for `Traits.at_once` in each step. Results come in the items' order. After the first
 failure no more are begun, those that run may finish, and it is raised: the step's repeat finds what
 they left. So does an interruption end it.
 """
@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import copy_context
+from itertools import chain
 from typing import TypeVar
 
 from stateshift.storage.protocol import Lane, Storage
@@ -30,8 +31,8 @@ def each(
     *storages: Storage,
     size: Callable[[T], int] = lambda _: 0,
 ) -> list[R]:
-    """`do` of every item, in the items' order; `size` is how many bytes one moves, where that is
-    known.
+    """Do every item. Return the results in the items' order. `size` is how many bytes one moves,
+    where that is known.
     """
     at_once = min(len(items), max(storage.traits.at_once for storage in storages))
     if at_once <= 1:
@@ -64,7 +65,7 @@ def each(
                     break
                 futures.append(threads.submit(copy_context().run, one_of_many, item))
                 entered.pop_all()
-    return [result for future in futures for result in future.result()]
+    return list(chain.from_iterable(future.result() for future in futures))
 
 
 def _one(world: World, item: T, do: Callable[[T], R]) -> R:
@@ -73,6 +74,8 @@ def _one(world: World, item: T, do: Callable[[T], R]) -> R:
 
 
 def _lanes(storages: Sequence[Storage]) -> list[Lane]:
-    """Each once, and always in one order: steps that wait for two do not wait for each other."""
+    """Return each lane once, and always in one order: steps that wait for two do not wait for each
+    other.
+    """
     lanes = {storage.location: storage.traits.lane for storage in storages}
     return [lane for _, lane in sorted(lanes.items()) if lane is not None]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from stateshift.errors import MissingFile
 from stateshift.step.ahead import FROM_BYTES, ahead
@@ -25,7 +26,7 @@ LARGE_BYTES = 1024 * 1024
 
 
 def digest_of(content: Iterator[bytes]) -> tuple[int, str]:
-    """Size and sha256 of a stream."""
+    """Return size and sha256 of a stream."""
     digest, size = hashlib.sha256(), 0
     for chunk in content:
         digest.update(chunk)
@@ -42,56 +43,64 @@ def same_checksum(source: Storage, target: Storage, path: str, target_path: str)
 
 
 def may_hold(world: World, target: Storage, path: str, files: int) -> bool:
-    return world.found is None or world.found.may_hold(
-        target, path, worthwhile=files >= LISTED_FILES
-    )
+    """Whether the target may have had this path before; `files` are written there together."""
+    if world.found is None:
+        return True
+    return world.found.may_hold(target, path, worthwhile=files >= LISTED_FILES)
 
 
 def reading(source: Storage, item: FileInfo) -> Input:
-    far = source.traits.at_once > 1  # a disk is read ahead by its system
+    """Return what reads a file that a plan names, from an offset on."""
+    is_far = source.traits.at_once > 1  # a disk is read ahead by its system
 
     def content(offset: int = 0) -> Iterator[bytes]:
         chunks = source.chunks(item.path, offset, item.size)
+        if is_far and item.size - offset >= FROM_BYTES:
+            chunks = ahead(chunks)
         try:
-            yield from ahead(chunks) if far and item.size - offset >= FROM_BYTES else chunks
+            yield from chunks
         except MissingFile as error:
             raise MissingFile(
                 f"{item.path} was there when the plan was made and is gone",
                 location=error.location,
                 hint="stop the job (it tidies up behind us), take this run back (`stateshift "
-                "rollback WORKDIR`), then "
-                "plan again",
+                "rollback WORKDIR`), then plan again",
             ) from error
 
     return content
 
 
-def settle(
-    target: Storage,
-    path: str,
-    content: Content,
-    modified: float | None,
-    whole: bool = False,
-    new: bool = False,
-) -> FileEvidence:
-    """Make `path` hold `content`: by leaving it alone where it does already, else by writing it. A
-    `new` one is not looked for: it was not there when the place was listed.
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file to be written. One that makes an image visible has to be `whole`: durable before it is
+    seen.
     """
-    there = None if new else target.stat(path)
-    if there is not None:
-        size, digest = digest_of(content())
-        if size == there.size and digest_of(target.chunks(path)) == (size, digest):
-            return FileEvidence(path, size, digest)
-    seen = _Digesting(content)
+
+    path: str
+    content: Content
+    modified: float | None = None
+    whole: bool = False
+
+
+def settle(target: Storage, file: NewFile, new: bool = False) -> FileEvidence:
+    """Make a path hold its content: by leaving it alone where it does already, else by writing it.
+    A `new` one is not looked for: it was not there when the place was listed.
+    """
+    before = None if new else target.stat(file.path)
+    if before is not None:
+        size, digest = digest_of(file.content())
+        if size == before.size and digest_of(target.chunks(file.path)) == (size, digest):
+            return FileEvidence(file.path, size, digest)
+    content = _Digesting(file.content)
     try:
-        if whole:
-            target.remove(path)
-            target.create(path, b"".join(seen()))
+        if file.whole:
+            target.remove(file.path)
+            target.create(file.path, b"".join(content()))
         else:
-            target.write(path, seen, modified)
+            target.write(file.path, content, file.modified)
     finally:
-        seen.close()
-    return FileEvidence(path, seen.size, seen.digest)
+        content.close()
+    return FileEvidence(file.path, content.size, content.digest)
 
 
 class _Digesting:
@@ -102,7 +111,7 @@ class _Digesting:
         self._chunks: Iterator[bytes] = iter(())
 
     def close(self) -> None:
-        """Where a write has failed, an error's traceback would keep what it read from open."""
+        """Close what is read from: where a write has failed, a traceback would keep it open."""
         if isinstance(self._chunks, Generator):
             with suppress(ValueError):  # a client that has given up may still have a thread in it
                 self._chunks.close()
@@ -118,6 +127,7 @@ class _Digesting:
 
 
 def files_hold(world: World, location: str, files: Sequence[FileEvidence]) -> list[Discrepancy]:
+    """Return which of the files do not hold what was written."""
     storage = world.storage(location)
 
     def asked(file: FileEvidence) -> Discrepancy | None:
@@ -131,7 +141,8 @@ def files_hold(world: World, location: str, files: Sequence[FileEvidence]) -> li
             return Discrepancy(path, f"sha256 {digest[:12]}", "other content of the same size")
         return None
 
-    return [found for found in each(world, files, asked, storage) if found is not None]
+    answers = each(world, files, asked, storage)
+    return [answer for answer in answers if answer is not None]
 
 
 def files_are_there(
@@ -144,7 +155,8 @@ def files_are_there(
         path, size, _ = file
         return Discrepancy(path, f"{size} bytes", "nothing") if storage.stat(path) is None else None
 
-    return [found for found in each(world, files, asked, storage) if found is not None]
+    answers = each(world, files, asked, storage)
+    return [answer for answer in answers if answer is not None]
 
 
 def remove_ours(
@@ -159,7 +171,7 @@ def remove_ours(
     storage = world.storage(location)
     changed = set()
     if written is not None:
-        changed = {found.place for found in files_hold(world, location, written)}
+        changed = {broken.place for broken in files_hold(world, location, written)}
 
     def remove(path: str) -> str | None:
         if path not in changed:
@@ -168,16 +180,14 @@ def remove_ours(
             return f"{storage.location}/{path}: changed since it was written, left as it is"
         return None
 
-    return [
-        left for left in each(world, tuple(reversed(paths)), remove, storage) if left is not None
-    ]
+    answers = each(world, tuple(reversed(paths)), remove, storage)
+    return [left for left in answers if left is not None]
 
 
-def paths_told(paths: tuple[str, ...]) -> str:
-    return (
-        paths[0]
-        if len(paths) == 1
-        else f"{len(paths)} files ({paths[0]} … {paths[-1]})"
-        if paths
-        else "nothing"
-    )
+def paths_in_words(paths: tuple[str, ...]) -> str:
+    """Return the path, or how many there are with the first and the last."""
+    if not paths:
+        return "nothing"
+    if len(paths) == 1:
+        return paths[0]
+    return f"{len(paths)} files ({paths[0]} … {paths[-1]})"

@@ -105,7 +105,7 @@ class FilesStaged(Evidence):
 
 @dataclass(frozen=True, slots=True)
 class FilesMoved(Evidence):
-    """From which path to which."""
+    """The old and the new path of each file."""
 
     moved: tuple[tuple[str, ...], ...]
 
@@ -269,11 +269,14 @@ def _files(value: object, pointer: str) -> tuple[FileEvidence, ...]:
     try:
         files = tuple(FileEvidence(path, size, digest) for path, size, digest in value)
     except (TypeError, ValueError):
-        raise plain.Misfit(pointer, "a file is not a path, a size and a digest") from None
-    for file in files:
-        if type(file.path) is not str or type(file.size) is not int or type(file.digest) is not str:
-            raise plain.Misfit(pointer, "a file is not a path, a size and a digest")
+        files = ()
+    if len(files) != len(value) or not all(map(_is_file, files)):
+        raise plain.Misfit(pointer, "a file is not a path, a size and a digest")
     return files
+
+
+def _is_file(file: FileEvidence) -> bool:
+    return (type(file.path), type(file.size), type(file.digest)) == (str, int, str)
 
 
 def files_of(evidence: Evidence) -> tuple[FileEvidence, ...]:

@@ -69,10 +69,17 @@ def ended_query(
         failure = cluster.failure(tag, alive=True)
     if failure is None or failure.query is None:
         return failure
-    identities = [content_of(storage, _identity_path(commit)) for commit in commits]
-    known = [identity for identity in identities if identity is not None]
-    is_ours = any(failure.query.encode() in identity for identity in known)
-    return failure if is_ours or not known else None
+    identities = _identities(storage, commits)
+    if not identities:
+        return failure
+    query = failure.query.encode()
+    return failure if any(query in identity for identity in identities) else None
+
+
+def _identities(storage: Storage, commits: tuple[str, ...]) -> list[bytes]:
+    """Return what the job's queries say of themselves, as far as they have written it."""
+    contents = [content_of(storage, _identity_path(commit)) for commit in commits]
+    return [content for content in contents if content is not None]
 
 
 def way_out(failure: Failure | None, location: str, otherwise: str) -> str:
@@ -83,31 +90,28 @@ def way_out(failure: Failure | None, location: str, otherwise: str) -> str:
     match remedy:
         case Remedy.ROLLBACK:
             return (
-                f"{_BACK}. Resuming does not help: the job would be started on the same "
-                "state and fail in the same "
-                f"way (see what is wrong with it: stateshift verify --deep {location})"
+                f"{_BACK}. Resuming does not help: the job would be started on the same state and "
+                "fail in the same way (see what is wrong with it: stateshift verify --deep "
+                f"{location})"
             )
         case Remedy.OTHER_JOB:
             return (
-                f"{_BACK}. Resuming as it is does not help: the application does not fit "
-                "this state. With one that "
-                'does as "application" under "submit": `stateshift resume WORKDIR --spec FILE`'
+                f"{_BACK}. Resuming as it is does not help: the application does not fit this "
+                'state. With one that does as "application" under "submit": '
+                "`stateshift resume WORKDIR --spec FILE`"
             )
         case Remedy.OTHER_SUBMIT:
             return (
-                'correct "submit" in the spec, then `stateshift resume WORKDIR --spec '
-                "FILE` starts the job with it; "
-                f"or {_BACK}"
+                'correct "submit" in the spec, then `stateshift resume WORKDIR --spec FILE` '
+                f"starts the job with it; or {_BACK}"
             )
         case Remedy.UNKNOWN:
-            return (
-                f'{_BACK}; {otherwise} (with another "submit": `stateshift resume WORKDIR '
-                "--spec FILE`)"
-            )
+            other = 'with another "submit": `stateshift resume WORKDIR --spec FILE`'
+            return f"{_BACK}; {otherwise} ({other})"
 
 
 def _identity_path(commit: str) -> str:
-    """The file with the id of the query that writes `commit`: `metadata`, beside the folder of
-    commits.
+    """Return the file with the id of the query that writes `commit`: `metadata`, beside the folder
+    of commits.
     """
     return str(PurePosixPath(commit).parent.parent / "metadata")

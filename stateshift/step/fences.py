@@ -4,6 +4,7 @@ LiftFence.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
@@ -74,39 +75,39 @@ class FenceSource(NoFiles):
         return f"fence {self.location} ({', '.join(self.paths)})"
 
     def run(self, world: World) -> Evidence:
-        """At once, where each waits for a network: the job is down meanwhile. It may have gone on,
-        and a fence before the commit of the batch that it is in would kill it: so all are looked at
-        before the first is put up. Of several runs that put one up together, the one that has the
-        first file has the source: it waits for the others, which take theirs away.
+        """Put up all files at once, where each waits for a network: the job is down meanwhile. It
+        may have gone on, and a fence before the commit of the batch that it is in would kill it: so
+        all are looked at before the first is put up. Of several runs that put one up together, the
+        one that has the first file has the source: it waits for the others, which take theirs away.
         """
         storage, text = world.storage(self.location), fence_text(world.run).encode()
         ready = _ready(world, self.ready)
-        beforehand = dict(zip(self.paths, ready, strict=False))
         try:
             each(world, self.paths, lambda path: self._refuse_others(storage, path, text), storage)
-            taken = each(
-                world,
-                self.paths,
-                lambda path: _take(storage, path, text, beforehand.get(path)),
-                storage,
-            )
-            for path, ours in zip(self.paths, taken, strict=True):
-                if not ours:
-                    patience = 0.0 if path == self.paths[0] else OTHERS_SECONDS_MAX
-                    self._take_from_others(world, storage, path, text, patience)
+            self._put_up(world, storage, text, dict(zip(self.paths, ready, strict=False)))
         except StalePlan:
-            for path in reversed(self.paths):
-                if content_of(storage, path) == text:
-                    storage.remove(path)
+            _take_down(storage, self.paths, text)
             raise
         if ready:
             _forget_ready(world, storage, ready)
         return SourceFenced(self.paths, "remove these files")
 
+    def _put_up(
+        self, world: World, storage: Storage, text: bytes, ready: Mapping[str, str]
+    ) -> None:
+        def take(path: str) -> bool:
+            return _take(storage, path, text, ready.get(path))
+
+        taken = each(world, self.paths, take, storage)
+        for path, is_ours in zip(self.paths, taken, strict=True):
+            if not is_ours:
+                patience = 0.0 if path == self.paths[0] else OTHERS_SECONDS_MAX
+                self._take_from_others(world, storage, path, text, patience)
+
     def _refuse_others(self, storage: Storage, path: str, text: bytes) -> None:
-        found = content_of(storage, path)
-        if found not in (None, text):
-            raise _taken(f"{self.location}/{path}", found)
+        content = content_of(storage, path)
+        if content not in (None, text):
+            raise _taken(f"{self.location}/{path}", content)
 
     def _take_from_others(
         self, world: World, storage: Storage, path: str, text: bytes, patience: float
@@ -120,11 +121,9 @@ class FenceSource(NoFiles):
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         storage, text = world.storage(self.location), fence_text(world.run).encode()
-        return [
-            Discrepancy(f"{self.location}/{path}", "our fence", "nothing or something else")
-            for path in self.paths
-            if content_of(storage, path) != text
-        ]
+        others = [path for path in self.paths if content_of(storage, path) != text]
+        there = "nothing or something else"
+        return [Discrepancy(f"{self.location}/{path}", "our fence", there) for path in others]
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         storage, left = world.storage(self.location), []
@@ -156,8 +155,7 @@ class LiftFence(NoFiles):
         storage, text = world.storage(self.location), fence_text(world.run).encode()
         for path in reversed(self.paths):
             world.check_interrupted()
-            if content_of(storage, path) == text:
-                storage.remove(path)
+            _take_down(storage, (path,), text)
         return FenceLifted(self.paths)
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
@@ -173,8 +171,15 @@ class LiftFence(NoFiles):
         return []
 
 
+def _take_down(storage: Storage, paths: Sequence[str], text: bytes) -> None:
+    """Remove what is ours of a fence, last written first."""
+    for path in reversed(paths):
+        if content_of(storage, path) == text:
+            storage.remove(path)
+
+
 def _ready(world: World, files: int) -> tuple[str, ...]:
-    """Of this run: another one may be about to fence the same source."""
+    """Return names of this run: another one may be about to fence the same source."""
     return tuple(f"{FENCE}/{world.run}-{number}" for number in range(files))
 
 
@@ -184,7 +189,7 @@ def _forget_ready(world: World, storage: Storage, paths: tuple[str, ...]) -> Non
 
 
 def _take(storage: Storage, path: str, text: bytes, ready: str | None = None) -> bool:
-    """Whether it is ours now, or was."""
+    """Whether the file is ours now, or was."""
     try:
         with suppress(MissingFile):
             if ready is not None:
@@ -197,7 +202,7 @@ def _take(storage: Storage, path: str, text: bytes, ready: str | None = None) ->
 
 
 def _taken(place: str, content: bytes | None) -> StalePlan:
-    """Somebody was first: another run with its fence, or the job itself."""
+    """Return the error for a file that somebody else wrote first: another run, or the job."""
     owner = fence_owner(content or b"")
     if owner is not None:
         return StalePlan(

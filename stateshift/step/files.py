@@ -16,11 +16,12 @@ from stateshift.errors import AlreadyThere, StalePlan, StorageError
 from stateshift.formats.marks import FOLDER, STAGED
 from stateshift.step.at_once import each
 from stateshift.step.contents import (
+    NewFile,
     digest_of,
     files_are_there,
     files_hold,
     may_hold,
-    paths_told,
+    paths_in_words,
     reading,
     remove_ours,
     settle,
@@ -59,7 +60,8 @@ class Bundle:
     @property
     def named(self) -> tuple[tuple[FileInfo, str], ...]:
         """Each file, and its path below the target."""
-        return tuple(zip(self.items, self.names or (item.path for item in self.items), strict=True))
+        names = self.names or tuple(item.path for item in self.items)
+        return tuple(zip(self.items, names, strict=True))
 
     @property
     def files(self) -> int:
@@ -73,9 +75,8 @@ class Bundle:
         return files_hold(world, self.target, files_of(evidence))
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        return remove_ours(
-            world, self.target, tuple(name for _, name in self.named), written_files(evidence)
-        )
+        paths = tuple(name for _, name in self.named)
+        return remove_ours(world, self.target, paths, written_files(evidence))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class CopyFiles(Bundle):
     replaceable: bool = False
 
     def describe(self) -> str:
-        return f"copy {paths_told(tuple(i.path for i in self.items))} to {self.target}"
+        return f"copy {paths_in_words(tuple(i.path for i in self.items))} to {self.target}"
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         if self.replaceable:
@@ -110,25 +111,29 @@ class CopyFiles(Bundle):
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
 
-        def copy(one: tuple[FileInfo, str]) -> FileEvidence:
-            item, name = one
+        def copy(named: tuple[FileInfo, str]) -> FileEvidence:
+            item, name = named
             written = _published(source, target, item) if self.staged else None
             if written is None:
                 new = not may_hold(world, target, name, len(self.items))
-                written = _copy(source, target, item, name, self.keep_times, self.whole, new)
+                written = _copy(self._new_file(source, item, name), item, target, new)
             world.meter.done(1, item.size)
             return written
 
-        written = each(world, self.named, copy, source, target, size=lambda one: one[0].size)
+        written = each(world, self.named, copy, source, target, size=size_of)
         target.sync()
         if self.staged:
             target.prune(FOLDER)
         return FilesWritten(tuple(written))
 
+    def _new_file(self, source: Storage, item: FileInfo, name: str) -> NewFile:
+        modified = item.modified if self.keep_times and item.modified else None
+        return NewFile(name, reading(source, item), modified, self.whole)
+
 
 @dataclass(frozen=True, slots=True)
 class StageFiles(Bundle):
-    """Bring what will make an image visible, under names that say nothing to its engine: while that
+    """Copy what will make an image visible, under names that say nothing to its engine: while that
     is done, nobody waits for it. Who publishes it has the evidence.
     """
 
@@ -140,27 +145,19 @@ class StageFiles(Bundle):
     names: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        return (
-            f"bring {paths_told(tuple(i.path for i in self.items))} to {self.target}, not yet "
-            "to be seen"
-        )
+        paths = paths_in_words(tuple(item.path for item in self.items))
+        return f"bring {paths} to {self.target}, not yet to be seen"
 
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
 
-        def stage(one: tuple[FileInfo, str]) -> None:
-            item, name = one
-            settle(target, name, reading(source, item), None)
+        def stage(named: tuple[FileInfo, str]) -> None:
+            item, name = named
+            settle(target, NewFile(name, reading(source, item)))
             world.meter.done(1, item.size)
 
-        each(
-            world,
-            tuple(zip(self.items, self.staged_names, strict=True)),
-            stage,
-            source,
-            target,
-            size=lambda one: one[0].size,
-        )
+        named = tuple(zip(self.items, self.staged_names, strict=True))
+        each(world, named, stage, source, target, size=size_of)
         target.sync()
         return FilesStaged(len(self.items))
 
@@ -195,7 +192,7 @@ class MoveFiles:
         return 0
 
     def describe(self) -> str:
-        return f"move {paths_told(tuple(i.path for i in self.items))} within {self.location}"
+        return f"move {paths_in_words(tuple(i.path for i in self.items))} within {self.location}"
 
     def run(self, world: World) -> Evidence:
         storage = world.storage(self.location)
@@ -209,25 +206,21 @@ class MoveFiles:
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         storage = world.storage(self.location)
+        gone = [item for item in self.items if storage.stat(item.target_path) is None]
         return [
             Discrepancy(item.target_path, f"the file moved from {item.path}", "nothing")
-            for item in self.items
-            if storage.stat(item.target_path) is None
+            for item in gone
         ]
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         storage = world.storage(self.location)
         left = []
         for item in reversed(self.items):
-            here, there = (
-                storage.stat(item.path) is not None,
-                storage.stat(item.target_path) is not None,
-            )
-            if not here and not there:
-                left.append(
-                    f"{item.path} was moved to {item.target_path}, and is in neither place any more"
-                )
-            elif there:
+            if storage.stat(item.target_path) is None:
+                if storage.stat(item.path) is None:
+                    moved = f"{item.path} was moved to {item.target_path}"
+                    left.append(f"{moved}, and is in neither place any more")
+            else:
                 # Both names: a rename that was killed half-way, which its repeat finishes, or a
                 # file of somebody else that has kept us from moving ours.
                 with suppress(AlreadyThere):
@@ -257,21 +250,14 @@ class WriteFile:
         try:
             return cls(name, target, path, text=content.decode("utf-8"), replaces=replaces)
         except UnicodeDecodeError:
-            return cls(
-                name,
-                target,
-                path,
-                base64=base64.b64encode(content).decode("ascii"),
-                replaces=replaces,
-            )
+            encoded = base64.b64encode(content).decode("ascii")
+            return cls(name, target, path, base64=encoded, replaces=replaces)
 
     @property
     def content(self) -> bytes:
-        return (
-            self.text.encode("utf-8")
-            if self.text is not None
-            else base64.b64decode(self.base64 or "")
-        )
+        if self.text is not None:
+            return self.text.encode("utf-8")
+        return base64.b64decode(self.base64 or "")
 
     @property
     def files(self) -> int:
@@ -287,7 +273,7 @@ class WriteFile:
     def run(self, world: World) -> Evidence:
         world.check_interrupted()
         storage, content = world.storage(self.target), self.content
-        written = settle(storage, self.path, lambda: iter((content,)), None)
+        written = settle(storage, NewFile(self.path, lambda: iter((content,))))
         storage.sync()
         world.meter.done(1, len(content))
         return FilesWritten((written,))
@@ -296,15 +282,25 @@ class WriteFile:
         return files_hold(world, self.target, files_of(evidence))
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        storage, before = world.storage(self.target), self.replaces
+        before = self.replaces
         if before is None:
             return remove_ours(world, self.target, (self.path,), written_files(evidence))
-        if storage.stat(self.path) is None or digest_of(storage.chunks(self.path)) == digest_of(
-            iter((self.content,))
-        ):
+        storage = world.storage(self.target)
+        if self._is_unchanged(storage):
             storage.write(self.path, lambda: iter((before.encode("utf-8"),)))
             storage.sync()
         return []
+
+    def _is_unchanged(self, storage: Storage) -> bool:
+        """Whether the file holds what was written, or is gone."""
+        if storage.stat(self.path) is None:
+            return True
+        return digest_of(storage.chunks(self.path)) == digest_of(iter((self.content,)))
+
+
+def size_of(named: tuple[FileInfo, str]) -> int:
+    """Return the bytes that are moved of a file, given with its name at the target."""
+    return named[0].size
 
 
 def _staged(item: FileInfo) -> str:
@@ -316,8 +312,8 @@ def _published(source: Storage, target: Storage, item: FileInfo) -> FileEvidence
     it should be.
     """
     staged = _staged(item)
-    there = target.stat(staged)
-    if there is None or there.size != item.size:
+    info = target.stat(staged)
+    if info is None or info.size != item.size:
         return None
     size, digest = digest_of(target.chunks(staged))
     if digest_of(reading(source, item)()) != (size, digest):
@@ -327,28 +323,15 @@ def _published(source: Storage, target: Storage, item: FileInfo) -> FileEvidence
     return FileEvidence(item.path, size, digest)
 
 
-def _copy(
-    source: Storage,
-    target: Storage,
-    item: FileInfo,
-    name: str,
-    keep_times: bool,
-    whole: bool,
-    new: bool,
-) -> FileEvidence:
-    modified = item.modified if keep_times and item.modified else None
-    written = settle(target, name, reading(source, item), modified, whole, new)
+def _copy(file: NewFile, item: FileInfo, target: Storage, new: bool) -> FileEvidence:
+    written = settle(target, file, new)
     if written.size != item.size:
-        target.remove(name)
+        target.remove(file.path)
         raise StalePlan(
-            (
-                f"{item.path} changed while it was copied: {item.size} bytes when planned, "
-                f"{written.size} when read"
-            ),
-            hint=(
-                "stop the job that writes it, take this run back (`stateshift rollback "
-                "WORKDIR`), then plan again"
-            ),
+            f"{item.path} changed while it was copied: {item.size} bytes when planned, "
+            f"{written.size} when read",
+            hint="stop the job that writes it, take this run back (`stateshift rollback "
+            "WORKDIR`), then plan again",
         )
     return written
 

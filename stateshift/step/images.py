@@ -13,7 +13,7 @@ instead, and so is everything where the spec asks for `digests`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -70,8 +70,10 @@ class CompareImages:
 
     @property
     def files(self) -> int:
-        shards = (*self.source_shards, *(shard for side in self.beside for shard in side.shards))
-        return sum(len(shard.files) for shard in shards) + len(self.paths)
+        files = len(self.paths)
+        for side in self.sources:
+            files += sum(len(shard.files) for shard in side.shards)
+        return files
 
     @property
     def bytes(self) -> int:
@@ -84,81 +86,88 @@ class CompareImages:
         )
 
     def run(self, world: World) -> Evidence:
-        found = folds_together(fold_entries(side, self.engine, world) for side in self.sources)
-        return self.judged(found, fold_entries(self.sides[1], self.engine, world), world)
+        _, target = self.sides
+        at_source = fold_together(fold_entries(side, self.engine, world) for side in self.sources)
+        return self.judged(at_source, fold_entries(target, self.engine, world), world)
 
     @property
     def sides(self) -> tuple[Side, Side]:
         """What is folded: the source, and the target."""
         shards = self.source_shards if self.target_shards is None else self.target_shards
         settings = self.settings if self.target_settings is None else self.target_settings
-        return Side(self.source, self.source_shards, self.settings), Side(
-            self.target, shards, settings
-        )
+        source = Side(self.source, self.source_shards, self.settings)
+        return source, Side(self.target, shards, settings)
 
     @property
     def sources(self) -> tuple[Side, ...]:
         return (self.sides[0], *self.beside)
 
-    def judged(self, found: Fold, there: Fold, world: World) -> Evidence:
-        """The evidence, from what both sides came to, whoever has folded them."""
-        source, target = world.storage(self.source), world.storage(self.target)
-        operators = sorted(found.keys() | there.keys())
-        different = [o for o in operators if _identity(found.get(o)) != _identity(there.get(o))]
+    def judged(self, at_source: Fold, at_target: Fold, world: World) -> Evidence:
+        """Return the evidence, from what both sides came to, whoever has folded them."""
+        different = _different(at_source, at_target)
         if different:
-            first = different[0]
-            raise VerifyError(
-                f"operator {first}: the target does not hold the same entries as the source",
-                step=self.name,
-                expected=_told(found.get(first)),
-                found=_told(there.get(first)),
-                hint=(
-                    "the source is untouched: take the run back with `stateshift rollback WORKDIR`"
-                ),
-            )
-        large = self.bytes >= LARGE_BYTES * max(1, self.files)
+            raise self._different_entries(different[0], at_source, at_target)
         pairs = tuple(zip(self.paths, self.names or self.paths, strict=True))
-        known = each(
-            world,
-            pairs,
-            lambda pair: _compare_bytes(source, target, pair, large, self.name),
-            source,
-            target,
-        )
+        known = self._compare_files(pairs, world)
         world.meter.done(self.files, self.bytes)
-        operators_found = {o: _as_evidence(sums) for o, sums in sorted(found.items())}
-        return ImagesCompared(operators_found, paths=len(pairs), by_checksum=sum(known))
+        operators = {o: _as_evidence(sums) for o, sums in sorted(at_source.items())}
+        return ImagesCompared(operators, paths=len(pairs), by_checksum=sum(known))
+
+    def _different_entries(self, operator: str, at_source: Fold, at_target: Fold) -> VerifyError:
+        return VerifyError(
+            f"operator {operator}: the target does not hold the same entries as the source",
+            step=self.name,
+            expected=_in_words(at_source.get(operator)),
+            found=_in_words(at_target.get(operator)),
+            hint="the source is untouched: take the run back with `stateshift rollback WORKDIR`",
+        )
+
+    def _compare_files(self, pairs: Sequence[tuple[str, str]], world: World) -> list[bool]:
+        """Compare files byte for byte. Return whether the storages' checksums were enough for
+        each.
+        """
+        source, target = world.storage(self.source), world.storage(self.target)
+        is_large = self.bytes >= LARGE_BYTES * max(1, self.files)
+
+        def compare(pair: tuple[str, str]) -> bool:
+            return _compare_bytes(source, target, pair, is_large, self.name)
+
+        return each(world, pairs, compare, source, target)
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         """Whether the target still folds to what was compared: the source may have been retired
         since.
         """
+        _, target = self.sides
         try:
-            there = fold_entries(self.sides[1], self.engine, world)
+            now = fold_entries(target, self.engine, world)
         except (FormatError, MissingFile) as error:
             return [Discrepancy(self.target, "the compared entries", str(error))]
         compared = of_kind(evidence, ImagesCompared).operators
-        wanted = {o: _of_evidence(one) for o, one in compared.items()}
-        return [
-            Discrepancy(f"operator {o}", _told(wanted.get(o)), _told(there.get(o)))
-            for o in sorted(wanted.keys() | there.keys())
-            if _identity(wanted.get(o)) != _identity(there.get(o))
-        ]
+        before = {operator: _of_evidence(shown) for operator, shown in compared.items()}
+        broken = []
+        for operator in _different(before, now):
+            expected, there = _in_words(before.get(operator)), _in_words(now.get(operator))
+            broken.append(Discrepancy(f"operator {operator}", expected, there))
+        return broken
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         return []
 
 
 def fold_entries(side: Side, engine: str, world: World) -> Fold:
-    """Counts and hash sum of what a side holds, per operator."""
-    storage, read = world.storage(side.location), world.entries.get(engine)
-    return folds_together(
-        each(world, side.shards, lambda shard: _folded(read, storage, shard, side, world), storage)
-    )
+    """Return counts and hash sum of what a side holds, per operator."""
+    storage = world.storage(side.location)
+    read = world.entries.get(engine)
+
+    def fold(shard: ShardFiles) -> Fold:
+        return _folded(read, storage, shard, side.settings)
+
+    return fold_together(each(world, side.shards, fold, storage))
 
 
-def folds_together(folds: Iterable[Fold]) -> Fold:
-    """Of shards, or of any parts: their sums."""
+def fold_together(folds: Iterable[Fold]) -> Fold:
+    """Return the sums of folds: those of shards, or of any parts."""
     whole: Fold = {}
     for fold in folds:
         for operator, sums in fold.items():
@@ -169,23 +178,35 @@ def folds_together(folds: Iterable[Fold]) -> Fold:
     return whole
 
 
+def _different(fold: Fold, other: Fold) -> list[str]:
+    """Return the operators of which two folds do not hold the same."""
+    operators = sorted(fold.keys() | other.keys())
+    return [o for o in operators if _identity(fold.get(o)) != _identity(other.get(o))]
+
+
 def _folded(
-    read: EntriesReader | None, storage: Storage, shard: ShardFiles, side: Side, world: World
+    read: EntriesReader | None,
+    storage: Storage,
+    shard: ShardFiles,
+    settings: Mapping[str, str],
 ) -> Fold:
     assert read is not None, "a plan that compares entries is only made where they can be read"
     sums: dict[str, int] = {SUM: 0, "entries": 0}
-    for store, some in read(storage.chunks, shard, side.settings):
+    for store, entries in read(storage.chunks, shard, settings):
         unit = unit_of(store)
-        sums[unit] = sums.get(unit, 0) + len(some)
-        sums[SUM] += (
-            sum(_hashes(store, some)) if isinstance(some, list) else _sum_of_hashes(store, some)
-        )
+        sums[unit] = sums.get(unit, 0) + len(entries)
+        if isinstance(entries, list):
+            sums[SUM] += sum(_hashes(store, entries))
+        else:
+            sums[SUM] += _sum_of_hashes(store, entries)
     sums[SUM] %= 1 << 128
     return {shard.operator: sums}
 
 
 def _hashes(store: str, pairs: Pairs) -> Iterator[int]:
-    """Of each entry: of "<size of the store's name> <size of the key> <store><key><value>"."""
+    """Yield the hash of each entry: of "<size of the store's name> <size of the key>
+    <store><key><value>".
+    """
     from mmh3 import mmh3_x64_128_digest  # who only reads a journal needs none of it
 
     name = store.encode()
@@ -195,12 +216,9 @@ def _hashes(store: str, pairs: Pairs) -> Iterator[int]:
 
 
 def _sum_of_hashes(store: str, block: Block) -> int:
-    """The sum of the same, of many at once."""
-    from stateshift.formats.binaries import (
-        joined,
-        lengths,
-        numerals,
-    )  # loads Arrow, for which no plan should wait
+    """Return the sum of the same, of many at once."""
+    # Loads Arrow, for which no plan should wait.
+    from stateshift.formats.binaries import joined, lengths, numerals
     from stateshift.formats.spans import hash128
 
     name = store.encode()
@@ -256,13 +274,13 @@ def _of_evidence(evidence: OperatorFold) -> dict[str, int]:
     return sums
 
 
-def _told(sums: Mapping[str, int] | None) -> str:
+def _in_words(sums: Mapping[str, int] | None) -> str:
+    """Return how much there is: `3 entries, 1 file, digest …`."""
     if sums is None:
         return "no entries"
-    counts = [(sums.get(unit, 0), unit) for unit in COUNTED]
-    named = [
-        f"{n} {SINGULAR[unit] if n == 1 else PLURAL[unit]}"
-        for n, unit in counts
-        if n or unit == "entries"
-    ]
-    return f"{', '.join(named)}, digest {sums[SUM]:032x}"
+    words = []
+    for unit in COUNTED:
+        count = sums.get(unit, 0)
+        if count or unit == "entries":
+            words.append(f"{count} {SINGULAR[unit] if count == 1 else PLURAL[unit]}")
+    return f"{', '.join(words)}, digest {sums[SUM]:032x}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -14,11 +13,8 @@ from stateshift.step.marks import NoFiles, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.world import World
 
-RAN = (
-    "running",
-    "queued",
-    "unknown",
-)  # what a job may have been before it was stopped, to be started again
+# What a job may have been before it was stopped, to be started again.
+RAN = ("running", "queued", "unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,55 +71,35 @@ class StopJob(NoFiles):
         state = cluster.find_source(self.request).state
         if state.alive:
             return []
+        again = f"start it again from {self.location}"
         if evidence is None and state is JobState.UNKNOWN:
-            return [
-                (
-                    f"{self.job} may have been stopped or not: start it again from "
-                    f"{self.location} if it does not run"
-                )
-            ]
+            return [f"{self.job} may have been stopped or not: {again} if it does not run"]
         if evidence is not None and not _may_have_run(of_kind(evidence, JobStopped)):
             return []
         if self.restart is None:
-            return [
-                (
-                    f"{self.job} is stopped: start it again from {self.location} (no "
-                    "source_submit in the spec)"
-                )
-            ]
+            return [f"{self.job} is stopped: {again} (no source_submit in the spec)"]
         owner = world.fence(self.location)
         if owner is not None:
-            return [
-                (
-                    f"{self.job} is stopped, and not started again: run {owner} has moved it "
-                    f"away from {self.location}"
-                )
-            ]
+            moved = f"run {owner} has moved it away from {self.location}"
+            return [f"{self.job} is stopped, and not started again: {moved}"]
         tag = self._restart_tag(cluster, world)
-        cluster.submit(
-            Submission(
-                tag,
-                self.job,
-                self.location,
-                None,
-                dict(self.restart),
-                dict(self.restart_environment),
-            )
-        )
+        options, environment = dict(self.restart), dict(self.restart_environment)
+        cluster.submit(Submission(tag, self.job, self.location, None, options, environment))
         return []
 
     def _restart_tag(self, cluster: Cluster, world: World) -> str:
-        """The first under which nothing was started yet, or something still runs: a job that was
-        started again when an earlier halt was taken back has been stopped by the halt after that.
+        """Return the first tag under which nothing was started yet, or something still runs: a job
+        that was started again when an earlier halt was taken back has been stopped by the halt
+        after that.
         """
-        # jobs that share a source start it again once
+        # Jobs that share a source start it again once.
         first = f"{tag_of(world, self.location)}.restart"
-        tags = itertools.chain((first,), (f"{first}.{number}" for number in itertools.count(2)))
-        return next(
-            tag
-            for tag in tags
-            if cluster.find(tag).state not in (JobState.FINISHED, JobState.FAILED)
-        )
+        tag = first
+        number = 1
+        while cluster.find(tag).state in (JobState.FINISHED, JobState.FAILED):
+            number += 1
+            tag = f"{first}.{number}"
+        return tag
 
 
 def _may_have_run(evidence: JobStopped) -> bool:

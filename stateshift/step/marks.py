@@ -28,14 +28,14 @@ class NoFiles:
 
 
 def tag_of(world: World, job: str) -> str:
-    """What a second attempt recognises the first by: unique to this run and this job, safe in
-    file names.
+    """Return what a second attempt recognises the first by: unique to this run and this job, safe
+    in file names.
     """
     return f"{world.run}.{fingerprint(job)[:8]}"
 
 
 def forget_marks(storage: Storage) -> None:
-    """Of a job that was started early."""
+    """Remove the marks of a job that was started early."""
     for path in (WAITING, RELEASED):
         storage.remove(path)
 
@@ -53,6 +53,7 @@ def release(storage: Storage, tag: str) -> None:
 
 
 def content_of(storage: Storage, path: str) -> bytes | None:
+    """Return what a small file holds; None where it is not there."""
     if storage.stat(path) is None:
         return None
     try:

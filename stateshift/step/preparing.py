@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from stateshift.clusters.protocol import JobState, StopRequest, Submission
+from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.errors import ClusterError
 from stateshift.formats.marks import WAIT, WAITING, is_meant
 from stateshift.step.evidence import JobStarted
@@ -28,6 +28,8 @@ from stateshift.world import World
 
 @dataclass(frozen=True, slots=True)
 class PrepareJob(NoFiles):
+    """Start the target's application, which waits for its image."""
+
     kind: ClassVar[str] = "PrepareJob"
     name: str
     cluster: str
@@ -57,35 +59,33 @@ class PrepareJob(NoFiles):
         return JobStarted(job, tag, at=began, seconds=world.clock.now() - began)
 
     def _await(self, tag: str, world: World) -> None:
-        storage, cluster, began = (
-            world.storage(self.location),
-            world.cluster(self.cluster),
-            world.clock.now(),
-        )
+        storage = world.storage(self.location)
+        cluster = world.cluster(self.cluster)
+        began = world.clock.now()
         while not is_meant(content_of(storage, WAITING), tag):
             world.check_interrupted()
             state = cluster.find(tag).state
             seconds = world.clock.now() - began
-            if state in (JobState.FAILED, JobState.FINISHED) or seconds > self.seconds_max:
-                log = without_frames(cluster.log(tag, LOG_LINES))
-                ended = (
-                    "has ended"
-                    if seconds <= self.seconds_max
-                    else f"is {state} after {self.seconds_max:.0f} s"
-                )
-                raise ClusterError(
-                    (
-                        f"{self.job} was to wait for its image on {self.cluster}, and {ended} "
-                        "without saying that it does"
-                    )
-                    + (f"; its log ends:\n{log}" if log else ""),
-                    cluster=self.cluster,
-                    job=self.job,
-                    hint="it has to call stateshift.job.wait() before its first query; the old "
-                    "job runs on: take this "
-                    'back (`stateshift rollback WORKDIR`), and mend it, or leave out "prepare"',
-                )
+            if seconds > self.seconds_max:
+                raise self._failed(cluster, tag, f"is {state} after {self.seconds_max:.0f} s")
+            if state in (JobState.FAILED, JobState.FINISHED):
+                raise self._failed(cluster, tag, "has ended")
             world.clock.sleep(min(1.0, 0.1 + seconds / 20))
+
+    def _failed(self, cluster: Cluster, tag: str, what: str) -> ClusterError:
+        fact = (
+            f"{self.job} was to wait for its image on {self.cluster}, and {what} without saying "
+            "that it does"
+        )
+        log = without_frames(cluster.log(tag, LOG_LINES))
+        if log:
+            fact += f"; its log ends:\n{log}"
+        hint = (
+            "it has to call stateshift.job.wait() before its first query; the old job runs on: "
+            "take this back (`stateshift rollback WORKDIR`), and mend it, or leave out "
+            '"prepare"'
+        )
+        return ClusterError(fact, cluster=self.cluster, job=self.job, hint=hint)
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         return []

@@ -3,7 +3,7 @@ it has stopped.
 
 A running job writes, tidies up, may be started again or go back to an earlier batch. So nothing
 that a round meets is an error: what is gone, or is another file by the time it was read, is left
-out of the evidence, and the next round, or the move, brings what is then there. What stands in the
+out of the evidence, and the next round, or the move, copies what is then there. What stands in the
 evidence was read whole while its stamp stayed the same, and was read back from the target with the
 same digest.
 """
@@ -18,15 +18,16 @@ from stateshift.errors import MissingFile
 from stateshift.step.at_once import each
 from stateshift.step.contents import (
     LARGE_BYTES,
+    NewFile,
     digest_of,
     files_hold,
-    paths_told,
+    paths_in_words,
     reading,
     same_checksum,
     settle,
 )
 from stateshift.step.evidence import FilesBrought, FilesKept, of_kind
-from stateshift.step.files import Bundle
+from stateshift.step.files import Bundle, size_of
 from stateshift.step.marks import NoFiles
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Storage
@@ -53,51 +54,54 @@ class BringFiles(Bundle):
     names: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        return (
-            f"bring {paths_told(tuple(i.path for i in self.items))} to {self.target} while the "
-            "job runs"
-        )
+        paths = paths_in_words(tuple(item.path for item in self.items))
+        return f"bring {paths} to {self.target} while the job runs"
 
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
 
-        def bring(one: tuple[FileInfo, str]) -> tuple[FileEvidence, str] | None:
-            brought = self._brought(source, target, *one)
-            world.meter.done(1, one[0].size)
-            return brought
+        def copy(named: tuple[FileInfo, str]) -> tuple[FileEvidence, str] | None:
+            copied = self._copied(source, target, *named)
+            world.meter.done(1, size_of(named))
+            return copied
 
-        each_one = each(world, self.named, bring, source, target, size=lambda one: one[0].size)
-        found = [one for one in each_one if one is not None]
+        results = each(world, self.named, copy, source, target, size=size_of)
+        arrived = [result for result in results if result is not None]
         target.sync()
-        stamps = {file.path: stamp for file, stamp in found}
-        missed = len(self.items) - len(found)
-        files = tuple(file for file, _ in found)
+        stamps = {file.path: stamp for file, stamp in arrived}
+        missed = len(self.items) - len(arrived)
+        files = tuple(file for file, _ in arrived)
         return FilesBrought(files, stamps, missed, self.read_back)
 
-    def _brought(
+    def _copied(
         self, source: Storage, target: Storage, item: FileInfo, name: str
     ) -> tuple[FileEvidence, str] | None:
-        """The file as it arrived, and its stamp there; None where it was gone, or another one,
-        before that.
+        """Return the file as it arrived, and its stamp there; None where it was gone, or another
+        one, before that.
         """
         modified = item.modified if self.keep_times and item.modified else None
         with suppress(MissingFile):
-            written = settle(target, name, reading(source, item), modified)
+            written = settle(target, NewFile(name, reading(source, item), modified))
             after, arrived = source.stat(item.path), target.stat(name)
-            same = (
-                after is not None
-                and item.stamp != ""
-                and after.stamp == item.stamp
-                and written.size == item.size
-            )
+            is_whole = _is_the_same(item, after) and written.size == item.size
             if (
-                same
+                is_whole
                 and arrived is not None
-                and (not self.read_back or _is_whole(source, target, item, written))
+                and self._was_read_back(source, target, item, written)
             ):
                 return written, arrived.stamp
         target.remove(name)
         return None
+
+    def _was_read_back(
+        self, source: Storage, target: Storage, item: FileInfo, written: FileEvidence
+    ) -> bool:
+        return not self.read_back or _is_whole(source, target, item, written)
+
+
+def _is_the_same(item: FileInfo, now: FileInfo | None) -> bool:
+    """Whether a file is, by its storage's word, the very one that it was."""
+    return now is not None and item.stamp != "" and now.stamp == item.stamp
 
 
 def _is_whole(source: Storage, target: Storage, item: FileInfo, written: FileEvidence) -> bool:
@@ -111,9 +115,9 @@ def _is_whole(source: Storage, target: Storage, item: FileInfo, written: FileEvi
 
 @dataclass(frozen=True, slots=True)
 class KeepBrought(NoFiles):
-    """Of what rounds have brought, `items` belong to the image; everything else of it, `dropped`,
-    goes before the image can be seen. A file of a batch that was done again, or of a time that the
-    job has gone back behind, would be taken for the image's own.
+    """Keep `items` of what rounds have copied: they belong to the image. Everything else of it,
+    `dropped`, goes before the image can be seen. A file of a batch that was done again, or of a
+    time that the job has gone back behind, would be taken for the image's own.
     """
 
     kind: ClassVar[str] = "KeepBrought"
@@ -137,5 +141,7 @@ class KeepBrought(NoFiles):
         return files_hold(world, self.target, of_kind(evidence, FilesKept).files)
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        """The rounds take back what they have brought; what was dropped is of no use to anybody."""
+        """Leave it to the rounds to take back what they have copied; what was dropped is of no use
+        to anybody.
+        """
         return []

@@ -4,7 +4,7 @@ keeps.
 
 The savepoint is written below a folder of the spec's, under a name that the engine makes up, the
 checkpoint where the job keeps them: where it lies stands in the evidence, and the plan of the move
-is made from there. A repeat asks with the same tag, and is told of the same one.
+is made from there. A repeat asks with the same tag, and gets the same one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, ClassVar, cast
 from stateshift.clusters.protocol import (
     CheckpointRequest,
     Gone,
+    JobState,
     SavepointCluster,
     SavepointRequest,
     StopRequest,
@@ -31,23 +32,23 @@ from stateshift.formats.flink.properties import decode_properties
 from stateshift.step.evidence import ImageTaken, of_kind
 from stateshift.step.marks import NoFiles, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
+from stateshift.survey import FileInfo
 from stateshift.world import World
 
 ENDING = ("Suspend Savepoint", "Terminate Savepoint")
 CLOCKS_APART = 60.0  # seconds that a storage's clock may be behind ours
 LISTED_SECONDS_MAX = 15.0  # after which a cluster lists what was completed
 _FAILED = (
-    "it failed while it was stopped, but its savepoint is whole, and whoever goes on "
-    "from it completes the "
-    "transactions in which it wrote last ({})"
+    "it failed while it was stopped, but its savepoint is whole, and whoever goes on from it "
+    "completes the transactions in which it wrote last ({})"
 )
 LOOKED_FOR = 4  # checkpoints that a job may have completed meanwhile, some having failed in between
 _CHECKPOINT = re.compile(r"/chk-(\d+)/?$")
 
 
 class TakesImage(NoFiles):
-    """What both have in common. A repeat of `run` tells where the image is that the job has
-    ended with.
+    """The part that both have in common. A repeat of `run` gives the image that the job has ended
+    with.
     """
 
     __slots__ = ()
@@ -79,31 +80,23 @@ class TakesImage(NoFiles):
             try:
                 evidence = self.run(world)
             except ClusterError as error:
-                return [
-                    (
-                        f"{self.job} ({self.job_id}) does not run, and no image of it is "
-                        f"known: {error.fact}"
-                    )
-                ]
+                left = f"{self.job} ({self.job_id}) does not run, and no image of it is known"
+                return [f"{left}: {error.fact}"]
         image = of_kind(evidence, ImageTaken).image
         if self.restart is None:
-            return [
-                f"{self.job} is stopped: start it again from {image} (no source_submit in the spec)"
-            ]
-        again, words = self.tag_again(world), dict(self.restart)
-        cluster.submit(
-            Submission(again, self.job, image, None, words, dict(self.restart_environment))
-        )
+            again = f"start it again from {image} (no source_submit in the spec)"
+            return [f"{self.job} is stopped: {again}"]
+        tag, environment = self.tag_again(world), dict(self.restart_environment)
+        cluster.submit(Submission(tag, self.job, image, None, dict(self.restart), environment))
         return []
 
     def tag_again(self, world: World) -> str:
-        """Of what the job is started as once its end is taken back."""
+        """Return the tag under which the job is started once its end is taken back."""
         return f"{tag_of(world, self.job_id)}.restart"
 
-    def _state(self, cluster: SavepointCluster) -> Any:
-        return cluster.find_source(
-            StopRequest(self.job, "", options={"job_ids": [self.job_id]})
-        ).state
+    def _state(self, cluster: SavepointCluster) -> JobState:
+        request = StopRequest(self.job, "", options={"job_ids": [self.job_id]})
+        return cluster.find_source(request).state
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +126,14 @@ class TakeSavepoint(TakesImage):
 
     def describe(self) -> str:
         what = "stop it with a savepoint" if self.stop else "take a savepoint"
-        return f"{self.job} ({self.job_id}) on {self.cluster}: {what} in {self.directory}" + (
-            ", and cancel it" if self.cancel else ""
-        )
+        then = ", and cancel it" if self.cancel else ""
+        return f"{self.job} ({self.job_id}) on {self.cluster}: {what} in {self.directory}{then}"
 
     def run(self, world: World) -> Evidence:
-        began, cluster, request, failed = (
-            world.clock.now(),
-            _cluster(world, self.cluster),
-            self._request(world),
-            None,
-        )
+        began = world.clock.now()
+        cluster = _cluster(world, self.cluster)
+        request = self._request(world)
+        failed = None
         try:
             image = cluster.savepoint(request)
             failed = cluster.failed_behind(request)
@@ -156,14 +146,14 @@ class TakeSavepoint(TakesImage):
         return ImageTaken(image, self.job_id, began, world.clock.now() - began, note)
 
     def _left_behind(self, world: World, gone: Gone) -> str:
-        """Where the savepoint is that ended the job, by what it says of itself: Flink names its
-        folder after the job, and writes its metadata last.
+        """Return where the savepoint is that ended the job, by what it says of itself: Flink names
+        its folder after the job, and writes its metadata last.
         """
         storage = world.storage(self.directory)
         name = re.compile(rf"savepoint-{re.escape(self.job_id[:6])}-[0-9a-f]{{12}}/{METADATA}")
-        found = {file.path: file.modified for file in storage.list() if name.fullmatch(file.path)}
         since = gone.since - CLOCKS_APART
-        new = [path for path, modified in found.items() if modified is None or modified >= since]
+        savepoints = [file for file in storage.list() if name.fullmatch(file.path)]
+        new = [file.path for file in savepoints if _is_since(file, since)]
         ours = [path for path in new if ended_with(storage.read(path))]
         if len(ours) != 1:
             raise gone
@@ -171,9 +161,8 @@ class TakeSavepoint(TakesImage):
 
     def _request(self, world: World) -> SavepointRequest:
         return SavepointRequest(
-            tag=tag_of(
-                world, self.job_id
-            ),  # jobs that divide it take one savepoint, and start it again once
+            # Jobs that divide it take one savepoint, and start it again once.
+            tag=tag_of(world, self.job_id),
             job_id=self.job_id,
             directory=self.directory,
             stop=self.stop,
@@ -186,8 +175,8 @@ class TakeSavepoint(TakesImage):
 
 @dataclass(frozen=True, slots=True)
 class TakeCheckpoint(TakesImage):
-    """One more checkpoint is completed, and the job is cancelled: what it does in between is done
-    again by whoever goes on. Nothing of its state is written anew, as it is for a savepoint.
+    """Complete one more checkpoint, and cancel the job: what it does in between is done again by
+    whoever goes on. Nothing of its state is rewritten, as it is for a savepoint.
     """
 
     kind: ClassVar[str] = "TakeCheckpoint"
@@ -208,10 +197,8 @@ class TakeCheckpoint(TakesImage):
 
     def run(self, world: World) -> Evidence:
         began = world.clock.now()
-        request, image = (
-            CheckpointRequest(tag_of(world, self.job_id), self.job_id, self.seconds_max),
-            None,
-        )
+        request = CheckpointRequest(tag_of(world, self.job_id), self.job_id, self.seconds_max)
+        image: str | None = None
         try:
             image = _cluster(world, self.cluster).checkpoint(request)
             image = self._last(world, image)
@@ -222,17 +209,24 @@ class TakeCheckpoint(TakesImage):
         return ImageTaken(image, self.job_id, began, world.clock.now() - began)
 
     def _last(self, world: World, image: str) -> str:
-        """What a cluster lists of a job that has ended may be as old as some seconds: where this
-        one is not there, or a later one lies beside, it is asked again. One that it never lists was
-        not completed, whatever was written.
+        """Return the last checkpoint. What a cluster lists of a job that has ended may be as old as
+        some seconds: where this one is not there, or a later one lies beside, it is asked again.
+        One that it never lists was not completed, whatever was written.
         """
-        later, until = later_ones(world, image), world.clock.now() + LISTED_SECONDS_MAX
+        later = later_ones(world, image)
+        until = world.clock.now() + LISTED_SECONDS_MAX
         while (later or not _is_there(world, image)) and world.clock.now() < until:
             world.check_interrupted()
             world.clock.sleep(0.2)
             image = _cluster(world, self.cluster).latest_checkpoint(self.job_id) or image
-            later = [one for one in later if number_of(one) > number_of(image)]
+            later = [other for other in later if number_of(other) > number_of(image)]
         return image
+
+
+def _is_since(file: FileInfo, since: float) -> bool:
+    """Whether a file was modified since, as far as its storage says when that was."""
+    modified: float | None = file.modified
+    return modified is None or modified >= since
 
 
 def _is_there(world: World, image: str) -> bool:
@@ -240,33 +234,36 @@ def _is_there(world: World, image: str) -> bool:
 
 
 def number_of(image: str) -> int:
-    """Of a checkpoint that an engine has named after it; else 0."""
-    found = _CHECKPOINT.search(image)
-    return int(found[1]) if found else 0
+    """Return the number of a checkpoint that an engine has named after it; else 0."""
+    match = _CHECKPOINT.search(image)
+    return int(match[1]) if match else 0
 
 
 def later_ones(world: World, image: str) -> list[str]:
-    """Checkpoints with metadata that lie beside this one and have one of the next numbers: some
-    may have failed.
+    """Return checkpoints with metadata that lie beside this one and have one of the next numbers:
+    some may have failed.
     """
-    found = _CHECKPOINT.search(image)
-    if found is None:
+    match = _CHECKPOINT.search(image)
+    if match is None:
         return []
-    first, beside = int(found[1]) + 1, image[: found.start()]
+    beside = image[: match.start()]
     storage = world.storage(beside)
+    first = int(match[1]) + 1
     names = [f"chk-{number}" for number in range(first, first + LOOKED_FOR)]
     return [f"{beside}/{name}" for name in names if storage.stat(f"{name}/{METADATA}") is not None]
 
 
 def _left_whole(world: World, image: str | None) -> str | None:
-    """Of a checkpoint and the later ones beside it, the last that is whole: whoever wrote them is
-    gone, and so writes nothing more. Where it was not completed, no sink of its job knows of it,
-    and whoever starts from it tells them, as after a failure.
+    """Return the last checkpoint that is whole, of this one and the later ones beside it: whoever
+    wrote them is gone, and so writes nothing more. Where it was not completed, no sink of its job
+    knows of it, and whoever starts from it tells them, as after a failure.
     """
-    for one in [*reversed(later_ones(world, image)), image] if image is not None else ():
+    if image is None:
+        return None
+    for checkpoint in [*reversed(later_ones(world, image)), image]:
         with suppress(FormatError, MissingFile):
-            decode_metadata(world.storage(one).read(METADATA))
-            return one
+            decode_metadata(world.storage(checkpoint).read(METADATA))
+            return checkpoint
     return None
 
 

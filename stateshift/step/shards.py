@@ -1,4 +1,4 @@
-"""TransformShard: feed files through a pure transform, which is found by its name."""
+"""TransformShard: feed files through a pure transform, which goes by its name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from stateshift.step.at_once import each
-from stateshift.step.contents import files_hold, may_hold, paths_told, reading, remove_ours, settle
+from stateshift.step.contents import (
+    NewFile,
+    files_hold,
+    may_hold,
+    paths_in_words,
+    reading,
+    remove_ours,
+    settle,
+)
 from stateshift.step.evidence import FilesWritten, of_kind, written_files
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Content, Input
@@ -50,26 +58,28 @@ class TransformShard:
 
     @property
     def bytes(self) -> int:
-        others = (item for place in self.beside for item in place.files)
-        return sum(item.size for item in (*self.inputs, *others))
+        return sum(sum(item.size for item in place.files) for place in self._places)
+
+    @property
+    def _places(self) -> tuple[Elsewhere, ...]:
+        return (Elsewhere(self.source, self.inputs), *self.beside)
 
     def describe(self) -> str:
-        return (
-            f"{self.transform}: {paths_told(tuple(i.path for i in self.inputs))} to {self.target}"
-        )
+        inputs = paths_in_words(tuple(item.path for item in self.inputs))
+        return f"{self.transform}: {inputs} to {self.target}"
 
     def run(self, world: World) -> Evidence:
-        source, target = world.storage(self.source), world.storage(self.target)
-        inputs: list[Input] = [reading(source, item) for item in self.inputs]
-        inputs += [
-            reading(world.storage(p.location), item) for p in self.beside for item in p.files
-        ]
+        inputs: list[Input] = []
+        for place in self._places:
+            storage = world.storage(place.location)
+            inputs += [reading(storage, item) for item in place.files]
         contents = world.transforms[self.transform](self.options, inputs)
         assert len(contents) == len(self.outputs), f"{self.transform} made {len(contents)} outputs"
         made = tuple(zip(self.outputs, contents, strict=True))
+        target = world.storage(self.target)
         if target.traits.at_once > 1 and self.bytes <= TOGETHER_BYTES_MAX:
             made = tuple((path, _held(content)) for path, content in made)
-            written = each(world, made, lambda one: self._put(world, *one), target)
+            written = each(world, made, lambda output: self._put(world, *output), target)
         else:  # one after the other: each holds a piece of the state
             written = [self._put(world, path, content) for path, content in made]
         target.sync()
@@ -80,7 +90,7 @@ class TransformShard:
         world.check_interrupted()
         target = world.storage(self.target)
         new = not may_hold(world, target, path, 0)
-        return settle(target, path, content, None, self.whole, new)
+        return settle(target, NewFile(path, content, whole=self.whole), new)
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         return files_hold(world, self.target, of_kind(evidence, FilesWritten).files)

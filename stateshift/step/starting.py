@@ -30,20 +30,23 @@ from stateshift.storage.protocol import Storage
 from stateshift.terms import Terms, terms_of
 from stateshift.world import World
 
-# What is asked for of a log, and what of it an error tells.
+# What is asked for of a log, and what of it an error shows.
 LOG_LINES = 200
-TOLD_LINES = 20
+SHOWN_LINES = 20
 
 # More often nobody starts a job again: a cluster that has an answer to every tag knows none of
 # them.
 STARTS_MAX = 64
 
+OVER = (JobState.FINISHED, JobState.FAILED, JobState.ABSENT)
+_FRAME = re.compile(r"\s+(at [\w.$/<>]+\(|\.\.\. \d+ more)")
+
 
 @dataclass(frozen=True, slots=True)
 class SubmitJob(NoFiles):
-    """Find the tag, else submit with it; what was `prepared` under it is told that its image is
-    there. Not while the old job may still commit: whether its fences hold is asked once more, since
-    not every store lets an engine create exclusively.
+    """Find the tag, else submit with it; what was `prepared` under it is released. Not while the
+    old job may still commit: whether its fences hold is asked once more, since not every store lets
+    an engine create exclusively.
     """
 
     kind: ClassVar[str] = "SubmitJob"
@@ -62,57 +65,61 @@ class SubmitJob(NoFiles):
         return f"start {self.job} on {self.cluster} from {self.location}"
 
     def status(self, world: World) -> JobStatus:
-        """Of the job that this step has started last."""
-        return _latest(world.cluster(self.cluster), first_tag(world, self.job, self.attempt))[1]
+        """Return the status of the job that this step has started last."""
+        return self._latest(world)[1]
+
+    def _latest(self, world: World) -> tuple[str, JobStatus]:
+        first = first_tag(world, self.job, self.attempt)
+        return _latest(world.cluster(self.cluster), first)
 
     def run(self, world: World) -> Evidence:
-        tag, status = _latest(world.cluster(self.cluster), first_tag(world, self.job, self.attempt))
-        early = tag == first_tag(
-            world, self.job, self.attempt
-        )  # or it was started when its image was there
-        if self.prepared and (
-            status.state is JobState.FAILED or (early and status.state is JobState.FINISHED)
-        ):
+        tag, status = self._latest(world)
+        if self.prepared and self._has_to_start_again(world, tag, status):
             return self._submitted(_following(tag), world, None)
-        there = status.state not in (JobState.ABSENT, JobState.UNKNOWN)
-        if self.prepared and there:
+        if status.state in (JobState.ABSENT, JobState.UNKNOWN):
+            return self._submitted(tag, world, None)
+        if self.prepared:
             self._refuse_unfenced(world)
             release(world.storage(self.location), tag)
-        return self._submitted(tag, world, status.id or tag if there else None)
+        return self._submitted(tag, world, status.id or tag)
+
+    def _has_to_start_again(self, world: World, tag: str, status: JobStatus) -> bool:
+        """Whether a job that was prepared is over. If it was started again since, its image was
+        there already, and it may have ended well.
+        """
+        if status.state is JobState.FAILED:
+            return True
+        was_early = tag == first_tag(world, self.job, self.attempt)
+        return was_early and status.state is JobState.FINISHED
 
     def _refuse_unfenced(self, world: World) -> None:
-        broken = [
-            one for fence in self.fences for one in fence.holds(world, SourceFenced(fence.paths))
-        ]
-        if broken:
-            raise StalePlan(
-                (
-                    f"{broken[0].place} is no longer our fence: the old job has gone on after "
-                    "it was fenced"
-                ),
-                hint="stop the old job for good, take this back (`stateshift rollback "
-                "WORKDIR`), and plan again; the "
-                "new job was not started",
-            )
+        for fence in self.fences:
+            broken = fence.holds(world, SourceFenced(fence.paths))
+            if broken:
+                raise StalePlan(
+                    f"{broken[0].place} is no longer our fence: the old job has gone on after it "
+                    "was fenced",
+                    hint="stop the old job for good, take this back (`stateshift rollback "
+                    "WORKDIR`), and plan again; the new job was not started",
+                )
 
     def again(self, world: World, was_stopped: bool = False, hopeless: bool = False) -> Evidence:
-        """Start the job once more if it failed, or was stopped by us, as the person knows who was
-        told so; and if it is alive and `hopeless`, once it was stopped. Any other is left alone.
+        """Start the job once more if it failed, or was stopped by us (`was_stopped`: a person knows
+        that it was); and if it is alive and `hopeless`, once it was stopped. Any other is left
+        alone.
         """
-        cluster = world.cluster(self.cluster)
-        tag, status = _latest(cluster, first_tag(world, self.job, self.attempt))
+        tag, status = self._latest(world)
         if hopeless and status.state.alive:
-            stopped(
-                cluster,
-                self.cluster,
-                StopRequest(self.job, self.location, tag, options=self.options),
-            )
+            self._stop(world, tag)
             return self._submitted(_following(tag), world, None)
         if status.state is JobState.FAILED or (was_stopped and status.state is JobState.FINISHED):
             return self._submitted(_following(tag), world, None)
-        return self._submitted(
-            tag, world, None if status.state is JobState.ABSENT else status.id or tag
-        )
+        job = None if status.state is JobState.ABSENT else status.id or tag
+        return self._submitted(tag, world, job)
+
+    def _stop(self, world: World, tag: str) -> None:
+        request = StopRequest(self.job, self.location, tag, options=self.options)
+        stopped(world.cluster(self.cluster), self.cluster, request)
 
     def _submitted(self, tag: str, world: World, job: str | None) -> Evidence:
         if job is None:
@@ -128,31 +135,24 @@ class SubmitJob(NoFiles):
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         status = self.status(world)
-        bad = status.state in (JobState.ABSENT, JobState.FAILED)
-        return (
-            [Discrepancy(f"job {self.job}", "submitted and not failed", _told(status))]
-            if bad
-            else []
-        )
+        if status.state not in (JobState.ABSENT, JobState.FAILED):
+            return []
+        return [Discrepancy(f"job {self.job}", "submitted and not failed", _in_words(status))]
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        cluster = world.cluster(self.cluster)
-        tag, status = _latest(cluster, first_tag(world, self.job, self.attempt))
+        tag, status = self._latest(world)
         if self.prepared:
             forget_marks(world.storage(self.location))
-        if evidence is None and status.state is JobState.ABSENT:
-            return []
-        stopped(
-            cluster, self.cluster, StopRequest(self.job, self.location, tag, options=self.options)
-        )
+        if evidence is not None or status.state is not JobState.ABSENT:
+            self._stop(world, tag)
         return []
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitProgress(NoFiles):
     """Wait until the job that was restored from this image gets further. A job of Spark writes each
-    of `commits` with its first batch; of a job of Flink its cluster tells. `idle` is what a job
-    writes (through `stateshift.job`) when it is restored and has nothing to read.
+    of `commits` with its first batch; a job of Flink is asked about at its cluster. `idle` is what
+    a job writes (through `stateshift.job`) when it is restored and has nothing to read.
     """
 
     kind: ClassVar[str] = "AwaitProgress"
@@ -168,72 +168,84 @@ class AwaitProgress(NoFiles):
 
     def describe(self) -> str:
         terms = self._terms
-        return (
-            f"wait until {self.job} has {terms.done} {', '.join(self.commits) or f'a {terms.one}'}"
-        )
+        awaited = ", ".join(self.commits) or f"a {terms.one}"
+        return f"wait until {self.job} has {terms.done} {awaited}"
 
     @property
     def _terms(self) -> Terms:
-        """Only jobs of Spark write files that show a batch."""
+        """The words of the job's engine: only jobs of Spark write files that show a batch."""
         return terms_of("spark" if self.commits else "flink")
 
     def run(self, world: World) -> Evidence:
         cluster = world.cluster(self.cluster)
-        first, began = first_tag(world, self.job, self.attempt), world.clock.now()
-        correction = world.corrections.get(self.job)
-        seconds_max = self.seconds_max if correction is None else correction.seconds_max
-        watch = (
-            QueryWatch(world.storage(self.location), self.commits, seconds_max)
-            if self.commits
-            else None
-        )
+        first = first_tag(world, self.job, self.attempt)
+        began = world.clock.now()
+        seconds_max = self._seconds_max(world)
+        watch = self._watch(world, seconds_max)
         while True:
             world.check_interrupted()
             # Before the files: a job that ends in between has written them by then.
             tag, status = _latest(cluster, first)
-            committed, settled = self._progress(cluster, tag, world)
+            committed, is_enough = self._progress(cluster, tag, world)
             seconds = world.clock.now() - began
             # What was committed may be an earlier start's: one that failed since has shown nothing.
-            failed = status.state is JobState.FAILED and tag != first
-            if (settled and not failed) or (committed and status.state is JobState.FINISHED):
+            failed_again = status.state is JobState.FAILED and tag != first
+            has_ended_well = bool(committed) and status.state is JobState.FINISHED
+            if has_ended_well or (is_enough and not failed_again):
                 return self._evidence(committed, seconds, world)
-            if status.state in (JobState.FINISHED, JobState.FAILED, JobState.ABSENT):
-                when = (
-                    "when it was started again"
-                    if settled
-                    else f"before it {self._terms.done} a {self._terms.one}"
-                )
-                fact = f"{self.job} {_died(status)} {when}"
-                raise self._failed(fact, "mend this, and {} starts it again", tag, world)
-            ended = watch.ended(cluster, tag, world.clock.now()) if watch is not None else None
-            if ended is not None:
-                fact = (
-                    f"{self.job} is {status.state}, but a query of it has ended before it "
-                    "committed a batch"
-                )
-                raise self._failed(
-                    fact, "mend this, and {} starts the job again", tag, world, ended
-                )
+            if status.state in OVER:
+                raise self._died(status, is_enough, tag, world)
+            if watch is not None:
+                self._refuse_ended_query(watch, status, tag, world)
             if seconds > seconds_max:
-                fact = (
-                    f"{self.job} is {status.state} and has {self._terms.none_in} in "
-                    f"{seconds_max:.0f} s"
-                )
+                none = self._terms.none_in
+                fact = f"{self.job} is {status.state} and has {none} in {seconds_max:.0f} s"
                 raise self._failed(fact, "{} waits again", tag, world)
             world.clock.sleep(min(2.0, 0.1 + seconds / 20, seconds_max / 10))
 
+    def _seconds_max(self, world: World) -> float:
+        correction = world.corrections.get(self.job)
+        return self.seconds_max if correction is None else correction.seconds_max
+
+    def _watch(self, world: World, seconds_max: float) -> QueryWatch | None:
+        if not self.commits:
+            return None
+        return QueryWatch(world.storage(self.location), self.commits, seconds_max)
+
+    def _died(self, status: JobStatus, was_enough: bool, tag: str, world: World) -> ClusterError:
+        when = f"before it {self._terms.done} a {self._terms.one}"
+        if was_enough:
+            when = "when it was started again"
+        fact = f"{self.job} {_death(status)} {when}"
+        return self._failed(fact, "mend this, and {} starts it again", tag, world)
+
+    def _refuse_ended_query(
+        self, watch: QueryWatch, status: JobStatus, tag: str, world: World
+    ) -> None:
+        failure = watch.ended(world.cluster(self.cluster), tag, world.clock.now())
+        if failure is not None:
+            fact = (
+                f"{self.job} is {status.state}, but a query of it has ended before it committed a "
+                "batch"
+            )
+            again = "mend this, and {} starts the job again"
+            raise self._failed(fact, again, tag, world, failure)
+
     def _progress(self, cluster: Cluster, tag: str, world: World) -> tuple[list[str], bool]:
-        """What has been committed, and whether that is enough. Where no file tells, the cluster
-        does.
+        """Return what has been committed, and whether that is enough. Where no file shows it, the
+        cluster does.
         """
         if not self.commits:
             return self._by_cluster(cluster, tag)
         storage = world.storage(self.location)
-        committed = [path for path in self.commits if storage.stat(path) is not None]
-        both = zip(self.commits, self.idle, strict=True)
-        return committed, all(
-            path in committed or _is_idle(storage, idle, tag) for path, idle in both
-        )
+        committed = []
+        is_enough = True
+        for path, idle in zip(self.commits, self.idle, strict=True):
+            if storage.stat(path) is not None:
+                committed.append(path)
+            elif is_enough:
+                is_enough = _is_idle(storage, idle, tag)
+        return committed, is_enough
 
     def ended_in_vain(self, world: World) -> bool:
         """Whether the job has ended well, and has written none of the files that would show a
@@ -273,40 +285,52 @@ class AwaitProgress(NoFiles):
             world.clock.sleep(min(2.0, self.seconds_max / 10))
 
     def completed(self, world: World) -> bool:
-        """Whether the job has gone on by now, where its cluster tells and no file does."""
+        """Whether the job has gone on by now, where its cluster says it and no file does."""
         cluster = world.cluster(self.cluster)
         tag, _ = _latest(cluster, first_tag(world, self.job, self.attempt))
         return self._is_later(cast(SavepointCluster, cluster).progress(tag))
 
     def _by_cluster(self, cluster: Cluster, tag: str) -> tuple[list[str], bool]:
-        """A checkpoint that the job has completed itself, since it was restored from this image
-        and no other.
+        """Return a checkpoint that the job has completed itself, since it was restored from this
+        image and no other.
         """
-        told = cast(SavepointCluster, cluster).progress(tag)
-        if told.restored is not None and self.location and not _is_at(told.restored, self.location):
-            raise ClusterError(
-                f"{self.job} was restored from {told.restored}, and not from {self.location}",
-                cluster=self.cluster,
-                job=self.job,
-                hint="`stateshift rollback WORKDIR` takes the run back",
-            )
-        if told.hopeless is not None:
-            raise ClusterError(
-                f"{self.job} fails again and again with the same: {told.hopeless}",
-                cluster=self.cluster,
-                job=self.job,
-                hint="`stateshift rollback WORKDIR` takes the run back, and starts the old job "
-                "again if the spec says "
-                "how: it would fail in the same way as often as it is resumed. With "
-                'another "submit" (a jar that is '
-                "mended, say) it is started again: `stateshift resume WORKDIR --spec FILE`",
-            )
-        restored = told.restored is not None or not self.location
-        done = [f"checkpoint {told.epoch}"] if self._is_later(told) and restored else []
-        return done, bool(done) and told.running
+        progress = cast(SavepointCluster, cluster).progress(tag)
+        self._refuse_other_image(progress)
+        self._refuse_hopeless(progress)
+        is_restored = progress.restored is not None or not self.location
+        if not is_restored or not self._is_later(progress):
+            return [], False
+        return [f"checkpoint {progress.epoch}"], progress.running
 
-    def _is_later(self, told: JobProgress) -> bool:
-        return told.epoch is not None and told.epoch > (self.epoch or 0)
+    def _refuse_other_image(self, progress: JobProgress) -> None:
+        restored = progress.restored
+        if restored is None or not self.location or _is_at(restored, self.location):
+            return
+        raise ClusterError(
+            f"{self.job} was restored from {restored}, and not from {self.location}",
+            cluster=self.cluster,
+            job=self.job,
+            hint="`stateshift rollback WORKDIR` takes the run back",
+        )
+
+    def _refuse_hopeless(self, progress: JobProgress) -> None:
+        if progress.hopeless is None:
+            return
+        hint = (
+            "`stateshift rollback WORKDIR` takes the run back, and starts the old job again if "
+            "the spec says how: it would fail in the same way as often as it is resumed. With "
+            'another "submit" (a jar that is mended, say) it is started again: `stateshift resume '
+            "WORKDIR --spec FILE`"
+        )
+        raise ClusterError(
+            f"{self.job} fails again and again with the same: {progress.hopeless}",
+            cluster=self.cluster,
+            job=self.job,
+            hint=hint,
+        )
+
+    def _is_later(self, progress: JobProgress) -> bool:
+        return progress.epoch is not None and progress.epoch > (self.epoch or 0)
 
     def _evidence(self, committed: list[str], seconds: float, world: World) -> Evidence:
         return JobConfirmed(
@@ -320,13 +344,16 @@ class AwaitProgress(NoFiles):
     def _failed(
         self, fact: str, again: str, tag: str, world: World, failure: Failure | None = None
     ) -> ClusterError:
-        """The error, with the newest exception of the job, and what it said last."""
+        """Return the error, with the newest exception of the job, and what it said last."""
         cluster = world.cluster(self.cluster)
         failure = failure or cluster.failure(tag)
+        if failure is not None:
+            fact += f": {failure.fact}"
         log = without_frames(cluster.log(tag, LOG_LINES))
-        why = f": {failure.fact}" if failure is not None else ""
+        if log:
+            fact += f"; its log ends:\n{log}"
         return ClusterError(
-            fact + why + (f"; its log ends:\n{log}" if log else ""),
+            fact,
             cluster=self.cluster,
             job=self.job,
             hint=way_out(failure, self.location, again.format("`stateshift resume WORKDIR`")),
@@ -354,19 +381,15 @@ def stopped(cluster: Cluster, name: str, request: StopRequest) -> None:
 
 
 def without_frames(log: str) -> str:
-    """A log's last lines, without the JVM's stack frames: they would be all of them, and what
-    failed stands above.
+    """Return a log's last lines, without the JVM's stack frames: they would be all of them, and
+    what failed stands above.
     """
-    lines = [
-        line
-        for line in log.strip().splitlines()
-        if not re.match(r"\s+(at [\w.$/<>]+\(|\.\.\. \d+ more)", line)
-    ]
-    return "\n".join(lines[-TOLD_LINES:]).strip()
+    lines = [line for line in log.strip().splitlines() if not _FRAME.match(line)]
+    return "\n".join(lines[-SHOWN_LINES:]).strip()
 
 
 def first_tag(world: World, job: str, attempt: int) -> str:
-    """The tag that an attempt to move the job begins with: what an earlier one started was
+    """Return the tag that an attempt to move the job begins with: what an earlier one started was
     stopped, and is over.
     """
     tag = tag_of(world, job)
@@ -374,14 +397,14 @@ def first_tag(world: World, job: str, attempt: int) -> str:
 
 
 def _following(tag: str) -> str:
-    """The tag under which a job is started again that failed."""
+    """Return the tag under which a job is started again that failed."""
     head, mark, number = tag.rpartition(".again")
     return f"{head}.again{int(number) + 1}" if mark else f"{tag}.again2"
 
 
 def _latest(cluster: Cluster, tag: str) -> tuple[str, JobStatus]:
-    """The last tag under which something was started, and what became of it; the first one where
-    nothing was.
+    """Return the last tag under which something was started, and what became of it; the first one
+    where nothing was.
     """
     status = cluster.find(tag)
     for _ in range(STARTS_MAX):
@@ -396,12 +419,14 @@ def _latest(cluster: Cluster, tag: str) -> tuple[str, JobStatus]:
 
 
 def _is_at(image: str, location: str) -> bool:
-    """Whether an image, as an engine tells of it, is the one at the location. Each spells
-    schemes in its own way.
+    """Whether an image, as an engine names it, is the one at the location. Each spells schemes in
+    its own way.
     """
-    return image.partition(":")[2].strip("/").removesuffix("/_metadata") == location.partition(":")[
-        2
-    ].strip("/")
+    return _path_of(image).removesuffix("/_metadata") == _path_of(location)
+
+
+def _path_of(url: str) -> str:
+    return url.partition(":")[2].strip("/")
 
 
 def _is_idle(storage: Storage, path: str, tag: str) -> bool:
@@ -409,14 +434,14 @@ def _is_idle(storage: Storage, path: str, tag: str) -> bool:
     return content is not None and tag.encode() in content
 
 
-def _died(status: JobStatus) -> str:
+def _death(status: JobStatus) -> str:
     if status.state is JobState.ABSENT:
         return "is not known to the cluster"
     if status.state is JobState.FINISHED:
         return "ended"
-    said = status.detail if (status.detail or "").lower() != "failed" else None
-    return f"failed ({said})" if said else "failed"
+    detail = status.detail or ""
+    return f"failed ({detail})" if detail.lower() not in ("", "failed") else "failed"
 
 
-def _told(status: JobStatus) -> str:
-    return str(status.state) + (f" ({status.detail})" if status.detail else "")
+def _in_words(status: JobStatus) -> str:
+    return f"{status.state} ({status.detail})" if status.detail else str(status.state)
