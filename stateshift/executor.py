@@ -32,27 +32,18 @@ from stateshift.journal import (
 from stateshift.plan import PHASES, Phase, PhaseName, Plan
 from stateshift.step import (
     AnyStep,
-    BringFiles,
-    CompareImages,
-    CopyFiles,
     Discrepancy,
     Evidence,
     FenceSource,
     Fleet,
     LiftFence,
-    StageFiles,
     TransformShard,
-    WriteFile,
 )
 from stateshift.world import World
 
 _log = logging.getLogger(__name__)
 
-WRITERS = (BringFiles, CopyFiles, StageFiles, TransformShard, WriteFile)
-
-
-# Steps that decode what they read, and so much that they hold piles of it.
-COMPUTING = (TransformShard, CompareImages)
+# Of steps that decode what they read, so large ones wait for a core.
 LARGE_BYTES = 16 * 1024 * 1024
 
 # What steps may hold together of which more run at once than `world.parallel`.
@@ -152,8 +143,7 @@ def _tidy(part: _Part, world: World, journal: Journal) -> None:
     """
     done = journal.progress.plans[part.number].steps
     repeated = [step for step in part.steps if _was_repeated(done[step.name].evidence)]
-    places = {step.target for step in repeated if isinstance(step, WRITERS)}
-    for place in sorted(places - {part.plan.source}):
+    for place in sorted(places_filled(repeated) - {part.plan.source}):
         world.storage(place).prune()
 
 
@@ -176,7 +166,7 @@ class _Unit:
 
 
 def _decodes_much(step: AnyStep) -> bool:
-    return isinstance(step, COMPUTING) and step.bytes >= LARGE_BYTES
+    return step.decodes and step.bytes >= LARGE_BYTES
 
 
 def _is_taken(unit: _Unit, fleet: Fleet | None) -> bool:
@@ -428,8 +418,13 @@ def _undo_step(number: int, step: AnyStep, world: World, journal: Journal) -> No
 
 def _written(plan: Plan, progress: PlanProgress) -> set[str]:
     """Return the places that what was begun of the plan writes to."""
-    begun = [step for step in plan if step.name in progress.steps]
-    return {step.target for step in begun if isinstance(step, WRITERS)}
+    return places_filled(step for step in plan if step.name in progress.steps)
+
+
+def places_filled(steps: Iterable[AnyStep]) -> set[str]:
+    """Return the locations that these steps write files to."""
+    places = {step.fills for step in steps}
+    return {place for place in places if place is not None}
 
 
 def _remove_leftovers(

@@ -2,9 +2,7 @@
 executes.
 
     Plan
-      job, engine, purpose  warm (a round while the job runs), standby (make what rounds have
-                            copied an image that can be started from), halt (stop it), move (copy
-                            its image), start (a first deployment)
+      job, engine, purpose  whose plan it is, and what it does with the job (`purpose`)
       phases                barriers, in the order of PHASES, empty ones left out
         steps                 independent of each other, except in an ordered phase, where each
                               follows the last
@@ -26,6 +24,7 @@ from typing import Any, Literal
 
 from stateshift import plain
 from stateshift.errors import PlanError
+from stateshift.purpose import Purpose
 from stateshift.step import AnyStep
 from stateshift.survey import Endpoint, Finding
 
@@ -48,9 +47,6 @@ PHASES: tuple[PhaseName, ...] = (
     "confirm",
     "retire",
 )
-
-Purpose = Literal["warm", "standby", "halt", "move", "start"]
-WHILE_IT_RUNS = ("warm", "standby")
 
 
 @dataclass(frozen=True, slots=True)

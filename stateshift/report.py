@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from stateshift.journal import PlanProgress, Progress, RunFailed, State, StepProgress, WaveGivenUp
-from stateshift.plan import PHASES, WHILE_IT_RUNS
+from stateshift.plan import PHASES
+from stateshift.purpose import WHILE_IT_RUNS
 from stateshift.step.evidence import (
     FilesBrought,
     FilesKept,

@@ -37,7 +37,7 @@ ROWS = (
     ("world",),
     ("storage", "clusters", "sources"),
     ("formats", "specification", "survey", "extensions"),
-    ("errors", "plain", "private_files", "suggestion", "terms"),
+    ("errors", "plain", "private_files", "purpose", "suggestion", "terms"),
 )
 ROW_OF = {room: number for number, rooms in enumerate(ROWS) for room in rooms}
 
@@ -87,7 +87,7 @@ ENGINE_ROW_OF = {
 
 PURE_ROOMS = (
     *("errors", "plain", "specification", "survey", "formats", "step", "world", "plan", "report"),
-    *("dataflow", "models", "suggestion"),
+    *("dataflow", "models", "purpose", "suggestion"),
 )
 PURE_PARTS = ("stateshift.live.protocol",)
 PURE_IN_ENGINES = ("plan", "findings", "rewrite", "entries", "layout")

@@ -23,6 +23,7 @@ from stateshift.journal import (
     StepUndone,
     fold,
 )
+from stateshift.purpose import Purpose
 from stateshift.report import FailureReport, Report, summarize
 from stateshift.step import Evidence
 
@@ -31,7 +32,7 @@ def report(*records: Record) -> Report:
     return summarize(fold(iter((RunStarted(100.0, "r", "0", "s", ("orders",)), *records))))
 
 
-def plan(number: int = 0, at: float = 101.0, purpose: str = "move") -> PlanAdopted:
+def plan(number: int = 0, at: float = 101.0, purpose: Purpose = "move") -> PlanAdopted:
     return PlanAdopted(at, number, "orders", purpose, "f", 1)
 
 

@@ -29,6 +29,7 @@ from stateshift.journal.records import (
     StepUndone,
     WaveGivenUp,
 )
+from stateshift.purpose import Purpose
 from stateshift.step.evidence import Evidence
 
 State = Literal[
@@ -54,7 +55,7 @@ class StepProgress:
 class PlanProgress:
     plan: int
     job: str
-    purpose: str
+    purpose: Purpose
     fingerprint: str
     total: int
     at: float

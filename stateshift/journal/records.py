@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from stateshift.purpose import Purpose
 from stateshift.step.evidence import Evidence
 from stateshift.survey import Left
 
@@ -48,13 +49,13 @@ class LockReleased:
 
 @dataclass(frozen=True, slots=True)
 class PlanAdopted:
-    """From here on this plan is carried out. `plan` is its number in the run and names its file."""
+    """A plan is carried out from here on. `plan` is its number in the run and names its file."""
 
     kind: ClassVar[str] = "plan-adopted"
     at: float
     plan: int
     job: str
-    purpose: str
+    purpose: Purpose
     fingerprint: str
     steps: int
     source: str = ""

@@ -30,7 +30,8 @@ from stateshift.migration.rollback import roll_back_run
 from stateshift.migration.rollback_checks import refuse_rollback
 from stateshift.migration.run import carry_out
 from stateshift.migration.submit_corrections import correct
-from stateshift.plan import WHILE_IT_RUNS, Plan
+from stateshift.plan import Plan
+from stateshift.purpose import WHILE_IT_RUNS
 from stateshift.report import Report, summarize
 from stateshift.specification import Spec, to_plain_spec
 from stateshift.workdir import Workdir

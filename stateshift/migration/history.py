@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stateshift.journal import PlanProgress, Progress
-from stateshift.plan import WHILE_IT_RUNS
+from stateshift.purpose import WHILE_IT_RUNS
 
 # The purposes of plans that do not move a job to its target.
 NOT_MOVING = ("halt", *WHILE_IT_RUNS)

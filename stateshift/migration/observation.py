@@ -136,11 +136,9 @@ def remove_leftovers(context: RunContext, plans: Iterable[PlanProgress]) -> None
     """Remove what is left of files that a round was at when it was cut short. It is never
     repeated but by other rounds, and the files go before the image can be seen.
     """
-    targets = set()
+    targets: set[str] = set()
     for plan in plans:
-        for step in _cut_short(context, plan):
-            if isinstance(step, executor.WRITERS):
-                targets.add(step.target)
+        targets |= executor.places_filled(_cut_short(context, plan))
     for target in sorted(targets):
         context.world.storage(target).prune()
 

@@ -8,7 +8,8 @@ from collections.abc import Collection
 
 from stateshift.journal import Journal, PlanAdopted, PlanProgress
 from stateshift.migration.proposal import Proposal
-from stateshift.plan import Plan, Purpose
+from stateshift.plan import Plan
+from stateshift.purpose import Purpose
 from stateshift.specification import JobSpec
 from stateshift.workdir import Workdir
 from stateshift.world import Clock

@@ -53,9 +53,14 @@ class Bundle:
     """
 
     __slots__ = ()
+    decodes: ClassVar[bool] = False
     target: str
     items: tuple[FileInfo, ...]
     names: tuple[str, ...]
+
+    @property
+    def fills(self) -> str | None:
+        return self.target
 
     @property
     def named(self) -> tuple[tuple[FileInfo, str], ...]:
@@ -179,9 +184,14 @@ class MoveFiles:
     """Rename a bundle of files within one storage: Algorithm 5's merge."""
 
     kind: ClassVar[str] = "MoveFiles"
+    decodes: ClassVar[bool] = False
     name: str
     location: str
     items: tuple[Rename, ...]
+
+    @property
+    def fills(self) -> str | None:
+        return None
 
     @property
     def files(self) -> int:
@@ -236,6 +246,7 @@ class WriteFile:
     """
 
     kind: ClassVar[str] = "WriteFile"
+    decodes: ClassVar[bool] = False
     name: str
     target: str
     path: str
@@ -252,6 +263,10 @@ class WriteFile:
         except UnicodeDecodeError:
             encoded = base64.b64encode(content).decode("ascii")
             return cls(name, target, path, base64=encoded, replaces=replaces)
+
+    @property
+    def fills(self) -> str | None:
+        return self.target
 
     @property
     def content(self) -> bytes:

@@ -55,6 +55,7 @@ class CompareImages:
     """
 
     kind: ClassVar[str] = "CompareImages"
+    decodes: ClassVar[bool] = True
     name: str
     engine: str
     source: str
@@ -67,6 +68,10 @@ class CompareImages:
     target_settings: Mapping[str, str] | None = None
     beside: tuple[Side, ...] = ()
     names: tuple[str, ...] = ()
+
+    @property
+    def fills(self) -> str | None:
+        return None
 
     @property
     def files(self) -> int:

@@ -1,10 +1,9 @@
-"""What steps have in common that move no bytes: the tag of a job, and small files that say one
-thing.
-"""
+"""Parts of steps that move no bytes: the tag of a job, and small files that say one thing."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import ClassVar
 
 from stateshift.errors import AlreadyThere, MissingFile
 from stateshift.formats.marks import RELEASED, WAITING, encode_tag, is_meant
@@ -17,6 +16,11 @@ class NoFiles:
     """The part of a step that moves no bytes."""
 
     __slots__ = ()
+    decodes: ClassVar[bool] = False
+
+    @property
+    def fills(self) -> str | None:
+        return None
 
     @property
     def files(self) -> int:

@@ -20,7 +20,7 @@ __all__ = ["Discrepancy", "Evidence", "FileEvidence", "Fleet", "Step"]
 
 @dataclass(frozen=True, slots=True)
 class Discrepancy:
-    """Something that does not hold: where, what was expected, what was found."""
+    """Something that does not hold: where, what was expected, what is there."""
 
     place: str
     expected: str
@@ -31,8 +31,20 @@ class Discrepancy:
 
 
 class Step(Protocol):
+    """A worthwhile unit of journaled work."""
+
     @property
     def kind(self) -> str: ...
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it decodes what it reads, and so much that it holds piles of it."""
+        ...
+
+    @property
+    def fills(self) -> str | None:
+        """The location that it writes files to, None where it writes none."""
+        ...
 
     @property
     def name(self) -> str:
@@ -61,8 +73,8 @@ class Step(Protocol):
 
 
 class Fleet(Protocol):
-    """Somebody else who runs steps of an unordered phase, somewhere else: the same steps, the same
-    evidence. What comes back is what the step itself would have answered or raised here.
+    """Other processes that run steps of an unordered phase: the same steps, the same evidence. What
+    comes back is what the step itself would have answered or raised here.
     """
 
     def takes(self, step: Step) -> bool:
@@ -70,11 +82,13 @@ class Fleet(Protocol):
         ...
 
     def begin(self, phase: str, steps: Sequence[Step], world: World) -> None:
-        """Told which steps of a phase are to be run, before the first of them is."""
+        """Prepare for these steps of a phase, before the first of them is run."""
         ...
 
     def slots(self, waiting: int) -> int:
-        """How many steps to hand over at once, while so many wait. May change at any time."""
+        """Return how many steps to hand over at once, while so many wait. May change at any
+        time.
+        """
         ...
 
     def run(self, step: Step, world: World) -> Evidence: ...

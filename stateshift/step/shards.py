@@ -42,6 +42,7 @@ class TransformShard:
     """
 
     kind: ClassVar[str] = "TransformShard"
+    decodes: ClassVar[bool] = True
     name: str
     transform: str
     options: Mapping[str, Any]
@@ -51,6 +52,10 @@ class TransformShard:
     outputs: tuple[str, ...]
     whole: bool = False
     beside: tuple[Elsewhere, ...] = ()
+
+    @property
+    def fills(self) -> str | None:
+        return self.target
 
     @property
     def files(self) -> int:

@@ -110,6 +110,8 @@ class Told:
     """
 
     kind: ClassVar[str] = "Told"
+    decodes: ClassVar[bool] = False
+    fills: ClassVar[str | None] = None
     name: str
     said: list[str]
     does: Callable[[World], Evidence] = lambda world: OtherEvidence()
