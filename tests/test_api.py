@@ -230,11 +230,11 @@ def test_a_test_may_have_storages_and_clusters_of_its_own(tmp_path: Path) -> Non
     Checkpoint().write(outside.disk.open(SOURCE))
     places = {"checkpoint_location": SOURCE, "remote_location": TARGET}
     given = {"version": 1, "engine": "spark", "jobs": [{"name": "orders", **places}]}
-    moved = api.apply(given, workdir=tmp_path / "run", adapters=outside.doors)
+    moved = api.apply(given, workdir=tmp_path / "run", adapters=outside.adapters)
     assert moved.state == "finished"
-    assert api.diff(SOURCE, TARGET, adapters=outside.doors).equal
-    assert api.verify(moved.workdir, adapters=outside.doors).ok
-    assert api.rollback(moved.workdir, adapters=outside.doors).state == "rolled-back"
+    assert api.diff(SOURCE, TARGET, adapters=outside.adapters).equal
+    assert api.verify(moved.workdir, adapters=outside.adapters).ok
+    assert api.rollback(moved.workdir, adapters=outside.adapters).state == "rolled-back"
 
 
 def test_a_program_sees_the_steps_through_logging(caplog: pytest.LogCaptureFixture) -> None:

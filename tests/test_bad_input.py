@@ -430,7 +430,7 @@ def test_a_source_that_may_not_be_read_is_told_with_the_way_to_look(open_folder:
     spec = spec_of(str(source), str(open_folder / "there"))
     try:
         with as_nobody(), pytest.raises(StorageError, match="no permission") as caught:
-            migration.propose(spec, migration.real_doors(), Workdir(open_folder / "w"))
+            migration.propose(spec, migration.real_adapters(), Workdir(open_folder / "w"))
     finally:
         (source / "state").chmod(0o755)
     assert caught.value.exit_code == 6
@@ -443,19 +443,19 @@ def test_a_target_that_may_not_be_written_leaves_everything_as_it_was(open_folde
     target.parent.mkdir(mode=0o555)
     before = held(open_storage(str(source)))
     with as_nobody():
-        doors, workdir = migration.real_doors(), Workdir(open_folder / "w")
+        adapters, workdir = migration.real_adapters(), Workdir(open_folder / "w")
         with pytest.raises(PlanError, match="no permission to write to") as refused:
             spec = spec_of(str(source), str(target))
-            migration.apply(migration.propose(spec, doors, workdir), "r", workdir, doors)
+            migration.apply(migration.propose(spec, adapters, workdir), "r", workdir, adapters)
         check_hint(refused.value, "ls -ld")
         assert not workdir.path.exists(), "nothing was begun"
         spec = spec_of(str(source), str(target), waive=["permission"])
         with pytest.raises(StorageError, match="no permission") as caught:
-            migration.apply(migration.propose(spec, doors, workdir), "r", workdir, doors)
+            migration.apply(migration.propose(spec, adapters, workdir), "r", workdir, adapters)
     assert caught.value.exit_code == 6
     check_hint(caught.value, "namei -l")
     assert held(open_storage(str(source))) == before
-    assert migration.rollback(workdir, migration.real_doors()).state == "rolled-back"
+    assert migration.rollback(workdir, migration.real_adapters()).state == "rolled-back"
 
 
 def test_a_workdir_that_may_not_be_written_is_told_before_anything_happens(
@@ -466,9 +466,9 @@ def test_a_workdir_that_may_not_be_written_is_told_before_anything_happens(
     (open_folder / "closed").mkdir(mode=0o555)
     spec = spec_of(str(source), str(open_folder / "there"), waive=["permission"])
     with as_nobody():
-        doors, workdir = migration.real_doors(), Workdir(open_folder / "closed" / "w")
+        adapters, workdir = migration.real_adapters(), Workdir(open_folder / "closed" / "w")
         with pytest.raises(StorageError, match="Permission denied") as caught:
-            migration.apply(migration.propose(spec, doors, workdir), "r", workdir, doors)
+            migration.apply(migration.propose(spec, adapters, workdir), "r", workdir, adapters)
     check_hint(caught.value, "namei -l")
     assert not (open_folder / "there").exists()
 
@@ -507,15 +507,15 @@ def test_a_job_moves_whatever_its_places_are_called(tmp_path: Path, name: str) -
     spec = spec_of(
         str(old / "c"), str(new / "c"), data=[{"source": str(inputs), "target": str(moved)}]
     )
-    doors, workdir = migration.real_doors(), Workdir(tmp_path / f"w {name}")
-    report = migration.apply(migration.propose(spec, doors, workdir), "r", workdir, doors)
+    adapters, workdir = migration.real_adapters(), Workdir(tmp_path / f"w {name}")
+    report = migration.apply(migration.propose(spec, adapters, workdir), "r", workdir, adapters)
     assert report.state == "finished"
     logs = [(new / f"c/sources/0/{n}").read_bytes() for n in range(3)]
     paths = [entry.path for log in logs for entry in source_log.decode_source_log([log])]
     assert paths == [f"{encode_location(f'file://{moved}')}/f{n}.json" for n in range(3)]
     assert (moved / "f2.json").read_text() == "{}"
-    assert migration.verify(workdir, doors).broken == ()
-    assert migration.rollback(workdir, doors).left == ()
+    assert migration.verify(workdir, adapters).broken == ()
+    assert migration.rollback(workdir, adapters).left == ()
     assert not (new / "c").exists()
     assert not moved.exists()
 
@@ -530,9 +530,11 @@ def test_a_symlink_loop_is_refused_naming_the_link(tmp_path: Path) -> None:
     source = tmp_path / "orders"
     Checkpoint().write(open_storage(str(source)))
     (source / "state" / "again").symlink_to(source)
-    doors = migration.real_doors()
+    adapters = migration.real_adapters()
     with pytest.raises(StorageError, match=r"is a symbolic link to .* which holds it") as caught:
-        migration.propose(spec_of(str(source), str(tmp_path / "t")), doors, Workdir(tmp_path / "w"))
+        migration.propose(
+            spec_of(str(source), str(tmp_path / "t")), adapters, Workdir(tmp_path / "w")
+        )
     assert caught.value.exit_code == 6
     check_hint(caught.value, "rm ")
 
@@ -649,17 +651,18 @@ def test_a_source_that_was_moved_is_not_moved_again(ground: Ground) -> None:
 
 PROGRAM = """
 import sys
+from dataclasses import replace
 from stateshift import migration
 from stateshift.errors import StateshiftError
 from stateshift.workdir import Workdir
 from tests.test_bad_input import Around
-doors = migration.real_doors()
+adapters = migration.real_adapters()
 class Slow(Around):
     def write(self, *a, **k): wait(); return self.storage.write(*a, **k)
     def create(self, *a, **k): wait(); return self.storage.create(*a, **k)
 def wait():
     if "slow" in sys.argv: print("writing", flush=True); sys.stdin.readline()
-slow = migration.Doors(lambda l: Slow(doors.open_storage(l)), doors.open_cluster, doors.clock, doors.meter, doors.stop)
+slow = replace(adapters, open_storage=lambda l: Slow(adapters.open_storage(l)))
 try:
     print(migration.resume(Workdir(sys.argv[1]), slow).state)
 except StateshiftError as error:
@@ -682,17 +685,22 @@ def program(*arguments: str) -> subprocess.Popen[str]:
 def interrupted_run(folder: Path) -> Workdir:
     """A run on a real disk, stopped before its last file."""
     Checkpoint().write(open_storage(str(folder / "orders")))
-    doors, workdir = migration.real_doors(), Workdir(folder / "w")
+    adapters, workdir = migration.real_adapters(), Workdir(folder / "w")
     full: list[int] = []
 
     def failing(where: str) -> Failing:
-        return Failing(doors.open_storage(where), "commits/2", lambda w: StorageError("full"), full)
+        return Failing(
+            adapters.open_storage(where), "commits/2", lambda w: StorageError("full"), full
+        )
 
     spec = spec_of(str(folder / "orders"), str(folder / "there"))
     with pytest.raises(StorageError):
-        proposal = migration.propose(spec, doors, workdir)
+        proposal = migration.propose(spec, adapters, workdir)
         migration.apply(
-            proposal, "r", workdir, migration.Doors(failing, doors.open_cluster, doors.clock)
+            proposal,
+            "r",
+            workdir,
+            migration.Adapters(failing, adapters.open_cluster, adapters.clock),
         )  # type: ignore[arg-type]
     return workdir
 
@@ -723,7 +731,7 @@ def test_a_process_that_dies_lets_go_of_its_workdir_and_the_next_finishes(tmp_pa
     first.kill()
     first.wait()
     assert not workdir.held
-    assert migration.resume(workdir, migration.real_doors()).state == "finished"
+    assert migration.resume(workdir, migration.real_adapters()).state == "finished"
 
 
 # ---- a real limit of the system
@@ -736,11 +744,11 @@ from stateshift.errors import StorageError
 from stateshift.workdir import Workdir
 from tests.support.ground import spec_of
 folder = sys.argv[1]
-doors, workdir = migration.real_doors(), Workdir(folder + "/w")
-proposal = migration.propose(spec_of(folder + "/orders", folder + "/there"), doors, workdir)
+adapters, workdir = migration.real_adapters(), Workdir(folder + "/w")
+proposal = migration.propose(spec_of(folder + "/orders", folder + "/there"), adapters, workdir)
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
 try:
-    migration.apply(proposal, "r", workdir, doors)
+    migration.apply(proposal, "r", workdir, adapters)
 except StorageError as error:
     print(error.exit_code, error, "|", error.hint)
 """
@@ -764,7 +772,7 @@ def test_a_file_that_does_not_fit_leaves_a_run_that_is_resumed_once_it_does(tmp_
     assert done.stdout.startswith("6 "), done.stdout + done.stderr
     check_hint(done.stdout.partition("|")[2], f"stateshift resume {tmp_path}/w")
     assert not (tmp_path / "there" / "commits").exists()
-    assert migration.resume(Workdir(tmp_path / "w"), migration.real_doors()).state == "finished"
+    assert migration.resume(Workdir(tmp_path / "w"), migration.real_adapters()).state == "finished"
     assert (tmp_path / "there" / "commits" / "2").exists()
     assert (tmp_path / "there" / "sources" / "9" / "blob").stat().st_size == 600_000
 

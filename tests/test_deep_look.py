@@ -85,7 +85,7 @@ def test_a_plan_is_fast_and_looks_deep_where_it_is_asked_to(ground: Ground) -> N
     ground.write()
     damage(ground, NEEDED[0], DAMAGES["a flipped bit"])
     assert not ground.propose(spec_of()).refusals
-    deep = migration.propose(spec_of(), ground.doors, ground.workdir("planning"), deep=True)
+    deep = migration.propose(spec_of(), ground.adapters, ground.workdir("planning"), deep=True)
     assert deep.refusals
     assert migration.decode_proposal(migration.encode_proposal(deep)).refusals
 
@@ -113,7 +113,7 @@ def test_files_that_a_running_job_tidies_up_meanwhile_are_no_damage(ground: Grou
         slept(seconds)
 
     ground.clock.sleep = mend  # type: ignore[method-assign]
-    inquiry = Inquiry(proposal.spec, ground.doors, ground.workdir())
+    inquiry = Inquiry(proposal.spec, ground.adapters, ground.workdir())
     found = damages(inquiry, proposal.spec.jobs[0])
     assert found == ()
 

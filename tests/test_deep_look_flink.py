@@ -215,10 +215,12 @@ def test_a_plan_of_flink_looks_deep_where_it_is_asked_to(ground: Ground) -> None
     zero(ground, keyed_file(ground, "payments-count", source))
     assert not ground.propose(spec_of(source)).refusals
     assert migration.propose(
-        spec_of(source), ground.doors, ground.workdir("planning"), deep=True
+        spec_of(source), ground.adapters, ground.workdir("planning"), deep=True
     ).refusals
     left = spec_of(source, transform=[{"kind": "drop", "operators": LEFT}])
-    assert not migration.propose(left, ground.doors, ground.workdir("planning"), deep=True).refusals
+    assert not migration.propose(
+        left, ground.adapters, ground.workdir("planning"), deep=True
+    ).refusals
 
 
 def test_the_spec_of_a_flink_job_may_ask_for_names_alone(tmp_path: Path) -> None:

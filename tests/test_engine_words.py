@@ -52,7 +52,7 @@ def test_a_flink_move_speaks_of_checkpoints_from_its_plan_to_its_page(
     assert "wait until orders has completed a checkpoint" in heard.lines
     assert "to the first checkpoint completed on the target" in text_of(report)
     assert report.jobs[0].engine == "flink"
-    assert migration.verify(ground.workdir(), ground.doors).broken == ()
+    assert migration.verify(ground.workdir(), ground.adapters).broken == ()
     with pytest.raises(
         PlanError, match="has completed checkpoints on the target since; a rollback"
     ):

@@ -22,7 +22,7 @@ def ground(tmp_path: Path) -> Ground:
 
 
 def verdict(ground: Ground) -> migration.Verdict:
-    return migration.verify(ground.workdir(), ground.doors)
+    return migration.verify(ground.workdir(), ground.adapters)
 
 
 def test_a_run_that_nobody_disturbed_holds(ground: Ground) -> None:

@@ -147,10 +147,10 @@ def test_jobs_move_one_after_the_other_in_the_order_of_the_spec(ground: Ground) 
 @pytest.mark.row("IS-3")
 def test_one_job_of_several_is_chosen_by_its_name(ground: Ground) -> None:
     ground.write()
-    proposal = migration.propose(spec_of(), ground.doors, ground.workdir(), ["orders"])
+    proposal = migration.propose(spec_of(), ground.adapters, ground.workdir(), ["orders"])
     assert [plan.job for plan in proposal.plans] == ["orders"]
     with pytest.raises(SpecError, match="has no job 'other'") as caught:
-        migration.propose(spec_of(), ground.doors, ground.workdir(), ["other"])
+        migration.propose(spec_of(), ground.adapters, ground.workdir(), ["other"])
     assert "orders" in (caught.value.hint or "")
 
 
@@ -162,12 +162,14 @@ def test_of_a_saved_plan_only_what_was_planned_is_carried_out(ground: Ground) ->
         for name, source in (("orders", SOURCE), ("second", "file:///here/second"))
     ]
     spec = parse_spec(json.dumps({"version": 1, "engine": "spark", "jobs": jobs}))
-    saved = migration.propose(spec, ground.doors, ground.workdir(), ["second"])
+    saved = migration.propose(spec, ground.adapters, ground.workdir(), ["second"])
     with pytest.raises(PlanError, match="nothing was planned for 'orders'"):
         saved.jobs(["orders"])
     assert [job.job for job in ground.apply(saved).jobs] == ["second"]
     assert ground.held("file:///there/second") and not ground.held("file:///there/orders")
-    both = migration.propose(spec, ground.doors, ground.workdir("planning"), ["orders", "second"])
+    both = migration.propose(
+        spec, ground.adapters, ground.workdir("planning"), ["orders", "second"]
+    )
     assert [job.name for job in both.jobs()] == ["orders", "second"]
     assert [plan.job for plan in both.of_jobs(["orders"]).plans] == ["orders"]
 
@@ -177,10 +179,10 @@ def test_of_a_saved_plan_only_what_was_planned_is_carried_out(ground: Ground) ->
 
 def test_an_interrupted_run_says_how_to_go_on_and_does(ground: Ground) -> None:
     ground.write()
-    proposal, doors = ground.propose(spec_of()), ground.doors
-    doors.stop.set()
+    proposal, adapters = ground.propose(spec_of()), ground.adapters
+    adapters.stop.set()
     with pytest.raises(Interrupted) as caught:
-        migration.apply(proposal, "r", ground.workdir(), doors)
+        migration.apply(proposal, "r", ground.workdir(), adapters)
     assert caught.value.exit_code == 130
     assert caught.value.hint == f"stateshift resume {ground.workdir().path}"
     assert migration.status(ground.workdir()).state == "interrupted"
@@ -279,12 +281,12 @@ def test_a_rollback_starts_the_job_where_it_was_before_it_tidies_up(
         )
         there.append(set(ground.held(TARGET)))
         if killed:
-            doors.stop.set()
+            adapters.stop.set()
 
-    ground.cluster._on_start, doors = look, ground.doors
+    ground.cluster._on_start, adapters = look, ground.adapters
     if killed:
         with pytest.raises(Interrupted):
-            migration.rollback(ground.workdir(), doors, True)
+            migration.rollback(ground.workdir(), adapters, True)
         assert ground.held(TARGET)
         ground.resume()
     else:
@@ -342,7 +344,7 @@ def test_it_is_started_there_again_by_a_resume(ground: Ground) -> None:
     assert ground.resume().state == "finished"
     assert [one.location for one in ground.cluster.submissions] == [TARGET, TARGET]
     assert ground.cluster.find_source(StopRequest("orders", TARGET)).state is JobState.RUNNING
-    assert not ground.locks() and not migration.verify(ground.workdir(), ground.doors).broken
+    assert not ground.locks() and not migration.verify(ground.workdir(), ground.adapters).broken
     with pytest.raises(PlanError, match="would throw them away"):
         ground.rollback()
     assert ground.rollback(discard_progress=True).state == "rolled-back"
@@ -397,10 +399,10 @@ def test_a_rollback_also_asks_where_a_person_started_the_job(ground: Ground) -> 
 def test_the_evidence_of_a_finished_run_holds_until_somebody_changes_a_file(ground: Ground) -> None:
     ground.write()
     ground.apply(spec_of())
-    assert migration.verify(ground.workdir(), ground.doors).broken == ()
+    assert migration.verify(ground.workdir(), ground.adapters).broken == ()
     ground.put(f"{TARGET}/offsets/2", b"changed")
     ground.remove(f"{SOURCE}/commits/3")
-    broken = migration.verify(ground.workdir(), ground.doors).broken
+    broken = migration.verify(ground.workdir(), ground.adapters).broken
     assert {found.step for found in broken} == {"publish/0", "halt/fence"}
 
 
@@ -410,7 +412,7 @@ def test_verify_leaves_a_line_alone_that_another_process_is_just_writing(ground:
     journal = ground.workdir().path / "journal"
     journal.write_bytes(journal.read_bytes() + b'0badc0de {"at":')
     before = journal.read_bytes()
-    migration.verify(ground.workdir(), ground.doors)
+    migration.verify(ground.workdir(), ground.adapters)
     migration.status(ground.workdir())
     assert journal.read_bytes() == before
 
@@ -440,13 +442,13 @@ def test_a_run_goes_on_with_a_corrected_submit_and_nothing_else_of_the_spec(tmp_
     )
     other = replace(mended, target="file:///else/where", stop={"seconds_max": 5.0})
     with pytest.raises(SpecError) as raised:
-        migration.resume(ground.workdir(), ground.doors, replace(running_spec(), jobs=(other,)))
+        migration.resume(ground.workdir(), ground.adapters, replace(running_spec(), jobs=(other,)))
     told = raised.value.complaints[0].message
     assert "/jobs/0/remote_location" in told and "/jobs/0/stop" in told and "/submit" not in told
     assert "rollback" in str(raised.value.hint)
     ground.cluster.fail()
     with pytest.raises(ClusterError):
-        migration.resume(ground.workdir(), ground.doors, replace(running_spec(), jobs=(mended,)))
+        migration.resume(ground.workdir(), ground.adapters, replace(running_spec(), jobs=(mended,)))
     with suppress(ClusterError):  # nothing in memory commits a batch
         ground.resume()  # it was kept: later commands of the run go by it
     assert [(s.options, s.environment) for s in ground.cluster.submissions] == [
@@ -536,7 +538,7 @@ def test_how_to_go_on_is_said_only_when_the_journal_holds_what_was_begun(ground:
     ground.write()
     ground.apply(spec_of())
     workdir = ground.workdir()
-    migration.rollback(workdir, ground.doors, True, begun)
+    migration.rollback(workdir, ground.adapters, True, begun)
     assert states == ["rolling-back"]
-    migration.resume(workdir, ground.doors, begun=begun)
+    migration.resume(workdir, ground.adapters, begun=begun)
     assert states == ["rolling-back"], "nothing is begun in a run that has ended"

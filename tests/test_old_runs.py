@@ -45,7 +45,7 @@ def test_its_plans_are_read_and_written_as_they_were(case: str) -> None:
 def test_its_report_and_its_evidence_are_what_they_were(case: str, tmp_path: Path) -> None:
     ground, before = thaw(FOLDER / case, tmp_path), said(case)
     assert told_of(migration.status(ground.workdir())) == before["status"]
-    verdict = migration.verify(ground.workdir(), ground.doors)
+    verdict = migration.verify(ground.workdir(), ground.adapters)
     assert plain.to_plain(verdict) == before["verify"]
 
 

@@ -135,7 +135,7 @@ def test_a_verdict_counts_as_the_report_does(ground: Ground) -> None:
     (file,) = [path for path in ground.held(TARGET) if path not in ("_metadata", "_stateshift")][:1]
     held = ground.held(TARGET)[file]
     ground.put(f"{TARGET}/{file}", held[:-1] + bytes((held[-1] ^ 1,)))
-    verdict = migration.verify(ground.workdir(), ground.doors)
+    verdict = migration.verify(ground.workdir(), ground.adapters)
     said = [
         broken.discrepancy
         for broken in verdict.broken

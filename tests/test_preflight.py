@@ -13,7 +13,7 @@ import pytest
 
 from stateshift import migration
 from stateshift.errors import PlanError, TransientStorageError
-from stateshift.migration import Doors
+from stateshift.migration import Adapters
 from stateshift.specification import KafkaSpec, Spec
 from stateshift.survey import Finding, Record
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
@@ -29,10 +29,10 @@ def ground(tmp_path: Path) -> Ground:
     return made
 
 
-def refused(ground: Ground, spec: Spec, doors: Doors | None = None) -> list[Finding]:
+def refused(ground: Ground, spec: Spec, adapters: Adapters | None = None) -> list[Finding]:
     """The refusals of a plan, which left everything as it was."""
     before = ground.disk.snapshot()
-    proposal = migration.propose(spec, doors or ground.doors, ground.workdir("planning"))
+    proposal = migration.propose(spec, adapters or ground.adapters, ground.workdir("planning"))
     assert ground.disk.snapshot() == before
     if proposal.refusals:
         with pytest.raises(PlanError):
@@ -122,7 +122,7 @@ def test_the_brokers_of_the_spec_are_asked_for_the_topics_of_the_checkpoint(
         return answer
 
     spec = spec_of(kafka={"bootstrap_servers": "b:1"})
-    found = refused(ground, spec, replace(ground.doors, ask_topics=ask))
+    found = refused(ground, spec, replace(ground.adapters, ask_topics=ask))
     assert [told in finding.message for finding in found] == ([True] if told else [])
     assert asked == [(KafkaSpec("b:1"), ["topic"])]
 
@@ -140,15 +140,15 @@ def test_the_records_around_the_offsets_are_asked_of_the_brokers_of_both_sides(
         value = "shifted" if brokers == "new:1" else "as it was"
         return {"topic": {0: (Record(19, 5, False, None, value),)}}
 
-    doors = replace(
-        ground.doors, ask_topics=lambda spec, topics: {"topic": {0: (0, 99)}}, ask_records=read
+    adapters = replace(
+        ground.adapters, ask_topics=lambda spec, topics: {"topic": {0: (0, 99)}}, ask_records=read
     )
     kafka = {
         "bootstrap_servers": "new:1",
         "source_bootstrap_servers": "old:1",
         "source_properties": "/old.properties",
     }
-    (finding,) = refused(ground, spec_of(kafka=kafka), doors)
+    (finding,) = refused(ground, spec_of(kafka=kafka), adapters)
     assert "topic/0: new:1 has other records than old:1" in finding.message
     wanted = {"topic": {0: 20}}
     assert asked == [("new:1", None, wanted), ("old:1", "file:///old.properties", wanted)]
@@ -165,21 +165,21 @@ def test_records_that_were_asked_for_and_not_to_be_had_stop_the_plan(
             raise TransientStorageError("it may not read there", location=brokers)
         return {"topic": {0: (Record(19, 5, False, None, "x"),)}}
 
-    doors = replace(
-        ground.doors, ask_topics=lambda spec, topics: {"topic": {0: (0, 99)}}, ask_records=read
+    adapters = replace(
+        ground.adapters, ask_topics=lambda spec, topics: {"topic": {0: (0, 99)}}, ask_records=read
     )
     both = spec_of(kafka={"bootstrap_servers": "new:1", "source_bootstrap_servers": "old:1"})
-    (finding,) = refused(ground, both, doors)
+    (finding,) = refused(ground, both, adapters)
     assert (mute in finding.message, "it may not read there" in finding.message) == (True, True)
     assert finding.waive == "other-records"
-    assert refused(ground, spec_of(kafka={"bootstrap_servers": "new:1"}), doors) == []
+    assert refused(ground, spec_of(kafka={"bootstrap_servers": "new:1"}), adapters) == []
 
 
 def test_nobody_is_asked_of_topics_where_the_spec_names_no_brokers(ground: Ground) -> None:
     def ask(spec: KafkaSpec, topics: Sequence[str]) -> Spans:
         raise AssertionError("asked")
 
-    assert refused(ground, spec_of(), replace(ground.doors, ask_topics=ask)) == []
+    assert refused(ground, spec_of(), replace(ground.adapters, ask_topics=ask)) == []
 
 
 def test_nothing_is_asked_again_while_a_job_is_down(ground: Ground) -> None:
@@ -189,6 +189,6 @@ def test_nothing_is_asked_again_while_a_job_is_down(ground: Ground) -> None:
     ground.write()
     proposal = ground.propose(running_spec())
     assert not proposal.refusals
-    inquiry = migration.Inquiry(running_spec(), ground.doors, ground.workdir())
+    inquiry = migration.Inquiry(running_spec(), ground.adapters, ground.workdir())
     facts = migration.gather(inquiry, running_spec().jobs[0])
     assert (facts.target.room, facts.target.denied, facts.topics) == (None, None, None)

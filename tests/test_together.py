@@ -275,11 +275,11 @@ def reading(
     ground.cluster._on_start = lambda submission: commit_next(ground, submission.location)
     meter = Said()
     spec = read(THROUGH, kafka={"bootstrap_servers": "b:1"}, **more)
-    doors = replace(ground.doors, ask_topics=ask, meter=meter)
-    proposal = migration.propose(spec, doors, ground.workdir("planning"))
+    adapters = replace(ground.adapters, ask_topics=ask, meter=meter)
+    proposal = migration.propose(spec, adapters, ground.workdir("planning"))
     happened.clear()
     try:
-        return migration.apply(proposal, "run-run", ground.workdir(), doors), [
+        return migration.apply(proposal, "run-run", ground.workdir(), adapters), [
             *happened,
             *meter.lines,
         ]
@@ -361,8 +361,8 @@ def test_a_reader_that_does_not_get_there_stops_the_run_and_a_resume_waits_again
     assert "stopped third" not in happened
     assert running(ground) >= {"here/third", "here/second"}
     commit_next(ground, "file:///here/third")
-    doors = replace(ground.doors, ask_topics=lambda kafka, topics: {"topic": {0: (0, 30)}})
-    assert migration.resume(ground.workdir(), doors).state == "finished"
+    adapters = replace(ground.adapters, ask_topics=lambda kafka, topics: {"topic": {0: (0, 30)}})
+    assert migration.resume(ground.workdir(), adapters).state == "finished"
     assert running(ground) == {"there/first", "there/second", "there/third"}
 
 
@@ -376,9 +376,9 @@ def test_a_run_that_waited_in_vain_is_taken_back(tmp_path: Path) -> None:
 def test_nobody_waits_where_nobody_can_be_asked(tmp_path: Path) -> None:
     ground, meter = made(tmp_path), Said()
     going_on(ground)
-    doors = replace(ground.doors, meter=meter)
-    proposal = migration.propose(read(THROUGH), doors, ground.workdir("planning"))
-    assert migration.apply(proposal, "run-run", ground.workdir(), doors).state == "finished"
+    adapters = replace(ground.adapters, meter=meter)
+    proposal = migration.propose(read(THROUGH), adapters, ground.workdir("planning"))
+    assert migration.apply(proposal, "run-run", ground.workdir(), adapters).state == "finished"
     assert (
         "third is stopped with the others: nobody here can ask whether it has read all by then"
         in meter.lines
@@ -438,7 +438,7 @@ def applied(ground: Ground, spec: Spec, ask: Any = None) -> tuple[Any, list[str]
         lambda one: commit_next(ground, one.location)
     )
     ask = ask or (lambda kafka, topics: {"topic": {0: (0, 20)}})
-    asked = replace(ground.doors, ask_topics=ask, meter=meter)
+    asked = replace(ground.adapters, ask_topics=ask, meter=meter)
     proposal = migration.propose(spec, asked, ground.workdir("planning"))
     meter.lines.clear()
     try:
@@ -598,9 +598,9 @@ def test_whoever_resumes_behind_the_first_stop_waits_for_no_window(tmp_path: Pat
         raise ProcessGone(request.job)
 
     ground.cluster._on_stop = seen
-    doors = replace(ground.doors, ask_topics=lambda kafka, topics: {"topic": {0: (0, 30)}})
+    adapters = replace(ground.adapters, ask_topics=lambda kafka, topics: {"topic": {0: (0, 30)}})
     with pytest.raises(ProcessGone, match="third"):
-        migration.resume(ground.workdir(), doors)
+        migration.resume(ground.workdir(), adapters)
     assert ground.clock.time - began < 60
 
 
@@ -648,10 +648,10 @@ def test_jobs_that_share_an_application_stop_once_and_read_out_together(
 
     ground.cluster._on_stop = lambda request: happened.append(f"stopped {request.job}")
     ground.cluster._on_start = started
-    doors = replace(ground.doors, ask_topics=ask)
-    proposal = migration.propose(spec, doors, ground.workdir("planning"))
+    adapters = replace(ground.adapters, ask_topics=ask)
+    proposal = migration.propose(spec, adapters, ground.workdir("planning"))
     happened.clear()
-    assert migration.apply(proposal, "run-run", ground.workdir(), doors).state == "finished"
+    assert migration.apply(proposal, "run-run", ground.workdir(), adapters).state == "finished"
     assert happened[:4] == expected
 
 
@@ -722,9 +722,9 @@ def test_a_plan_says_whom_it_stops_without_asking(tmp_path: Path) -> None:
         ("first", "second"),
         ("third",),
     )
-    doors = replace(ground.doors, ask_topics=lambda kafka, topics: {"topic": {0: (0, 20)}})
+    adapters = replace(ground.adapters, ask_topics=lambda kafka, topics: {"topic": {0: (0, 20)}})
     (cut,) = plan_facts.cuts_of(
-        migration.propose(read(ring, kafka=BROKERS), doors, ground.workdir("planning"))
+        migration.propose(read(ring, kafka=BROKERS), adapters, ground.workdir("planning"))
     )
     assert cut.blind == ()
     for shown in (render_plan.proposal, render_plan.brief):
@@ -738,19 +738,19 @@ def test_one_job_of_a_cut_is_not_moved_alone(tmp_path: Path) -> None:
     ground = made(tmp_path)
     for only in ("first", "third"):
         with pytest.raises(PlanError, match="by the spec's dataflow they move together"):
-            migration.propose(read(THROUGH), ground.doors, ground.workdir("planning"), [only])
+            migration.propose(read(THROUGH), ground.adapters, ground.workdir("planning"), [only])
     assert {
         plan.job
         for plan in migration.propose(
-            read(THROUGH), ground.doors, ground.workdir("p"), ["second"]
+            read(THROUGH), ground.adapters, ground.workdir("p"), ["second"]
         ).plans
     }
     plans = migration.propose(
-        read(THROUGH), ground.doors, ground.workdir("p"), ["third", "first"]
+        read(THROUGH), ground.adapters, ground.workdir("p"), ["third", "first"]
     ).plans
     assert {plan.job for plan in plans} == {"first", "third"}
     with pytest.raises(SpecError, match="has no job 'secnd', did you mean 'second'"):
-        migration.propose(read(THROUGH), ground.doors, ground.workdir("planning"), ["secnd"])
+        migration.propose(read(THROUGH), ground.adapters, ground.workdir("planning"), ["secnd"])
 
 
 def test_what_a_dataflow_names_is_looked_for_beside_it(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_whatever_the_job_does_meanwhile_its_last_state_arrives(tmp_path: Path, 
     report = stage.apply(rounds=3)
     assert report.state == "finished"
     assert stage.there is not None
-    assert not migration.verify(stage.ground.workdir(), stage.ground.doors).broken
+    assert not migration.verify(stage.ground.workdir(), stage.ground.adapters).broken
     source = stage.ground.held(SOURCE)
     assert fence_owner(source[f"commits/{stage.job.epoch + 1}"]) == "run-run"
 
@@ -377,7 +377,7 @@ def test_a_standby_that_is_kept_for_long_takes_no_more_for_it(tmp_path: Path, se
     if seed < 4:
         place.steering.ask_cutover(False)
         assert stage.ground.resume().state == "finished" and stage.there is not None
-        assert not migration.verify(place, stage.ground.doors).broken
+        assert not migration.verify(place, stage.ground.adapters).broken
     stage.ground.rollback(discard_progress=True)
     assert stage.ground.held(TARGET) == {} and not stage.ground.locks()
     assert not any(fence_owner(content) for content in stage.ground.held(SOURCE).values())
@@ -609,7 +609,7 @@ def test_rounds_that_are_remembered_as_one_count_and_leave_nothing(
     rounds = report.jobs[0].rounds
     assert rounds[0].number == 1 and rounds[-1].number == progress.forgotten["orders"] + len(rounds)
     assert rounds[-1].number >= 30 or "cutover" in keys
-    assert not migration.verify(stage.ground.workdir(), stage.ground.doors).broken
+    assert not migration.verify(stage.ground.workdir(), stage.ground.adapters).broken
     stage.ground.rollback(discard_progress=True)
     assert stage.ground.held(TARGET) == {} and not stage.ground.locks()
 
@@ -720,7 +720,7 @@ def test_what_a_job_still_commits_is_brought_before_it_has_gone(tmp_path: Path) 
         for s in p["steps"]
         if s["kind"] == "CopyFiles"
     ]
-    assert not migration.verify(stage.ground.workdir(), stage.ground.doors).broken
+    assert not migration.verify(stage.ground.workdir(), stage.ground.adapters).broken
     assert fence_owner(stage.ground.held(SOURCE)[f"commits/{stage.job.epoch + 1}"]) == "run-run"
     assert stage.beside(SOURCE) == []
     assert not any("staged" in path for path in stage.beside(TARGET))
@@ -831,7 +831,7 @@ def test_whatever_it_does_while_it_stops_its_last_state_arrives(tmp_path: Path, 
     assert report.state == "finished" and stage.there is not None, (
         "what arrived was judged when the job was started"
     )
-    assert not migration.verify(stage.ground.workdir(), stage.ground.doors).broken
+    assert not migration.verify(stage.ground.workdir(), stage.ground.adapters).broken
 
 
 class Distant(Mortal):
@@ -949,10 +949,10 @@ def test_what_is_left_is_told_at_the_pace_that_the_run_is_held_to(tmp_path: Path
 def test_whoever_asks_it_to_end_is_heard_while_a_cluster_is_waited_for(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stops = list[threading.Event]()
-    doors = Ground.doors.fget  # type: ignore[attr-defined]
+    adapters = Ground.adapters.fget  # type: ignore[attr-defined]
 
     def kept(ground: Ground) -> Any:
-        made = doors(ground)
+        made = adapters(ground)
         stops.append(made.stop)
         return made
 
@@ -964,7 +964,7 @@ def test_whoever_asks_it_to_end_is_heard_while_a_cluster_is_waited_for(tmp_path:
 
     stage.ground.cluster._on_stop = stop
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-        patch.setattr(Ground, "doors", property(kept))
+        patch.setattr(Ground, "adapters", property(kept))
         stage.apply()
     assert stage.job.running
 

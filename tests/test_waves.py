@@ -17,7 +17,7 @@ from stateshift.formats.marks import IDLE, INDEX, decode_index, encode_idle, fen
 from stateshift.formats.uid import directory_name
 from stateshift.journal import StepFinished, StepStarted, StepUndone
 from stateshift.journal.lines import decode_records
-from stateshift.migration.doors import world_of
+from stateshift.migration.adapters import world_of
 from stateshift.report import Report
 from stateshift.specification import Spec, parse_spec
 from stateshift.storage.protocol import Storage
@@ -565,7 +565,7 @@ def test_an_operator_that_no_job_takes_is_named_and_may_be_waived(flow: Ground) 
 def test_jobs_that_divide_a_workflow_do_not_move_alone(flow: Ground) -> None:
     spec = parse_spec(json.dumps(divided()))
     with pytest.raises(PlanError, match="'left' shares its source with 'right'"):
-        migration.propose(spec, flow.doors, flow.workdir(), ["left"])
+        migration.propose(spec, flow.adapters, flow.workdir(), ["left"])
 
 
 @pytest.mark.parametrize(
@@ -666,7 +666,7 @@ def test_who_has_fenced_a_source_is_found_out_whatever_the_pace(tmp_path: Path) 
     """A job that is to be started again is down meanwhile; what is to be slow is the copy."""
     ground = made(tmp_path)
     spec = asked("first", throttle={"bytes_per_second": 10, "operations_per_second": 0.1})
-    world, began = world_of(spec, "run", ground.workdir(), ground.doors), ground.clock.time
+    world, began = world_of(spec, "run", ground.workdir(), ground.adapters), ground.clock.time
     assert world.fence("file:///here/first") is None
     assert ground.clock.time == began
     world.storage("file:///here/first").read("metadata")

@@ -16,7 +16,7 @@ from stateshift.api.values import (
 )
 
 if TYPE_CHECKING:
-    from stateshift.migration import Doors
+    from stateshift.migration import Adapters
     from stateshift.storage.locations import Location
     from stateshift.storage.protocol import Storage
 
@@ -29,7 +29,7 @@ def inspect(
     uids: Sequence[str] = (),
     files: bool = False,
     entries: int = 0,
-    adapters: Doors | None = None,
+    adapters: Adapters | None = None,
 ) -> Inspection:
     """Look at an image, a workflow directory or a single file.
 
@@ -63,7 +63,7 @@ def inspect(
 
 
 def verify(
-    location: Place, *, deep: bool = False, adapters: Doors | None = None
+    location: Place, *, deep: bool = False, adapters: Adapters | None = None
 ) -> ImageVerdict | RunVerdict:
     """Ask whether a job could restart from an image, or whether a run's work still holds.
 
@@ -89,12 +89,12 @@ def verify(
     return ImageVerdict(look.restartable(place, opening_of(adapters), deep))
 
 
-def _verify_run(path: str, adapters: Doors | None) -> RunVerdict:
+def _verify_run(path: str, adapters: Adapters | None) -> RunVerdict:
     from stateshift import migration
     from stateshift.workdir import Workdir
 
     workdir = Workdir(path)
-    verdict = migration.verify(workdir, adapters or migration.real_doors())
+    verdict = migration.verify(workdir, adapters or migration.real_adapters())
     return RunVerdict(verdict, migration.status(workdir), path)
 
 
@@ -105,7 +105,7 @@ def export(
     store: str | None = None,
     batch: int | None = None,
     changes: tuple[int, int] | None = None,
-    adapters: Doors | None = None,
+    adapters: Adapters | None = None,
 ) -> StateExport:
     """Choose state to be read: all of an image's, or some of it.
 
@@ -132,7 +132,7 @@ def export(
     return StateExport(place_of(location), wanted, opening_of(adapters))
 
 
-def diff(a: Place, b: Place, *, show: int = 0, adapters: Doors | None = None) -> ImageDiff:
+def diff(a: Place, b: Place, *, show: int = 0, adapters: Adapters | None = None) -> ImageDiff:
     """Compare two images entry by entry.
 
     Args:
@@ -160,7 +160,7 @@ def place_of(location: Place) -> str:
     return os.fspath(location) if isinstance(location, str | os.PathLike) else str(location)
 
 
-def opening_of(adapters: Doors | None) -> Callable[[str], Storage]:
+def opening_of(adapters: Adapters | None) -> Callable[[str], Storage]:
     """Return how a location is opened: what may pass is tried again."""
     if adapters is not None:
         return adapters.open_storage

@@ -18,7 +18,7 @@ from stateshift.api.values import PlannedMove, RunResult, RunStatus
 if TYPE_CHECKING:
     from stateshift.api.requests import SpecLike
     from stateshift.errors import StateshiftError
-    from stateshift.migration import Doors, Proposal
+    from stateshift.migration import Adapters, Proposal
     from stateshift.specification import Spec
     from stateshift.workdir import Workdir
 
@@ -30,7 +30,11 @@ PathLike = str | os.PathLike[str]
 
 
 def plan(
-    spec: SpecLike, *, jobs: Sequence[str] = (), deep: bool = False, adapters: Doors | None = None
+    spec: SpecLike,
+    *,
+    jobs: Sequence[str] = (),
+    deep: bool = False,
+    adapters: Adapters | None = None,
 ) -> PlannedMove:
     """Say what would be done, how long it takes, and what is in the way. Reads only.
 
@@ -57,7 +61,7 @@ def plan(
     request = request_of(spec)
     if isinstance(request, migration.Proposal):
         return PlannedMove(request.of_jobs(jobs))
-    reached = adapters or migration.real_doors()
+    reached = adapters or migration.real_adapters()
     place = Workdir(os.path.join(WORKDIRS, "plan"))
     return PlannedMove(migration.propose(request, reached, place, jobs, deep))
 
@@ -70,7 +74,7 @@ def apply(
     fleet: str | None = None,
     progress: Watch | None = None,
     stop: threading.Event | None = None,
-    adapters: Doors | None = None,
+    adapters: Adapters | None = None,
 ) -> RunResult:
     """Carry out a spec or a plan. Nobody is asked: what was planned is done.
 
@@ -117,7 +121,7 @@ def _job_names(request: Spec | Proposal, only: Sequence[str]) -> list[str]:
 
 
 def _proposed(
-    request: Spec | Proposal, reached: Doors, place: Workdir, jobs: Sequence[str]
+    request: Spec | Proposal, reached: Adapters, place: Workdir, jobs: Sequence[str]
 ) -> Proposal:
     from stateshift import migration
 
@@ -133,7 +137,7 @@ def resume(
     fleet: str | None = None,
     progress: Watch | None = None,
     stop: threading.Event | None = None,
-    adapters: Doors | None = None,
+    adapters: Adapters | None = None,
 ) -> RunResult:
     """Go on with a run where it stopped; a finished one has nothing left to do.
 
@@ -172,7 +176,7 @@ def rollback(
     discard_progress: bool = False,
     progress: Watch | None = None,
     stop: threading.Event | None = None,
-    adapters: Doors | None = None,
+    adapters: Adapters | None = None,
 ) -> RunResult:
     """Take a run back: everything it wrote, and nothing else.
 
@@ -223,10 +227,12 @@ def status(workdir: PathLike) -> RunStatus:
     return RunStatus(report, path, held, live, None if held else place.page_told)
 
 
-def _reached(adapters: Doors | None, progress: Watch | None, stop: threading.Event | None) -> Doors:
+def _reached(
+    adapters: Adapters | None, progress: Watch | None, stop: threading.Event | None
+) -> Adapters:
     from stateshift import migration
 
-    reached = adapters or migration.real_doors(stop=stop)
+    reached = adapters or migration.real_adapters(stop=stop)
     if stop is not None:
         reached = replace(reached, stop=stop)
     return reached if progress is None else replace(reached, meter=CallbackMeter(progress))

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stateshift.migration import Doors
+    from stateshift.migration import Adapters
 
 __all__ = ["main"]
 
 
-def main(argv: Sequence[str] | None = None, doors: Doors | None = None) -> int | None:
-    """Run one command. `doors` are how the outside world is reached, where it is not the real
+def main(argv: Sequence[str] | None = None, adapters: Adapters | None = None) -> int | None:
+    """Run one command. `adapters` are how the outside world is reached, where it is not the real
     one.
     """
     from stateshift.cli.shell.entry import enter
 
-    return enter(argv, doors)
+    return enter(argv, adapters)

@@ -3,7 +3,7 @@
 spec ──gather──▶ facts ──engine.plan──▶ plans ──execute──▶ journal ──summarize──▶ report
 
 before a run
-  doors               the adapters to the outside
+  adapters            storages, clusters and brokers: the way to the outside
   gathering           gather facts, propose plans: reads only
   cluster_facts       what clusters say of themselves and of a job
   proposal            what `plan` prints and `apply` executes: a value, to JSON and back
@@ -36,6 +36,7 @@ a run at work
   live_status         what a run is at, for whoever watches
 """
 
+from stateshift.migration.adapters import Adapters, real_adapters, world_of
 from stateshift.migration.backlog import reads_out
 from stateshift.migration.calls import (
     Verdict,
@@ -47,7 +48,6 @@ from stateshift.migration.calls import (
     status,
     verify,
 )
-from stateshift.migration.doors import Doors, real_doors, world_of
 from stateshift.migration.fleet_session import enlisted, places_of
 from stateshift.migration.gathering import Inquiry, gather, propose
 from stateshift.migration.history import is_stopping
@@ -55,7 +55,7 @@ from stateshift.migration.proposal import Proposal, decode_proposal, encode_prop
 from stateshift.migration.wave_order import cuts_of, waves, with_dataflow
 
 __all__ = [
-    "Doors",
+    "Adapters",
     "Inquiry",
     "Proposal",
     "Verdict",
@@ -71,7 +71,7 @@ __all__ = [
     "progress_of",
     "propose",
     "reads_out",
-    "real_doors",
+    "real_adapters",
     "resume",
     "rollback",
     "spec_of",

@@ -75,7 +75,7 @@ class Backlog:
 
     def wait(self) -> None:
         """Return when the job has read what its topics held when this began, or has ended."""
-        clock = self.context.doors.clock
+        clock = self.context.adapters.clock
         until = clock.now() + self.stop.seconds_max
         while True:
             began = clock.now()
@@ -159,7 +159,7 @@ class Backlog:
         does not find stays as it was: no query goes back.
         """
         context, job = self.context, self.job
-        _, survey = context.engine.survey(job.source, context.doors.open_storage)
+        _, survey = context.engine.survey(job.source, context.adapters.open_storage)
         for other in (job, *sharing(context.spec, job)):
             for image in context.engine.own_part(context.spec, other, survey).images:
                 _refuse_damaged(image, job.source)
@@ -178,7 +178,7 @@ class Backlog:
             return {}
         assert self.job.kafka is not None, "who cannot ask does not wait"
         ends: dict[Place, int] = {}
-        spans = self.context.doors.ask_topics(self.job.kafka, topics)
+        spans = self.context.adapters.ask_topics(self.job.kafka, topics)
         for topic, partitions in spans.items():
             for number, (_, end) in partitions.items():
                 ends[topic, number] = end

@@ -21,8 +21,8 @@ from stateshift.journal import (
     expect_ours,
     fold,
 )
+from stateshift.migration.adapters import Adapters, world_of
 from stateshift.migration.context import open_run, reopen_run
-from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.foreign import foreign_files
 from stateshift.migration.gathering import check_submits
 from stateshift.migration.proposal import Proposal, encode_proposal, proposal_of, refuse
@@ -50,7 +50,7 @@ def apply(
     proposal: Proposal,
     run: str,
     workdir: Workdir,
-    doors: Doors,
+    adapters: Adapters,
     begun: Callable[[], None] = nobody_waits,
 ) -> Report:
     """Carry out a proposal as a new run. What is there now must still be what the plans were
@@ -59,7 +59,7 @@ def apply(
     refuse(proposal.plans)
     jobs = proposal.jobs()
     workdir.create()
-    with workdir.hold(), _logged("apply", workdir, doors):
+    with workdir.hold(), _logged("apply", workdir, adapters):
         journal = Journal(workdir.lines)
         if journal.progress.state != "new":
             where = quote(str(workdir.path))
@@ -73,15 +73,15 @@ def apply(
         workdir.write("proposal.json", encode_proposal(proposal))
         names = tuple(job.name for job in jobs)
         journal.append(
-            RunStarted(doors.clock.now(), run, __version__, plain.fingerprint(plain_spec), names)
+            RunStarted(adapters.clock.now(), run, __version__, plain.fingerprint(plain_spec), names)
         )
         begun()
-        return carry_out(open_run(proposal, journal, workdir, doors))
+        return carry_out(open_run(proposal, journal, workdir, adapters))
 
 
 def resume(
     workdir: Workdir,
-    doors: Doors,
+    adapters: Adapters,
     corrected: Spec | None = None,
     begun: Callable[[], None] = nobody_waits,
 ) -> Report:
@@ -89,7 +89,7 @@ def resume(
     nothing left, and one that goes back starts no job that could be corrected.
     """
     workdir.require()
-    with workdir.hold(), _logged("resume", workdir, doors):
+    with workdir.hold(), _logged("resume", workdir, adapters):
         journal = Journal(workdir.lines)
         if corrected is not None and journal.progress.state not in STARTS_NO_JOB:
             spec = proposal_of(workdir).spec
@@ -98,56 +98,56 @@ def resume(
             correct(workdir, spec, corrected)
         match journal.progress.state:
             case "finished" | "rolled-back":
-                return reopen_run(journal, workdir, doors).write_report()
+                return reopen_run(journal, workdir, adapters).write_report()
             case "rolling-back":
                 begun()
-                return roll_back_run(reopen_run(journal, workdir, doors))
+                return roll_back_run(reopen_run(journal, workdir, adapters))
             case "new":
                 raise PlanError(
                     f"{workdir.path} was begun and nothing was done in it",
                     hint=f"begin again: stateshift apply {quote(str(workdir.path / 'spec.json'))}",
                 )
             case _:
-                journal.append(RunResumed(doors.clock.now()))
+                journal.append(RunResumed(adapters.clock.now()))
                 begun()
-                return carry_out(reopen_run(journal, workdir, doors))
+                return carry_out(reopen_run(journal, workdir, adapters))
 
 
 def rollback(
     workdir: Workdir,
-    doors: Doors,
+    adapters: Adapters,
     discard_progress: bool = False,
     begun: Callable[[], None] = nobody_waits,
 ) -> Report:
     """Take a run back: everything it wrote, and nothing else."""
     workdir.require()
-    with workdir.hold(), _logged("rollback", workdir, doors):
+    with workdir.hold(), _logged("rollback", workdir, adapters):
         journal = Journal(workdir.lines)
         if journal.progress.state == "new":
             return summarize(journal.progress)
-        context = reopen_run(journal, workdir, doors)
+        context = reopen_run(journal, workdir, adapters)
         match journal.progress.state:
             case "rolled-back":
                 return context.write_report()
             case "rolling-back":
                 if discard_progress and not journal.progress.discard:
-                    journal.append(RollbackStarted(doors.clock.now(), discard_progress))
+                    journal.append(RollbackStarted(adapters.clock.now(), discard_progress))
                 begun()
                 return roll_back_run(context)
         refuse_rollback(context, journal.progress.known, discard_progress)
-        journal.append(RollbackStarted(doors.clock.now(), discard_progress))
+        journal.append(RollbackStarted(adapters.clock.now(), discard_progress))
         begun()
         return roll_back_run(context)
 
 
 @contextmanager
-def _logged(verb: str, workdir: Workdir, doors: Doors) -> Iterator[None]:
+def _logged(verb: str, workdir: Workdir, adapters: Adapters) -> Iterator[None]:
     """Keep the log of what is done meanwhile in the workdir. Without it the run goes on."""
     with ExitStack() as stack:
         try:
             stack.enter_context(logs.kept_in(workdir.path / LOG))
         except OSError as error:
-            doors.meter.say(f"there is no log: {error.filename}: {error.strerror}")
+            adapters.meter.say(f"there is no log: {error.filename}: {error.strerror}")
         _log.info("%s of %s begins: stateshift %s", verb, workdir.path, __version__)
         try:
             yield
@@ -192,7 +192,7 @@ class Verdict:
     finished: bool = False
 
 
-def verify(workdir: Workdir, doors: Doors) -> Verdict:
+def verify(workdir: Workdir, adapters: Adapters) -> Verdict:
     """Ask every step of a run whether its evidence still holds. Once the job has gone on from the
     image, its files are the job's to change: then only what guards the source and the job itself is
     asked. What rounds have copied is asked of the move, which keeps it.
@@ -200,7 +200,7 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
     workdir.require()
     # Never a Journal: opening one would cut the line that a live run is writing.
     progress = progress_of(workdir)
-    world = world_of(proposal_of(workdir).spec, progress.run, workdir, doors)
+    world = world_of(proposal_of(workdir).spec, progress.run, workdir, adapters)
     broken: list[executor.Broken] = []
     epochs: dict[str, int | None] = {}
     notes = list(_notes_of_run(progress))
@@ -220,7 +220,7 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
                 "were"
             )
             kinds = ("FenceSource", "SubmitJob")
-        broken += executor.ask(plan, adopted, world, kinds, doors.fleet)
+        broken += executor.ask(plan, adopted, world, kinds, adapters.fleet)
         if plan.purpose == "move" and not adopted.undone:
             epochs[adopted.job] = plan.epoch
     foreign = foreign_files(planned, world)

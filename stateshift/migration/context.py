@@ -12,7 +12,7 @@ from stateshift import executor, plain
 from stateshift.engines.protocol import Engine
 from stateshift.engines.registry import engine
 from stateshift.journal import Journal, Progress, Record
-from stateshift.migration.doors import Doors, world_of
+from stateshift.migration.adapters import Adapters, world_of
 from stateshift.migration.live_status import LiveStatus
 from stateshift.migration.plan_book import NumberedPlan, PlanBook
 from stateshift.migration.proposal import Proposal, proposal_of
@@ -34,7 +34,7 @@ class RunContext:
     engine: Engine
     journal: Journal
     workdir: Workdir
-    doors: Doors
+    adapters: Adapters
     world: World
     status: LiveStatus
     control: RunControl
@@ -46,7 +46,7 @@ class RunContext:
         return self.journal.progress
 
     def now(self) -> float:
-        return self.doors.clock.now()
+        return self.adapters.clock.now()
 
     def record(self, record: Record) -> None:
         """Write down what has happened, before anything else does."""
@@ -60,7 +60,7 @@ class RunContext:
     ) -> None:
         """Carry out plans together."""
         executor.execute_together(
-            plans, world or self.world, self.journal, self.doors.fleet, phases
+            plans, world or self.world, self.journal, self.adapters.fleet, phases
         )
 
     def say(self, line: str) -> None:
@@ -82,18 +82,20 @@ class RunContext:
         return report
 
 
-def open_run(proposal: Proposal, journal: Journal, workdir: Workdir, doors: Doors) -> RunContext:
+def open_run(
+    proposal: Proposal, journal: Journal, workdir: Workdir, adapters: Adapters
+) -> RunContext:
     """Make the context of a run that begins."""
-    spec, clock = proposal.spec, doors.clock
-    status = LiveStatus(doors.meter, workdir.steering, clock)
-    world = world_of(spec, journal.progress.run, workdir, replace(doors, meter=status))
+    spec, clock = proposal.spec, adapters.clock
+    status = LiveStatus(adapters.meter, workdir.steering, clock)
+    world = world_of(spec, journal.progress.run, workdir, replace(adapters, meter=status))
     control = RunControl(status, journal, spec, world)
     return RunContext(
         spec=spec,
         engine=engine(spec.engine),
         journal=journal,
         workdir=workdir,
-        doors=doors,
+        adapters=adapters,
         world=replace(world, look=control.look),
         status=status,
         control=control,
@@ -101,6 +103,6 @@ def open_run(proposal: Proposal, journal: Journal, workdir: Workdir, doors: Door
     )
 
 
-def reopen_run(journal: Journal, workdir: Workdir, doors: Doors) -> RunContext:
+def reopen_run(journal: Journal, workdir: Workdir, adapters: Adapters) -> RunContext:
     """Make the context of a run that was begun earlier, from its workdir."""
-    return open_run(proposal_of(workdir), journal, workdir, doors)
+    return open_run(proposal_of(workdir), journal, workdir, adapters)

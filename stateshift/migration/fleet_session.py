@@ -10,7 +10,7 @@ from dataclasses import replace
 from shlex import quote
 
 from stateshift.errors import Interrupted, StateshiftError
-from stateshift.migration.doors import Doors
+from stateshift.migration.adapters import Adapters
 from stateshift.migration.gathering import merged_locations
 from stateshift.specification import Spec
 from stateshift.workdir import Workdir
@@ -19,21 +19,23 @@ LOG = "fleet.log"
 
 
 @contextmanager
-def enlisted(doors: Doors, master: str | None, spec: Spec, workdir: Workdir) -> Iterator[Doors]:
-    """The doors with a fleet behind them for as long as this lasts; as they are where no master
+def enlisted(
+    adapters: Adapters, master: str | None, spec: Spec, workdir: Workdir
+) -> Iterator[Adapters]:
+    """The adapters with a fleet behind them for as long as this lasts; as they are where no master
     is named.
     """
     if master is None:
-        yield doors
+        yield adapters
         return
     from stateshift.fleet.opening import Application, open_crew
 
     workdir.create()
     with ExitStack() as fleet:
         with _with_way_out(workdir):
-            application = Application(master, workdir.path / LOG, doors.meter, doors.stop)
-            crew = fleet.enter_context(open_crew(doors.open_fleet, application, places_of(spec)))
-        yield replace(doors, fleet=crew)
+            application = Application(master, workdir.path / LOG, adapters.meter, adapters.stop)
+            crew = fleet.enter_context(open_crew(adapters.open_fleet, application, places_of(spec)))
+        yield replace(adapters, fleet=crew)
 
 
 @contextmanager

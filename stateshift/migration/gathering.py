@@ -22,9 +22,9 @@ from stateshift.engines.registry import engine
 from stateshift.errors import MissingFile
 from stateshift.estimating import estimated, probe
 from stateshift.migration import preflight
+from stateshift.migration.adapters import Adapters
 from stateshift.migration.arrivals import Arrivals, with_arrivals
 from stateshift.migration.cluster_facts import facts_of_source, facts_of_target
-from stateshift.migration.doors import Doors
 from stateshift.migration.proposal import Proposal, jobs_of
 from stateshift.plan import Plan
 from stateshift.specification import JobSpec, Spec
@@ -48,7 +48,7 @@ class Inquiry:
     """Whom to ask about the jobs of a spec."""
 
     spec: Spec
-    doors: Doors
+    adapters: Adapters
     workdir: Workdir
 
     @cached_property
@@ -69,14 +69,14 @@ def gather(
     again.
     """
     check_submits(inquiry.spec, job)
-    with _asking(job, inquiry.doors) as ask:
+    with _asking(job, inquiry.adapters) as ask:
         facts, storage = _ask_everything(inquiry, job, ask, before)
         if probing:
             facts = replace(facts, rates=probe(storage, facts.source))
         facts = replace(facts, sink=_sink(inquiry, job, facts.source))
     if arrived:
         facts = with_arrivals(facts, arrived)
-    return preflight.asked(inquiry.spec, job, facts, inquiry.doors) if probing else facts
+    return preflight.asked(inquiry.spec, job, facts, inquiry.adapters) if probing else facts
 
 
 class Ask(Protocol):
@@ -86,11 +86,11 @@ class Ask(Protocol):
 
 
 @contextmanager
-def _asking(job: JobSpec, doors: Doors) -> Iterator[Ask]:
+def _asking(job: JobSpec, adapters: Adapters) -> Iterator[Ask]:
     """Ask all at once where each is mostly waited for, since the job may be down meanwhile; else
     each when its answer is wanted, in the order in which these are.
     """
-    if doors.open_storage(job.source).traits.at_once <= 1:
+    if adapters.open_storage(job.source).traits.at_once <= 1:
         yield lambda question: question
         return
     with ThreadPoolExecutor(QUESTIONS_AT_ONCE, thread_name_prefix="gather") as threads:
@@ -118,7 +118,7 @@ def _ask_everything(
         data=tuple(zip(_answers(data_sources), _answers(data_targets), strict=True)),
         source_cluster=source_cluster(),
         target_cluster=target_cluster(),
-        at=inquiry.doors.clock.now(),
+        at=inquiry.adapters.clock.now(),
         others=_answers(others),
     )
     return facts, storage
@@ -138,7 +138,7 @@ def _sink(inquiry: Inquiry, job: JobSpec, survey: Survey) -> SinkFacts | None:
     for image in survey.images:
         if image.identity is not None:
             queries[image.identity] = image.epoch or 0
-    return inquiry.engine.read_sink(job.sink, inquiry.doors.open_storage, queries)
+    return inquiry.engine.read_sink(job.sink, inquiry.adapters.open_storage, queries)
 
 
 def check_submits(spec: Spec, job: JobSpec) -> None:
@@ -171,14 +171,14 @@ def _source(inquiry: Inquiry, job: JobSpec) -> tuple[Storage, Survey]:
             storage, survey = source_now(inquiry, job)
             if not survey.damages:
                 return storage, survey
-        inquiry.doors.clock.sleep(SECONDS_BETWEEN_LOOKS)
+        inquiry.adapters.clock.sleep(SECONDS_BETWEEN_LOOKS)
     try:
         return source_now(inquiry, job)
     except MissingFile:
         if not job.takes_savepoints:
             raise
         # Each checkpoint is gone by the time it is read: the next look, or the end.
-        return _nothing_yet(job, inquiry.doors)
+        return _nothing_yet(job, inquiry.adapters)
 
 
 def source_now(inquiry: Inquiry, job: JobSpec) -> tuple[Storage, Survey]:
@@ -187,7 +187,7 @@ def source_now(inquiry: Inquiry, job: JobSpec) -> tuple[Storage, Survey]:
         return _survey_source(inquiry, job, job.source)
     location = _last_checkpoint(inquiry, job) if job.mode == "warm" else None
     if location is None:
-        return _nothing_yet(job, inquiry.doors)
+        return _nothing_yet(job, inquiry.adapters)
     storage, survey = _survey_source(inquiry, job, location)
     if survey.engine is None:
         raise MissingFile(
@@ -198,12 +198,12 @@ def source_now(inquiry: Inquiry, job: JobSpec) -> tuple[Storage, Survey]:
 
 
 def _survey_source(inquiry: Inquiry, job: JobSpec, location: str) -> tuple[Storage, Survey]:
-    open_storage = inquiry.doors.open_storage
+    open_storage = inquiry.adapters.open_storage
     return inquiry.engine.survey(location, open_storage, changes=job.transform)
 
 
-def _nothing_yet(job: JobSpec, doors: Doors) -> tuple[Storage, Survey]:
-    storage = doors.open_storage(job.source)
+def _nothing_yet(job: JobSpec, adapters: Adapters) -> tuple[Storage, Survey]:
+    storage = adapters.open_storage(job.source)
     return storage, Survey(storage.location, None, "empty", ())
 
 
@@ -211,7 +211,7 @@ def _last_checkpoint(inquiry: Inquiry, job: JobSpec) -> str | None:
     """Return where the last checkpoint is; None where the cluster cannot say."""
     assert job.flink is not None and job.source_cluster is not None, "a spec that is checked"
     spec = inquiry.spec.cluster(job.source_cluster)
-    cluster = inquiry.doors.open_cluster(spec, inquiry.workdir)
+    cluster = inquiry.adapters.open_cluster(spec, inquiry.workdir)
     ask: Callable[[str], str | None] | None = getattr(cluster, "latest_checkpoint", None)
     return ask(job.flink.job_ids[0]) if ask is not None else None
 
@@ -234,7 +234,7 @@ def merged_locations(job: JobSpec) -> list[str]:
 def _survey(inquiry: Inquiry, location: str, changes: Sequence[Change] = ()) -> Survey:
     """Survey a place beside the job's own; what is to be gone back to is the job's own batch."""
     asked = [change for change in changes if change["kind"] != "rewind"]
-    storage, survey = inquiry.engine.survey(location, inquiry.doors.open_storage, changes=asked)
+    storage, survey = inquiry.engine.survey(location, inquiry.adapters.open_storage, changes=asked)
     return _with_traits(survey, storage)
 
 
@@ -254,7 +254,7 @@ def _data(inquiry: Inquiry, location: str, ours: bool) -> Survey:
     """Survey a place the job reads or writes: its files; and, where somebody else copied them
     there, whether they know.
     """
-    storage = inquiry.doors.open_storage(location)
+    storage = inquiry.adapters.open_storage(location)
     files = tuple(sorted(storage.list()))
     findings = () if ours else inquiry.engine.misplaced(storage, files)
     survey = Survey(storage.location, None, "data" if files else "empty", files, findings=findings)
@@ -270,7 +270,7 @@ def _source_cluster(inquiry: Inquiry, job: JobSpec, before: Facts | None) -> Clu
     if job.source_cluster is None:
         return None
     spec = inquiry.spec.cluster(job.source_cluster)
-    return facts_of_source(inquiry.doors.open_cluster(spec, inquiry.workdir), spec, job)
+    return facts_of_source(inquiry.adapters.open_cluster(spec, inquiry.workdir), spec, job)
 
 
 def _target_cluster(inquiry: Inquiry, job: JobSpec, before: Facts | None) -> ClusterFacts | None:
@@ -279,7 +279,7 @@ def _target_cluster(inquiry: Inquiry, job: JobSpec, before: Facts | None) -> Clu
     if job.target_cluster is None:
         return None
     spec = inquiry.spec
-    open_cluster = inquiry.doors.open_cluster
+    open_cluster = inquiry.adapters.open_cluster
     cluster = open_cluster(spec.cluster(job.target_cluster), inquiry.workdir)
     source = None
     if job.source_cluster:
@@ -291,15 +291,15 @@ def _target_cluster(inquiry: Inquiry, job: JobSpec, before: Facts | None) -> Clu
 
 
 def propose(
-    spec: Spec, doors: Doors, workdir: Workdir, only: Collection[str] = (), deep: bool = False
+    spec: Spec, adapters: Adapters, workdir: Workdir, only: Collection[str] = (), deep: bool = False
 ) -> Proposal:
     """Return the plans of the spec's jobs, with estimates. Read, and change nothing. `deep`: read
     all that a restart needs to its end.
     """
-    inquiry = Inquiry(spec, doors, workdir)
+    inquiry = Inquiry(spec, adapters, workdir)
     plans: list[Plan] = []
     for job in jobs_of(spec, only):
-        parent = doors.open_storage(locations.parent(job.destination))
+        parent = adapters.open_storage(locations.parent(job.destination))
         lock.refuse_held(parent, locations.name(job.destination))
         facts = gather(inquiry, job, probing=True)
         made = list(inquiry.engine.plan(spec, job, facts))
@@ -323,5 +323,5 @@ def _with_estimates(
 def _deep_look(inquiry: Inquiry, job: JobSpec) -> tuple[Finding, ...]:
     from stateshift.migration.source_check import damages
 
-    inquiry.doors.meter.say(f"{job.name}: looking at the source")
+    inquiry.adapters.meter.say(f"{job.name}: looking at the source")
     return damages(inquiry, job)

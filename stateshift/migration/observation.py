@@ -29,7 +29,7 @@ def facts_of(context: RunContext, job: JobSpec, before: Facts | None = None) -> 
     """Return what is there now, and what of it rounds have brought. With facts from `before` no
     cluster is asked.
     """
-    inquiry = Inquiry(context.spec, context.doors, context.workdir)
+    inquiry = Inquiry(context.spec, context.adapters, context.workdir)
     arrived = arrivals_of(context, job)
     return gather(inquiry, as_it_runs(context, job), arrived=arrived, before=before)
 
@@ -46,14 +46,14 @@ def facts_as_proposed(context: RunContext, job: JobSpec, proposed: Plan | None) 
         looks_left -= 1
         if looks_left == 0:
             raise stale(job, taken_back=False)
-        context.doors.clock.sleep(SECONDS_BETWEEN_LOOKS)
+        context.adapters.clock.sleep(SECONDS_BETWEEN_LOOKS)
 
 
 def facts_behind_round(context: RunContext, job: JobSpec, facts: Facts) -> Facts:
     """Return the same facts, behind a round that was made from them: what that has brought is at
     the target now.
     """
-    open_storage = context.doors.open_storage
+    open_storage = context.adapters.open_storage
     _, target = context.engine.survey(facts.target.location, open_storage)
     data = tuple(
         (here, _listed_again(there, open_storage(there.location))) for here, there in facts.data

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from stateshift.errors import StateshiftError
-from stateshift.migration.doors import AskRecords, Doors
+from stateshift.migration.adapters import Adapters, AskRecords
 from stateshift.specification import JobSpec, Spec
 from stateshift.storage import locations
 from stateshift.survey import Facts, Survey, Topics
@@ -25,7 +25,7 @@ from stateshift.survey import Facts, Survey, Topics
 Offsets = Mapping[str, Mapping[int, int]]
 
 
-def asked(spec: Spec, job: JobSpec, facts: Facts, doors: Doors) -> Facts:
+def asked(spec: Spec, job: JobSpec, facts: Facts, adapters: Adapters) -> Facts:
     """Return the same facts, and what only questions tell."""
     if not spec.restart:
         return facts
@@ -33,16 +33,16 @@ def asked(spec: Spec, job: JobSpec, facts: Facts, doors: Doors) -> Facts:
     source = facts.source
     is_changed = not stays or bool(job.transform)
     if spec.engine == "spark" and job.moves and is_changed:
-        source = _asked(source, doors, _first_looked_into(source))
+        source = _asked(source, adapters, _first_looked_into(source))
     if stays:
-        source = _asked(_beside(source, doors), doors, ())
+        source = _asked(_beside(source, adapters), adapters, ())
         target = source
     else:
-        target = _asked(_beside(facts.target, doors), doors, ("",))
-    merges = [_asked(each, doors, ("", *_first_looked_into(each))) for each in facts.merges]
+        target = _asked(_beside(facts.target, adapters), adapters, ("",))
+    merges = [_asked(each, adapters, ("", *_first_looked_into(each))) for each in facts.merges]
     data_places = []
     for data, (from_survey, to_survey) in zip(job.data, facts.data, strict=True):
-        answered = _asked(to_survey, doors, ("",)) if data.copy else to_survey
+        answered = _asked(to_survey, adapters, ("",)) if data.copy else to_survey
         data_places.append((from_survey, answered))
     return replace(
         facts,
@@ -50,23 +50,23 @@ def asked(spec: Spec, job: JobSpec, facts: Facts, doors: Doors) -> Facts:
         target=target,
         merges=tuple(merges),
         data=tuple(data_places),
-        topics=_topics(job, facts, doors),
+        topics=_topics(job, facts, adapters),
     )
 
 
-def _asked(survey: Survey, doors: Doors, folders: tuple[str, ...]) -> Survey:
+def _asked(survey: Survey, adapters: Adapters, folders: tuple[str, ...]) -> Survey:
     """Return a survey with its free space, and which of these folders may not be written to."""
-    storage = doors.open_storage(survey.location)
+    storage = adapters.open_storage(survey.location)
     answers = {}
     for folder in folders:
         answers[locations.join(survey.location, folder)] = storage.writable(folder)
     return _with_denied(replace(survey, room=survey.room or storage.room()), answers)
 
 
-def _beside(survey: Survey, doors: Doors) -> Survey:
+def _beside(survey: Survey, adapters: Adapters) -> Survey:
     """Ask about the directory above a target: the lock lies there, beside the target."""
     above = locations.parent(survey.location)
-    return _with_denied(survey, {above: doors.open_storage(above).writable()})
+    return _with_denied(survey, {above: adapters.open_storage(above).writable()})
 
 
 def _with_denied(survey: Survey, answers: Mapping[str, bool | None]) -> Survey:
@@ -85,22 +85,25 @@ def _first_looked_into(survey: Survey) -> tuple[str, ...]:
     return tuple(folders)
 
 
-def _topics(job: JobSpec, facts: Facts, doors: Doors) -> Topics | None:
+def _topics(job: JobSpec, facts: Facts, adapters: Adapters) -> Topics | None:
     wanted, kafka = facts.wanted_offsets, job.kafka
     if kafka is None or not wanted:
         return None
     brokers = kafka.bootstrap_servers
     try:
-        topics = Topics(brokers, doors.ask_topics(kafka, sorted(wanted)))
+        topics = Topics(brokers, adapters.ask_topics(kafka, sorted(wanted)))
     except StateshiftError as error:
         return Topics(brokers, {}, error.fact, error.hint)
-    if doors.ask_records is None:
+    if adapters.ask_records is None:
         return topics
-    topics = _with_records(topics, kafka.properties, wanted, doors.ask_records)
+    topics = _with_records(topics, kafka.properties, wanted, adapters.ask_records)
     if kafka.source_bootstrap_servers is None:
         return topics
     source = _with_records(
-        Topics(kafka.source_bootstrap_servers), kafka.source_properties, wanted, doors.ask_records
+        Topics(kafka.source_bootstrap_servers),
+        kafka.source_properties,
+        wanted,
+        adapters.ask_records,
     )
     return replace(topics, source=source)
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, cast
 from stateshift.engines.protocol import Engine
 from stateshift.engines.views import ImageAt
 from stateshift.errors import MissingFile, PlanError
-from stateshift.migration.doors import Doors
+from stateshift.migration.adapters import Adapters
 from stateshift.migration.gathering import Inquiry, other_images, source_now
 from stateshift.specification import JobSpec
 from stateshift.storage.protocol import Storage
@@ -40,7 +40,7 @@ def damages(inquiry: Inquiry, job: JobSpec) -> tuple[Finding, ...]:
     """Return what `verify --deep` would refuse of the job's images and a plan does not see."""
     if not inquiry.spec.restart:
         return ()
-    open_storage = inquiry.doors.open_storage
+    open_storage = inquiry.adapters.open_storage
     looks: list[Look] = [partial(source_now, inquiry, job)]
     for location in (*job.merge_locations, *other_images(job)):
         looks.append(partial(inquiry.engine.survey, location, open_storage))
@@ -65,7 +65,7 @@ def _without_what_stays(
 def refuse_damaged(inquiry: Inquiry, jobs: Iterable[JobSpec]) -> None:
     """Refuse an image that no job could restart from: nothing is stopped for it."""
     for job in _each_source_once(jobs):
-        inquiry.doors.meter.say(f"{job.name}: looking at the source")
+        inquiry.adapters.meter.say(f"{job.name}: looking at the source")
         findings = damages(inquiry, job)
         if findings:
             raise _damage_error(job, findings)
@@ -109,7 +109,7 @@ def _lasting(inquiry: Inquiry, look: Look, job: JobSpec) -> list[Finding]:
     lasting: list[Finding] | None = None
     for number in range(LOOKS_WHILE_IT_RUNS):
         if number > 0:
-            inquiry.doors.clock.sleep(SECONDS_BETWEEN)
+            inquiry.adapters.clock.sleep(SECONDS_BETWEEN)
         # The job may tidy up while we read: a file that is needed is missed by the next survey.
         with suppress(MissingFile):
             now = _damage_now(inquiry, look)
@@ -138,11 +138,11 @@ def _damage_in(inquiry: Inquiry, storage: Storage, survey: Survey, image: Image)
     newest = replace(image, epochs=())  # which of the earlier ones would do is not asked here
     at = ImageAt(storage, survey, newest, image.path or survey.location)
     by_names = inquiry.engine.judge(at, False, None).findings
-    to_the_end = inquiry.engine.judge(at, True, _readers(inquiry.doors)).findings
+    to_the_end = inquiry.engine.judge(at, True, _readers(inquiry.adapters)).findings
     refusals = [finding for finding in to_the_end if finding.level == "refuse"]
     return [finding for finding in refusals if finding not in by_names]
 
 
-def _readers(doors: Doors) -> Readers | None:
+def _readers(adapters: Adapters) -> Readers | None:
     """Return the fleet, where it can read images."""
-    return cast("Readers", doors.fleet) if hasattr(doors.fleet, "deep") else None
+    return cast("Readers", adapters.fleet) if hasattr(adapters.fleet, "deep") else None

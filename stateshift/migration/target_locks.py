@@ -20,7 +20,7 @@ def lock_target(context: RunContext, job: JobSpec) -> None:
         context.record(LockTaken(context.now(), location))
     workdir = str(context.workdir.path.absolute())
     above = _above(context, location)
-    lock.take(above, locations.name(location), run, workdir, context.doors.host)
+    lock.take(above, locations.name(location), run, workdir, context.adapters.host)
     if job.source != location:
         lock.refuse_source(_above(context, job.source), locations.name(job.source), run)
 
@@ -55,4 +55,4 @@ def _has_effect(plan: PlanProgress) -> bool:
 
 def _above(context: RunContext, location: str) -> Storage:
     """Open the folder in which the lock on a location lies."""
-    return context.doors.open_storage(locations.parent(location))
+    return context.adapters.open_storage(locations.parent(location))

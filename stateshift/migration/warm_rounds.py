@@ -246,7 +246,7 @@ class WarmRounds:
         """
         if job.takes_savepoints:
             return False
-        return self.context.doors.open_storage(job.source).traits.at_once > 1
+        return self.context.adapters.open_storage(job.source).traits.at_once > 1
 
     def _follow(self, jobs: Sequence[JobSpec], over: threading.Event) -> None:
         """Copy what jobs still write until they have stopped. Whatever fails here, be it a bug of
@@ -383,7 +383,7 @@ class WarmRounds:
         )
 
     def _wait(self, seen: list[Seen]) -> None:
-        clock = self.context.doors.clock
+        clock = self.context.adapters.clock
         self.context.status.waiting(_names(seen), self._waits_for(seen))
         until = clock.now() + POLL_SECONDS
         while clock.now() < until and self.context.control.wishes.cutover is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stateshift.cli import main
-from stateshift.migration import Doors
+from stateshift.migration import Adapters
 from stateshift.storage.protocol import Storage
 from stateshift.testing.memory_cluster import MemoryCluster
 from stateshift.testing.memory_storage import MemoryDisk
@@ -51,7 +51,7 @@ class StillClock:
 
 @dataclass
 class Outside:
-    """A disk and a cluster, and the doors to them; `opening` may wrap what is opened."""
+    """A disk and a cluster, and the adapters to them; `opening` may wrap what is opened."""
 
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     cluster: MemoryCluster = field(default_factory=MemoryCluster)
@@ -61,8 +61,8 @@ class Outside:
         self.cluster = MemoryCluster(on_start=self._commit)
 
     @property
-    def doors(self) -> Doors:
-        return Doors(
+    def adapters(self) -> Adapters:
+        return Adapters(
             lambda location: self.opening(self.disk.open(location)),
             lambda spec, workdir: self.cluster,
             StillClock(),
@@ -75,13 +75,13 @@ class Outside:
         put(storage, f"commits/{last + 1}", b'v1\n{"nextBatchWatermarkMs":0}')
 
     def run(self, *argv: str) -> Said:
-        return said(*argv, doors=self.doors)
+        return said(*argv, adapters=self.adapters)
 
 
-def said(*argv: str, doors: Doors | None = None) -> Said:
+def said(*argv: str, adapters: Adapters | None = None) -> Said:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(argv, doors)
+        code = main(argv, adapters)
     return Said(code, out.getvalue(), err.getvalue())
 
 

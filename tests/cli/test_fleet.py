@@ -16,7 +16,7 @@ import pytest
 
 from stateshift.engines.registry import Entries, Transforms
 from stateshift.errors import ClusterError
-from stateshift.migration import Doors
+from stateshift.migration import Adapters
 from stateshift.world import Meter, World
 from tests.cli.support import SOURCE, TARGET, Outside, said, spec_of
 from tests.support.checkpoints import Checkpoint, held
@@ -44,8 +44,8 @@ class Manned(Outside):
     refuse: ClusterError | None = None
 
     @property
-    def doors(self) -> Doors:
-        return replace(super().doors, open_fleet=self._open)
+    def adapters(self) -> Adapters:
+        return replace(super().adapters, open_fleet=self._open)
 
     def _open(self, master: str, log: Path, meter: Meter, stop: threading.Event) -> MemoryCarrier:
         if self.refuse is not None:

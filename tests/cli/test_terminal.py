@@ -22,7 +22,7 @@ SLOWLY = """
 import glob, sys, time
 from dataclasses import replace
 from stateshift.cli import main
-from stateshift.migration import real_doors
+from stateshift.migration import real_adapters
 
 class Slow:
     def __init__(self, inner):
@@ -34,8 +34,8 @@ class Slow:
             time.sleep(SECONDS)
         return self.inner.chunks(path, offset, size)
 
-doors = real_doors()
-sys.exit(main(None, replace(doors, open_storage=lambda location: Slow(doors.open_storage(location)))))
+adapters = real_adapters()
+sys.exit(main(None, replace(adapters, open_storage=lambda location: Slow(adapters.open_storage(location)))))
 """
 
 

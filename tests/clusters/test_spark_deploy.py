@@ -262,13 +262,13 @@ def test_a_job_of_which_nobody_knows_whether_it_runs_is_not_fenced(tmp_path: Pat
     ground = Ground(tmp_path)
     ground.write()
     emr = {"emr": {"kind": "spark_submit", "master": "yarn", "spark_submit": FAKE}}
-    doors = replace(
-        ground.doors, open_cluster=lambda spec, workdir: open_cluster(spec, str(workdir.path))
+    adapters = replace(
+        ground.adapters, open_cluster=lambda spec, workdir: open_cluster(spec, str(workdir.path))
     )
 
     def proposed(**keys: object) -> migration.Proposal:
         spec = spec_of(spec_clusters=emr, source_cluster="emr", **keys)
-        return migration.propose(spec, doors, ground.workdir("planning"))
+        return migration.propose(spec, adapters, ground.workdir("planning"))
 
     for mode in ("move", "warm"):
         refused = proposed(mode=mode)
@@ -276,10 +276,10 @@ def test_a_job_of_which_nobody_knows_whether_it_runs_is_not_fenced(tmp_path: Pat
         assert "emr cannot tell whether" in finding.message
         assert finding.waive == "job-stopped"
         with pytest.raises(PlanError, match="emr cannot tell whether"):
-            migration.apply(refused, f"run-{mode}", ground.workdir(mode), doors)
+            migration.apply(refused, f"run-{mode}", ground.workdir(mode), adapters)
         assert not [path for path in ground.disk.snapshot(SOURCE) if "_stateshift" in path]
     assert not proposed(mode="fork").refusals
     waived = proposed(waive=["job-stopped"])
     assert not waived.refusals
-    report = migration.apply(waived, "run-waived", ground.workdir("waived"), doors)
+    report = migration.apply(waived, "run-waived", ground.workdir("waived"), adapters)
     assert report.state == "finished"

@@ -108,14 +108,14 @@ def _be_the_child(scenario: Scenario, verb: str, at: Moment | int | str | None, 
 
 
 def _work(scenario: Scenario, verb: str, moments: Moments) -> Callable[[], Report]:
-    workdir, doors = scenario.open_workdir(moments), scenario.doors(moments)
+    workdir, adapters = scenario.open_workdir(moments), scenario.adapters(moments)
     match verb:
         case "apply":
-            return lambda: migration.apply(scenario.proposal, RUN, workdir, doors)
+            return lambda: migration.apply(scenario.proposal, RUN, workdir, adapters)
         case "resume":
-            return lambda: migration.resume(workdir, doors)
+            return lambda: migration.resume(workdir, adapters)
         case "correct":
-            return lambda: migration.resume(workdir, doors, scenario.corrected)
+            return lambda: migration.resume(workdir, adapters, scenario.corrected)
         case "rollback":
-            return lambda: migration.rollback(workdir, doors, discard_progress=True)
+            return lambda: migration.rollback(workdir, adapters, discard_progress=True)
     raise AssertionError(verb)

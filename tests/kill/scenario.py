@@ -29,7 +29,7 @@ from typing import Any, Literal
 from stateshift import migration, plain
 from stateshift.clusters.opening import open_cluster
 from stateshift.engines.registry import engines
-from stateshift.migration import Doors, Proposal
+from stateshift.migration import Adapters, Proposal
 from stateshift.specification import Spec, parse_spec
 from stateshift.storage.local.storage import LocalStorage
 from stateshift.storage.opening import open_storage
@@ -82,9 +82,9 @@ class Scenario:
         if self.flink is not None:
             self.flink.reset()
 
-    def doors(self, moments: Moments) -> Doors:
+    def adapters(self, moments: Moments) -> Adapters:
         clock = HastyClock()
-        return Doors(
+        return Adapters(
             open_storage=lambda location: Doomed(Retrying(open_storage(location), clock), moments),
             open_cluster=lambda spec, workdir: DoomedCluster(
                 open_cluster(spec, str(workdir.path)), moments
@@ -166,7 +166,7 @@ def scenario(
             plain.canonical({"engine": "spark", **wanted, "version": 1, "parallel": parallel})
         )
         nobody = Scenario(root, pristine, spec, Proposal(spec, ()))
-        proposal = migration.propose(spec, nobody.doors(Moments()), Workdir(root / "workdir"))
+        proposal = migration.propose(spec, nobody.adapters(Moments()), Workdir(root / "workdir"))
         assert not proposal.refusals, proposal.refusals
         shutil.rmtree(root / "workdir", ignore_errors=True)
         _load()

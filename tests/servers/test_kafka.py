@@ -15,7 +15,7 @@ import pytest
 
 from stateshift.errors import TransientStorageError
 from stateshift.migration import propose
-from stateshift.migration.doors import real_doors
+from stateshift.migration.adapters import real_adapters
 from stateshift.sources.kafka import records, spans
 from stateshift.storage.opening import open_storage
 from stateshift.survey import Finding
@@ -93,7 +93,7 @@ def test_a_plan_tells_whether_the_broker_still_has_the_offsets_of_the_checkpoint
     spec = spec_of(**places, kafka={"bootstrap_servers": address})
 
     def about_it() -> Finding:
-        proposal = propose(spec, real_doors(), Workdir(tmp_path / "plan"))
+        proposal = propose(spec, real_adapters(), Workdir(tmp_path / "plan"))
         told = [one for plan in proposal.plans for one in plan.findings]
         (finding,) = [one for one in told if one.message.startswith((address, "topic/0"))]
         return finding

@@ -31,7 +31,7 @@ from stateshift.engines.spark.layout import has_commits
 from stateshift.engines.spark.survey.checkpoint import survey
 from stateshift.errors import AlreadyThere, JournalError, StateshiftError
 from stateshift.formats.marks import IDLE, LOCK_SUFFIX, encode_idle, fence_owner
-from stateshift.migration import Doors, Proposal
+from stateshift.migration import Adapters, Proposal
 from stateshift.report import Report
 from stateshift.specification import Spec, parse_spec
 from stateshift.storage.temporaries import is_temporary
@@ -314,7 +314,7 @@ class Ground:
         )
         before = self.disk.snapshot(temporaries=True)
         run.proposal = migration.propose(
-            spec, self._doors(Moments()), HastyWorkdir(str(run.workdir), Moments())
+            spec, self._adapters(Moments()), HastyWorkdir(str(run.workdir), Moments())
         )
         assert self.disk.snapshot(temporaries=True) == before, "plan only reads"
         refused = bool(self._fenced(source) or self.disk.snapshot(target))
@@ -333,7 +333,9 @@ class Ground:
         )
         with pytest.raises(JournalError, match="is held by run"):
             migration.propose(
-                spec, self._doors(Moments()), HastyWorkdir(str(self.place / "nothing"), Moments())
+                spec,
+                self._adapters(Moments()),
+                HastyWorkdir(str(self.place / "nothing"), Moments()),
             )
         assert self.disk.snapshot() == before
 
@@ -356,7 +358,7 @@ class Ground:
             run,
             trouble,
             seed,
-            lambda workdir, doors: migration.apply(run.proposal, run.name, workdir, doors),
+            lambda workdir, adapters: migration.apply(run.proposal, run.name, workdir, adapters),
         )
         if isinstance(outcome, StateshiftError) and trouble is None and (stale or refused or held):
             COUNTS["refused"] += 1
@@ -402,7 +404,7 @@ class Ground:
             run,
             trouble,
             seed,
-            lambda workdir, doors: migration.rollback(workdir, doors, discard),
+            lambda workdir, adapters: migration.rollback(workdir, adapters, discard),
         )
         if isinstance(outcome, StateshiftError):
             if (
@@ -434,7 +436,7 @@ class Ground:
         COUNTS["verify"] += 1
         before = self.disk.snapshot(temporaries=True)
         verdict = migration.verify(
-            HastyWorkdir(str(run.workdir), Moments()), self._doors(Moments())
+            HastyWorkdir(str(run.workdir), Moments()), self._adapters(Moments())
         )
         assert self.disk.snapshot(temporaries=True) == before, "verify only reads"
         if run.state != "rolling-back":
@@ -456,17 +458,19 @@ class Ground:
         run: Run,
         trouble: Trouble | None,
         seed: int,
-        work: Callable[[Any, Doors], Report],
+        work: Callable[[Any, Adapters], Report],
     ) -> Report | StateshiftError | None:
         """None where it was killed."""
         COUNTS[verb] += 1
         faults = self.cluster.faults
         moments = Moments(trouble.at if trouble else None)
-        doors = self._doors(moments)
-        moments.then = lambda moment: self._trouble(trouble, run, doors, seed) if trouble else None
+        adapters = self._adapters(moments)
+        moments.then = lambda moment: (
+            self._trouble(trouble, run, adapters, seed) if trouble else None
+        )
         outcome: Report | StateshiftError | None = None
         try:
-            outcome = work(HastyWorkdir(str(run.workdir), moments), doors)
+            outcome = work(HastyWorkdir(str(run.workdir), moments), adapters)
         except StateshiftError as error:
             outcome = error
         except (Killed, ProcessGone):
@@ -479,7 +483,7 @@ class Ground:
         )
         return outcome
 
-    def _trouble(self, trouble: Trouble, run: Run, doors: Doors, seed: int) -> None:
+    def _trouble(self, trouble: Trouble, run: Run, adapters: Adapters, seed: int) -> None:
         match trouble.kind:
             case "kill":
                 self.disk.kill()
@@ -488,7 +492,7 @@ class Ground:
                 self.disk.crash(random.Random(seed))
                 raise Killed
             case "interrupt":
-                doors.stop.set()
+                adapters.stop.set()
             case "zombie":
                 self.batch(run.source, alive=False)
             case "batch":
@@ -543,8 +547,8 @@ class Ground:
         states = [job.status.state for job in self.cluster.jobs if job.location == run.target]
         return bool(states) and states[-1] in (JobState.FINISHED, JobState.FAILED, JobState.ABSENT)
 
-    def _doors(self, moments: Moments) -> Doors:
-        return Doors(
+    def _adapters(self, moments: Moments) -> Adapters:
+        return Adapters(
             open_storage=lambda location: Doomed(self.disk.open(location), moments),
             open_cluster=lambda spec, workdir: DoomedCluster(self.cluster, moments),
             clock=self.clock,

@@ -17,7 +17,7 @@ from stateshift.clusters.protocol import Cluster
 from stateshift.engines.spark.plan import move as planner
 from stateshift.engines.spark.survey import checkpoint as survey
 from stateshift.formats.marks import FOLDER, LOCK_SUFFIX
-from stateshift.migration import Doors, Proposal
+from stateshift.migration import Adapters, Proposal
 from stateshift.plan import Plan
 from stateshift.report import Report
 from stateshift.specification import ClusterSpec, JobSpec, Spec, parse_spec
@@ -76,8 +76,8 @@ class Ground:
         return self.meter.said
 
     @property
-    def doors(self) -> Doors:
-        return Doors(
+    def adapters(self) -> Adapters:
+        return Adapters(
             self.open, self._cluster, self.clock, self.meter, stop=threading.Event(), host="here"
         )
 
@@ -115,17 +115,17 @@ class Ground:
         return Workdir(self.folder / name)
 
     def propose(self, spec: Spec) -> Proposal:
-        return migration.propose(spec, self.doors, self.workdir("planning"))
+        return migration.propose(spec, self.adapters, self.workdir("planning"))
 
     def apply(self, spec: Spec | Proposal, workdir: str = "run") -> Report:
         proposal = spec if isinstance(spec, Proposal) else self.propose(spec)
-        return migration.apply(proposal, f"run-{workdir}", self.workdir(workdir), self.doors)
+        return migration.apply(proposal, f"run-{workdir}", self.workdir(workdir), self.adapters)
 
     def resume(self, workdir: str = "run") -> Report:
-        return migration.resume(self.workdir(workdir), self.doors)
+        return migration.resume(self.workdir(workdir), self.adapters)
 
     def rollback(self, workdir: str = "run", discard_progress: bool = False) -> Report:
-        return migration.rollback(self.workdir(workdir), self.doors, discard_progress)
+        return migration.rollback(self.workdir(workdir), self.adapters, discard_progress)
 
 
 def spec_of(source: str = SOURCE, target: str | None = TARGET, **keys: Any) -> Spec:

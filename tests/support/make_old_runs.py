@@ -66,7 +66,7 @@ def _killed(ground: Ground, spec: object, pattern: bytes, at: int = 1) -> None:
     proposal = ground.propose(spec)  # type: ignore[arg-type]
     workdir = KilledWorkdir(ground.workdir().path, pattern, at)
     with suppress(ProcessGone):
-        migration.apply(proposal, "run-run", workdir, ground.doors)
+        migration.apply(proposal, "run-run", workdir, ground.adapters)
     ground.disk.kill()
     ground.disk.generation = 0
     _KilledLines.pattern = b""
@@ -190,7 +190,7 @@ def main(folder: Path) -> None:
         with tempfile.TemporaryDirectory() as place:
             ground = thaw(folder / name, Path(place))
             said["status"] = told_of(migration.status(ground.workdir()))
-            verdict = migration.verify(ground.workdir(), ground.doors)
+            verdict = migration.verify(ground.workdir(), ground.adapters)
             said["verify"] = plain.to_plain(verdict)
         _write(folder / name / "said.json", said)
     with tempfile.TemporaryDirectory() as place:

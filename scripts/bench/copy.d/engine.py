@@ -28,7 +28,7 @@ from stateshift.engines.bundles import bundled
 from stateshift.fleet import Crew
 from stateshift.fleet.opening import Application, open_crew
 from stateshift.journal import Journal, PlanAdopted, RunStarted
-from stateshift.migration.doors import real_doors, world_of
+from stateshift.migration.adapters import real_adapters, world_of
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.specification import parse_spec
 from stateshift.step import CopyFiles
@@ -70,7 +70,7 @@ def crew_of(master: str | None, places: tuple[str, ...]) -> Iterator[Crew | None
     with tempfile.TemporaryDirectory(prefix="stateshift-bench-") as folder:
         log = Path(folder) / "fleet.log"
         application = Application(master, log, Unwatched(), threading.Event())
-        with open_crew(real_doors().open_fleet, application, places) as crew:
+        with open_crew(real_adapters().open_fleet, application, places) as crew:
             yield crew
 
 
@@ -90,7 +90,7 @@ def copied(
         )
     )
     with tempfile.TemporaryDirectory(prefix="stateshift-bench-") as folder:
-        world = world_of(spec, "bench", Workdir(folder), real_doors())
+        world = world_of(spec, "bench", Workdir(folder), real_adapters())
         began, cpu = time.perf_counter(), _cpu()
         files = sorted(world.storage(source).list())
         there = list(world.storage(target).list())

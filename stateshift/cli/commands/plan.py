@@ -77,7 +77,7 @@ def command(
     if not isinstance(asked, Proposal):
         asked = request.overridden(asked, parallel, throttle)
         asked = propose(
-            asked, terminal.doors(), Workdir(os.path.join(workdirs, "plan")), only, deep
+            asked, terminal.adapters(), Workdir(os.path.join(workdirs, "plan")), only, deep
         )
     else:
         asked = asked.of_jobs(only)

@@ -11,7 +11,7 @@ from stateshift.cli.shell.options import FleetOf, WorkdirOf, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.migration import Doors
+    from stateshift.migration import Adapters
     from stateshift.report import Report
 
 EPILOG = epilog(
@@ -72,7 +72,7 @@ def command(
     corrected = spec_of(spec) if spec is not None else None
     manned = migration.spec_of(place) if fleet is not None else None
 
-    def work(doors: Doors, begun: Callable[[], None]) -> Report:
-        return migration.resume(place, doors, corrected, begun)
+    def work(adapters: Adapters, begun: Callable[[], None]) -> Report:
+        return migration.resume(place, adapters, corrected, begun)
 
     return carry_out(terminal, place, work, manned, fleet)

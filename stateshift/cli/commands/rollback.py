@@ -12,7 +12,7 @@ from stateshift.cli.shell.options import WorkdirOf, Yes, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.migration import Doors
+    from stateshift.migration import Adapters
     from stateshift.report import Report
     from stateshift.workdir import Workdir
 
@@ -65,12 +65,12 @@ def command(
     if place.held:
         _end(terminal, place)
 
-    def work(doors: Doors, begun: Callable[[], None]) -> Report:
+    def work(adapters: Adapters, begun: Callable[[], None]) -> Report:
         """Take it back. Where that asks for `--discard-progress`, its hint keeps what else was
         said here.
         """
         try:
-            return migration.rollback(place, doors, discard_progress, begun)
+            return migration.rollback(place, adapters, discard_progress, begun)
         except PlanError as error:
             if error.hint and error.hint.endswith(" --discard-progress"):
                 words = error.hint.split("stateshift rollback ")[0]

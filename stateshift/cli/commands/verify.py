@@ -79,7 +79,7 @@ def _run(terminal: Terminal, path: str, fleet: str | None) -> int:
     places = migration.places_of(migration.spec_of(workdir)) if fleet is not None else []
     with manned(terminal, fleet, places) as crew:
         found, told = (
-            migration.verify(workdir, replace(terminal.doors(), fleet=crew)),
+            migration.verify(workdir, replace(terminal.adapters(), fleet=crew)),
             migration.status(workdir),
         )
     if terminal.json:

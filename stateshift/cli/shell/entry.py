@@ -54,7 +54,7 @@ from stateshift.cli.shell.signature import with_shared_options
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.migration import Doors
+    from stateshift.migration import Adapters
 
 _MODULES = (
     inspect,
@@ -119,7 +119,7 @@ Exit codes: 0 done, 1 a bug of ours, 2 request, 3 format, 4 plan, 5 verify,
 """
 
 
-def enter(argv: Sequence[str] | None, doors: Doors | None) -> int | None:
+def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
     """Run the command that `argv` names; everything it raises has become text and an exit code
     on return.
     """
@@ -127,7 +127,7 @@ def enter(argv: Sequence[str] | None, doors: Doors | None) -> int | None:
     # every seven hundred costs a fifth of an inspection.
     gc.set_threshold(50_000, 20, 20)
     arguments = list(sys.argv[1:] if argv is None else argv)
-    terminal = Terminal(doors, json="--json" in arguments, arguments=tuple(arguments))
+    terminal = Terminal(adapters, json="--json" in arguments, arguments=tuple(arguments))
     try:
         with _sigterm_is_ctrl_c():
             answer = _app(arguments)(

@@ -20,7 +20,7 @@ from stateshift.workdir import Workdir
 
 if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
-    from stateshift.migration import Doors, Proposal
+    from stateshift.migration import Adapters, Proposal
     from stateshift.report import Report
     from stateshift.survey import Finding
 
@@ -35,13 +35,13 @@ def launch(terminal: Terminal, options: RunOptions, request: Request) -> int:
     refuse_another(workdir)
     proposal = request.saved
     if proposal is None:
-        proposal = migration.propose(request.spec, terminal.doors(), workdir, request.only)
+        proposal = migration.propose(request.spec, terminal.adapters(), workdir, request.only)
     show(terminal, proposal, brief=options.yes and not terminal.verbose)
     refuse_refused(proposal, request.typed)
     confirm(terminal, "carry this out?", options.yes)
 
-    def work(doors: Doors, begun: Callable[[], None]) -> Report:
-        return migration.apply(proposal, run, workdir, doors, begun)
+    def work(adapters: Adapters, begun: Callable[[], None]) -> Report:
+        return migration.apply(proposal, run, workdir, adapters, begun)
 
     return carry_out(terminal, workdir, work, request.spec, options.fleet)
 

@@ -3,7 +3,7 @@ document and no more.
 
 A terminal with colours gets rich; everything else (a pipe, a file, `NO_COLOR`, `TERM=dumb`) the
 same words in plain lines. One Terminal is made by `main` and handed to every command; what a
-command asks of the outside world (`doors`) comes from here too, so that a test can put in-memory
+command asks of the outside world (`adapters`) comes from here too, so that a test can put in-memory
 twins there.
 """
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from stateshift.cli.views.text import Block
     from stateshift.fleet.opening import OpenFleet
-    from stateshift.migration import Doors
+    from stateshift.migration import Adapters
     from stateshift.storage.protocol import Storage
     from stateshift.world import Meter
 
 
 @dataclass
 class Terminal:
-    doors_given: Doors | None = None
+    adapters_given: Adapters | None = None
     json: bool = False
     verbose: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -153,21 +153,21 @@ class Terminal:
         """How a location is opened by a command that only looks, and waits for nothing that
         moves.
         """
-        if self.doors_given is not None:
-            return self.doors_given.open_storage
+        if self.adapters_given is not None:
+            return self.adapters_given.open_storage
         from stateshift.look import open_patiently
 
         return open_patiently
 
     def open_fleet(self) -> OpenFleet:
         """How a fleet is opened."""
-        if self.doors_given is not None:
-            return self.doors_given.open_fleet
-        from stateshift.migration.doors import open_fleet
+        if self.adapters_given is not None:
+            return self.adapters_given.open_fleet
+        from stateshift.migration.adapters import open_fleet
 
         return open_fleet
 
-    def doors(self, meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
+    def adapters(self, meter: Meter | None = None, stop: threading.Event | None = None) -> Adapters:
         """The real ones, unless a test gave others."""
         import threading
         from dataclasses import replace
@@ -175,11 +175,11 @@ class Terminal:
         from stateshift.world import Unwatched
 
         meter, stop = meter or Unwatched(), stop or threading.Event()
-        if self.doors_given is not None:
-            return replace(self.doors_given, meter=meter, stop=stop)
-        from stateshift.migration import real_doors
+        if self.adapters_given is not None:
+            return replace(self.adapters_given, meter=meter, stop=stop)
+        from stateshift.migration import real_adapters
 
-        return real_doors(meter=meter, stop=stop)
+        return real_adapters(meter=meter, stop=stop)
 
 
 def _encodable(text: str, stream: TextIO) -> bool:

@@ -36,7 +36,7 @@ from stateshift.errors import (
 )
 
 if TYPE_CHECKING:
-    from stateshift.migration import Doors
+    from stateshift.migration import Adapters
     from stateshift.report import Report
     from stateshift.specification import Spec
     from stateshift.workdir import Workdir
@@ -48,7 +48,7 @@ STAYS = (FormatError, PlanError, VerifyError)
 def carry_out(
     terminal: Terminal,
     workdir: Workdir,
-    work: Callable[[Doors, Callable[[], None]], Report],
+    work: Callable[[Adapters, Callable[[], None]], Report],
     spec: Spec | None = None,
     fleet: str | None = None,
 ) -> int:
@@ -65,8 +65,8 @@ def carry_out(
 
     try:
         with watching(terminal) as meter, stoppable(stop, path):
-            doors = terminal.doors(meter, stop)
-            with _behind(doors, spec, fleet, workdir) as manned:
+            adapters = terminal.adapters(meter, stop)
+            with _behind(adapters, spec, fleet, workdir) as manned:
                 told = work(manned, begun)
     except StateshiftError as error:
         return _failed(terminal, workdir, error)
@@ -83,9 +83,13 @@ def carry_out(
 
 
 def _behind(
-    doors: Doors, spec: Spec | None, fleet: str | None, workdir: Workdir
-) -> AbstractContextManager[Doors]:
-    return nullcontext(doors) if spec is None else migration.enlisted(doors, fleet, spec, workdir)
+    adapters: Adapters, spec: Spec | None, fleet: str | None, workdir: Workdir
+) -> AbstractContextManager[Adapters]:
+    return (
+        nullcontext(adapters)
+        if spec is None
+        else migration.enlisted(adapters, fleet, spec, workdir)
+    )
 
 
 def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int:

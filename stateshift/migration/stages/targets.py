@@ -39,8 +39,8 @@ def release_targets(context: RunContext, wave: WaveState) -> None:
 
 
 def _refuse_damaged_sources(context: RunContext, wave: WaveState) -> None:
-    doors = replace(context.doors, open_storage=context.world.storage)
-    refuse_damaged(Inquiry(context.spec, doors, context.workdir), wave.pending)
+    adapters = replace(context.adapters, open_storage=context.world.storage)
+    refuse_damaged(Inquiry(context.spec, adapters, context.workdir), wave.pending)
 
 
 def _load_transforms(context: RunContext, job: JobSpec) -> None:

@@ -129,7 +129,7 @@ def test_all_but_the_last_checkpoint_s_own_files_is_brought_before_the_job_ends(
     brought, copied = report.jobs[0].phases[0], report.jobs[0].phases[2]
     assert brought.files == 15 and 0 < copied.files < 12, "some shared files were new, and its own"
     assert stage.flink.savepoints and not stage.ground.held(SAVEPOINTS)
-    assert not migration.verify(stage.workdir, stage.ground.doors).broken
+    assert not migration.verify(stage.workdir, stage.ground.adapters).broken
 
 
 def test_the_plan_says_what_there_is_to_bring(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_whatever_checkpoints_come_and_go_meanwhile_the_last_one_arrives(
     stage = Stage(tmp_path, seed, mood=0.02)
     assert stage.apply(rounds=3).state == "finished"
     stage.arrived()
-    assert not migration.verify(stage.workdir, stage.ground.doors).broken
+    assert not migration.verify(stage.workdir, stage.ground.adapters).broken
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -98,7 +98,7 @@ def test_the_target_is_whole_once_spark_commits_the_batch_that_its_sink_skips(
     location, commit, entries = killed(ground, case)
     planned = image_at(ground, location).planned
     ground.apply(spec_of(location, TARGET, **ALONE))
-    assert migration.verify(ground.workdir(), ground.doors).broken == ()
+    assert migration.verify(ground.workdir(), ground.adapters).broken == ()
     put(ground.open(TARGET), f"commits/{planned}", commit)
     assert look.restartable(TARGET, ground.open, thorough=True).restartable
     assert (image_at(ground, TARGET).epoch, entries_at(ground, TARGET)) == (planned, entries)
@@ -208,9 +208,9 @@ def test_spark_may_overwrite_it_and_the_run_still_holds_but_not_remove_it(tmp_pa
     ground.write(KILLED)
     ground.apply(spec_of())
     put(ground.open(TARGET), "state/0/0/4.delta", b"written again by the batch")
-    assert migration.verify(ground.workdir(), ground.doors).broken == ()
+    assert migration.verify(ground.workdir(), ground.adapters).broken == ()
     ground.open(TARGET).remove("state/0/0/4.delta")
-    (broken,) = migration.verify(ground.workdir(), ground.doors).broken
+    (broken,) = migration.verify(ground.workdir(), ground.adapters).broken
     assert broken.discrepancy.place == "state/0/0/4.delta"
 
 

@@ -70,7 +70,7 @@ def test_the_same_entries_are_in_fewer_files_and_a_rollback_puts_back_every_one(
     left = [path for path in ground.held(location) if path.startswith("state/")]
     assert len(left) < len([path for path in held if path.startswith("state/")])
     assert not [path for path in left if path.endswith((".delta", ".changelog"))]
-    assert migration.verify(ground.workdir(), ground.doors).broken == ()
+    assert migration.verify(ground.workdir(), ground.adapters).broken == ()
     ground.rollback()
     assert ground.held(location) == held
     assert not [path for path in ground.disk.snapshot(location) if path.startswith(SUPERSEDED)]

@@ -65,7 +65,7 @@ def open_fleet(master: str, log: Path, meter: Meter, stop: threading.Event) -> C
 
 
 @dataclass(frozen=True)
-class Doors:
+class Adapters:
     """How the outside is reached. Tests put in-memory twins here; nothing else has to be
     patched.
     """
@@ -82,7 +82,7 @@ class Doors:
     ask_records: AskRecords | None = None
 
 
-def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
+def real_adapters(meter: Meter | None = None, stop: threading.Event | None = None) -> Adapters:
     """Return the adapters to the real world: storages by their URL, retried where an error may
     pass; clusters by their kind.
     """
@@ -97,29 +97,29 @@ def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) 
         return open_cluster(spec, str(workdir.path), contacts)
 
     host = socket.gethostname()
-    return Doors(
+    return Adapters(
         open_patiently, cluster, SystemClock(), watched, interrupt, host, ask_records=read_kafka
     )
 
 
-def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
+def world_of(spec: Spec, run: str, workdir: Workdir, adapters: Adapters) -> World:
     """Return what the steps of one run may touch. Storages and clusters are opened once."""
     storages: dict[str, Storage] = {}
     clusters: dict[str, Cluster] = {}
     opening = threading.Lock()
     # It may be throttled at any time.
-    pace = Pace(doors.clock, spec.bytes_per_second, spec.operations_per_second)
+    pace = Pace(adapters.clock, spec.bytes_per_second, spec.operations_per_second)
 
     def storage(location: str) -> Storage:
         with opening:
             if location not in storages:
-                storages[location] = Throttled(doors.open_storage(location), pace)
+                storages[location] = Throttled(adapters.open_storage(location), pace)
             return storages[location]
 
     def cluster(name: str) -> Cluster:
         with opening:
             if name not in clusters:
-                clusters[name] = doors.open_cluster(spec.cluster(name), workdir)
+                clusters[name] = adapters.open_cluster(spec.cluster(name), workdir)
             return clusters[name]
 
     return World(
@@ -127,14 +127,14 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
         cluster=cluster,
         transforms=Transforms(),
         entries=Entries(),
-        clock=doors.clock,
+        clock=adapters.clock,
         run=run,
-        meter=doors.meter,
-        stop=doors.stop,
+        meter=adapters.meter,
+        stop=adapters.stop,
         parallel=spec.parallel,
         cores=_cores(),
         # A look, and no copy: a job that is to be started again does not wait for the pace.
-        fence=lambda location: engine(spec.engine).fence_of(doors.open_storage(location)),
+        fence=lambda location: engine(spec.engine).fence_of(adapters.open_storage(location)),
         pace=pace,
         corrections=corrections(workdir, spec),
     )
