@@ -20,6 +20,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 NOTHING: Mapping[str, object] = types.MappingProxyType({})
 
+# What annotations hold: classes, unions, literals. Python has no common type of these.
+Wanted = Any
+# What JSON is made of, and values that are read as one of the wanted types.
+Value = Any
+
 
 class Misfit(ValueError):
     """A plain value does not fit the type it is read as."""
@@ -28,7 +33,7 @@ class Misfit(ValueError):
         super().__init__(f"{pointer or '/'}: {message}")
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: Value) -> Value:
     """Make dictionaries of dataclasses (with their `kind`, where they have one), lists of
     tuples.
     """
@@ -40,7 +45,7 @@ _ATOMS = frozenset((str, int, float, bool, type(None)))
 
 
 @cache
-def _making(kind: Any) -> Callable[[Any], Any]:
+def _making(kind: Wanted) -> Callable[[Value], Value]:
     """Return how values of a type are made plain. Once for each type, since a large plan has a
     hundred thousand values of one.
     """
@@ -57,7 +62,7 @@ def _making(kind: Any) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-def _making_dataclass(kind: Any) -> Callable[[Any], Any]:
+def _making_dataclass(kind: Wanted) -> Callable[[Value], Value]:
     names = tuple(field.name for field in dataclasses.fields(kind))
     word = getattr(kind, "kind", None)
     head = {"kind": word} if isinstance(word, str) else {}
@@ -68,19 +73,19 @@ def _is_named_tuple(kind: type) -> bool:
     return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
-def _list(items: Iterable[Any]) -> list[Any]:
+def _list(items: Iterable[Value]) -> list[Value]:
     return [item if type(item) in _ATOMS else to_plain(item) for item in items]
 
 
-def _object(items: Mapping[Any, Any]) -> dict[str, Any]:
+def _object(items: Mapping[Value, Value]) -> dict[str, Value]:
     return {str(key): to_plain(item) for key, item in items.items()}
 
 
-def from_plain(wanted: Any, plain: Any, pointer: str = "") -> Any:
+def from_plain(wanted: Wanted, plain: Value, pointer: str = "") -> Value:
     """Read `plain` as the annotated type `wanted`; the inverse of `to_plain`."""
     if wanted is Any or wanted is object:
         return plain
-    origin = typing.get_origin(wanted) or wanted
+    origin: Wanted = typing.get_origin(wanted) or wanted
     arguments = typing.get_args(wanted)
     if origin in (typing.Union, types.UnionType):
         return _one_of(arguments, plain, pointer)
@@ -100,17 +105,17 @@ def from_plain(wanted: Any, plain: Any, pointer: str = "") -> Any:
     return _atom(wanted, plain, pointer)
 
 
-def _tuple(item_type: Any, plain: Any, pointer: str) -> tuple[Any, ...]:
+def _tuple(item_type: Wanted, plain: Value, pointer: str) -> tuple[Value, ...]:
     _expect(isinstance(plain, list), plain, pointer, "a list")
     return tuple(from_plain(item_type, item, f"{pointer}/{i}") for i, item in enumerate(plain))
 
 
-def _mapping(item_type: Any, plain: Any, pointer: str) -> dict[str, Any]:
+def _mapping(item_type: Wanted, plain: Value, pointer: str) -> dict[str, Value]:
     _expect(isinstance(plain, dict), plain, pointer, "an object")
     return {key: from_plain(item_type, item, f"{pointer}/{key}") for key, item in plain.items()}
 
 
-def _atom(wanted: Any, plain: Any, pointer: str) -> Any:
+def _atom(wanted: Wanted, plain: Value, pointer: str) -> Value:
     if wanted is None or wanted is type(None):
         return _expect(plain is None, plain, pointer, "null")
     # To Python, a bool is an int: it fits nothing but bool.
@@ -122,17 +127,17 @@ def _atom(wanted: Any, plain: Any, pointer: str) -> Any:
     return _expect(fits, plain, pointer, wanted.__name__)
 
 
-def canonical(value: Any) -> str:
+def canonical(value: Value) -> str:
     """Return one text for one value: what fingerprints are taken of."""
     return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def fingerprint(value: Any) -> str:
+def fingerprint(value: Value) -> str:
     """Return a short name for exactly this value."""
     return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _without_defaults(value: Any) -> tuple[Any, ...]:
+def _without_defaults(value: Value) -> tuple[Value, ...]:
     """Return a named tuple's values, without those at its end that are the defaults."""
     names, defaults, count = value._fields, value._field_defaults, len(value)
     while count and _is_default(defaults, names[count - 1], value[count - 1]):
@@ -140,18 +145,18 @@ def _without_defaults(value: Any) -> tuple[Any, ...]:
     return tuple(value[:count])
 
 
-def _is_default(defaults: Mapping[str, Any], name: str, value: Any) -> bool:
+def _is_default(defaults: Mapping[str, Value], name: str, value: Value) -> bool:
     return name in defaults and bool(value == defaults[name])
 
 
-def _expect(right: bool, plain: Any, pointer: str, expected: str) -> Any:
-    if not right:
+def _expect(fits: bool, plain: Value, pointer: str, expected: str) -> Value:
+    if not fits:
         raise Misfit(pointer, f"expected {expected}, found {json.dumps(plain, default=str)[:80]}")
     return plain
 
 
 @cache
-def _hints(wanted: type) -> dict[str, Any]:
+def _hints(wanted: type) -> dict[str, Wanted]:
     return typing.get_type_hints(wanted)
 
 
@@ -165,7 +170,9 @@ def read_fields(
     return read
 
 
-def _dataclass(wanted: Any, plain: Any, pointer: str, done: Mapping[str, object] = NOTHING) -> Any:
+def _dataclass(
+    wanted: Wanted, plain: Value, pointer: str, done: Mapping[str, object] = NOTHING
+) -> Value:
     _expect(isinstance(plain, dict), plain, pointer, f"a {wanted.__name__}")
     fields = {field.name: field for field in dataclasses.fields(wanted)}
     unknown = sorted(plain.keys() - fields.keys() - {"kind"})
@@ -189,7 +196,7 @@ def _has_default(field: dataclasses.Field[Any]) -> bool:
     return field.default is not missing or field.default_factory is not missing
 
 
-def _named_tuple(wanted: Any, plain: Any, pointer: str) -> Any:
+def _named_tuple(wanted: Wanted, plain: Value, pointer: str) -> Value:
     names = wanted._fields
     most = len(names)
     least = most - len(wanted._field_defaults)
@@ -203,7 +210,7 @@ def _named_tuple(wanted: Any, plain: Any, pointer: str) -> Any:
     return wanted(*values)
 
 
-def _one_of(choices: tuple[Any, ...], plain: Any, pointer: str) -> Any:
+def _one_of(choices: tuple[Wanted, ...], plain: Value, pointer: str) -> Value:
     """Read one of several types: dataclasses by their `kind`, everything else by what fits
     first.
     """
@@ -218,7 +225,7 @@ def _one_of(choices: tuple[Any, ...], plain: Any, pointer: str) -> Any:
     raise problems[-1]
 
 
-def _of_kind(choices: tuple[Any, ...], kind: object, pointer: str) -> Any:
+def _of_kind(choices: tuple[Wanted, ...], kind: object, pointer: str) -> Value:
     for choice in choices:
         if dataclasses.is_dataclass(choice) and getattr(choice, "kind", None) == kind:
             return choice

@@ -356,13 +356,16 @@ def _state(plans: Sequence[PlanProgress]) -> str:
 def _phases(progress: Progress, plans: list[PlanProgress]) -> tuple[PhaseReport, ...]:
     rounds = _warm(plans)
     forgotten = sum(progress.forgotten.get(job, 0) for job in {plan.job for plan in rounds})
-    bundles = list(_bundled(rounds, forgotten))
-    others = _steps_of(_moving(plans))
-    for name in PHASES:
-        steps = [step for step in others if step.phase == name]
-        if steps:
-            bundles.append((name, steps))
+    bundles = [*_bundled(rounds, forgotten), *_by_phase(_steps_of(_moving(plans)))]
     return tuple(_phase(name, steps, progress.began) for name, steps in bundles)
+
+
+def _by_phase(steps: Sequence[StepProgress]) -> Iterator[tuple[str, list[StepProgress]]]:
+    """Yield the phases that have steps, in their order."""
+    for name in PHASES:
+        of_phase = [step for step in steps if step.phase == name]
+        if of_phase:
+            yield name, of_phase
 
 
 def _moving(plans: Iterable[PlanProgress]) -> list[PlanProgress]:
@@ -419,14 +422,19 @@ def _downtime(plans: Sequence[PlanProgress]) -> Downtime:
         return Downtime()
     start = min(_moments_of_stopping(steps), default=None)
     since = "halt"
-    confirmed = [step.evidence for step in steps if isinstance(step.evidence, JobConfirmed)]
-    if not confirmed:
+    committed = _last_commit(steps)
+    if committed is None:
         return Downtime(start=start)
     if start is None:
         start = min(step.at for step in steps if step.phase != "prepare")
         since = "start of the run: the job was stopped before"
-    committed = max(evidence.at for evidence in confirmed)
     return Downtime(_between(start, committed), since, start)
+
+
+def _last_commit(steps: Iterable[StepProgress]) -> float | None:
+    """Return when the target's job was last seen to commit for the first time."""
+    confirmed = [step.evidence for step in steps if isinstance(step.evidence, JobConfirmed)]
+    return max((evidence.at for evidence in confirmed), default=None)
 
 
 def _moments_of_stopping(steps: Iterable[StepProgress]) -> Iterator[float]:
@@ -440,15 +448,15 @@ def _stopped_at(step: StepProgress) -> float | None:
     """Return when a step has stopped its job; None if it has not. An attempt that was cut short
     may have stopped it already: then it is down since that one began.
     """
-    match step.evidence:
-        case JobStopped(state_before=before, at=at):
-            stopped = at if before in MAY_HAVE_RUN else None
-        case ImageTaken(at=at):
-            # Only a job that runs is asked for an image, by savepoint or last checkpoint.
-            stopped = at
-        case _:
-            return None
-    return step.at if step.repeated else stopped
+    evidence = step.evidence
+    if not isinstance(evidence, JobStopped | ImageTaken):
+        return None
+    if step.repeated:
+        return step.at
+    # Only a job that runs is asked for an image, by savepoint or last checkpoint.
+    if isinstance(evidence, JobStopped) and evidence.state_before not in MAY_HAVE_RUN:
+        return None
+    return evidence.at
 
 
 def _between(start: float, end: float) -> float:

@@ -136,18 +136,23 @@ def _refuse_contradiction(reader: Reader, place: Place, kind: str) -> None:
 def _edges(reader: Reader, place: Place) -> Iterator[tuple[Place, Edge]]:
     """Yield one edge, or those along a way."""
     if isinstance(place.value, str):
-        names = [name.strip() for name in place.value.split("->")]
-        if len(names) < 2 or not all(names):
-            reader.refuse(place, "a way such as 'a -> b -> c'")
-            return
-        for ends in pairwise(names):
-            yield place, Edge(*ends)
+        yield from _edges_along(reader, place)
         return
     places = reader.known(place, EDGE)
     if isinstance(place.value, dict) and reader.need(place, places, "from", "to"):
         values = reader.fields(EDGE, places)
         if {"upstream", "downstream"} <= values.keys():
             yield place, Edge(**values)
+
+
+def _edges_along(reader: Reader, place: Place) -> Iterator[tuple[Place, Edge]]:
+    """Yield the edges of a way: 'a -> b -> c'."""
+    names = [name.strip() for name in place.value.split("->")]
+    if len(names) < 2 or not all(names):
+        reader.refuse(place, "a way such as 'a -> b -> c'")
+        return
+    for ends in pairwise(names):
+        yield place, Edge(*ends)
 
 
 def _job(
@@ -301,12 +306,12 @@ def to_plain(dataflow: Dataflow) -> dict[str, object]:
     """Return the document of a dataflow, its plans as the operators and edges that they name.
     Topics join it again.
     """
-    kept = [operator for operator in dataflow.operators if not operator.replicate]
-    names = {operator.name for operator in kept}
+    operators = [operator for operator in dataflow.operators if not operator.replicate]
+    names = {operator.name for operator in operators}
     edges = [edge for edge in dataflow.edges if names.issuperset(edge.ends)]
     return {
         "name": dataflow.name,
-        "operators": [_plain_operator(dataflow, operator) for operator in kept],
+        "operators": [_plain_operator(dataflow, operator) for operator in operators],
         "edges": [_plain(EDGE, edge) for edge in edges],
     }
 

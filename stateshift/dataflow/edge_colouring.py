@@ -23,7 +23,7 @@ one augmenting path:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 Edge = tuple[int, int]
 
@@ -125,15 +125,16 @@ def _halved(weights: Mapping[int, int], edges: Sequence[Edge], good: int) -> dic
     odd = [place for place, weight in weights.items() if weight % 2]
     halves = _halves([edges[place] for place in odd])
     first, second = ({odd[n] for n in half} for half in halves)
-    bad_in_first = sum(place >= good for place in first)
-    bad_in_second = sum(place >= good for place in second)
-    better = first if bad_in_first <= bad_in_second else second
-    halved = {}
-    for place, weight in weights.items():
-        kept = weight // 2 + (place in better)
-        if kept:
-            halved[place] = kept
-    return halved
+    is_first_better = _bad(first, good) <= _bad(second, good)
+    better = first if is_first_better else second
+    halved = {place: weight // 2 for place, weight in weights.items()}
+    for place in better:
+        halved[place] += 1
+    return {place: weight for place, weight in halved.items() if weight}
+
+
+def _bad(places: Iterable[int], good: int) -> int:
+    return sum(place >= good for place in places)
 
 
 def _regular(edges: Sequence[Edge]) -> tuple[list[Edge], int]:

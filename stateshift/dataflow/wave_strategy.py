@@ -28,16 +28,17 @@ def in_waves(spec: Spec, together: Sequence[Wave]) -> tuple[Wave, ...]:
         by_name = {job.name: job for job in spec.jobs}
         return tuple(tuple(by_name[name] for name in wave) for wave in spec.waves)
     strategy = strategy_of(spec.strategy) if spec.strategy else Fluid()
-    joint: list[Move] = []  # these share waves by the strategy
-    waves: list[list[int]] = []
-    for move, jobs in zip(_moves(together), together, strict=True):
-        if isinstance(strategy, Optimised) and len(_ends(jobs)) > 1:
-            waves.append([move.bin])
-        else:
-            joint.append(move)
-    for step in in_steps(strategy, joint):
+    alone = _between_several(together) if isinstance(strategy, Optimised) else []
+    waves = [[number] for number in alone]
+    sharing = [move for move in _moves(together) if move.bin not in alone]
+    for step in in_steps(strategy, sharing):
         waves.append(sorted(move.bin for move in step))
     return tuple(_jobs_of(wave, together) for wave in sorted(waves))
+
+
+def _between_several(together: Sequence[Wave]) -> list[int]:
+    """Return the groups of jobs that move between several pairs of clusters, by number."""
+    return [number for number, jobs in enumerate(together) if len(_ends(jobs)) > 1]
 
 
 def _jobs_of(wave: Sequence[int], together: Sequence[Wave]) -> Wave:

@@ -236,11 +236,16 @@ def _notes_of_run(progress: Progress) -> Iterator[str]:
             f"the run is {progress.state}: only what it has done so far, and not taken back, "
             "was asked"
         )
+    for job in _followed(progress):
+        yield f"{job} is followed while it runs: what has been brought of it was not asked"
+
+
+def _followed(progress: Progress) -> list[str]:
+    """Return the jobs that have rounds and no move."""
     moved = {adopted.job for adopted in progress.plans if adopted.purpose == "move"}
     rounds = [adopted for adopted in progress.plans if adopted.purpose in WHILE_IT_RUNS]
     followed = {adopted.job for adopted in rounds if not adopted.undone}
-    for job in sorted(followed - moved):
-        yield f"{job} is followed while it runs: what has been brought of it was not asked"
+    return sorted(followed - moved)
 
 
 def _is_confirmed(adopted: PlanProgress) -> bool:

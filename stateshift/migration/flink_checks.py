@@ -127,13 +127,14 @@ def _slots_given_back(job: JobSpec, source: Cluster) -> int:
         return 0
     slots = 0
     for id in job.flink.job_ids:
-        jobs = cast(AsksFlink, source).running(id)
-        slots += sum(_slots_of(each) for each in jobs if each.state is JobState.RUNNING)
+        slots += sum(map(_slots_of, cast(AsksFlink, source).running(id)))
     return slots
 
 
 def _slots_of(job: RunningJob) -> int:
-    """Return as many slots as a job's widest vertex has subtasks."""
+    """Return as many slots as a job's widest vertex has subtasks; none if it does not run."""
+    if job.state is not JobState.RUNNING:
+        return 0
     return max((count for _, count, _ in job.vertices.values()), default=0)
 
 

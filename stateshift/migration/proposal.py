@@ -155,10 +155,10 @@ def _refuse_some_of_a_cut(spec: Spec, only: Collection[str]) -> None:
     """Refuse some of the jobs that change at one cut, and not all of them."""
     for cut in cuts_of(spec):
         named = [name for name in cut.jobs if name in only]
-        left = [name for name in cut.jobs if name not in only]
+        left = [repr(name) for name in cut.jobs if name not in only]
         if named and left:
-            raise PlanError(
-                f"{named[0]!r} is stopped at one cut with {', '.join(map(repr, left))}: "
-                "by the spec's dataflow they move together",
-                hint=TOGETHER,
+            fact = (
+                f"{named[0]!r} is stopped at one cut with {', '.join(left)}: by the spec's "
+                "dataflow they move together"
             )
+            raise PlanError(fact, hint=TOGETHER)

@@ -179,12 +179,13 @@ class WarmRounds:
             return True
         if not any(look.runs for look in seen):
             return self._may_end_rounds(seen, wish)
-        is_ready = all(look.is_ready for look in seen)
-        is_allowed = wish is not None or all(self._is_allowed(look.job) for look in seen)
-        if not is_ready and is_allowed:
-            for look in seen:
-                self._refuse_hopeless(look)
-        return is_ready and is_allowed
+        if wish is None and not all(self._is_allowed(look.job) for look in seen):
+            return False
+        if all(look.is_ready for look in seen):
+            return True
+        for look in seen:
+            self._refuse_hopeless(look)
+        return False
 
     def _may_end_rounds(self, seen: list[Seen], wish: str | None) -> bool:
         """Whether jobs that run no longer are moved. If one of them has failed, whoever keeps a
@@ -285,22 +286,31 @@ class WarmRounds:
     # -- copy
 
     def _go_on(self, seen: list[Seen]) -> None:
-        with_files = [look for look in seen if look.plan.files]
-        worth = [look for look in with_files if self._is_worth_it(look)]
-        without = [look for look in seen if not look.plan.files]
-        news = [look for look in without if self._is_news(look)]
-        if not worth:
+        with_files: list[Seen] = []
+        news: list[Seen] = []
+        for look in seen:
+            if not look.plan.files:
+                news += self._news([look])
+            elif self._is_worth_it(look):
+                with_files.append(look)
+        if not with_files:
             kept = [self._keep(look) for look in news]
             if not any(kept):
                 self._wait(seen)
             return
-        news += self._copy(worth)
+        news += self._copy(with_files)
         for look in news:
             self._keep(look)
-        for look in worth:
-            count = len(rounds_of(self.context.progress, look.job.name))
-            if round_compaction.due(count):
-                round_compaction.remember(self.context, look.job, look.facts)
+        for look in with_files:
+            self._compact(look)
+
+    def _news(self, looks: list[Seen]) -> list[Seen]:
+        return [look for look in looks if self._is_news(look)]
+
+    def _compact(self, look: Seen) -> None:
+        count = len(rounds_of(self.context.progress, look.job.name))
+        if round_compaction.due(count):
+            round_compaction.remember(self.context, look.job, look.facts)
 
     def _copy(self, looks: list[Seen]) -> list[Seen]:
         """Make a round of each look. Return those that have copied an image that is news."""
@@ -310,13 +320,13 @@ class WarmRounds:
         adopted = [self.context.plans.adopt(look.plan) for look in looks]
         self._copied_at = self.context.now()
         self.context.execute(adopted)
-        news = []
+        whole = []
         for (number, plan), look in zip(adopted, looks, strict=True):
             missed = self._missed(number)
             self._say_round(look, plan, missed)
-            if not missed and self._is_news(look):
-                news.append(look)
-        return news
+            if not missed:
+                whole.append(look)
+        return self._news(whole)
 
     def _missed(self, number: int) -> int:
         """Return how many files of a round were gone or rewritten before they were copied."""
@@ -419,14 +429,20 @@ def _best_speed(rounds: Sequence[PlanProgress]) -> tuple[float, float]:
     """Return the most bytes a second of these rounds, and the most files a second."""
     bytes_max = files_max = 0.0
     for progress in rounds:
-        steps = [step for step in progress.steps.values() if step.state == "finished"]
-        if not steps:
-            continue
-        ended = max(step.at + step.seconds for step in steps)
-        seconds = max(ended - min(step.at for step in steps), 1e-3)  # by the clock on the wall
-        bytes_max = max(bytes_max, sum(step.bytes for step in steps) / seconds)
-        files_max = max(files_max, sum(step.files for step in steps) / seconds)
+        bytes_per_second, files_per_second = _speed(progress)
+        bytes_max = max(bytes_max, bytes_per_second)
+        files_max = max(files_max, files_per_second)
     return bytes_max, files_max
+
+
+def _speed(progress: PlanProgress) -> tuple[float, float]:
+    """Return the bytes and files a second of a round, by the clock on the wall."""
+    steps = [step for step in progress.steps.values() if step.state == "finished"]
+    if not steps:
+        return 0.0, 0.0
+    ended = max(step.at + step.seconds for step in steps)
+    seconds = max(ended - min(step.at for step in steps), 1e-3)
+    return sum(step.bytes for step in steps) / seconds, sum(step.files for step in steps) / seconds
 
 
 def _at(plan: Plan) -> str:

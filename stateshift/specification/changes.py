@@ -205,10 +205,11 @@ def _check_part(reader: Reader, by: object, part: Place) -> None:
 
 
 def _evolve(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
-    if reader.need(place, known, "operator") and not known.keys() - {"kind", "operator", "store"}:
-        reader.complaints.add(
-            place, "nothing is asked for", "add, widen, rename, drop, nullable or one for keys"
-        )
+    if not reader.need(place, known, "operator"):
+        return
+    if not known.keys() - {"kind", "operator", "store"}:
+        expected = "add, widen, rename, drop, nullable or one for keys"
+        reader.complaints.add(place, "nothing is asked for", expected)
 
 
 _FITS: Mapping[str, Callable[[Reader, Place, Mapping[str, Place]], None]] = {

@@ -7,6 +7,7 @@ a survey says what lies at a location.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -148,15 +149,15 @@ def _check_waves(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> Non
 
 
 def _check_wave_names(complaints: Complaints, at: Place, spec: Spec, names: list[str]) -> None:
-    planned = list(chain.from_iterable(spec.waves))
-    for name in dict.fromkeys(planned):
+    times = Counter(chain.from_iterable(spec.waves))
+    for name, count in times.items():
         if name not in names:
             message = f"there is no job {name!r}{did_you_mean(name, names)}"
             complaints.add(at, message, f"some of {', '.join(names)}")
-        elif planned.count(name) > 1:
+        elif count > 1:
             complaints.add(at, f"{name!r} is in two waves", "each job once")
     for name in names:
-        if name and name not in planned:
+        if name and name not in times:
             complaints.add(at, f"{name!r} is in no wave", "every job once")
 
 
@@ -288,14 +289,15 @@ def _check_apart(
 
 def _check_data(complaints: Complaints, read: ReadJob) -> None:
     places = read.each("data", read.job.data)
-    placed = list(zip(read.job.data, places, strict=True))
-    for datum, place in placed:
+    sources = []
+    for datum, place in zip(read.job.data, places, strict=True):
+        sources.append((datum.source, place))
         lies = relation(datum.target, datum.source)
         would_mix = datum.copy and lies != "apart"
         if lies == "same" or would_mix:
             message = f"{datum.target!r} {_RELATION[lies]} its source"
             complaints.add(place, message, "a target apart from the source")
-    for source, place, _ in _repeated((datum.source, place) for datum, place in placed):
+    for source, place, _ in _repeated(sources):
         complaints.add(place, f"{source!r} goes to two places", "each source once")
 
 

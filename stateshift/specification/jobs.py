@@ -50,11 +50,11 @@ class ReadJob:
     places: Mapping[str, Place]
 
     def at(self, *names: str) -> Place:
-        """The first of these keys that is there, else the job."""
+        """Return the first of these keys that is there, else the job."""
         return next((self.places[name] for name in names if name in self.places), self.place)
 
     def each(self, name: str, values: tuple[Any, ...]) -> list[Place]:
-        """The places of what was read from a list or a map: each its own, unless some of it
+        """Return the places of what was read from a list or a map: each its own, unless some of it
         could not be read.
         """
         place = self.at(name)
@@ -66,6 +66,7 @@ class ReadJob:
 
 
 def read_jobs(reader: Reader, place: Place, dialect: Dialect) -> list[ReadJob]:
+    """Return the jobs of a spec that could be read."""
     jobs = [_job(reader, item, name, dialect) for name, item in named(reader, place, "jobs")]
     if isinstance(place.value, list | dict) and not jobs:
         reader.complaints.add(place, "no job", "at least one job")
@@ -98,9 +99,8 @@ def check_engine(reader: Reader, places: Mapping[str, Place], engine: Engine) ->
 def _check_engine(reader: Reader, key: Key, place: Place, engine: Engine) -> None:
     if key.engine not in (None, engine):
         other, this = str(key.engine).capitalize(), engine.capitalize()
-        reader.complaints.add(
-            place, f"{place.key!r} is a key of {other}'s jobs", f"a key of {this}'s jobs"
-        )
+        message = f"{place.key!r} is a key of {other}'s jobs"
+        reader.complaints.add(place, message, f"a key of {this}'s jobs")
 
 
 def _spark_job(
@@ -133,10 +133,7 @@ def _flink_job(
     dialect: Dialect,
 ) -> JobSpec:
     _name_folders(values)
-    flink: dict[str, Any] = {}
-    for key in JOB.all:
-        if key.of is FlinkJob and key.name in values:
-            flink[str(key.field)] = values[key.name]
+    flink = _fields_of(FlinkJob, values)
     switch = flink.get("from_existing_savepoint")
     existing = _existing_savepoints(flink, values.get("checkpoint_location"), dialect)
     flink["existing_savepoints"] = existing
@@ -193,18 +190,18 @@ def _with_folders(change: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def folder_meant(location: str) -> str:
-    """The folder of a savepoint that is named by its `_metadata`."""
+    """Return the folder of a savepoint that is named by its `_metadata`."""
     plain = location.rstrip("/")
     return plain.removesuffix(f"/{METADATA}") if plain.endswith(f"/{METADATA}") else location
 
 
 def rest_name(host: str, port: int) -> str:
-    """What a cluster is called of which a job tells host and port, and nothing else."""
+    """Return what a cluster is called of which a job names host and port, and nothing else."""
     return f"{host}:{port}"
 
 
 def implied_cluster(job: JobSpec) -> ClusterSpec | None:
-    """The cluster whose host and port the job tells."""
+    """Return the cluster whose host and port the job names."""
     flink = job.flink
     if flink is None or not flink.host or not flink.port:
         return None
@@ -217,16 +214,19 @@ def implied_cluster(job: JobSpec) -> ClusterSpec | None:
 def _check_savepoints_can_be_taken(
     reader: Reader, place: Place, places: Mapping[str, Place], switch: bool | None
 ) -> None:
-    has_paths, has_jobs = "existing_savepoint_paths" in places, "job_ids" in places
-    if switch and not has_paths:
-        message = "'from_existing_savepoint' is true without 'existing_savepoint_paths'"
-        reader.complaints.add(place, message, "the savepoints to start from, or false")
-    elif not switch and not has_jobs and not has_paths:
-        message = "neither 'existing_savepoint_paths' nor 'job_ids'"
-        reader.complaints.add(place, message, "savepoints, or jobs of which they are taken")
-    elif has_jobs and not {"host", "source_cluster"} & set(places):
+    add = reader.complaints.add
+    if "existing_savepoint_paths" not in places:
+        if switch:
+            message = "'from_existing_savepoint' is true without 'existing_savepoint_paths'"
+            add(place, message, "the savepoints to start from, or false")
+            return
+        if "job_ids" not in places:
+            message = "neither 'existing_savepoint_paths' nor 'job_ids'"
+            add(place, message, "savepoints, or jobs of which they are taken")
+            return
+    if "job_ids" in places and not {"host", "source_cluster"} & places.keys():
         message = "'job_ids' without 'host' and 'port', or 'source_cluster'"
-        reader.complaints.add(places["job_ids"], message, "where the jobs run")
+        add(places["job_ids"], message, "where the jobs run")
 
 
 def _set_ends(
@@ -236,7 +236,7 @@ def _set_ends(
     values: dict[str, Any],
     existing: tuple[str, ...],
 ) -> None:
-    """Source and target, from Flink's own keys where the general ones are not there."""
+    """Set source and target, from Flink's own keys where the general ones are not there."""
     new, target = values.get("new_savepoint_path"), values.get("remote_location")
     if new and target and new != target:
         message = "'remote_location' and 'new_savepoint_path' differ"
@@ -259,12 +259,19 @@ _NAMES_OF_SOURCE = {
 
 
 def _job_spec(values: Mapping[str, Any], flink: FlinkJob | None = None) -> JobSpec:
-    """The keys that INFORE's and ours have in common, by the model's names."""
+    """Return the job of the keys that INFORE's and ours have in common, by the model's names."""
     fields: dict[str, Any] = {"source": "", "flink": flink}
-    for key in JOB.all:
-        value = values.get(key.name)
-        if key.of is JobSpec and key.field and value is not None:
-            fields[key.field] = value
+    fields |= _fields_of(JobSpec, values)
     ends = fields.pop("verify", {})
     fields |= ends if isinstance(ends, Mapping) else {"verify": ends}
     return JobSpec(**fields)
+
+
+def _fields_of(model: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a model's keys that were given, by its field names."""
+    fields = {}
+    for key in JOB.all:
+        value = values.get(key.name)
+        if key.of is model and key.field and value is not None:
+            fields[key.field] = value
+    return fields

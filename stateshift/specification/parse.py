@@ -10,10 +10,10 @@ The spec is ours where it has a `version`, else INFORE's: the keys are the same,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stateshift.errors import SpecError
+from stateshift.errors import Complaint, SpecError
 from stateshift.specification.checks import check
 from stateshift.specification.jobs import Dialect, ReadJob, check_engine, implied_cluster, read_jobs
 from stateshift.specification.keys import JOB, SPEC, Engine, fold
@@ -37,9 +37,9 @@ def parse_spec(
     environment: Mapping[str, str] | None = None,
     names_added: NamesAdded = nothing_added,
 ) -> Spec:
-    """The request that `text` makes. `base` is where relative locations start (the folder of the
-    spec: a path or a URL), `environment` what `${NAME}` stands for, `names_added` what gives the
-    engines and cluster kinds of other packages. Raises one SpecError that holds every complaint.
+    """Return the request that `text` makes. `base` is where relative locations start (the folder of
+    the spec: a path or a URL), `environment` what `${NAME}` stands for, `names_added` what gives
+    the engines and cluster kinds of other packages. Raise one SpecError that holds every complaint.
     """
     complaints = Complaints()
     root = read_text(text, environment or {}, complaints)
@@ -47,22 +47,23 @@ def parse_spec(
     spec, jobs = _read(reader, root)
     check(complaints, spec, jobs)
     if complaints.found:
-        leaks = any(
-            complaint.expected == WHERE_CREDENTIALS_BELONG for complaint in complaints.found
-        )
-        raise SpecError(
-            tuple(complaints.found), hint=f"keep {WHERE_CREDENTIALS_BELONG}" if leaks else _HINT
-        )
+        raise SpecError(tuple(complaints.found), hint=_hint(complaints.found))
     return spec
+
+
+def _hint(complaints: Sequence[Complaint]) -> str:
+    leaks = any(complaint.expected == WHERE_CREDENTIALS_BELONG for complaint in complaints)
+    return f"keep {WHERE_CREDENTIALS_BELONG}" if leaks else _HINT
 
 
 def _read(reader: Reader, root: Place) -> tuple[Spec, list[ReadJob]]:
     places = reader.known(root, SPEC, {"inside a job": JOB})
     if isinstance(root.value, dict):
         reader.need(root, places, "jobs")
-    values = {
-        key: read_part(reader, SPEC[key], place) for key, place in places.items() if key != "jobs"
-    }
+    values = {}
+    for key, place in places.items():
+        if key != "jobs":
+            values[key] = read_part(reader, SPEC[key], place)
     engine = values.get("engine") or _recognise(reader, root)
     if engine is None:  # nobody can say what the jobs' keys mean
         return Spec("spark", ()), []
@@ -110,19 +111,26 @@ def _with_implied(
 
 
 def _recognise(reader: Reader, root: Place) -> Engine | None:
-    """The engine whose own keys the spec uses; a spec that uses both engines' has to name one."""
+    """Return the engine whose own keys the spec uses; a spec that uses both engines' has to name
+    one.
+    """
     used: dict[Engine, Place] = {}
     for place in _keyed(root):
-        key = JOB.find(place.key)
-        engine = (key.engine or key.hints_at) if key else None
-        if engine:
+        engine = _engine_of(place.key)
+        if engine is not None:
             used.setdefault(engine, place)
     if len(used) < 2:
-        return "flink" if "flink" in used else "spark"
+        return next(iter(used), "spark")
     spark, flink = used["spark"], used["flink"]
     message = f"keys of two engines: {spark.key!r} is Spark's, {flink.key!r} is Flink's"
     reader.complaints.add(flink, message, '"engine": "spark" or "engine": "flink" at the top')
     return None
+
+
+def _engine_of(spelling: str) -> Engine | None:
+    """Return the engine of whose jobs this is a key; None for a key of both."""
+    key = JOB.find(spelling)
+    return None if key is None else key.engine or key.hints_at
 
 
 def _keyed(root: Place) -> Iterator[Place]:
@@ -131,13 +139,17 @@ def _keyed(root: Place) -> Iterator[Place]:
     """
     if not isinstance(root.value, dict):
         return
-    top = [root / key for key in root.value]
+    top = list(_below(root))
     yield from top
     for place in top:
         if fold(place.key) == "jobs":
-            for job in _below(place):
-                if isinstance(job.value, dict):
-                    yield from _below(job)
+            yield from _keyed_in_jobs(place)
+
+
+def _keyed_in_jobs(jobs: Place) -> Iterator[Place]:
+    for job in _below(jobs):
+        if isinstance(job.value, dict):
+            yield from _below(job)
 
 
 def _below(place: Place) -> Iterator[Place]:

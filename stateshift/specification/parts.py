@@ -58,9 +58,12 @@ assert tuple(NAMED_PROFILES) == PROFILES
 
 
 def named(reader: Reader, place: Place, what: str) -> Iterator[tuple[str | None, Place]]:
-    """The objects of a list, or of a map by name: each with the name that the map gives it."""
+    """Yield the objects of a list, or of a map by name: each with the name that the map gives
+    it.
+    """
     if isinstance(place.value, list):
-        yield from ((None, item) for item in place.items)
+        for item in place.items:
+            yield None, item
     elif reader.is_a(place, dict, f"a list of {what}, or a map of them by name"):
         for name in place.value:
             if not name.strip():
@@ -71,25 +74,29 @@ def named(reader: Reader, place: Place, what: str) -> Iterator[tuple[str | None,
 def name_of(
     reader: Reader, place: Place, given: str | None, known: dict[str, Place], key: Key
 ) -> str | None:
-    """The name that stands in the object, or that the map gave; both only where they agree."""
-    inner = reader.value(key, known["name"]) if "name" in known else None
+    """Return the name that stands in the object, or that the map gave; both only where they
+    agree.
+    """
+    inner: str | None = reader.value(key, known["name"]) if "name" in known else None
     if given is None:
         reader.need(place, known, "name")
-    elif inner is not None and inner != given:
-        reader.complaints.add(
-            known["name"], f"the map calls it {given!r}", f"{given!r}, or no name here"
-        )
-    return inner if given is None else given
+        return inner
+    if inner not in (None, given):
+        message = f"the map calls it {given!r}"
+        reader.complaints.add(known["name"], message, f"{given!r}, or no name here")
+    return given
 
 
 def read_part(reader: Reader, key: Key, place: Place) -> Any:
-    """What the model holds of this key; None, after a complaint, where that cannot be said."""
+    """Return what the model holds of this key; None, after a complaint, where that cannot be
+    said.
+    """
     read = _READ.get(key.kind)
     return read(reader, place) if read else reader.value(key, place)
 
 
 def _clusters(reader: Reader, place: Place) -> tuple[ClusterSpec, ...]:
-    clusters: list[ClusterSpec] = []
+    clusters: dict[str, ClusterSpec] = {}
     for given, item in named(reader, place, "clusters"):
         known, options = reader.split(item, CLUSTER)
         if not isinstance(item.value, dict):
@@ -98,15 +105,13 @@ def _clusters(reader: Reader, place: Place) -> tuple[ClusterSpec, ...]:
         name = name_of(reader, item, given, known, CLUSTER["name"])
         reader.need(item, known, "kind")
         kind = reader.value(CLUSTER["kind"], known["kind"]) if "kind" in known else None
-        if name in [cluster.name for cluster in clusters]:
-            reader.complaints.add(
-                known["name"], f"another cluster is called {name!r}", "a name of its own"
-            )
+        if name in clusters:
+            message = f"another cluster is called {name!r}"
+            reader.complaints.add(known["name"], message, "a name of its own")
         elif name is not None:
-            clusters.append(
-                ClusterSpec(name, kind or "manual", {key: item.value[key] for key in options})
-            )
-    return tuple(clusters)
+            own = {key: item.value[key] for key in options}
+            clusters[name] = ClusterSpec(name, kind or "manual", own)
+    return tuple(clusters.values())
 
 
 def _operators(reader: Reader, place: Place) -> tuple[OperatorSpec, ...]:
@@ -136,9 +141,9 @@ def _operator(reader: Reader, place: Place) -> OperatorSpec | None:
 
 
 def _directory(reader: Reader, place: Place) -> str | None:
-    directory: str | None = (
-        reader.value(OPERATOR["directory"], place) if place.value is not None else None
-    )
+    if place.value is None:
+        return None
+    directory: str | None = reader.value(OPERATOR["directory"], place)
     return directory
 
 
@@ -169,7 +174,7 @@ def _wave(reader: Reader, place: Place) -> tuple[str, ...]:
 
 
 def _dataflow(reader: Reader, place: Place) -> dict[str, Any] | str | None:
-    """What it says is read where dataflows are known."""
+    """Return it as it stands: what it says is read where dataflows are known."""
     value: dict[str, Any] | str = place.value
     if isinstance(value, dict) or (isinstance(value, str) and value.strip()):
         return value
@@ -178,11 +183,10 @@ def _dataflow(reader: Reader, place: Place) -> dict[str, Any] | str | None:
 
 
 def _data(reader: Reader, place: Place) -> tuple[DataSpec, ...]:
-    items = (
-        list(place.items) if reader.is_a(place, list, "a list of {source, target, copy}") else []
-    )
-    read = [_datum(reader, item) for item in items]
-    return tuple(datum for datum in read if datum is not None)
+    if not reader.is_a(place, list, "a list of {source, target, copy}"):
+        return ()
+    data = [_datum(reader, item) for item in place.items]
+    return tuple(datum for datum in data if datum is not None)
 
 
 def _datum(reader: Reader, place: Place) -> DataSpec | None:
@@ -200,16 +204,27 @@ def _kafka(reader: Reader, place: Place) -> KafkaSpec | None:
     fields = reader.fields(KAFKA, known)
     for key in ("bootstrap_servers", "source_bootstrap_servers"):
         if key in fields:
-            fields[key] = _servers(reader, known[key], fields[key])
-            if fields[key] is None:
+            servers = _servers(reader, known[key], fields[key])
+            if servers is None:
                 return None
-    for key in ("properties", "source_properties"):
-        if not fields.get(key, "file://").startswith("file://"):
-            reader.refuse(known[key], "a file on this machine")
-            return None
+            fields[key] = servers
+    if not all(
+        _is_local(reader, known, fields, key) for key in ("properties", "source_properties")
+    ):
+        return None
     if "source_properties" in known and not reader.need(place, known, "source_bootstrap_servers"):
         return None
     return KafkaSpec(**fields) if "bootstrap_servers" in fields else None
+
+
+def _is_local(
+    reader: Reader, known: Mapping[str, Place], fields: Mapping[str, str], key: str
+) -> bool:
+    """Whether a file is on this machine, or not named at all."""
+    if fields.get(key, "file://").startswith("file://"):
+        return True
+    reader.refuse(known[key], "a file on this machine")
+    return False
 
 
 def _servers(reader: Reader, place: Place, text: str) -> str | None:
@@ -274,8 +289,8 @@ def _throttle(reader: Reader, place: Place) -> dict[str, float]:
 
 
 def _verify(reader: Reader, place: Place) -> Any:
-    """A word says how the target is compared; an object, by the model's names, what is done at
-    both ends.
+    """Read a word, which says how the target is compared; or an object, which says by the model's
+    names what is done at both ends.
     """
     if isinstance(place.value, dict):
         return reader.fields(VERIFY, reader.known(place, VERIFY))

@@ -1,8 +1,7 @@
 """Where in a spec something stands, and the list of what is wrong with it.
 
     Place       a value and its JSON pointer (RFC 6901), in the user's own spelling of the keys
-    Complaints  everything found wrong so far; reading goes on after each, so that all are told at
-                once
+    Complaints  everything wrong so far; reading goes on after each, so that all are shown at once
 
 A complaint never repeats a secret: what a URL carries before its host is masked.
 """
@@ -35,7 +34,7 @@ class Place:
     pointer: str
 
     def __truediv__(self, key: str | int) -> Place:
-        """The place one step below: a key of the object, or an index of the list."""
+        """Return the place one step below: a key of the object, or an index of the list."""
         return Place(self.value[key], f"{self.pointer}/{escape(str(key))}")
 
     @property
@@ -62,7 +61,7 @@ class Complaints:
 
 
 def escape(key: str) -> str:
-    """A key as a part of a JSON pointer."""
+    """Return a key as a part of a JSON pointer."""
     whole = key.encode("utf-8", "backslashreplace").decode()
     return whole.replace("~", "~0").replace("/", "~1")
 
@@ -76,24 +75,26 @@ def quoted(value: Any) -> str:
 
 
 def shown(value: Any) -> Any:
-    """The value as a complaint repeats it: plain JSON, short, without passwords."""
-    if isinstance(value, dict):
-        return "an object"
-    if isinstance(value, list):
-        return f"a list of {len(value)}"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, str):
-        text = masked(readable(value))
-        return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."
-    return value
+    """Return the value as a complaint repeats it: plain JSON, short, without passwords."""
+    match value:
+        case dict():
+            return "an object"
+        case list():
+            return f"a list of {len(value)}"
+        case float() if not math.isfinite(value):
+            return str(value)
+        case str():
+            text = masked(readable(value))
+            return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."
+        case _:
+            return value
 
 
 def masked(text: str) -> str:
-    """The text without the passwords of URLs in it."""
+    """Return the text without the passwords of URLs in it."""
     return CREDENTIALS.sub(r"\g<user>***@", text)
 
 
 def readable(text: str) -> str:
-    """The text with everything spelled out that a terminal would not print."""
+    """Return the text with everything spelled out that a terminal would not print."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -26,9 +26,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _DEPTH_MAX = 40
 
 WHERE_CREDENTIALS_BELONG = (
-    "credentials in fsspec's own configuration, ~/.hdfscli.cfg, the environment of the "
-    "program that needs them, "
-    "or a file that the spec only names"
+    "credentials in fsspec's own configuration, ~/.hdfscli.cfg, the environment of the program "
+    "that needs them, or a file that the spec only names"
 )
 
 
@@ -48,14 +47,14 @@ class _Object(dict[str, Any]):
 
 
 def read_text(text: str, environment: Mapping[str, str], complaints: Complaints) -> Place:
-    """The tree of a JSON text, settled: every string is final, and every complaint about the
+    """Return the tree of a JSON text, settled: every string is final, and every complaint about the
     text itself is made.
     """
     return Place(_Settler(environment, complaints).settle(_decode(text), "", 0), "")
 
 
 def protect(text: str) -> str:
-    """The text as a spec has to spell it, so that no `${` in it is replaced."""
+    """Return the text as a spec has to spell it, so that no `${` in it is replaced."""
     return text.replace("${", "$${")
 
 
@@ -132,9 +131,8 @@ class _Settler:
             self._complaints.add(place, "a password in a URL", WHERE_CREDENTIALS_BELONG)
 
     def _is_text(self, place: Place) -> bool:
-        if "\0" not in place.value and not any(
-            "\ud800" <= letter <= "\udfff" for letter in place.value
-        ):
+        has_surrogate = any("\ud800" <= letter <= "\udfff" for letter in place.value)
+        if "\0" not in place.value and not has_surrogate:
             return True
         self._complaints.add(place, "a NUL or half a surrogate pair", "text")
         return False

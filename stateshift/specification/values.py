@@ -52,14 +52,14 @@ class Reader:
     def known(
         self, place: Place, keys: Keys, elsewhere: Mapping[str, Keys] | None = None
     ) -> dict[str, Place]:
-        """The places of an object whose every key has to be in `keys`."""
+        """Return the places of an object whose every key has to be in `keys`."""
         known, rest = self.split(place, keys)
         for unknown in rest:
             self._unknown(place, unknown, keys, elsewhere or {})
         return known
 
     def split(self, place: Place, keys: Keys) -> tuple[dict[str, Place], list[str]]:
-        """The places of the keys in `keys`, and the spellings of all others. What is null or
+        """Return the places of the keys in `keys`, and the spellings of all others. What is null or
         blank is left out.
         """
         if not self.is_a(place, dict, "an object"):
@@ -81,9 +81,16 @@ class Reader:
         return known, rest
 
     def fields(self, keys: Keys, known: Mapping[str, Place]) -> dict[str, Any]:
-        """What `known` says, by the model's field names; what could not be read is left out."""
-        read = {key: self.value(keys[key], place) for key, place in known.items()}
-        return {keys[key].field or key: value for key, value in read.items() if value is not None}
+        """Return what `known` says, by the model's field names; what could not be read is left
+        out.
+        """
+        values = {}
+        for name, place in known.items():
+            key = keys[name]
+            value = self.value(key, place)
+            if value is not None:
+                values[key.field or name] = value
+        return values
 
     def value(self, key: Key, place: Place) -> Any:
         return _READ[key.kind](self, key, place)
@@ -96,9 +103,9 @@ class Reader:
         return not missing
 
     def is_a(self, place: Place, wanted: type, expected: str) -> bool:
-        if isinstance(place.value, wanted) and (
-            wanted is bool or not isinstance(place.value, bool)
-        ):
+        # To Python, a bool is an int.
+        is_odd_bool = isinstance(place.value, bool) and wanted is not bool
+        if isinstance(place.value, wanted) and not is_odd_bool:
             return True
         self.refuse(place, expected)
         return False
@@ -110,27 +117,28 @@ class Reader:
     def _unknown(
         self, place: Place, spelling: str, keys: Keys, elsewhere: Mapping[str, Keys]
     ) -> None:
-        message = f"unknown key {spelling!r}"
         homes = [where for where, others in elsewhere.items() if others.find(spelling)]
-        if homes:
-            message += f", which belongs {homes[0]}"
-        else:
-            message += keys.did_you_mean(spelling)
+        hint = f", which belongs {homes[0]}" if homes else keys.did_you_mean(spelling)
+        names = ", ".join(key.name for key in keys.all)
         # The value is not repeated: nobody knows what it is.
         below = Place(readable(spelling), (place / spelling).pointer)
-        self.complaints.add(below, message, "one of " + ", ".join(key.name for key in keys.all))
+        self.complaints.add(below, f"unknown key {spelling!r}{hint}", f"one of {names}")
 
 
-def _is_off(key: Key, value: Any) -> bool:
-    blank = value == [] or (isinstance(value, str) and not value.strip())
-    return value is None or (key.blank_is_off and blank)
+def _is_off(key: Key, value: object) -> bool:
+    """Whether a key counts as left out."""
+    if value is None:
+        return True
+    is_blank = value == [] or (isinstance(value, str) and not value.strip())
+    return key.blank_is_off and is_blank
 
 
 def _boolean(reader: Reader, key: Key, place: Place) -> bool | None:
     if isinstance(place.value, bool):
         return place.value
-    if isinstance(place.value, str) and place.value.strip().lower() in ("true", "false"):
-        return place.value.strip().lower() == "true"
+    word = place.value.strip().lower() if isinstance(place.value, str) else ""
+    if word in ("true", "false"):
+        return word == "true"
     reader.refuse(place, "true or false")
     return None
 
@@ -144,9 +152,9 @@ def _text(reader: Reader, key: Key, place: Place) -> str | None:
 
 def _choice(reader: Reader, key: Key, place: Place) -> str | None:
     if isinstance(place.value, str):
-        for choice in key.choices:
-            if fold(choice) == fold(place.value):
-                return choice
+        choice = _choice_spelled(key, place.value)
+        if choice is not None:
+            return choice
     added = reader.names_added(key.added_by) if key.added_by else ()
     if place.value in added:
         return str(place.value)
@@ -154,16 +162,27 @@ def _choice(reader: Reader, key: Key, place: Place) -> str | None:
     return None
 
 
+def _choice_spelled(key: Key, text: str) -> str | None:
+    """Return the choice that a text spells, in whatever way."""
+    folded = fold(text)
+    return next((choice for choice in key.choices if fold(choice) == folded), None)
+
+
 def _whole(reader: Reader, place: Place, low: float, high: float, expected: str) -> int | None:
-    value = place.value
-    if isinstance(value, str) and _INTEGER.match(value):
-        value = int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
-        return value
+    number = _integer_of(place.value)
+    if number is not None and low <= number <= high:
+        return number
     reader.refuse(place, expected)
     return None
+
+
+def _integer_of(value: object) -> int | None:
+    """Return the integer that a number or a text holds; None where it is none."""
+    if isinstance(value, str) and _INTEGER.match(value):
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _integer(reader: Reader, key: Key, place: Place) -> int | None:
@@ -206,27 +225,37 @@ def _port(reader: Reader, key: Key, place: Place) -> int | None:
 
 
 def _number(reader: Reader, key: Key, place: Place) -> float | None:
-    value = place.value
-    if isinstance(value, str) and _DECIMAL.match(value):
-        value = float(value)
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _NUMBER_MAX:
-        return float(value)
+    number = _number_of(place.value)
+    if number is not None and 0 < number <= _NUMBER_MAX:
+        return float(number)
     reader.refuse(place, f"a number above 0, and {_NUMBER_MAX:g} at most")
     return None
 
 
+def _number_of(value: object) -> float | None:
+    """Return the number that a number or a text holds; None where it is none."""
+    if isinstance(value, str) and _DECIMAL.match(value):
+        return float(value)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
 def _connection(reader: Reader, key: Key, place: Place) -> str | None:
-    """host:port, or a URL of one or (as Spark's masters have it) several of them."""
-    expected = "host:port or scheme://host:port, with a port from 1 to 65535"
+    """Read host:port, or a URL of one or (as Spark's masters have it) several of them."""
     text = place.value.strip() if isinstance(place.value, str) else ""
+    if _is_connection(text):
+        return text
+    reader.refuse(place, "host:port or scheme://host:port, with a port from 1 to 65535")
+    return None
+
+
+def _is_connection(text: str) -> bool:
     parts = _CONNECTION.match(text)
-    if parts is None or not all(map(is_host_port, parts["hosts"].split(","))):
-        reader.refuse(place, expected)
-        return None
-    if parts["scheme"] is None and (parts["path"] or "," in text):
-        reader.refuse(place, expected)
-        return None
-    return text
+    if parts is None:
+        return False
+    hosts = parts["hosts"].split(",")
+    if parts["scheme"] is None and (parts["path"] or len(hosts) > 1):
+        return False
+    return all(map(is_host_port, hosts))
 
 
 def is_host_port(text: str) -> bool:
@@ -262,12 +291,14 @@ def _locations(reader: Reader, key: Key, place: Place) -> tuple[str, ...]:
 
 
 def _texts(reader: Reader, key: Key, place: Place) -> tuple[str, ...]:
-    items = _list(reader, place)
-    read = [_text(reader, key, item) for item in items]
-    for index, item in enumerate(items):
-        if read[index] is not None and read[index] in read[:index]:
-            reader.complaints.add(item, f"{read[index]!r} stands twice", "each once")
-    return tuple(text for text in read if text is not None)
+    texts: list[str] = []
+    for item in _list(reader, place):
+        text = _text(reader, key, item)
+        if text in texts:
+            reader.complaints.add(item, f"{text!r} stands twice", "each once")
+        if text is not None:
+            texts.append(text)
+    return tuple(texts)
 
 
 def _environment(reader: Reader, key: Key, place: Place) -> dict[str, str]:
@@ -277,13 +308,12 @@ def _environment(reader: Reader, key: Key, place: Place) -> dict[str, str]:
         if not name or "=" in name:
             message = f"{name!r} is no variable's name"
             reader.complaints.add(place / name, message, "a name without =")
-    return {
-        name: place.value[name] for name in place.value if reader.is_a(place / name, str, "text")
-    }
+    names = [name for name in place.value if reader.is_a(place / name, str, "text")]
+    return {name: place.value[name] for name in names}
 
 
 def _directory(reader: Reader, key: Key, place: Place) -> str | None:
-    """One name that stays where it is put: no way up, nothing hidden, nothing of ours."""
+    """Read one name that stays where it is put: no way up, nothing hidden, nothing of ours."""
     name = place.value
     if not isinstance(name, str) or not name.strip() or name.startswith((".", "_stateshift")):
         reader.refuse(place, "the name of one directory, not hidden")
@@ -299,15 +329,15 @@ ENGINES_OWN = ("metadata", "offsets", "commits", "state", "sources", "_stateshif
 
 
 def _folders(reader: Reader, key: Key, place: Place) -> tuple[str, ...]:
-    """Paths that stay below the checkpoint, each once, without the slash at its end."""
-    read = []
+    """Read paths that stay below the checkpoint, each once, without the slash at its end."""
+    paths: list[str] = []
     for item in _list(reader, place):
         path = _below_checkpoint(reader, item)
-        if path in read:
+        if path in paths:
             reader.complaints.add(item, f"{path!r} stands twice", "each once")
         elif path is not None:
-            read.append(path)
-    return tuple(read)
+            paths.append(path)
+    return tuple(paths)
 
 
 def _below_checkpoint(reader: Reader, place: Place) -> str | None:
@@ -316,7 +346,7 @@ def _below_checkpoint(reader: Reader, place: Place) -> str | None:
         reader.refuse(place, _BELOW)
         return None
     names = text.removesuffix("/").split("/")
-    if any(name in ("", ".", "..") for name in names) or ":" in names[0] or "\0" in text:
+    if not _stays_below(names):
         reader.refuse(place, _BELOW)
         return None
     if names[0] in ENGINES_OWN:
@@ -324,6 +354,13 @@ def _below_checkpoint(reader: Reader, place: Place) -> str | None:
         reader.complaints.add(place, message, _BELOW)
         return None
     return "/".join(names)
+
+
+def _stays_below(names: list[str]) -> bool:
+    """Whether the names of a path lead down: none is empty or a dot, and it is no URL."""
+    if {"", ".", ".."}.intersection(names) or ":" in names[0]:
+        return False
+    return not any("\0" in name for name in names)
 
 
 _BELOW = "a path below the checkpoint, such as mine/"

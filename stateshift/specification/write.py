@@ -39,7 +39,7 @@ from stateshift.specification.text import protect
 
 
 def to_plain_spec(spec: Spec) -> dict[str, Any]:
-    """Dictionaries, lists and single values, ready for JSON."""
+    """Return dictionaries, lists and single values, ready for JSON."""
     own = [key for key in _keys_of(Spec, SPEC) if key.name not in ("engine", "jobs")]
     plain = {"version": 1, "engine": spec.engine, **_fields(spec, own)}
     throttle = _fields(spec, THROTTLE.all)
@@ -54,10 +54,15 @@ def _keys_of(model: type, keys: Keys) -> list[Key]:
     return [key for key in keys.all if key.of is model]
 
 
-def _fields(value: Any, keys: Iterable[Key]) -> dict[str, Any]:
-    """The keys whose field differs from the model's default."""
-    pairs = [(key, getattr(value, key.field)) for key in keys if key.field is not None]
-    return {key.name: plain_value(item) for key, item in pairs if item != key.default}
+def _fields(value: object, keys: Iterable[Key]) -> dict[str, Any]:
+    """Return the keys whose field differs from the model's default."""
+    fields = {}
+    for key in keys:
+        if key.field is not None:
+            item = getattr(value, key.field)
+            if item != key.default:
+                fields[key.name] = plain_value(item)
+    return fields
 
 
 def _job(job: JobSpec) -> dict[str, Any]:
@@ -73,12 +78,16 @@ def _job(job: JobSpec) -> dict[str, Any]:
 
 
 def plain_value(value: Any) -> Any:
+    """Return a value of the model as plain JSON."""
     match value:
+        case OperatorSpec(name=name, directory=None):
+            return name
         case OperatorSpec(name=name, directory=directory):
-            return name if directory is None else {"name": name, "directory": directory}
+            return {"name": name, "directory": directory}
         case HashProfile(name=name):
-            known = NAMED_PROFILES.get(name) == value
-            return name if known else {key.name: getattr(value, key.name) for key in HASH.all}
+            if NAMED_PROFILES.get(name) == value:
+                return name
+            return {key.name: getattr(value, key.name) for key in HASH.all}
         case ClusterSpec(name=name, kind=kind, options=options):
             return {"name": name, "kind": kind, **options}
         case SubmitSpec(options=options):

@@ -32,6 +32,7 @@ from stateshift.formats.flink.properties import decode_properties
 from stateshift.step.evidence import ImageTaken, of_kind
 from stateshift.step.marks import NoFiles, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
+from stateshift.storage.protocol import Storage
 from stateshift.survey import FileInfo
 from stateshift.world import World
 
@@ -150,14 +151,17 @@ class TakeSavepoint(TakesImage):
         its folder after the job, and writes its metadata last.
         """
         storage = world.storage(self.directory)
-        name = re.compile(rf"savepoint-{re.escape(self.job_id[:6])}-[0-9a-f]{{12}}/{METADATA}")
-        since = gone.since - CLOCKS_APART
-        savepoints = [file for file in storage.list() if name.fullmatch(file.path)]
-        new = [file.path for file in savepoints if _is_since(file, since)]
+        new = self._metadata_since(storage, gone.since - CLOCKS_APART)
         ours = [path for path in new if ended_with(storage.read(path))]
         if len(ours) != 1:
             raise gone
         return f"{self.directory.rstrip('/')}/{ours[0].rpartition('/')[0]}"
+
+    def _metadata_since(self, storage: Storage, since: float) -> list[str]:
+        """Return the metadata of the job's savepoints that were written since."""
+        name = re.compile(rf"savepoint-{re.escape(self.job_id[:6])}-[0-9a-f]{{12}}/{METADATA}")
+        savepoints = [file for file in storage.list() if name.fullmatch(file.path)]
+        return [file.path for file in savepoints if _is_since(file, since)]
 
     def _request(self, world: World) -> SavepointRequest:
         return SavepointRequest(
@@ -215,7 +219,9 @@ class TakeCheckpoint(TakesImage):
         """
         later = later_ones(world, image)
         until = world.clock.now() + LISTED_SECONDS_MAX
-        while (later or not _is_there(world, image)) and world.clock.now() < until:
+        while later or not _is_there(world, image):
+            if world.clock.now() >= until:
+                break
             world.check_interrupted()
             world.clock.sleep(0.2)
             image = _cluster(world, self.cluster).latest_checkpoint(self.job_id) or image
