@@ -106,19 +106,17 @@ def release(parent: Storage, name: str, run: str) -> None:
 
 
 def _holder(parent: Storage, path: str) -> dict[str, str] | None:
-    """What the lock says of itself; None where there is none. How it begins where it is none of
-    ours: a proxy may answer with a page.
+    """Return what the lock says of itself; None where there is none. Return how it begins where it
+    is none of ours: a proxy may answer with a page.
     """
     try:
         content = parent.read(path, 1 << 16)
     except MissingFile:
         return None
     try:
-        found = json.loads(content)
+        holder = json.loads(content)
     except (ValueError, RecursionError):
-        found = None
-    return (
-        found
-        if isinstance(found, dict)
-        else {"begins": content[:BEGINNING].decode("utf-8", "replace")}
-    )
+        holder = None
+    if isinstance(holder, dict):
+        return holder
+    return {"begins": content[:BEGINNING].decode("utf-8", "replace")}

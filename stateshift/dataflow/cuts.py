@@ -65,12 +65,12 @@ def cuts(
     targets = [operator.name for operator in dataflow.operators if operator.job in jobs]
     change = fries(dataflow, targets)
     every_unit = _every_unit(jobs, units)
-    found = []
+    made = []
     for group in _groups(change.dataflow, change.components, every_unit):
         jobs_touched = _jobs_of(change.dataflow, group.components)
         if len(jobs_touched.intersection(jobs)) > 1:
-            found.append(_cut(change.dataflow, group, every_unit))
-    return tuple(sorted(found, key=lambda cut: min(map(jobs.index, cut.jobs))))
+            made.append(_cut(change.dataflow, group, every_unit))
+    return tuple(sorted(made, key=lambda cut: min(map(jobs.index, cut.jobs))))
 
 
 def _every_unit(jobs: Sequence[str], units: Iterable[Collection[str]]) -> list[Unit]:

@@ -77,7 +77,7 @@ def read_document(reader: Reader, root: Place, opened: Opened | None) -> Draft:
     jobs: set[str] = set()
     for job in _items(reader, places.get("jobs")):
         _job(reader, job, draft, opened, jobs)
-    if not (draft.operators or draft.partly or reader.complaints.found):
+    if not (draft.operators or draft.partly or reader.complaints.made):
         reader.complaints.add(places.get("operators", root), "no operator", "at least one operator")
         draft.partly = True
     for place in _items(reader, places.get("edges")):

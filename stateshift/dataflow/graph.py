@@ -85,12 +85,12 @@ def cycles(graph: Graph) -> list[tuple[str, ...]]:
     """Return one cycle of each strongly connected component that has any: the names along it, the
     first again at the end.
     """
-    found = []
+    ways = []
     for component in strong_components(graph.after):
         start = component[0]
         if len(component) > 1 or start in graph.after[start]:
-            found.append(_cycle_in(graph, set(component), start))
-    return found
+            ways.append(_cycle_in(graph, set(component), start))
+    return ways
 
 
 def _cycle_in(graph: Graph, component: set[int], start: int) -> tuple[str, ...]:
@@ -191,10 +191,10 @@ def weak_components(members: Sequence[int], edges: Iterable[tuple[int, int]]) ->
         if member not in component_of:
             _mark_component(beside, component_of, member, count)
             count += 1
-    found: list[list[int]] = [[] for _ in range(count)]
+    components: list[list[int]] = [[] for _ in range(count)]
     for member in members:
-        found[component_of[member]].append(member)
-    return found
+        components[component_of[member]].append(member)
+    return components
 
 
 def _mark_component(

@@ -56,8 +56,8 @@ def asked(
 
 
 def _raise_any(complaints: Complaints) -> None:
-    if complaints.found:
-        raise SpecError(tuple(complaints.found), hint=HINT)
+    if complaints.made:
+        raise SpecError(tuple(complaints.made), hint=HINT)
 
 
 def parse_dataflow(text: str, opened: Opened | None = None) -> Dataflow:
@@ -86,7 +86,7 @@ def problems(dataflow: Dataflow) -> tuple[Complaint, ...]:
         for i, part in enumerate(dataflow.edges)
     ]
     _whole(complaints, Draft(dataflow.name, operators, edges))
-    return tuple(complaints.found)
+    return tuple(complaints.made)
 
 
 def _draft(text: str, complaints: Complaints, opened: Opened | None) -> Draft:
@@ -119,7 +119,7 @@ def _draft_of_plan(plan: Dataflow, complaints: Complaints) -> Draft:
     """Return the parts of a plan. They have no pointers, since nobody wrote them."""
     operators = [(Place(part.name, ""), part) for part in plan.operators]
     edges = [(Place(" -> ".join(part.ends), ""), part) for part in plan.edges]
-    return Draft(plan.name, operators, edges, partly=bool(complaints.found))
+    return Draft(plan.name, operators, edges, partly=bool(complaints.made))
 
 
 def _whole(complaints: Complaints, draft: Draft) -> Dataflow:

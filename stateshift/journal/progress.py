@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -114,8 +115,10 @@ class Progress:
 
     def half_back(self, jobs: Collection[str]) -> bool:
         """Whether the wave of these jobs is on its way back."""
-        given_up = any(set(one.jobs) == set(jobs) and one.back for one in self.given_up)
-        return given_up and any(plan.steps and not plan.undone for plan in self.plans_of(jobs))
+        waves = [wave for wave in self.given_up if set(wave.jobs) == set(jobs)]
+        if not any(wave.back for wave in waves):
+            return False
+        return any(plan.steps and not plan.undone for plan in self.plans_of(jobs))
 
     @property
     def open(self) -> bool:
@@ -142,19 +145,16 @@ def advance(progress: Progress, record: Record) -> Progress:
             )
         case RunResumed():
             _expect(progress.state in ("running", "failed", "interrupted"), progress, record)
-            left = tuple(one for one in progress.given_up if progress.half_back(one.jobs))
+            left = tuple(wave for wave in progress.given_up if progress.half_back(wave.jobs))
             return replace(after, state="running", failure=None, given_up=left)
         case LockTaken():
             _expect(progress.state in ("running", "rolling-back"), progress, record)
-            return replace(
-                after, locks=(*(x for x in progress.locks if x != record.location), record.location)
-            )
+            return replace(after, locks=(*_other_locks(progress, record.location), record.location))
         case LockReleased():
-            return replace(after, locks=tuple(x for x in progress.locks if x != record.location))
+            return replace(after, locks=_other_locks(progress, record.location))
         case PlanAdopted():
-            _expect(
-                progress.state == "running" and record.plan == len(progress.plans), progress, record
-            )
+            is_next = record.plan == len(progress.plans)
+            _expect(progress.state == "running" and is_next, progress, record)
             adopted = PlanProgress(
                 record.plan,
                 record.job,
@@ -168,36 +168,16 @@ def advance(progress: Progress, record: Record) -> Progress:
             return replace(after, plans=(*progress.plans, adopted))
         case PlansForgotten():
             _expect(0 < record.count <= FORGOTTEN_MAX, progress, record)
-            jobs = {*progress.forgotten, *record.rounds}
-            counts = {
-                job: progress.forgotten.get(job, 0) + record.rounds.get(job, 0) for job in jobs
-            }
-            return replace(
-                after, plans=(*progress.plans, *(FORGOTTEN,) * record.count), forgotten=counts
-            )
+            counts = Counter(progress.forgotten) + Counter(record.rounds)
+            plans = (*progress.plans, *(FORGOTTEN,) * record.count)
+            return replace(after, plans=plans, forgotten=dict(counts))
         case StepStarted():
-            _expect(
-                progress.state == "running" and record.plan < len(progress.plans), progress, record
-            )
+            is_known = record.plan < len(progress.plans)
+            _expect(progress.state == "running" and is_known, progress, record)
             return _with_started(after, record)
         case StepFinished():
             before = _step(progress, record.plan, record.step, record)
-            seconds = (
-                max(record.seconds, record.at - before.at) if before.repeated else record.seconds
-            )
-            return _with_step(
-                after,
-                record.plan,
-                record.step,
-                replace(
-                    before,
-                    state="finished",
-                    seconds=seconds,
-                    files=record.files,
-                    bytes=record.bytes,
-                    evidence=record.evidence,
-                ),
-            )
+            return _with_step(after, record.plan, record.step, _finished(before, record))
         case StepUndone():
             before = _step(progress, record.plan, record.step, record)
             begun = _with_plan(after, replace(progress.plans[record.plan], finished_at=None))
@@ -209,9 +189,8 @@ def advance(progress: Progress, record: Record) -> Progress:
             return _with_plan(after, replace(progress.plans[record.plan], finished_at=record.at))
         case PlanUndone():
             _expect(record.plan < len(progress.plans), progress, record)
-            return _with_plan(
-                after, replace(progress.plans[record.plan], undone=True, left=record.left)
-            )
+            plan = replace(progress.plans[record.plan], undone=True, left=record.left)
+            return _with_plan(after, plan)
         case RoundSeen():
             _expect(progress.state == "running", progress, record)
             return replace(after, seen=(*progress.seen, record))
@@ -222,12 +201,12 @@ def advance(progress: Progress, record: Record) -> Progress:
             _expect(progress.state in ("running", "rolling-back"), progress, record)
             if progress.state == "rolling-back":
                 return replace(after, failure=record)
-            return replace(
-                after, state="interrupted" if record.exit_code == 130 else "failed", failure=record
-            )
+            state: State = "interrupted" if record.exit_code == 130 else "failed"
+            return replace(after, state=state, failure=record)
         case WaveGivenUp():
             _expect(progress.state == "running", progress, record)
-            others = tuple(one for one in progress.given_up if set(one.jobs) != set(record.jobs))
+            jobs = set(record.jobs)
+            others = [wave for wave in progress.given_up if set(wave.jobs) != jobs]
             return replace(after, given_up=(*others, record))
         case RunFinished():
             _expect(progress.state == "running", progress, record)
@@ -240,20 +219,43 @@ def advance(progress: Progress, record: Record) -> Progress:
             )
         case RollbackRefused():
             _expect(progress.state == "rolling-back", progress, record)
-            failure = RunFailed(
-                record.at, record.error, record.message, record.hint, record.exit_code
-            )
-            if progress.reason is not None:
-                failure = replace(
-                    progress.reason, hint=f"not taken back: {record.message}; {record.hint}"
-                )
+            failure = _refusal(record, progress.reason)
             return replace(after, state="failed", failure=failure, reason=None, discard=False)
         case RunRolledBack():
             _expect(progress.state == "rolling-back", progress, record)
             return replace(after, state="rolled-back")
 
 
+def _other_locks(progress: Progress, location: str) -> tuple[str, ...]:
+    return tuple(lock for lock in progress.locks if lock != location)
+
+
+def _finished(before: StepProgress, record: StepFinished) -> StepProgress:
+    """Return a step that has finished. One that was repeated took time before, too."""
+    seconds = record.seconds
+    if before.repeated:
+        seconds = max(seconds, record.at - before.at)
+    return replace(
+        before,
+        state="finished",
+        seconds=seconds,
+        files=record.files,
+        bytes=record.bytes,
+        evidence=record.evidence,
+    )
+
+
+def _refusal(record: RollbackRefused, reason: RunFailed | None) -> RunFailed:
+    """Return the failure of a run that is not taken back: what it was to be taken back for, if the
+    run has decided that itself.
+    """
+    if reason is None:
+        return RunFailed(record.at, record.error, record.message, record.hint, record.exit_code)
+    return replace(reason, hint=f"not taken back: {record.message}; {record.hint}")
+
+
 def fold(records: Iterator[Record]) -> Progress:
+    """Return what has happened so far by these records."""
     progress = Progress()
     for record in records:
         progress = advance(progress, record)
@@ -263,10 +265,8 @@ def fold(records: Iterator[Record]) -> Progress:
 def _expect(right: bool, progress: Progress, record: Record) -> None:
     if not right:
         raise JournalError(
-            (
-                f"record {progress.records} ({record.kind}) cannot follow a run that is "
-                f"{progress.state}"
-            ),
+            f"record {progress.records} ({record.kind}) cannot follow a run that is "
+            f"{progress.state}",
             record=progress.records,
             hint="this journal is not one that stateshift wrote; nothing was changed",
         )

@@ -61,8 +61,8 @@ def react(context: RunContext, wave: Sequence[JobSpec], error: StateshiftError) 
     after = _give_wave_up(context, wave, error, decided, forbidden)
     if forbidden.run_reason is not None:
         after = replace(after, run_reached=Reached.FORBIDDEN, run_reason=forbidden.run_reason)
-    told = error.with_hint(hint_after(error.hint, after))
-    return Reaction(told, goes_on=decided.run is RunFate.GO_ON)
+    hinted = error.with_hint(hint_after(error.hint, after))
+    return Reaction(hinted, goes_on=decided.run is RunFate.GO_ON)
 
 
 def _forbidden(context: RunContext, wave: Sequence[JobSpec]) -> Forbidden:

@@ -9,9 +9,9 @@ from stateshift.migration.wave_order import Wave, waves
 def waves_of(context: RunContext) -> list[Wave]:
     """Return the waves of the run's jobs, in the order in which they move."""
     names = context.progress.jobs
-    found = []
+    with_jobs = []
     for wave in waves(context.spec):
         asked = tuple(job for job in wave if job.name in names)
         if asked:
-            found.append(asked)
-    return found
+            with_jobs.append(asked)
+    return with_jobs

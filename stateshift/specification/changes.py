@@ -61,9 +61,9 @@ def _place(change: Change) -> tuple[object, ...]:
 
 
 def _read(reader: Reader, place: Place) -> Change | None:
-    before = len(reader.complaints.found)
+    before = len(reader.complaints.made)
     refuse_secrets(reader.complaints, place)
-    has_secrets = len(reader.complaints.found) > before
+    has_secrets = len(reader.complaints.made) > before
     if has_secrets or not reader.is_a(place, dict, "an object with a 'kind'"):
         return None
     kind = _kind(reader, place)

@@ -46,8 +46,8 @@ def parse_spec(
     reader = Reader(complaints, normal(base) if base else None, names_added)
     spec, jobs = _read(reader, root)
     check(complaints, spec, jobs)
-    if complaints.found:
-        raise SpecError(tuple(complaints.found), hint=_hint(complaints.found))
+    if complaints.made:
+        raise SpecError(tuple(complaints.made), hint=_hint(complaints.made))
     return spec
 
 

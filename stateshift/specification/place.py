@@ -52,10 +52,10 @@ class Place:
 class Complaints:
     """What is wrong so far, in the order in which it was noticed."""
 
-    found: list[Complaint] = field(default_factory=list)
+    made: list[Complaint] = field(default_factory=list)
 
     def add(self, place: Place, message: str, expected: str | None = None) -> None:
-        self.found.append(
+        self.made.append(
             Complaint(place.pointer, readable(masked(message)), shown(place.value), expected)
         )
 
