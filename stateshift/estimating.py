@@ -79,20 +79,26 @@ def estimated(
     of it, in a plain move; behind rounds, what those may leave (`left_seconds`). The spec's limits
     on bytes and requests hold for reading and writing together.
     """
-    measured = facts.rates or ASSUMED
-    rates = _limited(measured, throttle)
-    moved = [phase for phase in plan.phases if phase.name in MOVING]
-    files = sum(phase.files for phase in moved)
-    size = sum(phase.bytes for phase in moved)
-    # What is copied is read, written and synced; what is compared is read on both sides.
-    seconds = 2 * files / rates.files_per_second + 2 * size / rates.bytes_per_second
+    rates = _limited(facts.rates or ASSUMED, throttle)
+    seconds = _moving_seconds(plan, rates)
     if plan.purpose == "move" and left_seconds is not None:
         seconds = min(seconds, left_seconds)
+    if plan.purpose == "halt" and plan.phase("halt"):
+        seconds += STOP_SECONDS
     starting = _starting_seconds(plan)
-    stopping = STOP_SECONDS if plan.phase("halt") and plan.purpose == "halt" else 0.0
-    total = round(seconds + starting + stopping, 2)
+    total = round(seconds + starting, 2)
     downtime = 0.0 if plan.purpose in ("start", "warm") else total
     return Estimate(total, downtime, _basis(rates, _origin(facts, rates), starting))
+
+
+def _moving_seconds(plan: Plan, rates: Rates) -> float:
+    """Return how long files and bytes take: what is copied is read, written and synced; what is
+    compared is read on both sides.
+    """
+    moving = [phase for phase in plan.phases if phase.name in MOVING]
+    files = sum(phase.files for phase in moving)
+    size = sum(phase.bytes for phase in moving)
+    return 2 * files / rates.files_per_second + 2 * size / rates.bytes_per_second
 
 
 def _limited(rates: Rates, throttle: Throttle) -> Rates:

@@ -213,11 +213,15 @@ class _Phase:
                 while self._goes_on(queue) and self._may_start(queue, running.values()):
                     unit = queue.pop()
                     running[threads.submit(self._run_unit, unit)] = unit
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    del running[future]
-                    self.failure = self.failure or future.exception()
+                self._await_one(running)
         if self.failure is not None:
             raise self.failure
+
+    def _await_one(self, running: dict[Future[None], _Unit]) -> None:
+        """Wait until one of the units that run is done, at least."""
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            del running[future]
+            self.failure = self.failure or future.exception()
 
     def _goes_on(self, queue: Sequence[_Unit]) -> bool:
         return self.failure is None and len(queue) > 0

@@ -55,17 +55,16 @@ def _held(parent: Storage, name: str, holder: dict[str, str]) -> JournalError:
     here, where = parent.location.rstrip("/"), holder.get("workdir")
     by_hand = f"look at the target first, then remove {here}/{name}{LOCK_SUFFIX}"
     if where is None:
-        told = f"; it begins {holder['begins']!r}" if holder.get("begins") else ""
-        return JournalError(
-            f"the target {here}/{name} is held, and its lock does not say by whom{told}",
-            hint=by_hand,
-        )
+        fact = f"the target {here}/{name} is held, and its lock does not say by whom"
+        if holder.get("begins"):
+            fact += f"; it begins {holder['begins']!r}"
+        return JournalError(fact, hint=by_hand)
     run, host = holder.get("run", "?"), holder.get("host", "?")
     return JournalError(
         f"the target {here}/{name} is held by run {run} (workdir {where} on {host})",
-        hint=f"stateshift status {quote(where)} tells whether it is at work; else stateshift "
-        f"resume {quote(where)}, or "
-        f"stateshift rollback {quote(where)}; if that workdir is lost, {by_hand}",
+        hint=f"stateshift status {quote(where)} tells whether it is at work; "
+        f"else stateshift resume {quote(where)}, or stateshift rollback {quote(where)}; "
+        f"if that workdir is lost, {by_hand}",
     )
 
 

@@ -98,7 +98,7 @@ class Steering:
         self._write("stop", "")
 
     def live(self) -> Live | None:
-        """What the run told last; None where it has told nothing that can be read."""
+        """Return what the run reported last; None where nothing can be read."""
         with suppress(OSError, ValueError, RecursionError):
             read: Live = plain.from_plain(Live, json.loads(_content(self._live)))
             return read

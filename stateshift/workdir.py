@@ -103,6 +103,8 @@ class FileLines:
 
 
 class Workdir:
+    """The folder in which a run keeps everything."""
+
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
@@ -128,26 +130,24 @@ class Workdir:
         """
         with _telling(self.path):
             self._refuse_what_is_not_ours()
-            new = [path for path in (self.path, *self.path.absolute().parents) if not path.exists()]
+            above = (self.path, *self.path.absolute().parents)
+            new = [path for path in above if not path.exists()]
             if not self.path.is_dir():
                 make_folder(self.path)
             make_folder(self.path / "plans")
             make_folder(self.jobs)
-            for path in (self.path, *(path.absolute().parent for path in new)):
-                _sync_folder(path)
+            _sync_folder(self.path)
+            for path in new:
+                _sync_folder(path.absolute().parent)
 
     def _refuse_what_is_not_ours(self) -> None:
         names = set(os.listdir(self.path)) if self.path.exists() and not self.exists else set()
         others = sorted(name for name in names - OURS if not name.startswith("."))
         if others:
-            fact = (
-                f"{self.path} holds "
-                f"{others[0]}{f' and {len(others) - 1} more' if len(others) > 1 else ''}"
-            )
-            raise SpecError(
-                (Complaint("--workdir", f"{fact}: it is no workdir"),),
-                hint="name a directory that is empty, or not there yet",
-            )
+            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+            fact = f"{self.path} holds {others[0]}{more}: it is no workdir"
+            hint = "name a directory that is empty, or not there yet"
+            raise SpecError((Complaint("--workdir", fact),), hint=hint)
 
     def require(self) -> None:
         """Refuse a place that is no workdir of ours."""
@@ -168,11 +168,9 @@ class Workdir:
             if not _locked(file):
                 file.seek(0)
                 process = file.read().strip().removeprefix("process ")
+                by = f"process {process}" if process else "another process"
                 raise JournalError(
-                    (
-                        f"{self.path} is held by "
-                        f"{f'process {process}' if process else 'another process'}"
-                    ),
+                    f"{self.path} is held by {by}",
                     hint=f"wait for it{f', or stop it (kill -INT {process})' if process else ''}; "
                     f"watch it with: stateshift status {quote(str(self.path))}",
                 )

@@ -85,14 +85,14 @@ Transform = Callable[[Mapping[str, Any], Sequence[Input]], Sequence[Content]]
 
 class Clock(Protocol):
     def now(self) -> float:
-        """Seconds since 1970."""
+        """Return the seconds since 1970."""
         ...
 
     def sleep(self, seconds: float) -> None: ...
 
 
 class Meter(Protocol):
-    """Somebody who watches: told what was done, never asked."""
+    """Somebody who watches: gets what was done, and is never asked."""
 
     def phase(self, job: str, name: str, files: int, bytes: int) -> None: ...
 
@@ -151,8 +151,8 @@ class Listings:
 
 @dataclass(frozen=True)
 class Correction:
-    """How a job is to be started instead of as its plan says, in which `before` stands. `resume
-    --spec` brings it.
+    """How a job is to be started instead of as its plan says, in which `before` stands. It comes
+    from `resume --spec`.
     """
 
     before: Mapping[str, Any]
@@ -161,7 +161,7 @@ class Correction:
     seconds_max: float
 
     def applied(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """What a plan says, with what was corrected; what an engine has added to it stays."""
+        """Return what a plan says, with what was corrected; what an engine has added stays."""
         added = {key: value for key, value in options.items() if key not in self.before}
         return {**added, **self.options}
 

@@ -404,16 +404,18 @@ class WarmRounds:
         if self.context.control.wishes.cutover is not None:
             return "until so little is left that the job may be stopped"
         terms = terms_of(self.context.spec.engine)
-        jobs = [look.job for look in seen]
-        if any(job.cutover == TOLD for job in jobs):
+        words = {look.job.cutover for look in seen}
+        if TOLD in words:
             return "for `stateshift cutover`"
-        if any(job.cutover == NEVER for job in jobs):
+        if NEVER in words:
             return f"for the job's next {terms.many}: it is never stopped"
-        with_window = [job for job in jobs if window_of(job.cutover)]
-        for job in with_window:
-            if not self._is_allowed(job):
-                return f"for {job.cutover}"
-        return f"for the job's next {terms.one}"
+        closed = self._closed_windows(seen)
+        return f"for {closed[0]}" if closed else f"for the job's next {terms.one}"
+
+    def _closed_windows(self, seen: list[Seen]) -> list[str]:
+        """Return the hours for which jobs wait."""
+        jobs = [look.job for look in seen if window_of(look.job.cutover)]
+        return [job.cutover for job in jobs if not self._is_allowed(job)]
 
 
 def runs_at(facts: Facts) -> Epochs:

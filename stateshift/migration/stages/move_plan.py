@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stateshift.errors import StalePlan
+from stateshift.journal import PlanProgress
 from stateshift.migration.context import RunContext
 from stateshift.migration.halts import undo_halts
 from stateshift.migration.history import attempt_number
@@ -57,7 +58,7 @@ def _facts(context: RunContext, job: JobSpec, is_halted: bool) -> Facts:
     facts = facts_of(context, job)
     cluster = facts.source_cluster
     if is_halted and cluster is not None and cluster.state == "unknown":
-        # A cluster that cannot tell was told to stop the job, and said that it did.
+        # A cluster that cannot see the job was asked to stop it, and said that it did.
         return replace(facts, source_cluster=replace(cluster, state="absent"))
     return facts
 
@@ -68,9 +69,10 @@ def with_halt_images(context: RunContext, job: JobSpec) -> JobSpec:
     halts = [plan for plan in plans if plan.purpose == "halt"]
     if not halts or halts[-1].undone or not job.takes_savepoints:
         return job
-    images = []
-    for step in halts[-1].steps.values():
-        evidence = known(step.evidence)
-        if isinstance(evidence, ImageTaken):
-            images.append(evidence.image)
-    return job.started_from(tuple(images)) if images else job
+    images = _images_of(halts[-1])
+    return job.started_from(images) if images else job
+
+
+def _images_of(halt: PlanProgress) -> tuple[str, ...]:
+    evidence = [known(step.evidence) for step in halt.steps.values()]
+    return tuple(shown.image for shown in evidence if isinstance(shown, ImageTaken))
