@@ -223,7 +223,7 @@ def _job(progress: Progress, name: str) -> JobReport:
             "the clock went back while this ran: times that span that moment are too short"
         )
     if entries == 0:
-        notes.append("the state that was brought here holds no entries")
+        notes.append("the state that was copied here holds no entries")
     return JobReport(
         job=name,
         state=_state(plans),

@@ -406,7 +406,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """A file that a round has brought over while the job ran, and that still is what it was: at the
+    """A file that a round has copied while the job ran, and that still is what it was: at the
     target nobody has touched it; at the source it is the same file, or has been tidied away by a
     job that has not gone back since. `name` is its path at the target.
     """
@@ -420,7 +420,7 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is still to be brought of a job that runs, as of one look: for how long the job would be
+    """What is still to be copied of a job that runs, as of one look: for how long the job would be
     down for it, and how fast it writes and we bring, where two looks tell.
     """
 
@@ -439,7 +439,7 @@ class Facts:
     are the files that are at the target already, by the location they came from and their path;
     `chains` what shards were folded from in each round, the last one behind the others; `left`
     (location, path) what rounds have left at a target beside them, and `past` what of it was
-    brought from a time that the job has gone back behind. `stopped`: by this run.
+    copied from a time that the job has gone back behind. `stopped`: by this run.
     """
 
     source: Survey

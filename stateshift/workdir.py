@@ -2,7 +2,7 @@
 
 WORKDIR/
   spec.json       the spec as it was given (our dialect)
-  corrected.json  the same with another `submit`, where `resume --spec` brought one
+  corrected.json  the same with another `submit`, where `resume --spec` gave one
   journal         one record a line, each on disk before the next effect
   plans/0.json …  the adopted plans, each on disk before the record that adopts it
   report.json     the last report
@@ -301,7 +301,7 @@ def _telling(path: Path) -> Iterator[None]:
         place = quote(str(path.absolute().parent))
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         hint = (
-            f"df -h {place}; make room, then stateshift resume WORKDIR"
+            f"df -h {place}; free some space, then stateshift resume WORKDIR"
             if full
             else f"namei -l {place}"
         )

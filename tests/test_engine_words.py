@@ -98,7 +98,7 @@ def test_a_fork_and_a_warm_move_of_flink_say_at_which_checkpoint(
     assert any("copy its image to a fork at checkpoint 1" in line for line in _planned(heard))
     stage = Stage(tmp_path / "warm")
     stage.apply()
-    assert any(line.startswith("orders: round 1 has brought checkpoint ") for line in heard.lines)
+    assert any(line.startswith("orders: round 1 has copied checkpoint ") for line in heard.lines)
     assert heard.foreign_to("flink") == []
 
 

@@ -119,7 +119,7 @@ def test_entries_are_those_that_were_the_same_on_both_sides_and_none_at_all_is_t
     empty = report(plan(), *step("compare", "compare/0", 107.0, 1.0, evidence=folded(0))).jobs[0]
     assert (empty.entries, empty.notes) == (
         0,
-        ("the state that was brought here holds no entries",),
+        ("the state that was copied here holds no entries",),
     )
 
 

@@ -138,7 +138,7 @@ def test_taken_back_nothing_is_left_of_it_and_the_job_goes_on(tmp_path: Path, se
 
 def test_a_job_that_writes_as_fast_as_it_is_brought_is_not_stopped(stage: Stage) -> None:
     stage.job.moods = {"batch": 0.04, "tidy": 0.0, "back": 0.0}
-    with pytest.raises(PlanError, match=r"writes .* are brought") as caught:
+    with pytest.raises(PlanError, match=r"writes .* are copied") as caught:
         stage.apply(until="remaining < 1ms", rounds=4)
     assert "cutover" in (caught.value.hint or "") and caught.value.exit_code == 4
     assert stage.job.running and not stage.ground.cluster.stops
@@ -812,7 +812,7 @@ def test_what_fails_while_it_stops_is_not_tried_at_each_look(
     assert stage.refused
     assert len(list((stage.ground.workdir().path / "plans").iterdir())) <= 8
     assert any(
-        "nothing more is brought while the job stops, for now" in line for line in stage.ground.said
+        "nothing more is copied while the job stops, for now" in line for line in stage.ground.said
     )
 
 

@@ -69,7 +69,7 @@ class Lines(Protocol):
         ...
 
 
-SEEN_KEPT = 64  # looks at jobs that run, of a journal that is written anew
+SEEN_KEPT = 64  # looks at jobs that run, of a journal that is rewritten
 
 
 class Journal:
@@ -99,7 +99,7 @@ class Journal:
             return progress
 
     def forget(self, plans: Collection[int], job: str) -> None:
-        """Write it anew without these plans: their numbers stay taken. One more of the job's
+        """Rewrite it without these plans: their numbers stay taken. One more of the job's
         stands for them.
         """
         with self._lock:

@@ -65,7 +65,7 @@ class PlanAdopted:
 @dataclass(frozen=True, slots=True)
 class PlansForgotten:
     """So many plans stood here, one after the other, among them so many `rounds` of each job. What
-    they have brought, a later one answers for, which brought nothing itself: it stands for one of
+    they have copied, a later one answers for, which copied nothing itself: it stands for one of
     them.
     """
 

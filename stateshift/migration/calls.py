@@ -237,7 +237,7 @@ def _notes_of_run(progress: Progress) -> Iterator[str]:
             "was asked"
         )
     for job in _followed(progress):
-        yield f"{job} is followed while it runs: what has been brought of it was not asked"
+        yield f"{job} is followed while it runs: what has been copied of it was not asked"
 
 
 def _followed(progress: Progress) -> list[str]:

@@ -10,7 +10,7 @@ NOT_MOVING = ("halt", *WHILE_IT_RUNS)
 
 
 def has_moved(progress: Progress, job: str) -> bool:
-    """Return whether the job's newest plan brought it to its target, and stands."""
+    """Return whether the job's newest plan has moved it to its target, and stands."""
     plans = progress.plans_of((job,))
     if not plans:
         return False

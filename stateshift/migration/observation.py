@@ -26,7 +26,7 @@ ENDS = (StopJob, TakeCheckpoint, TakeSavepoint)
 
 
 def facts_of(context: RunContext, job: JobSpec, before: Facts | None = None) -> Facts:
-    """Return what is there now, and what of it rounds have brought. With facts from `before` no
+    """Return what is there now, and what of it rounds have copied. With facts from `before` no
     cluster is asked.
     """
     inquiry = Inquiry(context.spec, context.adapters, context.workdir)
@@ -50,7 +50,7 @@ def facts_as_proposed(context: RunContext, job: JobSpec, proposed: Plan | None) 
 
 
 def facts_behind_round(context: RunContext, job: JobSpec, facts: Facts) -> Facts:
-    """Return the same facts, behind a round that was made from them: what that has brought is at
+    """Return the same facts, behind a round that was made from them: what that has copied is at
     the target now.
     """
     open_storage = context.adapters.open_storage
@@ -62,7 +62,7 @@ def facts_behind_round(context: RunContext, job: JobSpec, facts: Facts) -> Facts
 
 
 def arrivals_of(context: RunContext, job: JobSpec) -> Arrivals:
-    """Return what the job's rounds have brought to its target."""
+    """Return what the job's rounds have copied to its target."""
     return arrivals(plans_while_running(context.progress, job.name), context.plans.read)
 
 

@@ -212,11 +212,11 @@ class WarmRounds:
         written, copied = _rate(left.written_per_second), _rate(left.brought_per_second)
         fact = (
             f"{job.name}: {left.seconds:.1f} s are left after {left.round} rounds, and the job "
-            f"writes {written} and {copied} are brought"
+            f"writes {written} and {copied} are copied"
         )
         hint = (
             "it runs on. `stateshift cutover WORKDIR --now` stops it for those "
-            f'{left.seconds:.0f} s; else raise "until", or bring faster ("parallel", no '
+            f'{left.seconds:.0f} s; else raise "until", or copy faster ("parallel", no '
             '"throttle"), or compact what it writes; then `stateshift resume WORKDIR`'
         )
         if job.rounds is not None and job.until is not None and left.round >= job.rounds:
@@ -264,7 +264,7 @@ class WarmRounds:
                 return
             except Exception as error:
                 fact = error.fact if isinstance(error, StateshiftError) else repr(error)
-                self.context.say(f"nothing more is brought while the job stops, for now: {fact}")
+                self.context.say(f"nothing more is copied while the job stops, for now: {fact}")
                 seconds = min(2 * seconds, STOPPING_SECONDS_MAX)
             over.wait(seconds)
 
@@ -281,7 +281,7 @@ class WarmRounds:
         world = replace(context.world, meter=Unwatched())
         context.execute([context.plans.adopt(plan)], world=world)
         self._stopping[job.name] = at
-        context.say(f"{job.name}: round {number + 1} has brought {_at(plan)} while it stopped")
+        context.say(f"{job.name}: round {number + 1} has copied {_at(plan)} while it stopped")
 
     # -- copy
 
@@ -389,7 +389,7 @@ class WarmRounds:
     def _say_round(self, look: Seen, plan: Plan, missed: int) -> None:
         gone = f" ({missed} of them were gone or rewritten by then)" if missed else ""
         self.context.say(
-            f"{look.job.name}: round {look.left.round + 1} has brought {_at(plan)}{gone}"
+            f"{look.job.name}: round {look.left.round + 1} has copied {_at(plan)}{gone}"
         )
 
     def _wait(self, seen: list[Seen]) -> None:

@@ -1,9 +1,9 @@
 """How a job moves while it runs: until when it is copied, and when it may be stopped. Pure.
 
-until      "remaining < 5s"     stop once what is left to bring would take less than that
+until      "remaining < 5s"     stop once what is left to copy would take less than that
 cutover    "ready"              as soon as `until` is reached
            "told"               not before somebody says so: stateshift cutover WORKDIR
-           "never"              likewise; and what has been brought can be started from at any time
+           "never"              likewise; and what has been copied can be started from at any time
            "22:00-04:30 UTC"    not outside of these hours; without UTC they are this machine's
 """
 
