@@ -16,7 +16,7 @@ import pytest
 from stateshift.errors import StorageError, TransientStorageError
 from stateshift.step import ahead as module
 from stateshift.step.ahead import FROM_BYTES, PIECES, PIECES_MAX, ahead
-from stateshift.step.contents import reading, settle
+from stateshift.step.contents import NewFile, reading, settle
 from stateshift.survey import FileInfo
 from tests.support.steps import SOURCE, TARGET, Stage
 
@@ -113,12 +113,8 @@ def test_nobody_holds_on_to_what_is_read_when_it_cannot_be_written() -> None:
 
     target = stage.world.storage(TARGET)
     with pytest.raises(StorageError, match="full") as kept:
-        settle(
-            Refusing(target, refused),
-            "large",
-            reading(stage.world.storage(SOURCE), info("large", content)),
-            None,
-        )
+        large = reading(stage.world.storage(SOURCE), info("large", content))
+        settle(Refusing(target, refused), NewFile("large", large))
     until(lambda: module._free._value == PIECES_MAX)
     until(lambda: not [thread for thread in threading.enumerate() if thread.name == "ahead"])
     assert kept.value.__traceback__ is not None
