@@ -22,7 +22,8 @@ def location(job: str | None = None, spec: Spec | str | None = None) -> str:
     of one.
     """
     place, ours = handed_over("CHECKPOINT"), handed_over("JOB")
-    if place and (job is None or ours is None or job == ours):
+    means_us = job is None or ours is None or job == ours
+    if place and means_us:
         return place
     current = _current(spec)
     if current is None:
@@ -30,7 +31,9 @@ def location(job: str | None = None, spec: Spec | str | None = None) -> str:
         hint = "export STATESHIFT_SPEC=spec.json, or submit the job through stateshift"
         raise SpecError((Complaint("", why),), hint=hint)
     entry = _entry(current, job or ours)
-    return entry.destination if current.restart else entry.source
+    if current.restart:
+        return entry.destination
+    return entry.source
 
 
 def handed_over(what: str) -> str | None:
@@ -61,13 +64,14 @@ def _index(place: str) -> Mapping[str, str]:
 
 def _claim(place: str, directory: str, name: str, known: Mapping[str, str]) -> None:
     """Refuse a directory that another name has, in the index or in this process (IS-7)."""
-    others = [other for other, taken in known.items() if taken == directory]
-    for other in (*others, _asked.get((place, directory), name)):
-        if other != name:
-            raise PlanError(
-                f"{name!r} and {other!r} both have the directory {directory} below {place}",
-                hint='rename one of them, or give one a "directory" in the spec\'s operators',
-            )
+    owners = [owner for owner, taken in known.items() if taken == directory]
+    owners.append(_asked.get((place, directory), name))
+    other = next((owner for owner in owners if owner != name), None)
+    if other is not None:
+        raise PlanError(
+            f"{name!r} and {other!r} both have the directory {directory} below {place}",
+            hint='rename one of them, or give one a "directory" in the spec\'s operators',
+        )
     _asked[place, directory] = name
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from stateshift.journal import Record as Journaled
 from stateshift.live.protocol.coordinator import Address, Coordinator, Outcome, Sent, advance, begin
 from stateshift.live.protocol.coordinator_messages import Word
-from stateshift.live.protocol.task_flow import Flow, Migration, Task
+from stateshift.live.protocol.task_flow import Deployment, Flow, Migration, Task
 from stateshift.models.task_instance import Done, Instance, Item, hear, read, start, take
 
 
@@ -80,7 +80,7 @@ def asked(
     running = {
         task: place for (task, place), one in before.instances.items() if one.state == "running"
     }
-    outcome = begin(before.flow, migration, running, free, checkpoint, now)
+    outcome = begin(Deployment(before.flow, running, free), migration, checkpoint, now)
     new = {
         (task, place): Instance(before.flow, task, place, "created")
         for task, place in migration.places.items()

@@ -27,6 +27,7 @@ from stateshift.live.protocol.coordinator_messages import (
 )
 from stateshift.live.protocol.task_flow import (
     EXCHANGES,
+    Deployment,
     Flow,
     Migration,
     Task,
@@ -453,17 +454,17 @@ def test_a_migration_that_cannot_be_is_refused_before_anything_is_triggered() ->
     of = flow(["a", "b"], [("a", "b")])
     wrong = Migration("m", {Task("b", 0): "here", Task("b", 5): "there", Task("a", 0): "nowhere"})
     with pytest.raises(SpecError) as refused:
-        begin(of, wrong, _homes(of), {"here": 1, "there": 1}, 1, 0.0)
+        begin(Deployment(of, _homes(of), {"here": 1, "there": 1}), wrong, 1, 0.0)
     assert [c.pointer for c in refused.value.complaints] == [
         "/places/b-0",
         "/places/b-5",
         "/places/a-0",
     ]
     with pytest.raises(SpecError, match="no task that moves"):
-        check_migration(Migration("m", {}), of, _homes(of), ROOM)
+        check_migration(Migration("m", {}), Deployment(of, _homes(of), ROOM))
     both = Migration("m", dict.fromkeys(of.tasks, "there"))
     with pytest.raises(PlanError, match="there has free slots for 1 of 2"):
-        begin(of, both, _homes(of), {"there": 1}, 1, 0.0)
+        begin(Deployment(of, _homes(of), {"there": 1}), both, 1, 0.0)
 
 
 def test_an_order_that_comes_too_late_changes_nothing() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 _TOKEN = re.compile(
@@ -187,46 +187,64 @@ def refused_setting(key: str, value: str) -> str | None:
 
 def _pieces(text: str) -> Iterator[tuple[Statement, int, int]]:
     """Yield what lies between one `;` and the next, with where it begins and ends."""
-    start, words, bare, depth = None, list[str](), list[str](), 0
+    piece = _Piece(text)
     for token in _TOKEN.finditer(text):
+        if token.lastgroup != "end":
+            piece.add(token)
+            continue
+        if piece.start is not None:
+            yield piece.statement(token.start()), piece.start, token.start()
+        piece = _Piece(text)
+    if piece.start is not None:
+        yield piece.statement(len(text)), piece.start, len(text)
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A statement that is being read: it begins with its first token that is no blank. `depth`
+    counts open brackets.
+    """
+
+    text: str
+    start: int | None = None
+    depth: int = 0
+    words: list[str] = field(default_factory=list)
+    bare: list[str] = field(default_factory=list)
+
+    def add(self, token: re.Match[str]) -> None:
         plain = token[0]
         match token.lastgroup:
             case "unclosed":
                 fact = f"the {plain} here is never closed"
-                raise BrokenSql(Fault(_line(text, token.start()), fact, "its other end"))
-            case "end":
-                if start is not None:
-                    yield _piece(text, start, token.start(), words, bare), start, token.start()
-                start, words, bare, depth = None, [], [], 0
-                continue
+                raise BrokenSql(Fault(_line(self.text, token.start()), fact, "its other end"))
             case "comment":
                 plain = " "
             case "opening":
-                depth += 1
+                self.depth += 1
             case "closing":
-                depth = max(0, depth - 1)
-            case "word" if depth == 0:
-                words.append(plain.upper())
-        if start is None and plain.isspace():
-            continue  # a statement begins with its first word
-        if start is None:
-            start = token.start()
-        bare.append(plain)
-    if start is not None:
-        yield _piece(text, start, len(text), words, bare), start, len(text)
+                self.depth = max(0, self.depth - 1)
+            case "word" if self.depth == 0:
+                self.words.append(plain.upper())
+        if self.start is None:
+            if plain.isspace():
+                return
+            self.start = token.start()
+        self.bare.append(plain)
 
-
-def _piece(text: str, start: int, end: int, words: list[str], bare: list[str]) -> Statement:
-    return Statement(
-        text[start:end].rstrip(), _line(text, start), tuple(words), "".join(bare).strip()
-    )
+    def statement(self, end: int) -> Statement:
+        assert self.start is not None, "nothing was read"
+        whole = self.text[self.start : end].rstrip()
+        bare = "".join(self.bare).strip()
+        return Statement(whole, _line(self.text, self.start), tuple(self.words), bare)
 
 
 def _set_of(first: Statement, text: str, begun: bool) -> Statement:
-    """The way in which a statement set is one statement, whose lines are the file's still."""
-    whole = f"EXECUTE STATEMENT SET BEGIN{text}END" if begun else f"{text}END"
-    words = ("EXECUTE", "STATEMENT", "SET", "BEGIN") if begun else first.words
-    return Statement(whole, first.line, words, whole)
+    """Return a statement set as one statement, whose lines are the file's still."""
+    if not begun:
+        whole = f"{text}END"
+        return Statement(whole, first.line, first.words, whole)
+    whole = f"EXECUTE STATEMENT SET BEGIN{text}END"
+    return Statement(whole, first.line, ("EXECUTE", "STATEMENT", "SET", "BEGIN"), whole)
 
 
 def _opens_set(words: tuple[str, ...]) -> bool:

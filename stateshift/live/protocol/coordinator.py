@@ -1,7 +1,7 @@
 """The coordinator of a migration while a job runs: checks, triggers, counts acknowledgements,
 completes or aborts.
 
-    begin(flow, migration, …)        checked, allocated and triggered
+    begin(deployment, migration, …)  checked, allocated and triggered
     advance(coordinator, word, now)  one word of a task further: records to write down, orders to
                                      send
 
@@ -63,7 +63,7 @@ from stateshift.live.protocol.coordinator_messages import (
     Trigger,
     Word,
 )
-from stateshift.live.protocol.task_flow import Flow, Migration, Task, check_migration
+from stateshift.live.protocol.task_flow import Deployment, Flow, Migration, Task, check_migration
 from stateshift.plain import fingerprint
 from stateshift.plan import PhaseName
 from stateshift.step.evidence import OtherEvidence
@@ -115,18 +115,12 @@ class Coordinator:
 Outcome = tuple[Coordinator, tuple[Record, ...], tuple[Sent, ...]]
 
 
-def begin(
-    flow: Flow,
-    migration: Migration,
-    running: Mapping[Task, str],
-    free: Mapping[str, int],
-    checkpoint: int,
-    now: float,
-) -> Outcome:
+def begin(deployment: Deployment, migration: Migration, checkpoint: int, now: float) -> Outcome:
     """Return the coordinator of a migration that is possible, with the orders to the sources:
     `checkpoint` is one that has not begun anywhere.
     """
-    check_migration(migration, flow, running, free)
+    check_migration(migration, deployment)
+    flow, running = deployment.flow, deployment.running
     places = {str(task): place for task, place in migration.places.items()}
     records: list[Record] = [
         RunStarted(now, migration.name, __version__, "", (migration.name,)),

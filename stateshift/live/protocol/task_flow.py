@@ -131,9 +131,16 @@ def flow(operators: Mapping[str, int] | Sequence[str], edges: Iterable[Sequence[
     return Flow(counts, tuple(_edge(*edge) for edge in given))
 
 
-def check_migration(
-    migration: Migration, flow: Flow, running: Mapping[Task, str], free: Mapping[str, int]
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Where the tasks of a dataflow run, and how many slots each place has free."""
+
+    flow: Flow
+    running: Mapping[Task, str]
+    free: Mapping[str, int]
+
+
+def check_migration(migration: Migration, now: Deployment) -> None:
     """Check whether it can be asked for, and whether the places have free slots (T-5, the first
     step: allocate).
     """
@@ -142,20 +149,20 @@ def check_migration(
         wrong.append(Complaint("/places", "no task that moves", {}))
     for task, place in migration.places.items():
         pointer = f"/places/{task}"
-        if task not in flow.tasks:
+        if task not in now.flow.tasks:
             wrong.append(Complaint(pointer, f"there is no task {task}", str(task)))
-        elif running[task] == place:
+        elif now.running[task] == place:
             wrong.append(Complaint(pointer, f"{task} runs at {place} already", place))
-        if place not in free:
-            places = ", ".join(sorted(free))
+        if place not in now.free:
+            places = ", ".join(sorted(now.free))
             wrong.append(Complaint(pointer, f"there is no place {place!r}", place, places))
     if wrong:
         raise SpecError(tuple(wrong), hint="name tasks that run, and places that the cluster has")
     wanted = Counter(migration.places.values())
     short = [
-        f"{place} has free slots for {free[place]} of {wanted[place]}"
+        f"{place} has free slots for {now.free[place]} of {wanted[place]}"
         for place in sorted(wanted)
-        if free[place] < wanted[place]
+        if now.free[place] < wanted[place]
     ]
     if short:
         raise PlanError("; ".join(short), hint="free task slots there, or move fewer tasks at once")
