@@ -220,7 +220,7 @@ def read_package(folder: Path) -> Package:
 
 # What the views say, as values and as JSON: pure, and known to programs as well as to the terminal.
 DOCUMENTS = (
-    *("diff_json", "plan_facts", "plan_json", "problems_json", "run_json"),
+    *("diff_json", "plan_facts", "plan_json", "problems_json", "run_facts", "run_json"),
     *("survey_facts", "survey_json"),
 )
 

@@ -20,6 +20,7 @@ from stateshift.cli.views import diff_text as render_diff
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views import survey_text as render_survey
+from stateshift.cli.views.run_facts import RunFacts
 from stateshift.cli.views.survey_facts import survey_facts
 from stateshift.cli.views.text import plain_text
 from stateshift.clusters.protocol import JobState
@@ -41,7 +42,9 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Heard:
 
 
 def text_of(report: Report) -> str:
-    return plain_text(render_run.status(report, "run", held=False)) + render_html.page(report)
+    return plain_text(render_run.status(RunFacts(report, "run"))) + render_html.page(
+        RunFacts(report, "run")
+    )
 
 
 def test_a_flink_move_speaks_of_checkpoints_from_its_plan_to_its_page(
@@ -79,7 +82,7 @@ def test_a_flink_job_that_does_not_go_on_has_completed_no_checkpoint(
     with pytest.raises(ClusterError, match=said):
         ground.apply(running())
     report = migration.status(ground.workdir())
-    assert "no checkpoint on the target was seen since" in render_html.page(report)
+    assert "no checkpoint on the target was seen since" in render_html.page(RunFacts(report, "run"))
     ground.rollback()
     assert heard.foreign_to("flink") == []
 

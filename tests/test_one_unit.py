@@ -14,6 +14,7 @@ from stateshift.cli.views import diff_json, run_json
 from stateshift.cli.views import diff_text as render_diff
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_text as render_run
+from stateshift.cli.views.run_facts import RunFacts
 from stateshift.cli.views.text import plain_text
 from stateshift.engines.flink.entries.keyed import keyed_entries, why_operator_is_opaque
 from stateshift.engines.flink.image import metadata_of, places_of
@@ -41,7 +42,7 @@ def ground(tmp_path: Path) -> Ground:
 
 
 def text_of(report: Report) -> str:
-    return plain_text(render_run.report(report, "run"))
+    return plain_text(render_run.report(RunFacts(report, "run")))
 
 
 def diff_of(ground: Ground, source: str, target: str) -> Differences:
@@ -105,9 +106,9 @@ def test_every_output_of_a_flink_run_says_entries_and_files_in_the_same_words(
     report = ground.apply(flink_spec(source))
     said = "4 entries and 4 files compared whole the same on both sides"
     assert said in text_of(report)
-    assert said in plain_text(render_run.status(report, "run", held=False))
-    assert said in render_html.page(report)
-    (job,) = run_json.run(report, "run")["report"]["jobs"]
+    assert said in plain_text(render_run.status(RunFacts(report, "run")))
+    assert said in render_html.page(RunFacts(report, "run"))
+    (job,) = run_json.run(RunFacts(report, "run"))["report"]["jobs"]
     assert job["compared"] == {"entries": 4, "files": 4, "key_groups": 0} and job["entries"] == 4
     found = diff_of(ground, source, TARGET)
     assert "equal, 24 entries:" in plain_text(render_diff.differences(found, "a", "b"))

@@ -93,8 +93,10 @@ class RunVerdict:
     def to_dict(self) -> Plain:
         """Return the document of `stateshift verify WORKDIR --json`."""
         from stateshift.cli.views import run_json
+        from stateshift.cli.views.run_facts import VerdictFacts
 
-        return cast(Plain, run_json.verdict(self.verdict, self.report, self.workdir))
+        facts = VerdictFacts(self.verdict, self.report, self.workdir)
+        return cast(Plain, run_json.verdict(facts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +155,10 @@ class RunResult:
     def to_dict(self) -> Plain:
         """Return the document of `stateshift apply --json`; `resume` and `rollback` have it too."""
         from stateshift.cli.views import run_json
+        from stateshift.cli.views.run_facts import RunFacts
 
-        return cast(Plain, run_json.ended_run(self.report, self.workdir, self.page))
+        facts = RunFacts(self.report, self.workdir, page=self.page)
+        return cast(Plain, run_json.ended_run(facts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +179,17 @@ class RunStatus:
     @property
     def state(self) -> str:
         """`running`, `finished`, `failed`, `interrupted`, `rolling-back` or `rolled-back`."""
-        from stateshift.cli.views import run_json
+        from stateshift.cli.views.run_facts import shown_state
 
-        return run_json.shown_state(self.report.state, self.at_work)
+        return shown_state(self.report.state, self.at_work)
 
     def to_dict(self) -> Plain:
         """Return the document of `stateshift status --json`."""
         from stateshift.cli.views import run_json
+        from stateshift.cli.views.run_facts import RunFacts
 
-        document = run_json.status(self.report, self.workdir, self.at_work, self.live, self.page)
-        return cast(Plain, document)
+        facts = RunFacts(self.report, self.workdir, self.at_work, self.live, self.page)
+        return cast(Plain, run_json.status(facts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stateshift.cli.views import run_live_text as render_live
 from stateshift.cli.views import run_text as render_run
+from stateshift.cli.views.run_facts import RunFacts
 from stateshift.cli.views.text import plain_text
 from stateshift.journal import PlanAdopted, RunFailed, RunStarted, StepFinished, StepStarted, fold
 from stateshift.report import Report, summarize
@@ -37,6 +38,6 @@ def test_a_clock_that_goes_back_gives_no_negative_downtime() -> None:
 
 
 def test_a_failed_run_tells_for_how_long_its_job_has_been_down() -> None:
-    at = lambda now: plain_text(render_run.status(stopped_and_failed(), "w", False, now=now))  # noqa: E731
+    at = lambda now: plain_text(render_run.status(RunFacts(stopped_and_failed(), "w", now=now)))  # noqa: E731
     assert "1 min 00 s so far" in at(162.0)
     assert "2 min 00 s so far" in at(222.0)

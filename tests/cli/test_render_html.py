@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift import migration
+from stateshift.cli.views.run_facts import RunFacts
 from stateshift.cli.views.run_html import page
 from stateshift.cli.views.run_html_axis import Axis
 from stateshift.cli.views.units import number, size, span
@@ -134,7 +135,7 @@ class Page(HTMLParser):
 
 
 def of(told: Report) -> Page:
-    return Page(page(told))
+    return Page(page(RunFacts(told, "w")))
 
 
 def classed(picture: Element, name: str) -> list[Element]:
@@ -327,7 +328,7 @@ def test_each_of_several_jobs_has_a_picture_of_its_own_time_and_a_line_in_the_ov
 
 def test_hundreds_of_rounds_stay_readable_and_small() -> None:
     for rounds in (500, 5000):
-        text = page(warm(rounds))
+        text = page(RunFacts(warm(rounds), "w"))
         assert len(text.encode()) < 200_000
         found = Page(text)
         rows = found.tables["Rounds, while the job ran"]
@@ -428,7 +429,7 @@ def test_what_was_said_is_text_and_never_markup_nor_a_secret() -> None:
         failure=failure,
         steered=(SteeredReport(1.0, NASTY, NASTY),),
     )
-    text = page(told)
+    text = page(RunFacts(told, "w"))
     found = Page(text)
     assert "script" not in {one.tag for one in found.body.iter()}
     assert (
@@ -440,7 +441,7 @@ def test_what_was_said_is_text_and_never_markup_nor_a_secret() -> None:
 
 
 def test_nothing_is_loaded_and_nothing_runs() -> None:
-    text = page(warm(30))
+    text = page(RunFacts(warm(30), "w"))
     assert not re.search(
         r"https?:|url\(|@import|javascript:|<(script|link|img|iframe|object|use)\b", text
     )

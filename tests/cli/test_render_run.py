@@ -7,7 +7,7 @@ import pytest
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_json
 from stateshift.cli.views import run_text as render_run
-from stateshift.cli.views.run_text import Listed
+from stateshift.cli.views.run_facts import Listed, RunFacts, VerdictFacts
 from stateshift.cli.views.text import plain_text
 from stateshift.executor import Broken
 from stateshift.migration import Verdict
@@ -24,7 +24,7 @@ REPORT = Report("r1", "finished", 12.0, 11.5, PHASES, (JOB,), (), None)
 
 
 def test_a_report_shows_when_each_phase_was_at_work_and_how_long_the_job_was_down() -> None:
-    assert plain_text(render_run.report(REPORT, "w")).splitlines() == [
+    assert plain_text(render_run.report(RunFacts(REPORT, "w"))).splitlines() == [
         "run r1: finished",
         "  orders (finished): 3,000 files, 3.0 MiB, 1,200,000 entries the same on both sides",
         "  phase    begun at   took  steps  files     size  timeline",
@@ -47,13 +47,15 @@ def test_what_came_after_the_last_look_is_not_hidden_by_what_that_had_left() -> 
     told = replace(REPORT, jobs=(replace(JOB, rounds=looked, phases=copied),))
     said = "2 rounds while it ran; left by the last look: 0 files, 0 B"
     whole = f"{said}; brought with the job stopped: 15 files, 2.0 KiB"
-    assert whole in plain_text(render_run.report(told, "w"))
-    assert whole in plain_text(render_run.status(told, "w", held=False))
-    assert whole in render_html.page(told)
-    assert "left behind" not in plain_text(render_run.report(told, "w")) + render_html.page(told)
+    assert whole in plain_text(render_run.report(RunFacts(told, "w")))
+    assert whole in plain_text(render_run.status(RunFacts(told, "w")))
+    assert whole in render_html.page(RunFacts(told, "w"))
+    assert "left behind" not in plain_text(
+        render_run.report(RunFacts(told, "w"))
+    ) + render_html.page(RunFacts(told, "w"))
     nothing = replace(told, jobs=(replace(told.jobs[0], phases=()),))
-    assert said in plain_text(render_run.report(nothing, "w"))
-    assert "with the job stopped" not in render_html.page(nothing)
+    assert said in plain_text(render_run.report(RunFacts(nothing, "w")))
+    assert "with the job stopped" not in render_html.page(RunFacts(nothing, "w"))
 
 
 def test_what_a_rollback_had_to_leave_and_what_is_worth_a_note_is_shown() -> None:
@@ -63,7 +65,7 @@ def test_what_a_rollback_had_to_leave_and_what_is_worth_a_note_is_shown() -> Non
     back = replace(
         REPORT, state="rolled-back", jobs=(job,), left=("y: 2 files that this run did not write",)
     )
-    shown = plain_text(render_run.report(back, "w"))
+    shown = plain_text(render_run.report(RunFacts(back, "w")))
     assert "left: x was changed since: left" in shown and "left: y: 2 files" in shown
     assert "note: no batch yet" in shown and "undone" in shown
 
@@ -71,23 +73,23 @@ def test_what_a_rollback_had_to_leave_and_what_is_worth_a_note_is_shown() -> Non
 def test_a_failure_says_why_where_and_how_to_go_on() -> None:
     failure = FailureReport("StorageError", "no space left", "make room", 6, "copy/3")
     failed = replace(REPORT, state="failed", failure=failure)
-    shown = plain_text(render_run.status(failed, "my run", held=False))
+    shown = plain_text(render_run.status(RunFacts(failed, "my run")))
     assert "stopped by StorageError (in step copy/3): no space left\nhint: make room\n" in shown
     assert "stateshift resume 'my run'" in shown and "stateshift rollback 'my run'" in shown
 
 
 def test_a_run_that_nobody_works_on_is_interrupted_and_one_at_work_is_running() -> None:
     running = replace(REPORT, state="running")
-    assert run_json.status(running, "w", held=False)["state"] == "interrupted"
-    assert run_json.status(running, "w", held=True)["state"] == "running"
+    assert run_json.status(RunFacts(running, "w"))["state"] == "interrupted"
+    assert run_json.status(RunFacts(running, "w", held=True))["state"] == "running"
     assert "a process is at work on it now" in plain_text(
-        render_run.status(running, "w", held=True)
+        render_run.status(RunFacts(running, "w", held=True))
     )
-    assert "stateshift resume w" in plain_text(render_run.status(running, "w", held=False))
+    assert "stateshift resume w" in plain_text(render_run.status(RunFacts(running, "w")))
 
 
 def test_runs_are_a_line_each_also_when_one_is_damaged() -> None:
-    found = [Listed("a", REPORT, False), Listed("b", None, False, "torn")]
+    found = [Listed("a", RunFacts(REPORT, "a")), Listed("b", None, "torn")]
     lines = plain_text(render_run.runs(found, ".")).splitlines()
     assert [line.split()[0] for line in lines] == ["workdir", "a", "b"]
     assert "finished" in lines[1] and "damaged" in lines[2] and "torn" in lines[2]
@@ -98,12 +100,12 @@ def test_a_verdict_names_the_step_the_place_and_the_difference() -> None:
     broken = Verdict(
         (Broken(0, "copy/3", Discrepancy("hdfs://t/a", "size 3", "nothing")),), ("gone on",)
     )
-    assert plain_text(render_run.verdict(broken, REPORT, "w")).splitlines() == [
+    assert plain_text(render_run.verdict(VerdictFacts(broken, REPORT, "w"))).splitlines() == [
         "1 thing does not hold any more of run r1: w",
         "  copy/3: hdfs://t/a: expected size 3, found nothing",
         "  note: gone on",
     ]
-    document = run_json.verdict(broken, REPORT, "w")
+    document = run_json.verdict(VerdictFacts(broken, REPORT, "w"))
     assert document["restartable"] is document["holds"] is False
     assert document["findings"][0]["message"] == "expected size 3, found nothing"
 
@@ -121,7 +123,7 @@ def test_a_verdict_names_the_step_the_place_and_the_difference() -> None:
 def test_a_job_can_restart_from_what_a_run_has_finished(
     found: Verdict, restartable: bool, epoch: int | None
 ) -> None:
-    document = run_json.verdict(found, REPORT, "w")
+    document = run_json.verdict(VerdictFacts(found, REPORT, "w"))
     assert (document["holds"], document["restartable"], document["epoch"]) == (
         True,
         restartable,
@@ -131,7 +133,7 @@ def test_a_job_can_restart_from_what_a_run_has_finished(
 
 
 def test_the_report_of_a_run_has_the_promised_keys() -> None:
-    document = run_json.run(REPORT, "w")
+    document = run_json.run(RunFacts(REPORT, "w"))
     assert document.keys() == {"run", "state", "report", "workdir"}
     assert document["report"]["downtime_seconds"] == 11.5
     assert [phase["name"] for phase in document["report"]["phases"]] == ["halt", "copy", "confirm"]

@@ -25,6 +25,7 @@ from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_live_text as render_live
 from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views.plan_facts import plan_facts
+from stateshift.cli.views.run_facts import RunFacts
 from stateshift.cli.views.text import plain_text
 from stateshift.errors import StateshiftError
 from stateshift.migration import Proposal
@@ -122,16 +123,19 @@ class Heard:
 
     def _reported(self, report: Report) -> None:
         now = (report.began or 0.0) + 100.0
-        self.say(*plain_text(render_run.status(report, "run", held=False, now=now)).splitlines())
+        self.say(*plain_text(render_run.status(RunFacts(report, "run", now=now))).splitlines())
         self.say(
             *(
                 re.sub(
-                    r"<style>.*?</style>|<[^>]+>", "\n", render_html.page(report), flags=re.S
+                    r"<style>.*?</style>|<[^>]+>",
+                    "\n",
+                    render_html.page(RunFacts(report, "run")),
+                    flags=re.S,
                 ).splitlines()
             )
         )
-        self.say(*strings_of(run_json.status(report, "run", held=False)))
+        self.say(*strings_of(run_json.status(RunFacts(report, "run"))))
         for live in self.live[-3:]:
-            shown = render_run.status(report, "run", held=True, live=live)
+            shown = render_run.status(RunFacts(report, "run", held=True, live=live))
             self.say(*plain_text(shown).splitlines(), render_live.line(report, live))
             self.say(*plain_text(render_live.watched(report, live)).splitlines())

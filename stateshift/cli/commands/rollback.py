@@ -53,14 +53,15 @@ def command(
     from stateshift import migration
     from stateshift.cli.shell.work import carry_out, confirm
     from stateshift.cli.views import run_text as render_run
+    from stateshift.cli.views.run_facts import RunFacts
     from stateshift.errors import PlanError
     from stateshift.workdir import Workdir
 
     place = Workdir(workdir)
-    told = migration.status(place)
-    if told.state != "rolled-back":
+    report = migration.status(place)
+    if report.state != "rolled-back":
         if terminal.someone_there and not yes:
-            terminal.talk(render_run.report(told, workdir, place.held))
+            terminal.talk(render_run.report(RunFacts(report, workdir, place.held)))
         confirm(terminal, "roll this back?", yes)
     if place.held:
         _end(terminal, place)

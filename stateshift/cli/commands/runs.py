@@ -13,8 +13,7 @@ from stateshift.cli.shell.options import WORKDIRS, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.run_json import DamagedRunDocument, StatusDocument
-    from stateshift.cli.views.run_text import Listed
+    from stateshift.cli.views.run_facts import Listed
 
 EPILOG = epilog("stateshift runs --json", 2, 6, e0="listed")
 
@@ -29,46 +28,44 @@ def command(
     ] = WORKDIRS,
 ) -> int | None:
     """List all runs, and where each of them stands."""
+    from stateshift.cli.views import run_json
     from stateshift.cli.views import run_text as render_run
 
-    found = [_listed(path) for path in below(workdirs)]
-    if terminal.json:
-        terminal.document("runs", [_document(one) for one in found])
-    else:
-        terminal.show(render_run.runs(found, workdirs))
+    entries = [_listed(path) for path in below(workdirs)]
+    terminal.answer(
+        "runs",
+        lambda: [run_json.listed(entry) for entry in entries],
+        lambda: render_run.runs(entries, workdirs),
+    )
     return None
 
 
 def below(root: str) -> list[str]:
-    """The directories below `root`, and `root` itself, that hold a journal; by name, which
+    """Return the directories below `root`, and `root` itself, that hold a journal; by name, which
     begins with the time.
     """
     if not os.path.isdir(root):
         return []
-    candidates = [
-        root,
-        *(entry.path for entry in sorted(os.scandir(root), key=lambda e: e.name) if entry.is_dir()),
-    ]
+    with os.scandir(root) as entries:
+        directories = sorted((entry for entry in entries if entry.is_dir()), key=_name)
+    candidates = [root, *(entry.path for entry in directories)]
     return [path for path in candidates if os.path.exists(os.path.join(path, "journal"))]
+
+
+def _name(entry: os.DirEntry[str]) -> str:
+    return entry.name
 
 
 def _listed(path: str) -> Listed:
     from stateshift import migration
-    from stateshift.cli.views.run_text import Listed
+    from stateshift.cli.views.run_facts import Listed, RunFacts
     from stateshift.errors import StateshiftError
     from stateshift.workdir import Workdir
 
-    place = Workdir(path)
+    workdir = Workdir(path)
     try:
-        held = place.held
-        return Listed(path, migration.status(place), held, page=None if held else place.page_told)
+        held = workdir.held
+        page = None if held else workdir.page_told
+        return Listed(path, RunFacts(migration.status(workdir), path, held, page=page))
     except StateshiftError as error:
-        return Listed(path, None, False, error.fact)
-
-
-def _document(one: Listed) -> StatusDocument | DamagedRunDocument:
-    from stateshift.cli.views import run_json
-
-    if one.report is None:
-        return run_json.damaged_run(one.workdir, one.damage)
-    return run_json.status(one.report, one.workdir, one.held, page=one.page)
+        return Listed(path, None, error.fact)

@@ -16,11 +16,15 @@ from stateshift.cli.shell.options import WorkdirOf, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
+    from stateshift.cli.views.run_facts import RunFacts
+    from stateshift.cli.views.text import Block
     from stateshift.report import Report
     from stateshift.steering import Live
     from stateshift.workdir import Workdir
 
 SECONDS_BETWEEN = 0.5
+
+Show = Callable[["Report", "Live | None"], None]
 
 EPILOG = epilog(
     "stateshift status .stateshift/20260301-120000-orders-1f3a\n"
@@ -46,70 +50,76 @@ def command(
     --watch repeats it: what the run does, what is left, and how long the job would be down.
     With --json it prints one document a line.
     """
-    from stateshift import migration
     from stateshift.cli.views import run_json
     from stateshift.cli.views import run_text as render_run
-    from stateshift.steering import ticking
     from stateshift.workdir import Workdir
 
     place = Workdir(workdir)
-    told, held = migration.status(place), place.held
-    if watch and held:
+    if watch and place.held:
+        place.require()
         _watch(terminal, place)
-        told, held = migration.status(place), place.held
-    now = time.time()
-    live = ticking(place.steering.live(), now) if held else None
-    page = None if held else place.page_told
-    if terminal.json:
-        terminal.document("status", run_json.status(told, workdir, held, live, page))
-    else:
-        terminal.show(render_run.status(told, workdir, held, live, page, now))
+    facts = _facts(place, workdir)
+    terminal.answer("status", lambda: run_json.status(facts), lambda: render_run.status(facts))
     return None
 
 
+def _facts(place: Workdir, path: str) -> RunFacts:
+    from stateshift import migration
+    from stateshift.cli.views.run_facts import RunFacts
+    from stateshift.steering import ticking
+
+    report, held, now = migration.status(place), place.held, time.time()
+    if held:
+        return RunFacts(report, path, held, ticking(place.steering.live(), now), now=now)
+    return RunFacts(report, path, held, page=place.page_told, now=now)
+
+
 def _watch(terminal: Terminal, place: Workdir) -> None:
-    """At a terminal drawn over what was said before; elsewhere only what is new."""
+    """Show where the run stands, until no process works on it."""
     from stateshift import migration
     from stateshift.steering import ticking
 
-    with _saying(terminal, place) as say:
+    with _shown(terminal, place) as show:
         while place.held:
-            say(migration.status(place), ticking(place.steering.live(), time.time()))
+            show(migration.status(place), ticking(place.steering.live(), time.time()))
             time.sleep(SECONDS_BETWEEN)
 
 
 @contextmanager
-def _saying(terminal: Terminal, place: Workdir) -> Iterator[Callable[[Report, Live | None], None]]:
+def _shown(terminal: Terminal, place: Workdir) -> Iterator[Show]:
+    """Show each state: at a terminal over the last one; elsewhere only what is new."""
     from stateshift.cli.views import run_json
     from stateshift.cli.views import run_live_text as render_live
+    from stateshift.cli.views.run_facts import RunFacts
 
     if terminal.json:
         path = str(place.path)
-        yield lambda told, live: terminal.document(
-            "status", run_json.status(told, path, True, live)
+        yield lambda report, live: terminal.document(
+            "status", run_json.status(RunFacts(report, path, held=True, live=live))
         )
     elif terminal.colours(sys.stdout):
         with _drawing() as draw:
-            yield lambda told, live: draw(render_live.watched(told, live))
+            yield lambda report, live: draw(render_live.watched(report, live))
     else:
-        said = [""]
+        last = ""
 
-        def say(told: Report, live: Live | None) -> None:
-            if (now := render_live.line(told, live)) != said[0]:
-                said[0] = now
-                terminal.say(now)
+        def say(report: Report, live: Live | None) -> None:
+            nonlocal last
+            line = render_live.line(report, live)
+            if line != last:
+                last = line
+                terminal.say(line)
 
         yield say
 
 
 @contextmanager
-def _drawing() -> Iterator[Callable[[Iterator[object]], None]]:
+def _drawing() -> Iterator[Callable[[Iterator[Block]], None]]:
     from rich.console import Console, Group
     from rich.live import Live as Drawn
 
     from stateshift.cli.views.text import coloured
 
-    with Drawn(
-        console=Console(highlight=False, markup=False, emoji=False), transient=True
-    ) as drawn:
-        yield lambda blocks: drawn.update(Group(*coloured(blocks)), refresh=True)  # type: ignore[arg-type]
+    console = Console(highlight=False, markup=False, emoji=False)
+    with Drawn(console=console, transient=True) as drawn:
+        yield lambda blocks: drawn.update(Group(*coloured(blocks)), refresh=True)

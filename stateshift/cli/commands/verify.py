@@ -57,12 +57,13 @@ def _image(terminal: Terminal, location: str, deep: bool, fleet: str | None) -> 
     from stateshift.errors import VerifyError
 
     with manned(terminal, fleet if deep else None, [location]) as crew:
-        found = look.restartable(location, terminal.opening(), deep, crew)
-    if terminal.json:
-        terminal.document("verify", survey_json.judgement(found))
-    else:
-        terminal.show(render_survey.judgement(found, location, terminal.verbose))
-    return 0 if found.restartable else VerifyError.exit_code
+        judgement = look.restartable(location, terminal.opening(), deep, crew)
+    terminal.answer(
+        "verify",
+        lambda: survey_json.judgement(judgement),
+        lambda: render_survey.judgement(judgement, location, terminal.verbose),
+    )
+    return 0 if judgement.restartable else VerifyError.exit_code
 
 
 def _run(terminal: Terminal, path: str, fleet: str | None) -> int:
@@ -72,18 +73,14 @@ def _run(terminal: Terminal, path: str, fleet: str | None) -> int:
     from stateshift.cli.shell.manned import manned
     from stateshift.cli.views import run_json
     from stateshift.cli.views import run_text as render_run
+    from stateshift.cli.views.run_facts import VerdictFacts
     from stateshift.errors import VerifyError
     from stateshift.workdir import Workdir
 
     workdir = Workdir(path)
     places = migration.places_of(migration.spec_of(workdir)) if fleet is not None else []
     with manned(terminal, fleet, places) as crew:
-        found, told = (
-            migration.verify(workdir, replace(terminal.adapters(), fleet=crew)),
-            migration.status(workdir),
-        )
-    if terminal.json:
-        terminal.document("verify", run_json.verdict(found, told, path))
-    else:
-        terminal.show(render_run.verdict(found, told, path))
-    return VerifyError.exit_code if found.broken else 0
+        verdict = migration.verify(workdir, replace(terminal.adapters(), fleet=crew))
+        facts = VerdictFacts(verdict, migration.status(workdir), path)
+    terminal.answer("verify", lambda: run_json.verdict(facts), lambda: render_run.verdict(facts))
+    return VerifyError.exit_code if verdict.broken else 0

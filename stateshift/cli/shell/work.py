@@ -23,6 +23,7 @@ from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_json
 from stateshift.cli.views import run_text as render_run
+from stateshift.cli.views.run_facts import RunFacts
 from stateshift.cli.views.text import Line
 from stateshift.errors import (
     Complaint,
@@ -44,15 +45,18 @@ if TYPE_CHECKING:
 # What a second attempt would find again.
 STAYS = (FormatError, PlanError, VerifyError)
 
+# Does the work of a run, and calls the function once the journal holds what is being done.
+Work = Callable[["Adapters", Callable[[], None]], "Report"]
+
 
 def carry_out(
     terminal: Terminal,
     workdir: Workdir,
-    work: Callable[[Adapters, Callable[[], None]], Report],
+    work: Work,
     spec: Spec | None = None,
     fleet: str | None = None,
 ) -> int:
-    """Do the work and tell how it went; the exit code. With a `fleet`, what `spec` names is what it
+    """Do the work and say how it went; the exit code. With a `fleet`, what `spec` names is what it
     must reach.
 
     How to go on is said once the journal holds what is being done: before that, `resume` would do
@@ -66,68 +70,65 @@ def carry_out(
     try:
         with watching(terminal) as meter, stoppable(stop, path):
             adapters = terminal.adapters(meter, stop)
-            with _behind(adapters, spec, fleet, workdir) as manned:
-                told = work(manned, begun)
+            with _with_fleet(adapters, spec, fleet, workdir) as enlisted:
+                report = work(enlisted, begun)
     except StateshiftError as error:
         return _failed(terminal, workdir, error)
     except BaseException:
         if workdir.exists:  # else nothing was begun that could be resumed
             terminal.talk(render_run.resume_commands(path))
         raise
-    page = _left_page(terminal, workdir, told)
-    if terminal.json:
-        terminal.document("report", run_json.ended_run(told, path, page))
-    else:
-        terminal.show(render_run.report(told, path, page=page))
+    facts = RunFacts(report, path, page=_left_page(terminal, workdir, report))
+    terminal.answer("report", lambda: run_json.ended_run(facts), lambda: render_run.report(facts))
     return 0
 
 
-def _behind(
+def _with_fleet(
     adapters: Adapters, spec: Spec | None, fleet: str | None, workdir: Workdir
 ) -> AbstractContextManager[Adapters]:
-    return (
-        nullcontext(adapters)
-        if spec is None
-        else migration.enlisted(adapters, fleet, spec, workdir)
-    )
+    if spec is None:
+        return nullcontext(adapters)
+    return migration.enlisted(adapters, fleet, spec, workdir)
 
 
 def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int:
-    """A run that stopped on the way is reported as far as it came, and then the reason is told."""
+    """Report a run that stopped on the way as far as it came, then the reason."""
     path = str(workdir.path)
-    begun = workdir.exists and migration.progress_of(workdir).state != "new"
-    error = name_the_run(error, path if begun else None)
-    if not begun:
-        return tell(error, terminal)
-    told, held = migration.status(workdir), workdir.held
-    page = (
-        None if held else _left_page(terminal, workdir, told)
-    )  # else the process at work leaves one
+    if not workdir.exists or migration.progress_of(workdir).state == "new":
+        return tell(name_the_run(error, None), terminal)
+    error = name_the_run(error, path)
+    report, held = migration.status(workdir), workdir.held
+    # A process that is at work leaves a page itself.
+    page = None if held else _left_page(terminal, workdir, report)
+    facts = RunFacts(report, path, held, page=page)
     if not terminal.json:
-        terminal.show(render_run.report(told, path, held, page))
-    code = tell(error, terminal, run_json.failed_run(told, path, page, held, error))
-    resume, back, hint = (
-        render_run.command("resume", path),
-        render_run.command("rollback", path),
-        error.hint or "",
-    )
-    if (
-        not held
-        and told.state in ("failed", "interrupted", "running")
-        and resume not in hint
-        and back not in hint
-    ):
-        stays = isinstance(error, STAYS) or "rollback" in hint
-        terminal.talk([Line(f"take it back with: {back}" if stays else f"go on with: {resume}")])
+        terminal.show(render_run.report(facts))
+    code = tell(error, terminal, run_json.failed_run(facts, error))
+    if not held and report.state in ("failed", "interrupted", "running"):
+        terminal.talk(_way_out(error, path))
     return code
 
 
-def _left_page(terminal: Terminal, workdir: Workdir, told: Report) -> str | None:
-    """Where the report's page is. That it could not be written is said, for whoever looks for it
-    later finds the reason in the log; it changes nothing of how the run ended.
+def _way_out(error: StateshiftError, path: str) -> Iterator[Line]:
+    """Say how to go on, where the error's hint did not say it."""
+    resume, rollback = render_run.command("resume", path), render_run.command("rollback", path)
+    hint = error.hint or ""
+    if resume in hint or rollback in hint:
+        return
+    if isinstance(error, STAYS) or "rollback" in hint:
+        yield Line(f"take it back with: {rollback}")
+    else:
+        yield Line(f"go on with: {resume}")
+
+
+def _left_page(terminal: Terminal, workdir: Workdir, report: Report) -> str | None:
+    """Write the report's page; return where it is.
+
+    That it could not be written is said, for whoever looks for it later finds the reason in the
+    log; it changes nothing of how the run ended.
     """
     try:
-        return str(workdir.write_page(render_html.page(told)))
+        return str(workdir.write_page(render_html.page(RunFacts(report, str(workdir.path)))))
     except (StorageError, OSError) as error:
         terminal.say(f"there is no report.html: {error}")
         return None

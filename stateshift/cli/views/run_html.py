@@ -14,14 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from typing import assert_never
 
 from stateshift import __version__
 from stateshift.cli.views.markup import said, tag
+from stateshift.cli.views.run_facts import Known, RunFacts, downtime_of, is_down
 from stateshift.cli.views.run_html_axis import axis_of
 from stateshift.cli.views.run_html_drawing import closer, picture, strip
 from stateshift.cli.views.run_html_style import STYLE
-from stateshift.cli.views.run_json import shown_state
-from stateshift.cli.views.run_text import PHASE_HEADS, TONES, phase_row, rounds, same_of, since
+from stateshift.cli.views.run_text import (
+    PHASE_HEADS,
+    TONES,
+    phase_row,
+    rounds,
+    same_of,
+    since,
+    without_rounds,
+)
 from stateshift.cli.views.text import Cell
 from stateshift.cli.views.units import dash, many, number, size, span
 from stateshift.report import FailureReport, JobReport, Report, RoundReport
@@ -29,6 +38,7 @@ from stateshift.terms import terms_of
 
 FIRST, LAST = 1, 10  # rows of a long table
 LINES_MAX = 100
+NAMES_MAX = 4
 ROUND_HEADS = (
     ">round",
     ">begun at",
@@ -40,109 +50,134 @@ ROUND_HEADS = (
     ">downtime for it",
 )
 
+Row = tuple[str | Cell, ...]
 
-def page(told: Report) -> str:
+
+def page(facts: RunFacts) -> str:
+    """Return the page of a run that no process works on."""
+    report = facts.report
     head = (
         '<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        tag("title", said(f"{_names(told)}: {_state(told)}")),
+        tag("title", said(f"{_names(report)}: {facts.state}")),
         tag("style", STYLE),
     )
-    body = (*_head(told), *_jobs(told), *_steered(told), *_left(told.left), _foot())
+    body = (
+        *_head(facts),
+        *_jobs(report),
+        *_steered(report),
+        *_left(report.left),
+        _foot(),
+    )
     return f"<!DOCTYPE html>\n{tag('html', tag('head', *head), tag('body', *body), lang='en')}\n"
 
 
 # ---- the run -------------------------------------------------------------------------------------
 
 
-def _head(told: Report) -> Iterator[str]:
-    state = _state(told)
-    yield tag("p", said(f"stateshift, run {told.run}"), class_="dim")
-    yield tag("h1", said(_names(told)), _chip(state))
-    yield tag("dl", *_tiles(told), class_="tiles")
-    yield from _failure(told.failure)
+def _head(facts: RunFacts) -> Iterator[str]:
+    report = facts.report
+    yield tag("p", said(f"stateshift, run {report.run}"), class_="dim")
+    yield tag("h1", said(_names(report)), _chip(facts.state))
+    yield tag("dl", *_tiles(facts), class_="tiles")
+    yield from _failure(report.failure)
 
 
-def _tiles(told: Report) -> Iterator[str]:
-    yield from _tile("Downtime", *_downtime(told))
-    yield from _tile("Took", span(told.seconds), *_when(told))
-    files, count = sum(job.files for job in told.jobs), sum(job.bytes for job in told.jobs)
-    same = same_of(told.jobs)
-    yield from _tile(
-        "Moved", size(count), many(files, "file"), *([same] if same else []), *_in_rounds(told)
-    )
+def _tiles(facts: RunFacts) -> Iterator[str]:
+    report = facts.report
+    yield _tile("Downtime", *_downtime(report))
+    yield _tile("Took", span(report.seconds), *_from_to(report))
+    files = sum(job.files for job in report.jobs)
+    bytes_moved = sum(job.bytes for job in report.jobs)
+    yield _tile("Moved", size(bytes_moved), many(files, "file"), *_same_and_rounds(report))
 
 
-def _in_rounds(told: Report) -> Iterator[str]:
-    """More than what was moved, where the job has replaced or tidied away some of it by the end."""
-    rounds = [one for job in told.jobs for one in job.rounds]
-    if rounds:
-        yield (
-            f"{size(sum(one.bytes for one in rounds))} brought in {many(len(rounds), 'round')} "
-            "while running"
-        )
+def _same_and_rounds(report: Report) -> Iterator[str]:
+    """Yield what was the same on both sides, and what the rounds copied: more than what was moved,
+    where the job has replaced or tidied away some of it by the end.
+    """
+    same = same_of(report.jobs)
+    if same is not None:
+        yield same
+    all_rounds: list[RoundReport] = []
+    for job in report.jobs:
+        all_rounds.extend(job.rounds)
+    if all_rounds:
+        copied = size(sum(each.bytes for each in all_rounds))
+        yield f"{copied} brought in {many(len(all_rounds), 'round')} while running"
 
 
-def _tile(label: str, value: str, *lines: str) -> Iterator[str]:
+def _tile(label: str, value: str, *lines: str) -> str:
     below = (tag("dd", said(line)) for line in lines)
-    yield tag("div", tag("dt", said(label)), tag("dd", said(value), class_="value"), *below)
+    return tag("div", tag("dt", said(label)), tag("dd", said(value), class_="value"), *below)
 
 
-def _downtime(told: Report) -> tuple[str, ...]:
-    """Of a job that is down still; else the longest, and what it would have been."""
-    down = [
-        job for job in told.jobs if job.downtime_start is not None and job.downtime_seconds is None
-    ]
-    if down:
-        job = min(down, key=lambda job: job.downtime_start or 0.0)
-        stopped = f"{job.job} was stopped {_at(told, job.downtime_start or 0.0)}"
-        return "not over", stopped, f"no {terms_of(told.engine).one} on the target was seen since"
-    known = [job for job in told.jobs if job.downtime_seconds is not None]
-    if known:
-        job = max(known, key=lambda job: job.downtime_seconds or 0.0)
-        longest = (f"the longest, of {job.job}",) if len(told.jobs) > 1 else ()
-        return span(job.downtime_seconds or 0.0), *longest, *_counted(job)
-    if told.jobs and all(job.state == "rolled-back" for job in told.jobs):
-        return "not counted", "everything was taken back"
-    if any(phase.name == "halt" for job in told.jobs for phase in job.phases):
-        return "not known", f"this run saw no {terms_of(told.engine).one} on the target"
-    return "none", "this run stopped no job"
+def _downtime(report: Report) -> tuple[str, ...]:
+    """Return what the run knows of its downtime, in one word, and the lines below it."""
+    downtime = downtime_of(report)
+    commit = terms_of(report.engine).one
+    match downtime.known:
+        case Known.LASTS:
+            return "not over", *_stopped(report, downtime.job)
+        case Known.MEASURED:
+            return _measured(report, downtime.job)
+        case Known.UNDONE:
+            return "not counted", "everything was taken back"
+        case Known.UNSEEN:
+            return "not known", f"this run saw no {commit} on the target"
+        case Known.NONE:
+            return "none", "this run stopped no job"
+    assert_never(downtime.known)
+
+
+def _stopped(report: Report, job: JobReport | None) -> tuple[str, str]:
+    assert job is not None, "a downtime that lasts is a job's"
+    stopped_at = _at(report, job.downtime_start or 0.0)
+    commit = terms_of(report.engine).one
+    return f"{job.job} was stopped {stopped_at}", f"no {commit} on the target was seen since"
+
+
+def _measured(report: Report, job: JobReport | None) -> tuple[str, ...]:
+    assert job is not None, "a downtime that was measured is a job's"
+    longest = [f"the longest, of {job.job}"] if len(report.jobs) > 1 else []
+    return span(job.downtime_seconds or 0.0), *longest, *_counted(job)
 
 
 def _counted(job: JobReport) -> Iterator[str]:
     yield f"counted from the {since(job)}"
     if job.downtime_without_rounds is not None:
-        yield (
-            f"about {span(job.downtime_without_rounds)} if everything had been copied "
-            "with the job down"
-        )
+        yield without_rounds(job.downtime_without_rounds)
 
 
-def _when(told: Report) -> Iterator[str]:
-    began, ended = _moment(told, 0.0), _moment(told, told.seconds)
-    if began is not None and ended is not None:
-        yield f"from {began:%Y-%m-%d %H:%M:%S}"
-        yield (
-            f"to {ended:%Y-%m-%d %H:%M:%S} UTC"
-            if ended.date() != began.date()
-            else f"to {ended:%H:%M:%S} UTC"
-        )
+def _from_to(report: Report) -> Iterator[str]:
+    began, ended = _moment(report, 0.0), _moment(report, report.seconds)
+    if began is None or ended is None:
+        return
+    yield f"from {began:%Y-%m-%d %H:%M:%S}"
+    if ended.date() == began.date():
+        yield f"to {ended:%H:%M:%S} UTC"
+    else:
+        yield f"to {ended:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _at(told: Report, seconds: float) -> str:
-    clock = f" ({_clock(told, seconds)} UTC)" if told.began is not None else ""
+def _at(report: Report, seconds: float) -> str:
+    clock = f" ({_clock(report, seconds)} UTC)" if report.began is not None else ""
     return f"{span(seconds)} after the run began{clock}"
 
 
-def _clock(told: Report, seconds: float) -> str:
-    moment = _moment(told, seconds)
+def _clock(report: Report, seconds: float) -> str:
+    moment = _moment(report, seconds)
     return "-" if moment is None else f"{moment:%H:%M:%S}"
 
 
-def _moment(told: Report, seconds: float) -> datetime | None:
-    """Universal time: whoever reads this may sit elsewhere. None where the clock was no clock."""
+def _moment(report: Report, seconds: float) -> datetime | None:
+    """Return a moment in universal time: whoever reads this may sit elsewhere. None where the
+    clock was no clock.
+    """
+    if report.began is None:
+        return None
     try:
-        return None if told.began is None else datetime.fromtimestamp(told.began + seconds, UTC)
+        return datetime.fromtimestamp(report.began + seconds, UTC)
     except (OverflowError, ValueError, OSError):
         return None
 
@@ -157,14 +192,15 @@ def _failure(failure: FailureReport | None) -> Iterator[str]:
     yield tag("div", *(tag("p", line) for line in lines), class_="failed")
 
 
-def _steered(told: Report) -> Iterator[str]:
-    rows = [
-        (str(n), span(one.start), _clock(told, one.start), one.what, one.value)
-        for n, one in enumerate(told.steered, 1)
-    ]
-    if rows:
-        yield tag("h2", "Steered")
-        yield _table((">mark", ">heeded at", ">UTC", "what", "how"), rows)
+def _steered(report: Report) -> Iterator[str]:
+    if not report.steered:
+        return
+    rows = []
+    for number_, mark in enumerate(report.steered, start=1):
+        clock = _clock(report, mark.start)
+        rows.append((str(number_), span(mark.start), clock, mark.what, mark.value))
+    yield tag("h2", "Steered")
+    yield _table((">mark", ">heeded at", ">UTC", "what", "how"), rows)
 
 
 def _left(lines: Sequence[str]) -> Iterator[str]:
@@ -184,133 +220,139 @@ def _foot() -> str:
 # ---- jobs ----------------------------------------------------------------------------------------
 
 
-def _jobs(told: Report) -> Iterator[str]:
-    if not told.jobs:
+def _jobs(report: Report) -> Iterator[str]:
+    if not report.jobs:
         yield tag("p", "Nothing was begun.", class_="dim")
-    if len(told.jobs) > 1:
+    if len(report.jobs) > 1:
         yield tag("h3", "Jobs")
-        yield _overview(told)
-    for job in told.jobs:
-        yield from _job(told, job)
+        yield _overview(report)
+    for job in report.jobs:
+        yield from _job(report, job)
 
 
-def _overview(told: Report) -> str:
-    axis = axis_of(told)
-    rows = [
-        (
-            job.job,
-            Cell(job.state, TONES.get(job.state, "warn")),
-            number(job.files),
-            size(job.bytes),
-            _down(job),
-        )
-        for job in told.jobs
-    ]
+def _overview(report: Report) -> str:
+    axis = axis_of(report)
     heads = ("job", "state", ">files", ">size", ">down for")
-    return _table(heads, rows, drawn=[strip(job, axis) for job in told.jobs])
+    rows = [_overview_row(job) for job in report.jobs]
+    return _table(heads, rows, drawn=[strip(job, axis) for job in report.jobs])
 
 
-def _down(job: JobReport) -> str | Cell:
-    if job.downtime_seconds is not None:
-        return span(job.downtime_seconds)
-    return Cell("not over", "bad") if job.downtime_start is not None else "-"
+def _overview_row(job: JobReport) -> Row:
+    state = Cell(job.state, TONES.get(job.state, "warn"))
+    return job.job, state, number(job.files), size(job.bytes), _down_for(job)
 
 
-def _job(told: Report, job: JobReport) -> Iterator[str]:
-    if len(told.jobs) > 1:
+def _down_for(job: JobReport) -> str | Cell:
+    if is_down(job):
+        return Cell("not over", "bad")
+    return "-" if job.downtime_seconds is None else span(job.downtime_seconds)
+
+
+def _job(report: Report, job: JobReport) -> Iterator[str]:
+    if len(report.jobs) > 1:
         yield tag("h2", said(job.job), _chip(job.state))
-        yield from (tag("p", said(line)) for line in _facts(job))
+        yield from (tag("p", said(line)) for line in _job_lines(job))
     yield from _failure(job.failure)
     if job.phases:
-        yield from _figures(told, job)
+        yield from _figures(report, job)
         yield tag("h3", "Phases")
-        undone = job.state == "rolled-back"
-        rows = [(*phase_row(phase, undone), _clock(told, phase.start)) for phase in job.phases]
-        yield _table((*PHASE_HEADS, ">begun at (UTC)"), rows)
+        yield _phases(report, job)
     if job.rounds:
         yield tag("h3", "Rounds, while the job ran")
-        yield _table(ROUND_HEADS, [_round(one) for one in job.rounds])
-        if job.rounds[-1].left_seconds is not None:
-            yield tag("p", said(rounds(job)))
+        yield from _rounds(job)
     if job.notes:
         yield tag("h3", "Notes")
         yield _list(job.notes)
     yield from _left(job.left)
 
 
-def _figures(told: Report, job: JobReport) -> Iterator[str]:
-    axis = axis_of(told, job)
-    yield tag("figure", picture(job, axis, told.steered))
-    near = closer(job, axis, told.steered)
-    if near is not None:
-        yield tag("figure", tag("figcaption", "The downtime, closer"), near)
-
-
-def _facts(job: JobReport) -> Iterator[str]:
-    same = same_of((job,))
-    yield f"{many(job.files, 'file')}, {size(job.bytes)}{f', {same}' if same else ''}"
+def _job_lines(job: JobReport) -> Iterator[str]:
+    words = [many(job.files, "file"), size(job.bytes), same_of((job,))]
+    yield ", ".join(word for word in words if word)
     if job.downtime_seconds is not None:
         yield "; ".join((f"down for {span(job.downtime_seconds)}", *_counted(job)))
 
 
-def _round(one: RoundReport) -> tuple[str, ...]:
+def _figures(report: Report, job: JobReport) -> Iterator[str]:
+    axis = axis_of(report, job)
+    yield tag("figure", picture(job, axis, report.steered))
+    near = closer(job, axis, report.steered)
+    if near is not None:
+        yield tag("figure", tag("figcaption", "The downtime, closer"), near)
+
+
+def _phases(report: Report, job: JobReport) -> str:
+    undone = job.state == "rolled-back"
+    rows = [(*phase_row(phase, undone), _clock(report, phase.start)) for phase in job.phases]
+    return _table((*PHASE_HEADS, ">begun at (UTC)"), rows)
+
+
+def _rounds(job: JobReport) -> Iterator[str]:
+    yield _table(ROUND_HEADS, [_round_row(each) for each in job.rounds])
+    if job.rounds[-1].left_seconds is not None:
+        yield tag("p", said(rounds(job)))
+
+
+def _round_row(copied: RoundReport) -> Row:
     return (
-        number(one.number),
-        span(one.start),
-        span(one.seconds),
-        dash(one.files, number),
-        dash(one.bytes, size),
-        "-" if one.left_files is None else number(one.left_files),
-        "-" if one.left_bytes is None else size(one.left_bytes),
-        "-" if one.left_seconds is None else span(one.left_seconds),
+        number(copied.number),
+        span(copied.start),
+        span(copied.seconds),
+        dash(copied.files, number),
+        dash(copied.bytes, size),
+        "-" if copied.left_files is None else number(copied.left_files),
+        "-" if copied.left_bytes is None else size(copied.left_bytes),
+        "-" if copied.left_seconds is None else span(copied.left_seconds),
     )
 
 
 # ---- parts ---------------------------------------------------------------------------------------
 
 
-def _names(told: Report) -> str:
-    names = [job.job for job in told.jobs]
-    more = f" and {len(names) - 3} more" if len(names) > 4 else ""
-    return (", ".join(names[:3] if more else names) + more) or f"run {told.run}"
-
-
-def _state(told: Report) -> str:
-    return shown_state(told.state, held=False)
+def _names(report: Report) -> str:
+    """Return the names of the jobs; of many, the first ones."""
+    names = [job.job for job in report.jobs]
+    if not names:
+        return f"run {report.run}"
+    if len(names) <= NAMES_MAX:
+        return ", ".join(names)
+    first = names[: NAMES_MAX - 1]
+    return f"{', '.join(first)} and {len(names) - len(first)} more"
 
 
 def _chip(state: str) -> str:
     return tag("span", said(state), class_=f"state {TONES.get(state, 'warn')}")
 
 
-def _table(
-    heads: Sequence[str], rows: Sequence[Sequence[str | Cell]], drawn: Sequence[str] = ()
-) -> str:
-    """Numbers to the right, below heads that begin with `>`; of a long one the first row and the
-    last ones.
+def _table(heads: Sequence[str], rows: Sequence[Row], drawn: Sequence[str] = ()) -> str:
+    """Return a table: numbers to the right, below heads that begin with `>`. `drawn` is a picture
+    for each row.
     """
     titles = [tag("th", said(head.removeprefix(">")), class_=_kind(head)) for head in heads]
-    lines = [
-        tag(
-            "tr",
-            *(_cell(cell, head) for head, cell in zip(heads, row, strict=True)),
-            *(tag("td", one, class_="drawn") for one in drawn[n : n + 1]),
-        )
-        for n, row in enumerate(rows)
-    ]
-    between = len(lines) - FIRST - LAST
-    if between > 1 and not drawn:
-        told = tag(
-            "td",
-            f"{number(between)} more between, in report.json",
-            class_="between",
-            colspan=len(heads),
-        )
-        lines[FIRST:-LAST] = [tag("tr", told)]
+    lines = [_row(heads, row) for row in rows]
     if drawn:
         titles.append(tag("th", "when it was moved"))
+        pictures = [tag("td", picture, class_="drawn") for picture in drawn]
+        lines = [_row(heads, row, cell) for row, cell in zip(rows, pictures, strict=True)]
+    else:
+        lines = _shortened(lines, len(heads))
     inner = tag("thead", tag("tr", *titles)) + tag("tbody", *lines)
     return tag("div", tag("table", inner), class_="wide")
+
+
+def _row(heads: Sequence[str], row: Row, *more: str) -> str:
+    cells = [_cell(cell, head) for head, cell in zip(heads, row, strict=True)]
+    return tag("tr", *cells, *more)
+
+
+def _shortened(lines: list[str], columns: int) -> list[str]:
+    """Return the lines of a table: of a long one the first and the last ones."""
+    between = len(lines) - FIRST - LAST
+    if between <= 1:
+        return lines
+    words = f"{number(between)} more between, in report.json"
+    gap = tag("tr", tag("td", words, class_="between", colspan=columns))
+    return [*lines[:FIRST], gap, *lines[-LAST:]]
 
 
 def _cell(cell: str | Cell, head: str) -> str:

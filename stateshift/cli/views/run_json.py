@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, cast
 
 from stateshift.cli.views.diff_json import ComparedDocument, compared
 from stateshift.cli.views.problems_json import ErrorDocument, error
@@ -14,9 +14,9 @@ from stateshift.journal import State
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
+    from stateshift.cli.views.run_facts import Listed, RunFacts, VerdictFacts
     from stateshift.errors import StateshiftError
     from stateshift.executor import Broken
-    from stateshift.migration import Verdict
     from stateshift.report import (
         FailureReport,
         JobReport,
@@ -222,50 +222,53 @@ class SteeringDocument(TypedDict):
 # ---- runs ----------------------------------------------------------------------------------------
 
 
-def run(told: Report, workdir: str, held: bool = False) -> RunDocument:
+def run(facts: RunFacts) -> RunDocument:
     """Return where a run stands."""
     return {
-        "run": told.run,
-        "state": shown_state(told.state, held),
-        "report": report(told),
-        "workdir": workdir,
+        "run": facts.report.run,
+        "state": facts.state,
+        "report": report(facts.report),
+        "workdir": facts.workdir,
     }
 
 
-def report(told: Report) -> ReportDocument:
+def report(done: Report) -> ReportDocument:
     """Return what a run has done so far."""
     return {
-        "downtime_seconds": told.downtime_seconds,
-        "seconds": told.seconds,
-        "phases": [_phase_report(p) for p in told.phases],
-        "jobs": [_job_report(job) for job in told.jobs],
-        "left": [redact(line) for line in told.left],
-        "steered": [_steered(one) for one in told.steered],
+        "downtime_seconds": done.downtime_seconds,
+        "seconds": done.seconds,
+        "phases": [_phase_report(phase) for phase in done.phases],
+        "jobs": [_job_report(job) for job in done.jobs],
+        "left": [redact(line) for line in done.left],
+        "steered": [_steered(mark) for mark in done.steered],
     }
 
 
-def ended_run(told: Report, workdir: str, page: str | None, held: bool = False) -> EndedRunDocument:
-    """Return what `apply`, `resume` and `rollback` print; `page` is the report's page."""
-    return {**run(told, workdir, held), "report_html": page}
+def ended_run(facts: RunFacts) -> EndedRunDocument:
+    """Return what `apply`, `resume` and `rollback` print."""
+    return {**run(facts), "report_html": facts.page}
 
 
-def failed_run(
-    told: Report, workdir: str, page: str | None, held: bool, caught: StateshiftError
-) -> FailedRunDocument:
+def failed_run(facts: RunFacts, caught: StateshiftError) -> FailedRunDocument:
     """Return where a run that stopped on the way stands, and why, in one document."""
-    return {**error(caught), **ended_run(told, workdir, page, held)}
+    return {**error(caught), **ended_run(facts)}
 
 
-def status(
-    told: Report, workdir: str, held: bool, live: Live | None = None, page: str | None = None
-) -> StatusDocument:
+def status(facts: RunFacts) -> StatusDocument:
     """Return where a run stands, and what the process at work is at."""
     return {
-        **ended_run(told, workdir, page, held),
-        "at_work": held,
-        "failure": _failure(told.failure),
-        "live": at_work(live),
+        **ended_run(facts),
+        "at_work": facts.held,
+        "failure": _failure(facts.report.failure),
+        "live": at_work(facts.live),
     }
+
+
+def listed(entry: Listed) -> StatusDocument | DamagedRunDocument:
+    """Return one workdir of `runs`."""
+    if entry.facts is None:
+        return damaged_run(entry.workdir, entry.damage)
+    return status(entry.facts)
 
 
 def damaged_run(workdir: str, damage: str | None) -> DamagedRunDocument:
@@ -296,24 +299,24 @@ def at_work(live: Live | None) -> LiveDocument | None:
         "paused": live.paused,
         "left": left(live.left),
         "down_since": live.down_since,
-        "downtime_seconds": max((one.seconds for one in live.left.values()), default=None),
+        "downtime_seconds": max((rest.seconds for rest in live.left.values()), default=None),
     }
 
 
 def left(by_job: Mapping[str, Left]) -> dict[str, LeftDocument]:
     """Return what is still to be copied of each job."""
-    return {job: _left(one) for job, one in by_job.items()}
+    return {job: _left(rest) for job, rest in by_job.items()}
 
 
-def _left(found: Left) -> LeftDocument:
+def _left(rest: Left) -> LeftDocument:
     return {
-        "round": found.round,
-        "epoch": found.epoch,
-        "files": found.files,
-        "bytes": found.bytes,
-        "seconds": found.seconds,
-        "written_per_second": found.written_per_second,
-        "brought_per_second": found.brought_per_second,
+        "round": rest.round,
+        "epoch": rest.epoch,
+        "files": rest.files,
+        "bytes": rest.bytes,
+        "seconds": rest.seconds,
+        "written_per_second": rest.written_per_second,
+        "brought_per_second": rest.brought_per_second,
     }
 
 
@@ -329,16 +332,8 @@ def _failure(failed: FailureReport | None) -> FailureDocument | None:
     }
 
 
-def shown_state(state: State, held: bool) -> State:
-    """Return the state of a run as it is shown.
-
-    A run that its journal leaves at work, and no process works on, was killed: it can be resumed.
-    """
-    return "interrupted" if state == "running" and not held else state
-
-
 def steering(
-    state: str, held: bool, workdir: str, live: Live | None, more: Mapping[str, Any]
+    state: str, held: bool, workdir: str, live: Live | None, more: Mapping[str, object]
 ) -> SteeringDocument:
     """Return what was asked of a run; `more` is what the command says besides."""
     asked: SteeringDocument = {
@@ -353,35 +348,36 @@ def steering(
 # ---- verify WORKDIR ------------------------------------------------------------------------------
 
 
-def verdict(found: Verdict, report: Report, workdir: str) -> VerdictDocument:
+def verdict(facts: VerdictFacts) -> VerdictDocument:
     """Return whether what a run did still holds, in the words of `verify LOCATION`.
 
     A finding here is a step whose evidence does not hold. A job can restart from what a run has
     finished, at the epoch it was moved at; `epochs` has those of several jobs.
     """
-    notes = [_note(text) for text in found.notes]
+    judged, report = facts.verdict, facts.report
+    notes = [_note(text) for text in judged.notes]
     return {
-        "holds": not found.broken,
-        "restartable": found.finished and not found.broken,
-        "epoch": next(iter(found.epochs.values())) if len(found.epochs) == 1 else None,
-        "epochs": dict(found.epochs),
-        "findings": [_broken(one) for one in found.broken] + notes,
+        "holds": not judged.broken,
+        "restartable": judged.finished and not judged.broken,
+        "epoch": facts.epoch,
+        "epochs": dict(judged.epochs),
+        "findings": [_broken(step) for step in judged.broken] + notes,
         "run": report.run,
         "state": report.state,
-        "workdir": workdir,
+        "workdir": facts.workdir,
     }
 
 
-def _broken(found: Broken) -> BrokenDocument:
-    discrepancy = found.discrepancy
+def _broken(step: Broken) -> BrokenDocument:
+    discrepancy = step.discrepancy
     return {
         "level": "refuse",
         "message": redact(f"expected {discrepancy.expected}, found {discrepancy.found}"),
         "path": redact(discrepancy.place),
         "offset": None,
         "hint": None,
-        "plan": found.plan,
-        "step": found.step,
+        "plan": step.plan,
+        "step": step.step,
     }
 
 
@@ -392,50 +388,50 @@ def _note(text: str) -> BrokenDocument:
 # ---- parts of a report ---------------------------------------------------------------------------
 
 
-def _phase_report(told: PhaseReport) -> PhaseReportDocument:
+def _phase_report(phase: PhaseReport) -> PhaseReportDocument:
     return {
-        "name": told.name,
-        "start": told.start,
-        "seconds": told.seconds,
-        "steps": told.steps,
-        "done": told.done,
-        "files": told.files,
-        "bytes": told.bytes,
+        "name": phase.name,
+        "start": phase.start,
+        "seconds": phase.seconds,
+        "steps": phase.steps,
+        "done": phase.done,
+        "files": phase.files,
+        "bytes": phase.bytes,
     }
 
 
-def _job_report(told: JobReport) -> JobReportDocument:
+def _job_report(job: JobReport) -> JobReportDocument:
     return {
-        "job": told.job,
-        "state": told.state,
-        "files": told.files,
-        "bytes": told.bytes,
-        "downtime_seconds": told.downtime_seconds,
-        "downtime_from": told.downtime_from,
-        "entries": told.entries,
-        "compared": compared(told.compared),
-        "idle": told.idle,
-        "notes": [redact(note) for note in told.notes],
-        "left": [redact(line) for line in told.left],
-        "failure": _failure(told.failure),
-        "phases": [_phase_report(p) for p in told.phases],
-        "rounds": [_round(one) for one in told.rounds],
-        "downtime_without_rounds": told.downtime_without_rounds,
+        "job": job.job,
+        "state": job.state,
+        "files": job.files,
+        "bytes": job.bytes,
+        "downtime_seconds": job.downtime_seconds,
+        "downtime_from": job.downtime_from,
+        "entries": job.entries,
+        "compared": compared(job.compared),
+        "idle": job.idle,
+        "notes": [redact(note) for note in job.notes],
+        "left": [redact(line) for line in job.left],
+        "failure": _failure(job.failure),
+        "phases": [_phase_report(phase) for phase in job.phases],
+        "rounds": [_round(copied) for copied in job.rounds],
+        "downtime_without_rounds": job.downtime_without_rounds,
     }
 
 
-def _round(told: RoundReport) -> RoundDocument:
+def _round(copied: RoundReport) -> RoundDocument:
     return {
-        "number": told.number,
-        "start": told.start,
-        "seconds": told.seconds,
-        "files": told.files,
-        "bytes": told.bytes,
-        "left_files": told.left_files,
-        "left_bytes": told.left_bytes,
-        "left_seconds": told.left_seconds,
+        "number": copied.number,
+        "start": copied.start,
+        "seconds": copied.seconds,
+        "files": copied.files,
+        "bytes": copied.bytes,
+        "left_files": copied.left_files,
+        "left_bytes": copied.left_bytes,
+        "left_seconds": copied.left_seconds,
     }
 
 
-def _steered(told: SteeredReport) -> SteeredDocument:
-    return {"start": told.start, "what": told.what, "value": told.value}
+def _steered(mark: SteeredReport) -> SteeredDocument:
+    return {"start": mark.start, "what": mark.what, "value": mark.value}

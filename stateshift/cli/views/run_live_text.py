@@ -18,101 +18,107 @@ if TYPE_CHECKING:
     from stateshift.survey import Left
 
 
-def live(told: Live, engine: str) -> Iterator[Block]:
-    """Behind the report of what is over."""
-    yield Line(at(told), "strong")
-    if told.left:
-        yield _left(told, engine)
-        yield pairs(
-            ("downtime", f"{downtime(told)} if stopped now, plus stopping and starting the job")
-        )
-    if told.down_since is not None:
-        yield pairs(("downtime", f"{down_for(told.down_since, told.at)} so far"))
+def live(at_work: Live, engine: str) -> Iterator[Block]:
+    """Show what a process is at. It stands behind the report of what is over."""
+    yield Line(at(at_work), "strong")
+    if at_work.left:
+        yield _left(at_work, engine)
+        down = f"{downtime(at_work)} if stopped now, plus stopping and starting the job"
+        yield pairs(("downtime", down))
+    if at_work.down_since is not None:
+        yield pairs(("downtime", f"{down_for(at_work.down_since, at_work.at)} so far"))
 
 
-def watched(report: Report, told: Live | None) -> Iterator[Block]:
-    """All of what is drawn over and over."""
+def watched(report: Report, at_work: Live | None) -> Iterator[Block]:
+    """Show all that is drawn over and over."""
     names = ", ".join(job.job for job in report.jobs)
-    yield Line(f"run {report.run}: {report.state}" + (f" ({names})" if names else ""), "strong")
-    if told is None:
+    jobs = f" ({names})" if names else ""
+    yield Line(f"run {report.run}: {report.state}{jobs}", "strong")
+    if at_work is None:
         yield Line("a process is at work on it now", indent=2)
         return
-    yield from live(told, report.engine)
+    yield from live(at_work, report.engine)
     yield pairs(("to steer", "stateshift cutover | pause | throttle | rollback WORKDIR"))
 
 
-def line(report: Report, told: Live | None) -> str:
-    """The same on one line, for a log."""
-    if told is None:
+def line(report: Report, at_work: Live | None) -> str:
+    """Return the same on one line, for a log."""
+    if at_work is None:
         return f"run {report.run}: {report.state}"
-    rest = "; ".join(f"{job}: {_told(one)} left" for job, one in told.left.items())
-    down = f", downtime {downtime(told)} if stopped now" if told.left else ""
-    gone = (
-        f"; down for {down_for(told.down_since, told.at)} so far"
-        if told.down_since is not None
-        else ""
-    )
-    return at(told) + (f"; {rest}{down}" if rest else gone)
+    now = at(at_work)
+    if at_work.left:
+        left = "; ".join(f"{job}: {_amount(rest)} left" for job, rest in at_work.left.items())
+        return f"{now}; {left}, downtime {downtime(at_work)} if stopped now"
+    if at_work.down_since is not None:
+        return f"{now}; down for {down_for(at_work.down_since, at_work.at)} so far"
+    return now
 
 
-def at(told: Live) -> str:
-    """What it is at."""
-    where = f"{redact(told.job)}: {told.phase}" if told.phase else "looking"
-    if told.paused:
+def at(at_work: Live) -> str:
+    """Return what a process is at."""
+    where = f"{redact(at_work.job)}: {at_work.phase}" if at_work.phase else "looking"
+    if at_work.paused:
         return f"{where}, paused (`pause --off` lets it go on)"
-    if told.waiting:
-        return f"{redact(told.job)}: waiting {told.waiting}"
-    parts = [f"{number(told.files_done)} of {many(told.files, 'file')}"] if told.files else []
-    if told.bytes:
-        rate = told.bytes_done / max(told.at - told.began, 1e-3)
-        parts += [f"{size(told.bytes_done)} of {size(told.bytes)}", f"{size(rate)}/s"]
-        if 0 < told.bytes_done < told.bytes:
-            parts.append(f"{span((told.bytes - told.bytes_done) / rate)} left")
-    return f"{where}" + (f", {', '.join(parts)}" if parts else "")
+    if at_work.waiting:
+        return f"{redact(at_work.job)}: waiting {at_work.waiting}"
+    return ", ".join([where, *_progress(at_work)])
+
+
+def _progress(at_work: Live) -> Iterator[str]:
+    """Yield how far the phase is, how fast it goes, and how long it will take."""
+    if at_work.files:
+        yield f"{number(at_work.files_done)} of {many(at_work.files, 'file')}"
+    if not at_work.bytes:
+        return
+    rate = at_work.bytes_done / max(at_work.at - at_work.began, 1e-3)
+    yield f"{size(at_work.bytes_done)} of {size(at_work.bytes)}"
+    yield f"{size(rate)}/s"
+    if 0 < at_work.bytes_done < at_work.bytes:
+        yield f"{span((at_work.bytes - at_work.bytes_done) / rate)} left"
 
 
 def down_for(since: float, now: float) -> str:
-    """No less than nothing, where the clock went back."""
+    """Return how long a job has been down: no less than nothing, where the clock went back."""
     return span(max(0.0, now - since))
 
 
-def downtime(told: Live) -> str:
-    """Nobody knows before something has been brought."""
-    if any(one.files and not one.brought_per_second for one in told.left.values()):
+def downtime(at_work: Live) -> str:
+    """Return how long a job would be down. Nobody knows before something has been copied."""
+    rests = at_work.left.values()
+    if any(rest.files and not rest.brought_per_second for rest in rests):
         return "not known yet"
-    return f"about {span(max(one.seconds for one in told.left.values()))}"
+    return f"about {span(max(rest.seconds for rest in rests))}"
 
 
-def _told(one: Left) -> str:
-    return f"{many(one.files, 'file')}, {size(one.bytes)}"
+def _amount(rest: Left) -> str:
+    return f"{many(rest.files, 'file')}, {size(rest.bytes)}"
 
 
-def _left(told: Live, engine: str) -> Table:
-    rows = tuple(
-        (
-            redact(job),
-            number(one.round),
-            "-" if one.epoch is None else number(one.epoch),
-            number(one.files),
-            size(one.bytes),
-            span(one.seconds),
-            _rate(one.written_per_second),
-            _rate(one.brought_per_second),
-        )
-        for job, one in told.left.items()
-    )
-    at = f">{terms_of(engine).at}"
+def _left(at_work: Live, engine: str) -> Table:
     heads = (
         "job",
         ">rounds",
-        at,
+        f">{terms_of(engine).at}",
         ">files left",
         ">size",
         ">would take",
         ">job writes",
         ">we bring",
     )
-    return Table(heads, rows)
+    rows = []
+    for job, rest in at_work.left.items():
+        row = (
+            redact(job),
+            number(rest.round),
+            "-" if rest.epoch is None else number(rest.epoch),
+            number(rest.files),
+            size(rest.bytes),
+            span(rest.seconds),
+            _rate(rest.written_per_second),
+            _rate(rest.brought_per_second),
+        )
+        rows.append(row)
+    return Table(heads, tuple(rows))
 
 
 def _rate(bytes_per_second: float | None) -> str:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views import run_live_text as render_live
-from stateshift.cli.views.run_json import shown_state
+from stateshift.cli.views.run_facts import (
+    Listed,
+    RunFacts,
+    VerdictFacts,
+    compared_of,
+    copied_while_down,
+)
 from stateshift.cli.views.text import Block, Cell, Gap, Line, Table, Tone, pairs
 from stateshift.cli.views.units import bar, compared, dash, many, number, size, span
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
-    from stateshift.migration import Verdict
-    from stateshift.report import JobReport, PhaseReport, Report
-    from stateshift.steering import Live
+    from stateshift.report import FailureReport, JobReport, PhaseReport, Report
 
 TONES: dict[str, Tone] = {
     "finished": "good",
@@ -32,71 +34,87 @@ TONES: dict[str, Tone] = {
 TIMELINE = 24
 PHASE_HEADS = ("phase", ">begun at", ">took", ">steps", ">files", ">size")
 
+Row = tuple[str | Cell, ...]
+Pair = tuple[str, str | Cell]
 
-def report(
-    told: Report, workdir: str, held: bool = False, page: str | None = None
-) -> Iterator[Block]:
-    """What was done, when, and how long the job was down."""
-    state = shown_state(told.state, held)
-    yield Line(f"run {told.run}: {state}", TONES.get(state, "strong"))
-    for job in told.jobs:
-        if len(told.jobs) > 1:
+
+# ---- apply, resume, rollback ---------------------------------------------------------------------
+
+
+def report(facts: RunFacts) -> Iterator[Block]:
+    """Show what was done, when, and how long the job was down."""
+    done = facts.report
+    yield Line(f"run {done.run}: {facts.state}", TONES.get(facts.state, "strong"))
+    for job in done.jobs:
+        if len(done.jobs) > 1:
             yield Gap()
-        yield Line(_job(job), indent=2)
-        yield _phases(job.phases, told.seconds, undone=job.state == "rolled-back")
-        if job.rounds and job.rounds[-1].left_seconds is not None:
-            yield Line(rounds(job), indent=2)
-        if job.failure is not None:
-            yield Line(f"failed: {redact(job.failure.message)}", "bad", indent=2)
-        yield from (Line(f"note: {redact(note)}", indent=2) for note in job.notes)
-        yield from _left(job.left)
-    yield from _left(told.left)
-    yield pairs(*_summary(told, workdir), ("report", page) if page else None)
+        yield from _job(job, done.seconds)
+    yield from _left(done.left)
+    page = ("report", facts.page) if facts.page else None
+    yield pairs(*_summary(facts), page)
+
+
+def _job(job: JobReport, seconds: float) -> Iterator[Block]:
+    yield Line(_job_headline(job), indent=2)
+    yield _phases(job.phases, seconds, undone=job.state == "rolled-back")
+    if job.rounds and job.rounds[-1].left_seconds is not None:
+        yield Line(rounds(job), indent=2)
+    if job.failure is not None:
+        yield Line(f"failed: {redact(job.failure.message)}", "bad", indent=2)
+    for note in job.notes:
+        yield Line(f"note: {redact(note)}", indent=2)
+    yield from _left(job.left)
 
 
 def _left(lines: Iterable[str]) -> Iterator[Block]:
-    """What a rollback had to leave where it is."""
-    return (Line(f"left: {redact(line)}", "warn", indent=2) for line in lines)
+    """Show what a rollback had to leave where it is."""
+    for line in lines:
+        yield Line(f"left: {redact(line)}", "warn", indent=2)
 
 
-def _job(job: JobReport) -> str:
-    moved = f": {many(job.files, 'file')}, {size(job.bytes)}" if job.files else ""
-    same = same_of((job,)) if moved else None
-    return f"{job.job} ({job.state}){moved}{'' if same is None else f', {same}'}"
+def _job_headline(job: JobReport) -> str:
+    name = f"{job.job} ({job.state})"
+    if not job.files:
+        return name
+    words = [many(job.files, "file"), size(job.bytes), same_of((job,))]
+    return f"{name}: {', '.join(word for word in words if word)}"
 
 
 def same_of(jobs: Iterable[JobReport]) -> str | None:
     """Return what of some jobs was found to be the same on both sides; None where nothing was
     compared.
     """
-    counts = Counter[str]()
-    for job in jobs:
-        counts.update(job.compared)
+    counts = compared_of(jobs)
     return f"{compared(counts)} the same on both sides" if any(counts.values()) else None
 
 
 def rounds(job: JobReport) -> str:
-    """What the last look found, and what there was once the job had stopped: it writes on until
-    then.
+    """Return what the last look found, and what there was once the job had stopped: it writes on
+    until then.
     """
     last = job.rounds[-1]
     left = f"{many(last.left_files or 0, 'file')}, {size(last.left_bytes or 0)}"
     said = f"{many(len(job.rounds), 'round')} while it ran; left by the last look: {left}"
-    copy = next((phase for phase in job.phases if phase.name == "copy" and phase.files), None)
+    copy = copied_while_down(job)
     if copy is None:
         return said
     return f"{said}; brought with the job stopped: {many(copy.files, 'file')}, {size(copy.bytes)}"
 
 
 def _phases(phases: tuple[PhaseReport, ...], seconds: float, undone: bool) -> Table:
-    """When each phase was at work, and a line that shows it."""
+    """Return when each phase was at work, and a line that shows it."""
+    ends = [phase.start + phase.seconds for phase in phases]
     # What was taken back may have been so days later: its line ends with its last phase.
-    whole = max([0.0 if undone else seconds, *(phase.start + phase.seconds for phase in phases)])
-    rows = tuple((*phase_row(p, undone), bar(p.start, p.seconds, whole, TIMELINE)) for p in phases)
-    return Table((*PHASE_HEADS, "timeline"), rows)
+    whole = max([0.0 if undone else seconds, *ends])
+    rows = []
+    for phase in phases:
+        timeline = bar(phase.start, phase.seconds, whole, TIMELINE)
+        rows.append((*phase_row(phase, undone), timeline))
+    return Table((*PHASE_HEADS, "timeline"), tuple(rows))
 
 
-def phase_row(phase: PhaseReport, undone: bool) -> tuple[str | Cell, ...]:
+def phase_row(phase: PhaseReport, undone: bool) -> Row:
+    """Return the cells below PHASE_HEADS."""
     return (
         phase.name,
         span(phase.start),
@@ -108,142 +126,140 @@ def phase_row(phase: PhaseReport, undone: bool) -> tuple[str | Cell, ...]:
 
 
 def _steps(phase: PhaseReport) -> str | Cell:
-    whole = phase.done == phase.steps
-    return (
-        number(phase.done)
-        if whole
-        else Cell(f"{number(phase.done)} of {number(phase.steps)}", "warn")
-    )
+    if phase.done == phase.steps:
+        return number(phase.done)
+    return Cell(f"{number(phase.done)} of {number(phase.steps)}", "warn")
 
 
-def _summary(told: Report, workdir: str) -> Iterator[tuple[str, str | Cell]]:
-    yield "took", span(told.seconds)
-    down = [job for job in told.jobs if job.downtime_seconds is not None]
-    for job in down:
-        label = "downtime" if len(told.jobs) == 1 else f"downtime of {job.job}"
-        yield label, f"{span(job.downtime_seconds or 0.0)}, counted from the {since(job)}"
-        if job.downtime_without_rounds is not None:
-            yield (
-                "",
-                (
-                    f"about {span(job.downtime_without_rounds)} if everything had been copied "
-                    "with the job down"
-                ),
-            )
-    yield "workdir", workdir
+def _summary(facts: RunFacts) -> Iterator[Pair]:
+    jobs = facts.report.jobs
+    yield "took", span(facts.report.seconds)
+    for job in jobs:
+        if job.downtime_seconds is not None:
+            label = "downtime" if len(jobs) == 1 else f"downtime of {job.job}"
+            yield label, f"{span(job.downtime_seconds)}, counted from the {since(job)}"
+        if job.downtime_seconds is not None and job.downtime_without_rounds is not None:
+            yield "", without_rounds(job.downtime_without_rounds)
+    yield "workdir", facts.workdir
 
 
 def since(job: JobReport) -> str:
+    """Return from when to when a downtime is counted."""
     return f"{job.downtime_from or 'start'}, to {terms_of(job.engine).first_on_target}"
 
 
-def status(
-    told: Report,
-    workdir: str,
-    held: bool,
-    live: Live | None = None,
-    page: str | None = None,
-    now: float | None = None,
-) -> Iterator[Block]:
-    """The report, why it stopped, what it is at, and what can be done now."""
-    yield from report(told, workdir, held, page)
-    if live is not None:
+def without_rounds(seconds: float) -> str:
+    """Return what the downtime would have been, had nothing been copied before."""
+    return f"about {span(seconds)} if everything had been copied with the job down"
+
+
+# ---- status --------------------------------------------------------------------------------------
+
+
+def status(facts: RunFacts) -> Iterator[Block]:
+    """Show the report, why the run stopped, what it is at, and what can be done now."""
+    yield from report(facts)
+    if facts.live is not None:
         yield Gap()
-        yield from render_live.live(live, told.engine)
-    elif now is not None:
-        yield from _still_down(told, now)
-    if told.failure is not None:
+        yield from render_live.live(facts.live, facts.report.engine)
+    elif facts.now is not None:
+        yield from _still_down(facts, facts.now)
+    if facts.report.failure is not None:
         yield Gap()
-        step = f" (in step {told.failure.step})" if told.failure.step else ""
-        yield Line(f"stopped by {told.failure.error}{step}: {redact(told.failure.message)}", "bad")
-        if told.failure.hint:
-            yield Line(f"hint: {redact(told.failure.hint)}")
+        yield from _failure(facts.report.failure)
     yield Gap()
-    yield from _next(shown_state(told.state, held), workdir, held)
+    yield from _next(facts)
 
 
-def _still_down(told: Report, now: float) -> Iterator[Block]:
-    """Jobs that were stopped, and that nobody has seen going on."""
-    if told.state in ("finished", "rolled-back") or told.began is None:
+def _still_down(facts: RunFacts, now: float) -> Iterator[Block]:
+    began = facts.report.began
+    is_over = facts.report.state in ("finished", "rolled-back")
+    if is_over or began is None:
         return
-    for job in told.jobs:
-        if job.downtime_start is not None and job.downtime_seconds is None:
-            so_far = render_live.down_for(told.began + job.downtime_start, now)
-            yield pairs((f"downtime of {redact(job.job)}", f"{so_far} so far"))
+    for job in facts.still_down:
+        so_far = render_live.down_for(began + (job.downtime_start or 0.0), now)
+        yield pairs((f"downtime of {redact(job.job)}", f"{so_far} so far"))
 
 
-def _next(state: str, workdir: str, held: bool) -> Iterator[Block]:
-    if held:
+def _failure(failure: FailureReport) -> Iterator[Block]:
+    step = f" (in step {failure.step})" if failure.step else ""
+    yield Line(f"stopped by {failure.error}{step}: {redact(failure.message)}", "bad")
+    if failure.hint:
+        yield Line(f"hint: {redact(failure.hint)}")
+
+
+def _next(facts: RunFacts) -> Iterator[Block]:
+    """Show what can be done now."""
+    if facts.held:
         yield Line("a process is at work on it now")
         return
-    again = (("go on", command("resume", workdir)), ("take back", command("rollback", workdir)))
-    match state:
+    resume = command("resume", facts.workdir)
+    rollback = command("rollback", facts.workdir)
+    match facts.state:
         case "failed" | "interrupted":
-            yield pairs(*again, indent=0)
+            yield pairs(("go on", resume), ("take back", rollback), indent=0)
         case "rolling-back":
-            yield pairs(("finish the rollback", command("resume", workdir)), indent=0)
+            yield pairs(("finish the rollback", resume), indent=0)
         case "finished":
-            yield pairs(
-                ("does it still hold", command("verify", workdir)),
-                ("take back", command("rollback", workdir)),
-                indent=0,
-            )
+            verify = command("verify", facts.workdir)
+            yield pairs(("does it still hold", verify), ("take back", rollback), indent=0)
         case _:
             yield Line("nothing is left to do")
 
 
 def command(verb: str, workdir: str) -> str:
-    """What can be pasted, also where the path holds blanks."""
+    """Return a command that can be pasted, also where the path holds blanks."""
     return f"stateshift {verb} {shlex.quote(workdir)}"
 
 
 def resume_commands(workdir: str) -> tuple[Block, ...]:
-    """Said at the start of a run, so that it stands in every log whatever happens to the
-    process.
+    """Show how to go on. It is said at the start of a run, so that it stands in every log whatever
+    happens to the process.
     """
     return (Line(f"if this is interrupted: {command('resume', workdir)}", "dim"),)
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """One workdir of `runs`; without a report where its journal cannot be read."""
-
-    workdir: str
-    report: Report | None
-    held: bool
-    damage: str | None = None
-    page: str | None = None
+# ---- runs, verify WORKDIR ------------------------------------------------------------------------
 
 
-def runs(found: Iterable[Listed], root: str) -> Iterator[Block]:
-    rows = [_listed(one) for one in found]
+def runs(entries: Iterable[Listed], root: str) -> Iterator[Block]:
+    """Show a line for each workdir below `root`."""
+    rows = tuple(_listed(entry) for entry in entries)
     if not rows:
         yield Line(f"no runs below {root}")
         return
-    yield Table(("workdir", "state", "jobs", ">took", ">downtime"), tuple(rows), indent=0)
+    yield Table(("workdir", "state", "jobs", ">took", ">downtime"), rows, indent=0)
 
 
-def _listed(one: Listed) -> tuple[str | Cell, ...]:
-    if one.report is None:
-        return one.workdir, Cell("damaged", TONES["damaged"]), one.damage or "", "", ""
-    state = shown_state(one.report.state, one.held)
-    down = one.report.downtime_seconds
+def _listed(entry: Listed) -> Row:
+    if entry.facts is None:
+        return entry.workdir, Cell("damaged", TONES["damaged"]), entry.damage or "", "", ""
+    facts, done = entry.facts, entry.facts.report
+    state = f"{facts.state}, at work" if facts.held else facts.state
+    down = done.downtime_seconds
     return (
-        one.workdir,
-        Cell(f"{state}, at work" if one.held else state, TONES.get(state, "")),
-        ", ".join(job.job for job in one.report.jobs),
-        span(one.report.seconds),
+        entry.workdir,
+        Cell(state, TONES.get(facts.state, "")),
+        job_names(done),
+        span(done.seconds),
         "" if down is None else span(down),
     )
 
 
-def verdict(found: Verdict, told: Report, workdir: str) -> Iterator[Block]:
-    """Whether what the run did is still so."""
-    if found.broken:
-        count = many(len(found.broken), "thing does", "things do")
-        yield Line(f"{count} not hold any more of run {told.run}: {workdir}", "bad")
+def job_names(done: Report) -> str:
+    """Return the names of a run's jobs."""
+    return ", ".join(job.job for job in done.jobs)
+
+
+def verdict(facts: VerdictFacts) -> Iterator[Block]:
+    """Show whether what the run did is still so."""
+    judged, run = facts.verdict, facts.report.run
+    if judged.broken:
+        count = many(len(judged.broken), "thing does", "things do")
+        yield Line(f"{count} not hold any more of run {run}: {facts.workdir}", "bad")
     else:
-        yield Line(f"everything that run {told.run} did still holds: {workdir}", "good")
-    for broken in found.broken:
+        yield Line(f"everything that run {run} did still holds: {facts.workdir}", "good")
+    for broken in judged.broken:
         yield Line(f"{broken.step}: {redact(str(broken.discrepancy))}", "bad", 2)
-    yield from (Line(f"note: {redact(note)}", indent=2) for note in found.notes)
+    for note in judged.notes:
+        yield Line(f"note: {redact(note)}", indent=2)

@@ -16,6 +16,7 @@ import pytest
 from stateshift import migration
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_text as render_run
+from stateshift.cli.views.run_facts import RunFacts
 from stateshift.cli.views.text import plain_text
 from stateshift.clusters.protocol import Gone
 from stateshift.errors import ClusterError, PlanError, SpecError
@@ -447,11 +448,13 @@ def test_a_warm_report_counts_all_that_was_compared_whole_and_says_what_came_aft
     copied = sum(phase.files for phase in job.phases if phase.name == "copy")
     assert copied and job.rounds
     said = f"brought with the job stopped: {copied} file"
-    assert said in plain_text(render_run.report(report, "run")) and said in render_html.page(report)
+    assert said in plain_text(
+        render_run.report(RunFacts(report, "run"))
+    ) and said in render_html.page(RunFacts(report, "run"))
     written_last = sum(
         phase.files for phase in job.phases if phase.name in ("transform", "publish")
     )
     assert job.files_compared == job.files - written_last, "by rounds, or with the job stopped"
     assert job.entries is None and f"{job.files_compared} files compared whole" in render_html.page(
-        report
+        RunFacts(report, "run")
     )
