@@ -220,7 +220,16 @@ def read_package(folder: Path) -> Package:
 
 # What the views say, as values and as JSON: pure, and known to programs as well as to the terminal.
 DOCUMENTS = (
-    *("diff_json", "plan_facts", "plan_json", "problems_json", "run_facts", "run_json"),
+    *(
+        "diff_facts",
+        "diff_json",
+        "endpoints_facts",
+        "plan_facts",
+        "plan_json",
+        "problems_json",
+        "run_facts",
+        "run_json",
+    ),
     *("survey_facts", "survey_json"),
 )
 

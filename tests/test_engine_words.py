@@ -20,6 +20,7 @@ from stateshift.cli.views import diff_text as render_diff
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_text as render_run
 from stateshift.cli.views import survey_text as render_survey
+from stateshift.cli.views.diff_facts import diff_facts
 from stateshift.cli.views.run_facts import RunFacts
 from stateshift.cli.views.survey_facts import survey_facts
 from stateshift.cli.views.text import plain_text
@@ -129,8 +130,8 @@ def test_looking_at_images_of_flink_needs_no_word_of_spark(
         *plain_text(render_survey.survey(survey_facts(seen.survey), verbose=True)).splitlines()
     )
     found = look.diff(source, other, ground.disk.open, 3)
-    heard.say(*plain_text(render_diff.differences(found, "a", "b")).splitlines())
-    heard.say(*strings_of(diff_json.differences(found)))
+    heard.say(*plain_text(render_diff.differences(diff_facts(found), "a", "b")).splitlines())
+    heard.say(*strings_of(diff_json.differences(diff_facts(found))))
     assert any(line.startswith("a job can restart from checkpoint ") for line in heard.lines)
     assert heard.foreign_to("flink") == []
 

@@ -14,6 +14,7 @@ from stateshift.cli.views import diff_json, run_json
 from stateshift.cli.views import diff_text as render_diff
 from stateshift.cli.views import run_html as render_html
 from stateshift.cli.views import run_text as render_run
+from stateshift.cli.views.diff_facts import diff_facts
 from stateshift.cli.views.run_facts import RunFacts
 from stateshift.cli.views.text import plain_text
 from stateshift.engines.flink.entries.keyed import keyed_entries, why_operator_is_opaque
@@ -111,8 +112,12 @@ def test_every_output_of_a_flink_run_says_entries_and_files_in_the_same_words(
     (job,) = run_json.run(RunFacts(report, "run"))["report"]["jobs"]
     assert job["compared"] == {"entries": 4, "files": 4, "key_groups": 0} and job["entries"] == 4
     found = diff_of(ground, source, TARGET)
-    assert "equal, 24 entries:" in plain_text(render_diff.differences(found, "a", "b"))
-    assert diff_json.differences(found)["same"] == {"entries": 24, "files": 0, "key_groups": 0}
+    assert "equal, 24 entries:" in plain_text(render_diff.differences(diff_facts(found), "a", "b"))
+    assert diff_json.differences(diff_facts(found))["same"] == {
+        "entries": 24,
+        "files": 0,
+        "key_groups": 0,
+    }
 
 
 def test_diff_says_which_things_it_compared_whole(ground: Ground) -> None:
@@ -120,8 +125,12 @@ def test_diff_says_which_things_it_compared_whole(ground: Ground) -> None:
     ground.apply(flink_spec(source))
     found = diff_of(ground, source, TARGET)
     said = "equal, 2 entries and 5 files and 8 key groups compared whole:"
-    assert said in plain_text(render_diff.differences(found, "a", "b"))
-    stores = [store for one in diff_json.differences(found)["operators"] for store in one["stores"]]
+    assert said in plain_text(render_diff.differences(diff_facts(found), "a", "b"))
+    stores = [
+        store
+        for one in diff_json.differences(diff_facts(found))["operators"]
+        for store in one["stores"]
+    ]
     assert {store["name"]: store["unit"] for store in stores} == {
         "SourceReaderState": "entries",
         "coordinator": "entries",

@@ -207,8 +207,9 @@ class ImageDiff:
     def to_dict(self) -> Plain:
         """Return the document of `stateshift diff --json`."""
         from stateshift.cli.views import diff_json
+        from stateshift.cli.views.diff_facts import diff_facts
 
-        return cast(Plain, diff_json.differences(self.differences))
+        return cast(Plain, diff_json.differences(diff_facts(self.differences)))
 
 
 @dataclass(frozen=True, slots=True)

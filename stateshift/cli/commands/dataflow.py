@@ -120,7 +120,8 @@ def command(
 
     from stateshift.api.local_files import beside, text_of
     from stateshift.cli.views import dataflow_json
-    from stateshift.cli.views import dataflow_text as view
+    from stateshift.cli.views import dataflow_text as render_dataflow
+    from stateshift.cli.views.dataflow_facts import change_facts
     from stateshift.dataflow import drawing
     from stateshift.dataflow.delays import expected
     from stateshift.dataflow.parse import asked
@@ -143,10 +144,12 @@ def command(
         sys.stdout.write(drawing.dot(found) if dot else drawing.mermaid(found))
         return None
     delays = expected(flow, wanted, by, lambda: Random(_SEED))
-    if terminal.json:
-        terminal.document("dataflow-change", dataflow_json.document(found, delays, explain))
-    else:
-        terminal.show(view.blocks(found, delays, explain=explain, verbose=terminal.verbose))
+    facts = change_facts(found, delays, explain)
+    terminal.answer(
+        "dataflow-change",
+        lambda: dataflow_json.document(facts),
+        lambda: render_dataflow.blocks(facts, terminal.verbose),
+    )
     return None
 
 

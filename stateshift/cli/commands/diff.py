@@ -44,17 +44,19 @@ def command(
     from stateshift.cli.shell.manned import manned
     from stateshift.cli.views import diff_json
     from stateshift.cli.views import diff_text as render_diff
+    from stateshift.cli.views.diff_facts import Outcome, diff_facts
     from stateshift.errors import PlanError, VerifyError
 
     with manned(terminal, fleet, [a, b]) as crew:
-        found = look.diff(a, b, terminal.opening(), show, crew)
-    if terminal.json:
-        terminal.document("diff", diff_json.differences(found))
-    else:
-        terminal.show(render_diff.differences(found, a, b, terminal.verbose))
-    match found.different:
-        case True:
+        facts = diff_facts(look.diff(a, b, terminal.opening(), show, crew))
+    terminal.answer(
+        "diff",
+        lambda: diff_json.differences(facts),
+        lambda: render_diff.differences(facts, a, b, terminal.verbose),
+    )
+    match facts.outcome:
+        case Outcome.EQUAL:
+            return 0
+        case Outcome.DIFFERENT:
             return VerifyError.exit_code
-        case None:
-            return PlanError.exit_code
-    return 0
+    return PlanError.exit_code

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
-from stateshift.cli.views.dataflow_text import jobs
-from stateshift.dataflow.reasons import order, reasons
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from stateshift.dataflow.components import Component
+    from stateshift.cli.views.dataflow_facts import ChangeFacts, ComponentFacts
     from stateshift.dataflow.delays import Expected
-    from stateshift.dataflow.schedulers import Schedule, Scheduler
+    from stateshift.dataflow.pruning import Pruned
+    from stateshift.dataflow.schedulers import Scheduler
 
 
 class ComponentJobDocument(TypedDict):
@@ -93,42 +91,44 @@ class DataflowDocument(TypedDict):
     why: NotRequired[Annotated[list[ReasonDocument], "a reason for each operator (--explain)"]]
 
 
-def document(found: Schedule, delays: Expected, explain: bool = False) -> DataflowDocument:
-    """Return the change of a dataflow; `explain` adds a reason for each operator."""
-    told: DataflowDocument = {
-        "dataflow": found.dataflow.name,
-        "scheduler": found.scheduler,
+def document(facts: ChangeFacts) -> DataflowDocument:
+    """Return the change of a dataflow, with a reason for each operator if somebody asked why."""
+    schedule, delays = facts.schedule, facts.delays
+    change: DataflowDocument = {
+        "dataflow": schedule.dataflow.name,
+        "scheduler": schedule.scheduler,
         "rule": delays.rule,
         "consistent": _consistent(delays),
-        "targets": list(found.targets),
-        "components": [_component(found, one) for one in found.components],
-        "pruned": [
-            {"operator": one.operator, "rule": one.rule, "by": one.by} for one in found.pruned
-        ],
-        "paused": list(found.paused),
-        "tagging": list(found.tagging),
-        "untouched": list(found.untouched),
+        "targets": list(schedule.targets),
+        "components": [_component(each) for each in facts.components],
+        "pruned": [_pruned(each) for each in schedule.pruned],
+        "paused": list(schedule.paused),
+        "tagging": list(schedule.tagging),
+        "untouched": list(schedule.untouched),
         "delay": _delay(delays.seconds),
         "rates_per_second": dict(delays.rates),
         "busiest": {"operator": delays.busiest.name, "busy": delays.busiest.busy},
         "no_figure": delays.no_figure,
         "assumed": list(delays.assumed),
     }
-    if explain:
-        told["why"] = [{"operator": name, "reason": why} for name, why in reasons(found)]
-    return told
+    if facts.reasons is not None:
+        change["why"] = [{"operator": name, "reason": why} for name, why in facts.reasons]
+    return change
 
 
-def _component(found: Schedule, component: Component) -> ComponentDocument:
+def _component(facts: ComponentFacts) -> ComponentDocument:
+    component = facts.component
     return {
         "operators": list(component.operators),
         "edges": [list(edge) for edge in component.edges],
         "heads": list(component.heads),
-        "order": [list(step) for step in order(component)],
-        "jobs": [
-            {"name": name, "cluster": cluster} for name, cluster in jobs(found.dataflow, component)
-        ],
+        "order": [list(step) for step in facts.order],
+        "jobs": [{"name": name, "cluster": cluster} for name, cluster in facts.jobs],
     }
+
+
+def _pruned(pruned: Pruned) -> PrunedDocument:
+    return {"operator": pruned.operator, "rule": pruned.rule, "by": pruned.by}
 
 
 def _consistent(delays: Expected) -> SchedulersConsistentDocument:

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 
 from stateshift.cli.views.text import Block, Cell, Line, Table, section
 from stateshift.cli.views.units import many, number, span
-from stateshift.dataflow.consistency import unguarded
 from stateshift.dataflow.delays import rounded
-from stateshift.dataflow.reasons import order, reasons
 
 if TYPE_CHECKING:
-    from stateshift.dataflow.components import Component
+    from stateshift.cli.views.dataflow_facts import ChangeFacts, ComponentFacts
     from stateshift.dataflow.delays import Expected
-    from stateshift.dataflow.operators import Dataflow
     from stateshift.dataflow.schedulers import Schedule, Scheduler
 
 ROWS_MAX = 20
@@ -26,106 +23,124 @@ _PROMISES = {
 }
 _BROKEN = "not consistent: a tuple may meet old and new"
 
+Row = tuple[str | Cell, ...]
 
-def blocks(
-    found: Schedule, delays: Expected, *, explain: bool = False, verbose: bool = False
-) -> Iterator[Block]:
-    """`verbose` shortens no list."""
-    most = None if verbose else ROWS_MAX
-    yield Line(_headline(found), "strong")
-    yield from _warning(found, delays)
-    yield from section("Components: what changes at one cut", *_components(found, most))
-    yield from section("Restarts, in this order", *_orders(found, most))
-    if explain:
-        yield from section("Why", *_table(("operator", ""), reasons(found), most))
-    elif found.pruned:
-        spared = _names([one.operator for one in found.pruned])
+
+def blocks(facts: ChangeFacts, verbose: bool = False) -> Iterator[Block]:
+    """Show what changes together, what goes on, and how long each scheduler takes.
+
+    `verbose` shortens no list.
+    """
+    rows_max = None if verbose else ROWS_MAX
+    schedule, delays = facts.schedule, facts.delays
+    yield Line(_headline(schedule), "strong")
+    yield from _warning(facts)
+    components = _components(facts.components, rows_max)
+    yield from section("Components: what changes at one cut", *components)
+    yield from section("Restarts, in this order", *_orders(facts.components, rows_max))
+    if facts.reasons is not None:
+        yield from section("Why", *_table(("operator", ""), facts.reasons, rows_max))
+    else:
+        yield from _spared(schedule)
+    untouched = _names(schedule.untouched, rows_max) or "nothing"
+    yield from section("Goes on", Line(untouched, indent=2))
+    yield from section(_load(delays), *_delays(facts))
+
+
+def _headline(schedule: Schedule) -> str:
+    """Return everybody once: who waits, who goes on, and the sources that do neither."""
+    waiting, going = len(schedule.paused), len(schedule.untouched)
+    saying = len(schedule.tagging_only)
+    operators = many(len(schedule.dataflow.operators), "operator")
+    parts = [f"{number(waiting)} of {operators} {_verb(waiting, 'wait')} for a moment"]
+    if saying:
+        parts.append(f"{number(saying)} {_verb(saying, 'say')} which function is meant")
+    parts.append(f"{number(going)} {_verb(going, 'go')} on undisturbed")
+    components = many(len(schedule.components), "component")
+    return f"{schedule.scheduler}: {components}; {', '.join(parts)}"
+
+
+def _verb(count: int, plural: str) -> str:
+    """Return `waits` or `wait`, as the number wants it."""
+    if count != 1:
+        return plural
+    return f"{plural}es" if plural.endswith("o") else f"{plural}s"
+
+
+def _warning(facts: ChangeFacts) -> Iterator[Block]:
+    if facts.consistent:
+        return
+    if not facts.harmful:
+        yield Line(_BROKEN, "warn")
+        yield Line("hint: --scheduler fries")
+        return
+    harmful = _names(facts.harmful)
+    yield Line(
+        f"{_BROKEN}, of what {harmful} makes of one (spared by the published rule alone)", "warn"
+    )
+    yield Line("hint: --rule sound")
+
+
+def _spared(schedule: Schedule) -> Iterator[Block]:
+    if schedule.pruned:
+        spared = _names([pruned.operator for pruned in schedule.pruned])
         yield Line(
             f"need not wait, though they make several tuples of one: {spared} (--explain says why)",
             "dim",
             2,
         )
-    yield from section("Goes on", Line(_names(found.untouched, most) or "nothing", indent=2))
-    yield from section(_load(delays), *_delays(found, delays))
 
 
-def _headline(found: Schedule) -> str:
-    """Everybody once: who waits, who goes on, and the sources that do neither."""
-    waiting, going, saying = len(found.paused), len(found.untouched), len(found.tagging_only)
-    parts = [
-        f"{number(waiting)} of {many(len(found.dataflow.operators), 'operator')} "
-        f"{'waits' if waiting == 1 else 'wait'} for a moment"
-    ]
-    if saying:
-        parts.append(f"{number(saying)} {'says' if saying == 1 else 'say'} which function is meant")
-    parts.append(f"{number(going)} {'goes' if going == 1 else 'go'} on undisturbed")
-    return f"{found.scheduler}: {many(len(found.components), 'component')}; {', '.join(parts)}"
+def _components(components: Sequence[ComponentFacts], rows_max: int | None) -> Iterator[Block]:
+    rows = []
+    for number_, facts in enumerate(components, start=1):
+        component = facts.component
+        operators, heads = _names(component.operators, rows_max), _names(component.heads, rows_max)
+        edges, jobs = number(len(component.edges)), _names([_job(*job) for job in facts.jobs])
+        rows.append((str(number_), operators, heads, edges, jobs))
+    yield from _table((">", "operators", "heads", ">edges", "jobs (clusters)"), rows, rows_max)
 
 
-def _warning(found: Schedule, delays: Expected) -> Iterator[Block]:
-    if delays.consistent[found.scheduler]:
-        return
-    harmful = _names(unguarded(found))
-    why = (
-        f", of what {harmful} makes of one (spared by the published rule alone)" if harmful else ""
-    )
-    yield Line(f"{_BROKEN}{why}", "warn")
-    yield Line(f"hint: {'--rule sound' if harmful else '--scheduler fries'}")
+def _orders(components: Sequence[ComponentFacts], rows_max: int | None) -> Iterator[Block]:
+    rows = []
+    for number_, facts in enumerate(components, start=1):
+        for place, step in enumerate(facts.order, start=1):
+            component = str(number_) if place == 1 else ""
+            rows.append((component, f"{place}.", _names(step, rows_max)))
+    yield from _table((">component", "", "operators"), rows, rows_max)
 
 
-def _promise(name: Scheduler, delays: Expected) -> str:
-    if not delays.consistent[name]:
-        return _BROKEN
-    if name == "fries":
-        return (
-            "consistent here, by the published rule" if delays.rule == "published" else "consistent"
-        )
-    return _PROMISES[name]
-
-
-def _components(found: Schedule, most: int | None) -> Iterator[Block]:
-    rows = tuple(
-        (
-            str(i + 1),
-            _names(one.operators, most),
-            _names(one.heads, most),
-            number(len(one.edges)),
-            _jobs(found, one),
-        )
-        for i, one in enumerate(found.components)
-    )
-    yield from _table((">", "operators", "heads", ">edges", "jobs (clusters)"), rows, most)
-
-
-def _orders(found: Schedule, most: int | None) -> Iterator[Block]:
-    rows = tuple(
-        (str(i + 1) if not place else "", f"{place + 1}.", _names(step, most))
-        for i, component in enumerate(found.components)
-        for place, step in enumerate(order(component))
-    )
-    yield from _table((">component", "", "operators"), rows, most)
-
-
-def _delays(found: Schedule, delays: Expected) -> Iterator[Block]:
-    rows = tuple(
-        (
-            Cell(name, "strong" if name == found.scheduler else ""),
-            "-" if seconds is None else delay(seconds),
-            Cell(_promise(name, delays), "" if delays.consistent[name] else "warn"),
-        )
-        for name, seconds in delays.seconds.items()
-    )
+def _delays(facts: ChangeFacts) -> Iterator[Block]:
+    delays = facts.delays
+    rows = tuple(_delay_row(facts, name, seconds) for name, seconds in delays.seconds.items())
     yield Table(("scheduler", ">delay", ""), rows)
     if delays.no_figure is not None:
         yield Line(f"there is no figure: {delays.no_figure}", "warn", 2)
     else:
-        yield Line(
-            f"busiest: {delays.busiest.name}, at work for {delays.busiest.busy:.0%} of the time",
-            "dim",
-            2,
-        )
+        busiest = delays.busiest
+        share = f"at work for {busiest.busy:.0%} of the time"
+        yield Line(f"busiest: {busiest.name}, {share}", "dim", 2)
     for assumed in delays.assumed:
         yield Line(f"assumed: {assumed}", "dim", 2)
+
+
+def _delay_row(facts: ChangeFacts, name: Scheduler, seconds: float | None) -> Row:
+    is_chosen = name == facts.schedule.scheduler
+    return (
+        Cell(name, "strong" if is_chosen else ""),
+        "-" if seconds is None else delay(seconds),
+        _promise(name, facts.delays),
+    )
+
+
+def _promise(name: Scheduler, delays: Expected) -> Cell:
+    if not delays.consistent[name]:
+        return Cell(_BROKEN, "warn")
+    if name != "fries":
+        return Cell(_PROMISES[name])
+    if delays.rule == "published":
+        return Cell("consistent here, by the published rule")
+    return Cell("consistent")
 
 
 def _load(delays: Expected) -> str:
@@ -136,38 +151,24 @@ def _load(delays: Expected) -> str:
 
 
 def delay(seconds: float) -> str:
-    """`3.1 ms` below a tenth of a second, where `span` would say nothing."""
+    """Return `3.1 ms` below a tenth of a second, where `span` would say nothing."""
     return f"{seconds * 1000:.1f} ms" if seconds < 0.1 else span(seconds)
 
 
-def _jobs(found: Schedule, component: Component) -> str:
-    return _names(
-        [
-            f"{job} ({cluster})" if cluster else job
-            for job, cluster in jobs(found.dataflow, component)
-        ]
-    )
+def _job(name: str, cluster: str | None) -> str:
+    return f"{name} ({cluster})" if cluster else name
 
 
-def _table(
-    heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], most: int | None
-) -> Iterator[Block]:
-    yield Table(heads, tuple(rows[:most]))
-    if most is not None and len(rows) > most:
-        yield Line(f"… and {number(len(rows) - most)} more: --verbose", "dim", 2)
+def _table(heads: tuple[str, ...], rows: Sequence[Row], rows_max: int | None) -> Iterator[Block]:
+    yield Table(heads, tuple(rows[:rows_max]))
+    if rows_max is not None and len(rows) > rows_max:
+        yield Line(f"… and {number(len(rows) - rows_max)} more: --verbose", "dim", 2)
 
 
-def _names(names: Sequence[str], most: int | None = NAMES_MAX) -> str:
-    most = most if most is None else min(most, NAMES_MAX)
-    shown = ", ".join(names[:most])
-    return (
-        shown
-        if most is None or len(names) <= most
-        else f"{shown} … and {number(len(names) - most)} more"
-    )
-
-
-def jobs(dataflow: Dataflow, component: Component) -> list[tuple[str, str | None]]:
-    """Return the jobs that halt at one cut, and where they run."""
-    operators = (dataflow[name] for name in component.operators)
-    return list(dict.fromkeys((one.job, one.cluster) for one in operators if one.job is not None))
+def _names(names: Sequence[str], names_max: int | None = NAMES_MAX) -> str:
+    if names_max is None:
+        return ", ".join(names)
+    names_max = min(names_max, NAMES_MAX)
+    shown = ", ".join(names[:names_max])
+    more = len(names) - names_max
+    return f"{shown} … and {number(more)} more" if more > 0 else shown

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 if TYPE_CHECKING:
+    from stateshift.cli.views.diff_facts import DiffFacts, OperatorCounts
     from stateshift.engines.views import Counts, Difference
-    from stateshift.look import Differences
 
 
 class ComparedDocument(TypedDict):
@@ -71,21 +71,19 @@ class DiffDocument(TypedDict):
     differences: Annotated[list[DifferenceDocument], "some of the differences (--show)"]
 
 
-def differences(found: Differences) -> DiffDocument:
+def differences(facts: DiffFacts) -> DiffDocument:
     """Return the counts by operator and store, and the differences that were asked for."""
-    names = dict.fromkeys(store.operator for store in found.stores)
-    reasons = [f"{operator}, {store}: {why}" for operator, store, why in found.incomparable]
+    compared_images = facts.differences
+    different = compared_images.different
+    incomparable = [incomparable_store(*each) for each in compared_images.incomparable]
     return {
-        "equal": None if found.different is None else not found.different,
-        "same": compared(found.same),
-        "reason": "; ".join(reasons) or None,
-        "epochs": list(found.epochs),
-        "operators": [operator_differences(found.stores, name) for name in names],
-        "incomparable": [
-            {"operator": operator, "store": store, "message": why}
-            for operator, store, why in found.incomparable
-        ],
-        "differences": [difference(shown) for shown in found.shown],
+        "equal": None if different is None else not different,
+        "same": compared(compared_images.same),
+        "reason": "; ".join(reason(each) for each in incomparable) or None,
+        "epochs": list(compared_images.epochs),
+        "operators": [operator_differences(counts) for counts in facts.operators],
+        "incomparable": incomparable,
+        "differences": [difference(shown) for shown in compared_images.shown],
     }
 
 
@@ -98,16 +96,25 @@ def compared(counts: Mapping[str, int]) -> ComparedDocument:
     }
 
 
-def operator_differences(stores: Sequence[Counts], name: str) -> OperatorDifferencesDocument:
+def incomparable_store(operator: str, store: str, message: str) -> IncomparableDocument:
+    """Return a store that could not be compared."""
+    return {"operator": operator, "store": store, "message": message}
+
+
+def reason(store: IncomparableDocument) -> str:
+    """Return why a store could not be compared, in words."""
+    return f"{store['operator']}, {store['store']}: {store['message']}"
+
+
+def operator_differences(counts: OperatorCounts) -> OperatorDifferencesDocument:
     """Return the counts of one operator: the sums, and each store."""
-    own = [store for store in stores if store.operator == name]
     return {
-        "id": name,
-        "added": sum(store.added for store in own),
-        "removed": sum(store.removed for store in own),
-        "changed": sum(store.changed for store in own),
-        "same": sum(store.same for store in own),
-        "stores": [store_differences(store) for store in own],
+        "id": counts.id,
+        "added": counts.added,
+        "removed": counts.removed,
+        "changed": counts.changed,
+        "same": counts.same,
+        "stores": [store_differences(store) for store in counts.stores],
     }
 
 

@@ -4,85 +4,79 @@ some of them. Pure.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from stateshift.cli.views.text import Block, Cell, Line, Table, Tone, section
+from stateshift.cli.views.diff_facts import DiffFacts, Outcome
+from stateshift.cli.views.text import Block, Cell, Line, Table, Tone, compact_json, section
 from stateshift.cli.views.units import compared, number
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
-    from stateshift.look import Differences
+    from stateshift.engines.views import Counts, Difference, Differences
 
 _TONES: dict[str, Tone] = {"added": "good", "removed": "bad", "changed": "warn"}
+_OUTCOMES: dict[Outcome, tuple[str, Tone]] = {
+    Outcome.DIFFERENT: ("different", "bad"),
+    Outcome.EQUAL_AS_FAR: ("what could be compared is equal", "warn"),
+    Outcome.UNKNOWN: ("cannot be compared", "warn"),
+}
 
 
-def differences(found: Differences, a: str, b: str, verbose: bool = False) -> Iterator[Block]:
-    if found.equal:
-        yield Line(f"equal, {compared(found.same)}: {redact(a)} and {redact(b)}", "good")
-    elif any(not store.equal for store in found.stores):
-        yield Line(f"different: {redact(a)} and {redact(b)}", "bad")
-    elif found.stores:
-        yield Line(f"what could be compared is equal: {redact(a)} and {redact(b)}", "warn")
-    else:
-        yield Line(f"cannot be compared: {redact(a)} and {redact(b)}", "warn")
-    if found.epochs[0] != found.epochs[1]:
-        at = terms_of(found.engine).at
-        yield Line(f"{at} {found.epochs[0]} and {at} {found.epochs[1]}", "dim", 2)
-    rows = [store for store in found.stores if verbose or not store.equal]
-    if rows:
-        yield Table(
-            ("operator", "store", ">added", ">removed", ">changed", ">same"),
-            tuple(
-                (
-                    s.operator,
-                    s.store,
-                    number(s.added),
-                    number(s.removed),
-                    number(s.changed),
-                    number(s.same),
-                )
-                for s in rows
-            ),
-        )
-    for operator, store, why in found.incomparable:
-        yield Line(f"not compared: store {store} of operator {operator}: {why}", "warn", 2)
-    yield from _shown(found)
+def differences(facts: DiffFacts, a: str, b: str, verbose: bool = False) -> Iterator[Block]:
+    """Show how two images differ; `a` and `b` are what they were called."""
+    images = facts.differences
+    yield _headline(facts, f"{redact(a)} and {redact(b)}")
+    yield from _epochs(images)
+    stores = [store for store in images.stores if verbose or not store.equal]
+    if stores:
+        yield _stores(stores)
+    for operator, name, why in images.incomparable:
+        yield Line(f"not compared: store {name} of operator {operator}: {why}", "warn", 2)
+    if images.shown:
+        yield from section("Differences", *_shown(facts))
 
 
-def _shown(found: Differences) -> Iterator[Block]:
-    if not found.shown:
-        return
-    yield from section("Differences", *_lines(found))
+def _headline(facts: DiffFacts, both: str) -> Line:
+    if facts.outcome is Outcome.EQUAL:
+        return Line(f"equal, {compared(facts.differences.same)}: {both}", "good")
+    words, tone = _OUTCOMES[facts.outcome]
+    return Line(f"{words}: {both}", tone)
 
 
-def _lines(found: Differences) -> Iterator[Block]:
-    rows = tuple(
-        (
-            d.operator,
-            d.store,
-            Cell(d.change, _TONES[d.change]),
-            _compact(d.key),
-            _told(d.before, d.after, d.change),
-        )
-        for d in found.shown
-    )
+def _epochs(images: Differences) -> Iterator[Block]:
+    first, second = images.epochs
+    if first != second:
+        at = terms_of(images.engine).at
+        yield Line(f"{at} {first} and {at} {second}", "dim", 2)
+
+
+def _stores(stores: Iterable[Counts]) -> Table:
+    rows = []
+    for store in stores:
+        counts = (store.added, store.removed, store.changed, store.same)
+        rows.append((store.operator, store.store, *map(number, counts)))
+    heads = ("operator", "store", ">added", ">removed", ">changed", ">same")
+    return Table(heads, tuple(rows))
+
+
+def _shown(facts: DiffFacts) -> Iterator[Block]:
+    rows = tuple(_difference(shown) for shown in facts.differences.shown)
     yield Table(("operator", "store", "", "key", "value"), rows)
-    if sum(s.added + s.removed + s.changed for s in found.stores) > len(found.shown):
+    if facts.more:
         yield Line("… and more: --show N shows more of each store", "dim", indent=2)
 
 
-def _told(before: Any, after: Any, change: str) -> str:
-    if change == "changed":
-        return f"{_compact(before)} -> {_compact(after)}"
-    return _compact(after if change == "added" else before)
+def _difference(shown: Difference) -> tuple[str | Cell, ...]:
+    change = Cell(shown.change, _TONES[shown.change])
+    return shown.operator, shown.store, change, compact_json(shown.key), _values(shown)
 
 
-def _compact(value: Any) -> str:
-    return (
-        value
-        if isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
-    )
+def _values(shown: Difference) -> str:
+    match shown.change:
+        case "added":
+            return compact_json(shown.after)
+        case "removed":
+            return compact_json(shown.before)
+    return f"{compact_json(shown.before)} -> {compact_json(shown.after)}"

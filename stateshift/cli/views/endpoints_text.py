@@ -4,9 +4,19 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from stateshift.cli.views.endpoints_facts import (
+    SinkBatches,
+    Snapshot,
+    TableVersion,
+    TopicOffsets,
+    sink_batches_of,
+    snapshot_of,
+    table_version_of,
+    topics_of,
+)
 from stateshift.cli.views.text import Cell
 from stateshift.cli.views.units import number
 from stateshift.storage.locations import redact
@@ -15,78 +25,77 @@ if TYPE_CHECKING:
     from stateshift.survey import Endpoint
 
 PARTITIONS_SHOWN = 8
-REPLAYABLE = {True: "can be read again", False: "cannot be read again", None: ""}
+REPLAYABLE = {
+    True: Cell("can be read again"),
+    False: Cell("cannot be read again", "warn"),
+    None: Cell(""),
+}
 
 
 def row(end: Endpoint, verbose: bool = False) -> tuple[str | Cell, ...]:
     """Return one line of a table: which one, its kind, whether it can be read again, and how far
     it is.
     """
-    replayable = Cell(REPLAYABLE[end.replayable], "warn" if end.replayable is False else "")
     name = f"{end.role} {end.index}".strip()
-    return (name, end.kind, replayable, redact(position(end, verbose)))
+    return name, end.kind, REPLAYABLE[end.replayable], redact(position(end, verbose))
 
 
 def position(end: Endpoint, verbose: bool = False) -> str:
     """Return how far the source is read, or what the sink has, in a few words."""
-    told = end.details
     if end.role == "sink":
-        return _of_sink(end)
-    if "offsets" in told:
-        return "; ".join(
-            _of_topic(name, told["offsets"][name], verbose) for name in sorted(told["offsets"])
-        )
-    if end.kind == "delta":
-        return _of_delta(told)
-    if end.kind in ("iceberg", "paimon"):
-        unit = "file" if end.kind == "iceberg" else "split"
-        starting = " of the starting snapshot" if told["starting_snapshot"] else ""
-        return f"snapshot {told['snapshot_id']}, {unit} {told['position']}{starting}"
+        return ", ".join(_sink(end))
+    if "offsets" in end.details:
+        topics = sorted(topics_of(end), key=lambda topic: topic.name)
+        return "; ".join(_topic(topic, verbose) for topic in topics)
+    table = table_version_of(end)
+    if table is not None:
+        return _table(table)
+    snapshot = snapshot_of(end)
+    if snapshot is not None:
+        return _snapshot(snapshot, "file" if end.kind == "iceberg" else "split")
     return end.detail or ""
 
 
-def _of_topic(name: str, partitions: Mapping[Any, int], verbose: bool) -> str:
-    """The sum of a topic's offsets, and each one where they are few."""
-    total = f"{name} {number(sum(partitions.values()))}"
-    if len(partitions) > PARTITIONS_SHOWN and not verbose:
-        return f"{total} in {len(partitions)} partitions"
-    each = ", ".join(
-        f"{part}: {at}" for part, at in sorted(partitions.items(), key=lambda pair: int(pair[0]))
-    )
+def _topic(topic: TopicOffsets, verbose: bool) -> str:
+    """Return the sum of a topic's offsets, and each one where they are few."""
+    total = f"{topic.name} {number(topic.sum)}"
+    if len(topic.offsets) > PARTITIONS_SHOWN and not verbose:
+        return f"{total} in {len(topic.offsets)} partitions"
+    by_number = sorted(topic.offsets, key=lambda offset: int(offset[0]))
+    each = ", ".join(f"{partition}: {offset}" for partition, offset in by_number)
     return f"{total} ({each})"
 
 
-def _of_delta(told: Mapping[str, Any]) -> str:
-    """Delta's offset is what is read next: an index below 0 stands before the first file of that
-    version.
-    """
-    version, index = told["version"], told["index"]
-    table = f"table {told['table_id']}, version {version}"
-    if told["starting_snapshot"]:
-        return f"{table}, the starting snapshot, file {index}"
+def _snapshot(snapshot: Snapshot, unit: str) -> str:
+    starting = " of the starting snapshot" if snapshot.is_starting else ""
+    return f"snapshot {snapshot.id}, {unit} {snapshot.position}{starting}"
+
+
+def _table(table: TableVersion) -> str:
+    """Return what is read next: an index below 0 stands before the first file of that version."""
+    version, index = table.version, table.index
+    words = f"table {table.table}, version {version}"
+    if table.is_starting:
+        return f"{words}, the starting snapshot, file {index}"
     if isinstance(index, int) and index >= 0:
-        return f"{table}, file {index}"
+        return f"{words}, file {index}"
     if isinstance(version, int) and version > 0:
-        return f"{table} is next, {version - 1} is read"
-    return f"{table} is next"
+        return f"{words} is next, {version - 1} is read"
+    return f"{words} is next"
 
 
-def _of_sink(end: Endpoint) -> str:
-    told, words = end.details, [end.detail] if end.detail else []
-    if told.get("wrong"):
-        words.append("its log cannot be read")
-    for batches in told.get("queries", ()):
-        last = batches["last_batch"]
-        words.append(
-            "no batch of this query"
-            if last is None
-            else f"batches up to {last}{_version(end.kind, batches)}"
-        )
-    return ", ".join(words)
+def _sink(end: Endpoint) -> Iterator[str]:
+    if end.detail:
+        yield end.detail
+    if end.details.get("wrong"):
+        yield "its log cannot be read"
+    unit = "snapshot" if end.kind == "iceberg" else "version"
+    for batches in sink_batches_of(end):
+        yield _batches(batches, unit)
 
 
-def _version(kind: str, batches: Mapping[str, Any]) -> str:
-    version = batches.get("version")
-    return (
-        "" if version is None else f" ({'snapshot' if kind == 'iceberg' else 'version'} {version})"
-    )
+def _batches(batches: SinkBatches, unit: str) -> str:
+    if batches.last_batch is None:
+        return "no batch of this query"
+    words = f"batches up to {batches.last_batch}"
+    return words if batches.version is None else f"{words} ({unit} {batches.version})"

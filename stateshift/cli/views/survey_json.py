@@ -7,9 +7,9 @@ schemas are generated from them (`documents.py`). Keys are added freely, and nev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, cast
 
+from stateshift.cli.views.endpoints_facts import TopicOffsets, topics_of
 from stateshift.cli.views.problems_json import FindingDocument, finding, redacted
 from stateshift.storage.locations import redact
 
@@ -392,10 +392,10 @@ def image(found: Image) -> ImageDocument:
 def endpoint(found: Endpoint) -> EndpointDocument:
     """Return a source or a sink; partitions of topics become texts, as keys of JSON are."""
     details = dict(found.details)
-    offsets = details.get("offsets")
-    if offsets is not None:
-        details["offsets"] = {topic: by_name(parts) for topic, parts in offsets.items()}
-        details["sum"] = {topic: sum(parts.values()) for topic, parts in offsets.items()}
+    if details.get("offsets") is not None:
+        topics = topics_of(found)
+        details["offsets"] = {topic.name: by_partition(topic) for topic in topics}
+        details["sum"] = {topic.name: topic.sum for topic in topics}
     return {
         "role": found.role,
         "index": found.index,
@@ -406,9 +406,9 @@ def endpoint(found: Endpoint) -> EndpointDocument:
     }
 
 
-def by_name(partitions: Mapping[int | str, int]) -> dict[str, int]:
-    """Return the offsets of partitions, by their numbers as texts."""
-    return {str(partition): offset for partition, offset in partitions.items()}
+def by_partition(topic: TopicOffsets) -> dict[str, int]:
+    """Return the offsets of a topic, by the numbers of its partitions as texts."""
+    return {str(partition): offset for partition, offset in topic.offsets}
 
 
 def entry(shown: ShownEntry) -> EntryDocument:

@@ -4,13 +4,22 @@ of text. Pure.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views import endpoints_text as render_endpoints
 from stateshift.cli.views.findings_text import findings
-from stateshift.cli.views.text import Block, Cell, Gap, Line, Table, pairs, section, without_empty
+from stateshift.cli.views.text import (
+    Block,
+    Cell,
+    Gap,
+    Line,
+    Table,
+    compact_json,
+    pairs,
+    section,
+    without_empty,
+)
 from stateshift.cli.views.units import many, number, ranges, share, size
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
@@ -320,21 +329,13 @@ def _entries(entries: FirstEntries) -> Iterator[Block]:
         return
     rows = []
     for entry in entries.shown:
-        key, value = _compact(entry.key), _compact(entry.value)
+        key, value = compact_json(entry.key), compact_json(entry.value)
         rows.append((entry.operator, entry.store, str(entry.shard), key, value))
     yield Table(("operator", "store", ">shard", "key", "value"), tuple(rows))
     if entries.more:
         yield Line("… and more: --limit N shows more of each store", "dim", indent=2)
     for note in entries.notes:
         yield Line(f"note: {note}", "dim", indent=2)
-
-
-def _compact(value: object) -> str:
-    return (
-        value
-        if isinstance(value, str)
-        else json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
-    )
 
 
 def judgement(found: Judgement, location: str, verbose: bool = False) -> Iterator[Block]:

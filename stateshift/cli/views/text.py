@@ -10,6 +10,7 @@ Renderers (`render_*`) make tuples of these from the program's values and know o
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -68,6 +69,13 @@ def pairs(*rows: tuple[str, str | Cell] | None, indent: int = 2) -> Table:
 def section(title: str, *blocks: Block) -> tuple[Block, ...]:
     """Blocks below a title, with a gap before; nothing at all where there are none."""
     return (Gap(), Line(title, "strong"), *blocks) if blocks else ()
+
+
+def compact_json(value: object) -> str:
+    """Return a key or a value on one line: a text as it is, all else as JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
 
 
 # ---- plain ---------------------------------------------------------------------------------------

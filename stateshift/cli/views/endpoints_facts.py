@@ -1,0 +1,87 @@
+"""What all views of a source or a sink say, read once from its details. Pure.
+
+TopicOffsets     how far a topic is read, partition by partition
+Snapshot         the snapshot of a table that is read, and how much of it
+TableVersion     what of a table with versions is read next
+SinkBatches      the last batch of a query that a sink has
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stateshift.survey import Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOffsets:
+    """How far a topic is read: the next offset of each partition."""
+
+    name: str
+    offsets: tuple[tuple[int | str, int], ...]
+
+    @property
+    def sum(self) -> int:
+        """All offsets added up."""
+        return sum(offset for _, offset in self.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The snapshot of an Iceberg or Paimon table, and how many files or splits of it were read."""
+
+    id: object
+    position: object
+    is_starting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """What of a Delta table is read next: a version, and the index of a file in it."""
+
+    table: object
+    version: object
+    index: object
+    is_starting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBatches:
+    """The last batch of one query that a sink has, and the version or snapshot that holds it."""
+
+    last_batch: int | None
+    version: object
+
+
+def topics_of(end: Endpoint) -> tuple[TopicOffsets, ...]:
+    """Return how far each topic of a source is read; none where it has no topics."""
+    by_topic: Mapping[str, Mapping[int | str, int]] = end.details.get("offsets") or {}
+    return tuple(TopicOffsets(name, tuple(parts.items())) for name, parts in by_topic.items())
+
+
+def snapshot_of(end: Endpoint) -> Snapshot | None:
+    """Return the snapshot that a source of Iceberg or Paimon reads."""
+    if end.kind not in ("iceberg", "paimon"):
+        return None
+    details = end.details
+    is_starting = bool(details["starting_snapshot"])
+    return Snapshot(details["snapshot_id"], details["position"], is_starting)
+
+
+def table_version_of(end: Endpoint) -> TableVersion | None:
+    """Return what a source of Delta reads next."""
+    if end.kind != "delta":
+        return None
+    details = end.details
+    is_starting = bool(details["starting_snapshot"])
+    return TableVersion(details["table_id"], details["version"], details["index"], is_starting)
+
+
+def sink_batches_of(end: Endpoint) -> Iterator[SinkBatches]:
+    """Yield what a sink has of each query."""
+    queries: list[Mapping[str, Any]] = end.details.get("queries", [])
+    for query in queries:
+        yield SinkBatches(query["last_batch"], query.get("version"))
