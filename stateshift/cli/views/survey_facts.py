@@ -3,6 +3,9 @@
 SurveyFacts    a survey, with
   files          how many there are, how many a restart reads, how many are small
   rows           each file, where all are to be listed
+  operators      of all images, each with its image
+  endpoints      sources and sinks of all images, each with its image
+  embedded       absolute paths inside, of all images
   findings       of the location, then of each image
   names          the names that were looked for, and whether they are there
   entries        the first entries of every store
@@ -18,7 +21,15 @@ from stateshift.formats import uid
 
 if TYPE_CHECKING:
     from stateshift.look import ShownEntry
-    from stateshift.survey import FileInfo, Finding, Image, Survey
+    from stateshift.survey import (
+        EmbeddedPath,
+        Endpoint,
+        FileInfo,
+        Finding,
+        Image,
+        Operator,
+        Survey,
+    )
 
 # Files below each of these many bytes are counted: what 6.2.3 of INFORE's D5.2 found to dominate a
 # move.
@@ -56,6 +67,22 @@ class FileRow:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorOf:
+    """An operator, and the image that holds it."""
+
+    operator: Operator
+    image: Image
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointOf:
+    """A source or a sink, and the image that tells of it."""
+
+    endpoint: Endpoint
+    image: Image
+
+
+@dataclass(frozen=True, slots=True)
 class SoughtName:
     """An operator's name that somebody looks for, where it would be, and whether it is there."""
 
@@ -89,6 +116,36 @@ class SurveyFacts:
     names: tuple[SoughtName, ...] | None = None
     entries: FirstEntries | None = None
 
+    @property
+    def operators(self) -> tuple[OperatorOf, ...]:
+        """The operators of all images."""
+        operators: list[OperatorOf] = []
+        for image in self.survey.images:
+            operators.extend(OperatorOf(operator, image) for operator in image.operators)
+        return tuple(operators)
+
+    @property
+    def endpoints(self) -> tuple[EndpointOf, ...]:
+        """The sources and sinks of all images."""
+        endpoints: list[EndpointOf] = []
+        for image in self.survey.images:
+            endpoints.extend(EndpointOf(endpoint, image) for endpoint in image.endpoints)
+        return tuple(endpoints)
+
+    @property
+    def embedded(self) -> tuple[EmbeddedPath, ...]:
+        """The absolute paths inside, of all images."""
+        paths: list[EmbeddedPath] = []
+        for image in self.survey.images:
+            paths.extend(image.embedded)
+        return tuple(paths)
+
+    @property
+    def only_image(self) -> Image | None:
+        """The image, where there is one and no more."""
+        images = self.survey.images
+        return images[0] if len(images) == 1 else None
+
 
 def survey_facts(
     survey: Survey, names: Sequence[str] = (), every_file: bool = False
@@ -107,7 +164,10 @@ def survey_facts(
 
 def needed_files(survey: Survey) -> frozenset[str]:
     """Return every path, relative to the location, that a restart reads."""
-    return frozenset(path for image in survey.images for path in image.needed_files)
+    needed: set[str] = set()
+    for image in survey.images:
+        needed.update(image.needed_files)
+    return frozenset(needed)
 
 
 def findings_of(survey: Survey) -> tuple[Finding, ...]:
@@ -161,14 +221,21 @@ def sought_names(survey: Survey, names: Iterable[str]) -> Iterable[SoughtName]:
 
     A name is there as a directory of a workflow, or as the id of an operator.
     """
-    directories = {image.path for image in survey.images}
-    ids: set[str] = set()
-    for image in survey.images:
-        ids.update(operator.id for operator in image.operators)
+    present = directories_and_ids(survey)
     for name in names:
         directory = survey.names.get(name) or uid.directory_name(name)
         flink_id = uid.flink_operator_id(name)
-        yield SoughtName(name, directory, flink_id, directory in directories or flink_id in ids)
+        found = directory in present or flink_id in present
+        yield SoughtName(name, directory, flink_id, found)
+
+
+def directories_and_ids(survey: Survey) -> frozenset[str]:
+    """Return the directories of a workflow's images, and the ids of all operators."""
+    present = set()
+    for image in survey.images:
+        present.add(image.path)
+        present.update(operator.id for operator in image.operators)
+    return frozenset(present)
 
 
 # ---- entries -------------------------------------------------------------------------------------

@@ -14,10 +14,16 @@ from stateshift.cli.views.problems_json import FindingDocument, finding, redacte
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.survey_facts import FileRow, SoughtName, SurveyFacts
+    from stateshift.cli.views.survey_facts import (
+        FileRow,
+        FirstEntries,
+        OperatorOf,
+        SoughtName,
+        SurveyFacts,
+    )
     from stateshift.engines.views import DecodedFile
-    from stateshift.look import Export, Judgement, ShownEntry
-    from stateshift.survey import EmbeddedPath, Endpoint, Image, Operator
+    from stateshift.look import Export, JudgedImage, Judgement, ShownEntry
+    from stateshift.survey import EmbeddedPath, Endpoint, Image, Store
 
 IMAGE_DETAILS = ("layout", "drained", "metadata_version", "masters", "unaligned")
 
@@ -284,28 +290,32 @@ def file_document(decoded: DecodedFile, location: str) -> FileDocument:
 
 def document(facts: SurveyFacts) -> SurveyDocument:
     """Return everything that was found at a directory, and what was asked for besides."""
-    survey = facts.survey
-    only = survey.images[0] if len(survey.images) == 1 else None
-    found: SurveyDocument = {
+    survey, only = facts.survey, facts.only_image
+    shown: SurveyDocument = {
         "location": redact(survey.location),
         "engine": survey.engine,
         "kind": survey.kind,
         "epoch": only.epoch if only else None,
         "epochs": list(only.epochs) if only else [],
-        "operators": [operator(one, image) for image in survey.images for one in image.operators],
+        "operators": [operator(each) for each in facts.operators],
         "files": files(facts),
-        "paths": [embedded_path(one) for image in survey.images for one in image.embedded],
-        "warnings": [finding(one) for one in facts.findings],
-        "images": [image(one) for one in survey.images],
+        "paths": [embedded_path(path) for path in facts.embedded],
+        "warnings": [finding(each) for each in facts.findings],
+        "images": [image(each) for each in survey.images],
         "names": dict(survey.names),
     }
     if facts.names is not None:
-        found["uids"] = [sought_name(name) for name in facts.names]
+        shown["uids"] = [sought_name(name) for name in facts.names]
     if facts.entries is not None:
-        found["entries"] = [entry(one) for one in facts.entries.shown]
-        found["entries_more"] = facts.entries.more
-        found["entries_notes"] = list(facts.entries.notes)
-    return found
+        add_entries(shown, facts.entries)
+    return shown
+
+
+def add_entries(shown: SurveyDocument, entries: FirstEntries) -> None:
+    """Add the first entries of every store."""
+    shown["entries"] = [entry(each) for each in entries.shown]
+    shown["entries_more"] = entries.more
+    shown["entries_notes"] = list(entries.notes)
 
 
 def files(facts: SurveyFacts) -> FilesDocument:
@@ -355,18 +365,24 @@ def sought_name(name: SoughtName) -> NameDocument:
     }
 
 
-def operator(found: Operator, of: Image) -> OperatorDocument:
+def operator(owned: OperatorOf) -> OperatorDocument:
     """Return an operator of an image, with what the image's engine knows besides."""
+    found, owner = owned.operator, owned.image
     shared: OperatorDocument = {
-        "image": of.path,
+        "image": owner.path,
         "id": found.id,
-        "name": found.name or of.name,
-        "uid": found.uid or of.name,
+        "name": found.name or owner.name,
+        "uid": found.uid or owner.name,
         "provider": found.provider,
         "shards": found.shards,
-        "stores": [{"name": s.name, "files": s.files, "bytes": s.bytes} for s in found.stores],
+        "stores": [store(each) for each in found.stores],
     }
     return cast("OperatorDocument", {**shared, **found.details})
+
+
+def store(found: Store) -> StoreDocument:
+    """Return one state store of an operator."""
+    return {"name": found.name, "files": found.files, "bytes": found.bytes}
 
 
 def image(found: Image) -> ImageDocument:
@@ -381,12 +397,18 @@ def image(found: Image) -> ImageDocument:
         "needed": len(found.needed_files),
         "written_by": found.written_by,
         "fence": found.fence,
-        "endpoints": [endpoint(e) for e in found.endpoints],
-        "strangers": [dict(one) for one in found.described.get("strangers", ())],  # type: ignore[misc]
+        "endpoints": [endpoint(each) for each in found.endpoints],
+        "strangers": strangers(found),
         "settings": dict(found.settings),
     }
     details = {key: value for key, value in found.described.items() if key in IMAGE_DETAILS}
     return cast("ImageDocument", {**shared, **details})
+
+
+def strangers(found: Image) -> list[ForeignFilesDocument]:
+    """Return the files in a checkpoint that its engine does not know."""
+    held = [dict(each) for each in found.described.get("strangers", ())]
+    return cast("list[ForeignFilesDocument]", held)
 
 
 def endpoint(found: Endpoint) -> EndpointDocument:
@@ -431,11 +453,18 @@ def judgement(found: Judgement) -> JudgementDocument:
         "restartable": found.restartable,
         "epoch": found.epoch,
         "epochs": list(found.epochs),
-        "findings": [finding(f) for f in found.findings],
-        "images": [
-            {"path": i.path, "name": i.name, "epoch": i.epoch, "epochs": list(i.epochs)}
-            for i in found.images
-        ],
+        "findings": [finding(each) for each in found.findings],
+        "images": [judged_image(each) for each in found.images],
+    }
+
+
+def judged_image(judged: JudgedImage) -> JudgedImageDocument:
+    """Return one image, and where a job could restart from."""
+    return {
+        "path": judged.path,
+        "name": judged.name,
+        "epoch": judged.epoch,
+        "epochs": list(judged.epochs),
     }
 
 

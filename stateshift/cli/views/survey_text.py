@@ -4,7 +4,7 @@ of text. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views import endpoints_text as render_endpoints
@@ -18,6 +18,7 @@ from stateshift.cli.views.text import (
     compact_json,
     pairs,
     section,
+    table_or_nothing,
     without_empty,
 )
 from stateshift.cli.views.units import many, number, ranges, share, size
@@ -26,18 +27,24 @@ from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
     from stateshift.cli.views.survey_facts import (
+        EndpointOf,
         FileAmounts,
         FileRow,
         FirstEntries,
+        OperatorOf,
         SoughtName,
         SurveyFacts,
     )
     from stateshift.engines.views import DecodedFile
     from stateshift.look import JudgedImage, Judgement
-    from stateshift.survey import EmbeddedPath, Image, Operator, Survey
+    from stateshift.survey import EmbeddedPath, Image, Operator, Store
 
 ENGINES = {"spark": "Spark", "flink": "Flink"}
 KINDS = {"data": "files, and no image among them", "foreign": "files that no engine we know wrote"}
+ROLES = {"source": "input", "sink": "output", "self": "the image itself"}
+
+Row = tuple[str | Cell, ...]
+Pair = tuple[str, str | Cell]
 
 
 def decoded_file(decoded: DecodedFile, location: str) -> Iterator[Block]:
@@ -51,18 +58,24 @@ def decoded_file(decoded: DecodedFile, location: str) -> Iterator[Block]:
 def survey(facts: SurveyFacts, verbose: bool = False) -> Iterator[Block]:
     """Show a location on one screen: what it is, what a restart needs, what to beware of."""
     found = facts.survey
-    kind = f"{ENGINES.get(found.engine or '', '')} {KINDS.get(found.kind, found.kind)}".strip()
-    yield Line(f"{kind} at {redact(found.location)}", "strong")
-    only = found.images[0] if len(found.images) == 1 and found.kind != "workflow" else None
-    yield pairs(*(_image_facts(only, found.engine) if only else ()), *_file_facts(facts))
-    if only is None and found.images:
+    only = facts.only_image if found.kind != "workflow" else None
+    several = only is None
+    yield Line(f"{_kind(facts)} at {redact(found.location)}", "strong")
+    image_facts = _image_facts(only, found.engine) if only else ()
+    yield pairs(*image_facts, *_file_facts(facts))
+    if several and found.images:
         yield from section("Images", _images(found.images))
-    yield from _operator_sections(found, several=only is None)
-    yield from section("Sources and sinks", *_endpoints(found.images, only is None, verbose))
-    yield from section("Absolute paths inside", *_embedded(found.images, verbose))
+    yield from _operator_sections(facts, several)
+    yield from section("Sources and sinks", *_endpoints(facts.endpoints, several, verbose))
+    yield from section("Absolute paths inside", *_embedded(facts.embedded, verbose))
     if verbose:
         yield from section("Settings in the last offsets", *_settings(found.images))
     yield from section("Findings", *findings(facts.findings, verbose))
+    yield from _asked_for(facts)
+
+
+def _asked_for(facts: SurveyFacts) -> Iterator[Block]:
+    """Show what the user asked for besides: names, files, entries."""
     if facts.names is not None:
         yield from section("Names", _names(facts.names))
     if facts.rows is not None:
@@ -71,21 +84,29 @@ def survey(facts: SurveyFacts, verbose: bool = False) -> Iterator[Block]:
         yield from section("Entries", *_entries(facts.entries))
 
 
-def _operator_sections(found: Survey, several: bool) -> Iterator[Block]:
+def _kind(facts: SurveyFacts) -> str:
+    found = facts.survey
+    kind = KINDS.get(found.kind, found.kind)
+    return f"{ENGINES.get(found.engine or '', '')} {kind}".strip()
+
+
+def _operator_sections(facts: SurveyFacts, several: bool) -> Iterator[Block]:
     """Show the operators of all images, in the words of their engine."""
-    operators = [(operator, image) for image in found.images for operator in image.operators]
-    if not operators:
+    if not facts.operators:
         return
-    if found.engine != "flink":
-        yield from section("Operators", _operators(operators, several))
+    if facts.survey.engine != "flink":
+        yield from section("Operators", _operators(facts.operators, several))
         return
-    own = [operator for operator, _ in operators]
-    yield from section("Operators", *_flink_operators(own))
-    yield from section("States", *_states(own))
-    yield from section("Key groups", *_key_groups(own))
+    operators = [each.operator for each in facts.operators]
+    yield from section("Operators", _flink_operators(operators))
+    yield from section("States", *_states(operators))
+    yield from section("Key groups", *_key_groups(operators))
 
 
-def _image_facts(image: Image, engine: str | None) -> Iterator[tuple[str, str | Cell]]:
+# ---- the image -----------------------------------------------------------------------------------
+
+
+def _image_facts(image: Image, engine: str | None) -> Iterator[Pair]:
     if engine == "flink":
         yield from _flink_facts(image)
         return
@@ -98,34 +119,38 @@ def _image_facts(image: Image, engine: str | None) -> Iterator[tuple[str, str | 
         yield "fenced", Cell(f"by run {image.fence}, which moved it away", "warn")
 
 
-def _flink_facts(image: Image) -> Iterator[tuple[str, str | Cell]]:
-    """Of a savepoint or checkpoint: its number, its format, and whether its folder may be moved
-    as it is.
+def _flink_facts(image: Image) -> Iterator[Pair]:
+    """Yield the number of a savepoint or checkpoint, its format, and whether its folder may be
+    moved as it is.
     """
-    told = image.described
     if image.epoch is None:
         return
     yield "checkpoint", str(image.epoch)
     if not image.epochs:
         yield "restart", epochs_of(image)
-    layouts = [word for word in (told["layout"], "drained" if told["drained"] else "") if word]
-    unaligned = ["with what was in flight"] if told["unaligned"] else []
-    yield (
-        "format",
-        ", ".join([*layouts, f"metadata version {told['metadata_version']}", *unaligned]),
-    )
+    yield "format", ", ".join(_flink_format(image))
     yield "written by", image.written_by or "an unknown Flink"
-    if told["masters"]:
-        yield "hooks", ", ".join(told["masters"])
-    relocatable = (
-        "may be moved as it is"
-        if not image.embedded
-        else "names files by their full paths: see below"
-    )
-    yield "folder", Cell(relocatable, "" if not image.embedded else "warn")
+    masters = image.described["masters"]
+    if masters:
+        yield "hooks", ", ".join(masters)
+    if image.embedded:
+        yield "folder", Cell("names files by their full paths: see below", "warn")
+    else:
+        yield "folder", "may be moved as it is"
 
 
-def _file_facts(facts: SurveyFacts) -> Iterator[tuple[str, str | Cell]]:
+def _flink_format(image: Image) -> Iterator[str]:
+    described = image.described
+    if described["layout"]:
+        yield described["layout"]
+    if described["drained"]:
+        yield "drained"
+    yield f"metadata version {described['metadata_version']}"
+    if described["unaligned"]:
+        yield "with what was in flight"
+
+
+def _file_facts(facts: SurveyFacts) -> Iterator[Pair]:
     every, needed, spare = facts.files.all, facts.files.needed, facts.files.spare
     yield "files", f"{many(every.count, 'file')}, {size(every.bytes)}"
     if facts.survey.images:
@@ -135,25 +160,22 @@ def _file_facts(facts: SurveyFacts) -> Iterator[tuple[str, str | Cell]]:
             "not needed",
             f"{many(spare.count, 'file')}, {size(spare.bytes)} ({part} of the files)",
         )
-    yield from _strangers(facts.survey)
+    for image in facts.survey.images:
+        yield from _strangers(image)
     if every.count:
         yield "small", _small(facts.files)
 
 
-def _strangers(found: Survey) -> Iterator[tuple[str, str | Cell]]:
-    """What lies in a checkpoint and is not Spark's."""
-    for image in found.images:
-        for held in image.described.get("strangers", ()):
-            place = f"{image.path}/{held['path']}" if image.path else held["path"]
-            where = f"in {place}" if place.endswith("/") else f"({place})"
-            yield (
-                "not Spark's",
-                f"{many(held['files'], 'file')} {where}, which a move leaves behind",
-            )
+def _strangers(image: Image) -> Iterator[Pair]:
+    """Yield what lies in a checkpoint and is not Spark's."""
+    for held in image.described.get("strangers", ()):
+        place = f"{image.path}/{held['path']}" if image.path else held["path"]
+        where = f"in {place}" if place.endswith("/") else f"({place})"
+        yield "not Spark's", f"{many(held['files'], 'file')} {where}, which a move leaves behind"
 
 
 def _small(files: FileAmounts) -> str:
-    """How many are small; the bounds beyond the one that holds them all say nothing more."""
+    """Return how many are small; the bounds beyond the one that holds them all say nothing more."""
     parts: list[str] = []
     for bound, small in files.small:
         below = size(bound).replace(".0", "")
@@ -164,6 +186,7 @@ def _small(files: FileAmounts) -> str:
 
 
 def epoch_of(image: Image) -> str:
+    """Return which epoch is committed, and which was begun."""
     if image.epoch is None:
         return "none committed yet"
     if image.planned is not None and image.planned > image.epoch:
@@ -172,137 +195,151 @@ def epoch_of(image: Image) -> str:
 
 
 def epochs_of(image: Image) -> str | Cell:
+    """Return the epochs that a restart works from."""
     if image.epochs:
         return ranges(image.epochs)
-    # Without a committed batch there may be no finding that says why.
+    if image.epoch is None:  # there may be no finding that says why
+        return Cell("nothing is committed yet", "warn")
+    return Cell("none: see the findings", "bad")
+
+
+def _images(images: Iterable[Image]) -> Table:
+    heads = ("directory", "operator's name", "query id", "epoch", "restart from", "fenced by")
+    return without_empty(Table(heads, tuple(_image_row(image) for image in images)))
+
+
+def _image_row(image: Image) -> Row:
     return (
-        Cell("nothing is committed yet", "warn")
-        if image.epoch is None
-        else Cell("none: see the findings", "bad")
+        image.path or ".",
+        image.name or "",
+        image.identity or "",
+        epoch_of(image),
+        epochs_of(image),
+        image.fence or "",
     )
 
 
-def _images(images: tuple[Image, ...]) -> Table:
-    rows = [
-        (i.path or ".", i.name or "", i.identity or "", epoch_of(i), epochs_of(i), i.fence or "")
-        for i in images
-    ]
-    heads = ("directory", "operator's name", "query id", "epoch", "restart from", "fenced by")
-    return without_empty(Table(heads, tuple(rows)))
+# ---- operators -----------------------------------------------------------------------------------
 
 
-def _operators(operators: list[tuple[Operator, Image]], several: bool) -> Table:
-    """A line per store; what is the operator's stands on its first line only."""
-    rows: list[tuple[str | Cell, ...]] = []
-    for operator, image in operators:
-        own = (
-            image.path if several else "",
-            operator.id,
-            operator.name or image.name or "",
-            operator.uid or "",
-            operator.provider or "",
-            number(operator.shards),
-        )
-        if not operator.stores:
-            rows.append((*own, "", "", ""))
-        for line, store in enumerate(operator.stores):
-            head = own if line == 0 else ("",) * len(own)
-            rows.append((*head, store.name, number(store.files), size(store.bytes)))
+def _operators(operators: Iterable[OperatorOf], several: bool) -> Table:
+    """Return a line per store; what is the operator's stands on its first line only."""
+    rows: list[Row] = []
+    for owned in operators:
+        stores = [_store(store) for store in owned.operator.stores]
+        rows.extend(_below(_operator(owned, several), stores or [("", "", "")]))
     heads = ("directory", "id", "name", "uid", "provider", ">shards", "store", ">files", ">size")
     return without_empty(Table(heads, tuple(rows)))
 
 
-def _flink_operators(operators: list[Operator]) -> Iterator[Block]:
-    """A line per store, and one per state below: what Flink calls things."""
-    rows: list[tuple[str | Cell, ...]] = []
+def _operator(owned: OperatorOf, several: bool) -> Row:
+    operator, image = owned.operator, owned.image
+    return (
+        image.path if several else "",
+        operator.id,
+        operator.name or image.name or "",
+        operator.uid or "",
+        operator.provider or "",
+        number(operator.shards),
+    )
+
+
+def _flink_operators(operators: Iterable[Operator]) -> Table:
+    """Return a line per store, in Flink's words."""
+    rows: list[Row] = []
     for operator in operators:
-        told = operator.details
-        parallelism = f"{operator.shards} of {told['max_parallelism']}" + (
-            ", finished" if told["finished"] else ""
-        )
-        own = (
-            operator.id,
-            operator.name or "",
-            operator.uid or "",
-            operator.provider or "",
-            parallelism,
-        )
-        for line, store in enumerate(operator.stores or (None,)):
-            head = own if line == 0 else ("",) * len(own)
-            held = (
-                (store.name, number(store.files), size(store.bytes)) if store else ("none", "", "")
-            )
-            rows.append((*head, *held))
+        stores = [_store(store) for store in operator.stores]
+        rows.extend(_below(_flink_operator(operator), stores or [("none", "", "")]))
     heads = ("id", "name", "uid", "backend", "parallelism", "state", ">files", ">size")
-    yield without_empty(Table(heads, tuple(rows)))
+    return without_empty(Table(heads, tuple(rows)))
 
 
-def _states(operators: list[Operator]) -> Iterator[Block]:
-    rows = [
-        (
-            operator.uid or operator.name or operator.id,
-            state["name"],
-            state["kind"],
-            state["type"] or "",
-        )
-        for operator in operators
-        for state in operator.details["states"]
-    ]
-    if rows:
-        yield without_empty(Table(("operator", "state", "kind", "type"), tuple(rows)))
+def _flink_operator(operator: Operator) -> Row:
+    details = operator.details
+    finished = ", finished" if details["finished"] else ""
+    parallelism = f"{operator.shards} of {details['max_parallelism']}{finished}"
+    name, uid = operator.name or "", operator.uid or ""
+    return operator.id, name, uid, operator.provider or "", parallelism
 
 
-def _key_groups(operators: list[Operator]) -> Iterator[Block]:
-    rows: list[tuple[str | Cell, ...]] = []
+def _store(store: Store) -> Row:
+    return store.name, number(store.files), size(store.bytes)
+
+
+def _below(head: Row, lines: Sequence[Row]) -> Iterator[Row]:
+    """Yield the lines behind a head, which stands on the first of them alone."""
+    blank: Row = ("",) * len(head)
+    for place, line in enumerate(lines):
+        yield (*(blank if place else head), *line)
+
+
+def _states(operators: Iterable[Operator]) -> Iterator[Block]:
+    rows: list[Row] = []
+    for operator in operators:
+        name = _name_of(operator)
+        for state in operator.details["states"]:
+            rows.append((name, state["name"], state["kind"], state["type"] or ""))
+    return table_or_nothing(("operator", "state", "kind", "type"), rows)
+
+
+def _key_groups(operators: Iterable[Operator]) -> Iterator[Block]:
+    rows: list[Row] = []
     for operator in operators:
         groups = operator.details["key_groups"]
         if groups:
             sizes = groups["bytes"]
             filled = f"{groups['count'] - groups['empty']} of {groups['count']}"
-            each = [size(sizes[word]) for word in ("min", "median", "max")]
-            rows.append((operator.uid or operator.name or operator.id, filled, *each))
-    if rows:
-        yield Table(("operator", ">filled", ">least", ">median", ">most"), tuple(rows))
+            least, median, most = size(sizes["min"]), size(sizes["median"]), size(sizes["max"])
+            rows.append((_name_of(operator), filled, least, median, most))
+    return table_or_nothing(("operator", ">filled", ">least", ">median", ">most"), rows)
 
 
-def _endpoints(images: Iterable[Image], several: bool, verbose: bool) -> Iterator[Block]:
-    rows = tuple(
-        (image.path if several else "", *render_endpoints.row(end, verbose))
-        for image in images
-        for end in image.endpoints
-    )
-    if rows:
-        yield without_empty(Table(("", "", "", "", ""), rows))
+def _name_of(operator: Operator) -> str:
+    return operator.uid or operator.name or operator.id
 
 
-def _embedded(images: Iterable[Image], verbose: bool) -> Iterator[Block]:
-    """One line for each place, with -v one for each file that names it."""
+# ---- what the image names ------------------------------------------------------------------------
+
+
+def _endpoints(endpoints: Iterable[EndpointOf], several: bool, verbose: bool) -> Iterator[Block]:
+    rows: list[Row] = []
+    for owned in endpoints:
+        path = owned.image.path if several else ""
+        rows.append((path, *render_endpoints.row(owned.endpoint, verbose)))
+    return table_or_nothing(("",) * 5, rows)
+
+
+def _embedded(embedded: Iterable[EmbeddedPath], verbose: bool) -> Iterator[Block]:
+    """Show a line for each place, with -v one for each file that names it."""
     places: dict[tuple[str, str], list[EmbeddedPath]] = {}
-    for image in images:
-        for embedded in image.embedded:
-            places.setdefault((embedded.path, embedded.role), []).append(embedded)
-    words = {"source": "input", "sink": "output", "self": "the image itself"}
-    rows: list[tuple[str | Cell, ...]] = []
-    for (path, role), named in sorted(places.items()):
-        for some in [[one] for one in named] if verbose else [named]:
-            where = (
-                some[0].file
-                if len(some) == 1
-                else f"{some[0].file} and {many(len(some) - 1, 'other')}"
-            )
-            rows.append((redact(path), words[role], number(sum(one.count for one in some)), where))
-    if rows:
-        yield Table(("place", "is", ">named", "in"), tuple(rows))
+    for path in embedded:
+        places.setdefault((path.path, path.role), []).append(path)
+    rows: list[Row] = []
+    for _, named in sorted(places.items()):
+        if verbose:
+            rows.extend(_place([path]) for path in named)
+        else:
+            rows.append(_place(named))
+    return table_or_nothing(("place", "is", ">named", "in"), rows)
+
+
+def _place(named: Sequence[EmbeddedPath]) -> Row:
+    """Return a line for files that name one place."""
+    first, others = named[0], len(named) - 1
+    files = f"{first.file} and {many(others, 'other')}" if others else first.file
+    count = sum(path.count for path in named)
+    return redact(first.path), ROLES[first.role], number(count), files
 
 
 def _settings(images: Iterable[Image]) -> Iterator[Block]:
-    rows = tuple(
-        (image.path, key, value)
-        for image in images
-        for key, value in sorted(image.settings.items())
-    )
-    if rows:
-        yield without_empty(Table(("", "", ""), rows))
+    rows: list[Row] = []
+    for image in images:
+        for key, value in sorted(image.settings.items()):
+            rows.append((image.path, key, value))
+    return table_or_nothing(("", "", ""), rows)
+
+
+# ---- what was asked for besides ------------------------------------------------------------------
 
 
 def _all_files(files: Iterable[FileRow]) -> Table:
@@ -313,17 +350,17 @@ def _all_files(files: Iterable[FileRow]) -> Table:
 
 
 def _names(names: Iterable[SoughtName]) -> Table:
-    """Which of the names the user gave are in the image, under which directory or id."""
-    rows: list[tuple[str | Cell, ...]] = []
+    """Return which of the names are in the image, under which directory or id."""
+    rows: list[Row] = []
     for name in names:
-        there = Cell("yes", "good") if name.found else Cell("no", "warn")
-        rows.append((name.name, name.directory, name.flink_operator_id, there))
+        answer = Cell("yes", "good") if name.found else Cell("no", "warn")
+        rows.append((name.name, name.directory, name.flink_operator_id, answer))
     heads = ("name", "directory", "Flink operator id", "in this image")
     return Table(heads, tuple(rows))
 
 
 def _entries(entries: FirstEntries) -> Iterator[Block]:
-    """Keys and values as JSON, one entry a line."""
+    """Show keys and values as JSON, one entry a line."""
     if not entries.shown:
         yield Line("none", "dim", indent=2)
         return
@@ -338,29 +375,35 @@ def _entries(entries: FirstEntries) -> Iterator[Block]:
         yield Line(f"note: {note}", "dim", indent=2)
 
 
-def judgement(found: Judgement, location: str, verbose: bool = False) -> Iterator[Block]:
-    """Yes or no first, then why."""
-    if found.restartable:
-        at = f" from {terms_of(found.engine).at} {found.epoch}" if found.epoch is not None else ""
-        yield Line(f"a job can restart{at}: {redact(location)}", "good")
-    else:
-        yield Line(f"a job cannot restart: {redact(location)}", "bad")
-    if len(found.images) > 1:
-        yield _judged(found.images)
-    elif found.epochs:
-        yield pairs(("restart from", ranges(found.epochs)))
-    yield from section("Findings", *findings(found.findings, verbose))
+# ---- verify --------------------------------------------------------------------------------------
+
+
+def judgement(judged: Judgement, location: str, verbose: bool = False) -> Iterator[Block]:
+    """Show whether a job can restart from an image: yes or no first, then why."""
+    yield _answer(judged, redact(location))
+    if len(judged.images) > 1:
+        yield _judged(judged.images)
+    elif judged.epochs:
+        yield pairs(("restart from", ranges(judged.epochs)))
+    yield from section("Findings", *findings(judged.findings, verbose))
+
+
+def _answer(judged: Judgement, location: str) -> Line:
+    if not judged.restartable:
+        return Line(f"a job cannot restart: {location}", "bad")
+    if judged.epoch is None:
+        return Line(f"a job can restart: {location}", "good")
+    at = f"{terms_of(judged.engine).at} {judged.epoch}"
+    return Line(f"a job can restart from {at}: {location}", "good")
 
 
 def _judged(images: Iterable[JudgedImage]) -> Table:
-    """A line for each query of a workflow: they have no epoch in common."""
-    rows = tuple(
-        (
-            image.path or ".",
-            image.name or "",
-            "none committed yet" if image.epoch is None else f"{image.epoch} committed",
-            ranges(image.epochs) if image.epochs else Cell("none", "bad"),
-        )
-        for image in images
-    )
-    return without_empty(Table(("directory", "operator's name", "epoch", "restart from"), rows))
+    """Return a line for each query of a workflow: they have no epoch in common."""
+    heads = ("directory", "operator's name", "epoch", "restart from")
+    return without_empty(Table(heads, tuple(_judged_row(image) for image in images)))
+
+
+def _judged_row(image: JudgedImage) -> Row:
+    epoch = "none committed yet" if image.epoch is None else f"{image.epoch} committed"
+    epochs = ranges(image.epochs) if image.epochs else Cell("none", "bad")
+    return image.path or ".", image.name or "", epoch, epochs

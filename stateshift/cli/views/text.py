@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -210,8 +210,16 @@ def _rich_table(table: Table) -> RenderableType:
     return made
 
 
+def table_or_nothing(
+    heads: tuple[str, ...], rows: Sequence[tuple[str | Cell, ...]]
+) -> Iterator[Block]:
+    """Yield a table without its empty columns, if it has a row."""
+    if rows:
+        yield without_empty(Table(heads, tuple(rows)))
+
+
 def without_empty(table: Table) -> Table:
-    """The table without the columns that are empty in every row."""
+    """Return the table without the columns that are empty in every row."""
     kept = [i for i in range(len(table.heads)) if any(_filled(row[i]) for row in table.rows)]
     rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
     return Table(tuple(table.heads[i] for i in kept), rows, table.indent)
