@@ -3,12 +3,13 @@
 PlanFacts    a proposal, with
   waves        the jobs that move together, in their order
   cuts         the jobs that are stopped at one cut, by the spec's dataflow
+  findings     of all plans, each with its job
   estimate     how long everything takes, and for how long a job is down
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from stateshift.dataflow.cuts import Cut
     from stateshift.migration import Proposal
     from stateshift.plan import Plan
-    from stateshift.specification import Spec
+    from stateshift.specification import JobSpec, Spec
+    from stateshift.survey import Finding
 
 WaveNames = tuple[str, ...]
 
@@ -41,6 +43,14 @@ class CutFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class FindingOf:
+    """A finding, and the job it is about."""
+
+    finding: Finding
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlanFacts:
     """A proposal, and what is computed of it for all views."""
 
@@ -48,6 +58,14 @@ class PlanFacts:
     waves: tuple[WaveNames, ...]
     cuts: tuple[CutFacts, ...]
     estimate: Estimate | None
+
+    @property
+    def findings(self) -> tuple[FindingOf, ...]:
+        """What all plans say is to be known before."""
+        findings: list[FindingOf] = []
+        for plan in self.plans:
+            findings.extend(FindingOf(finding, plan.job) for finding in plan.findings)
+        return tuple(findings)
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -66,12 +84,12 @@ def waves_of(proposal: Proposal) -> tuple[WaveNames, ...]:
     from stateshift import migration
 
     planned = {plan.job for plan in proposal.plans}
-    waves = []
-    for wave in migration.waves(proposal.spec):
-        names = tuple(job.name for job in wave if job.name in planned)
-        if names:
-            waves.append(names)
-    return tuple(waves)
+    waves = (_planned_names(wave, planned) for wave in migration.waves(proposal.spec))
+    return tuple(names for names in waves if names)
+
+
+def _planned_names(wave: Iterable[JobSpec], planned: Collection[str]) -> WaveNames:
+    return tuple(job.name for job in wave if job.name in planned)
 
 
 def cuts_of(proposal: Proposal) -> tuple[CutFacts, ...]:
@@ -103,13 +121,17 @@ def _stopped_blind(cut: Cut, spec: Spec, halted: Sequence[str]) -> tuple[str, ..
     """
     from stateshift import migration
 
-    readers = [job for part in cut.order[1:] for job in part if job in halted]
-    blind = []
-    for job in spec.jobs:
-        reads = job.name in readers and job.name not in cut.ring
-        if reads and not migration.reads_out(spec, job):
-            blind.append(job.name)
-    return tuple(blind)
+    readers = _readers(cut).intersection(halted).difference(cut.ring)
+    read = [job for job in spec.jobs if job.name in readers]
+    return tuple(job.name for job in read if not migration.reads_out(spec, job))
+
+
+def _readers(cut: Cut) -> set[str]:
+    """Return the jobs that are stopped behind the first ones: they read what those write."""
+    readers: set[str] = set()
+    for part in cut.order[1:]:
+        readers.update(part)
+    return readers
 
 
 def estimate_of(plans: Sequence[Plan], waves: Sequence[WaveNames]) -> Estimate | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
 from stateshift.cli.views.problems_json import FindingDocument, finding
@@ -9,7 +10,7 @@ from stateshift.cli.views.survey_json import EndpointDocument, endpoint
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.plan_facts import CutFacts, PlanFacts
+    from stateshift.cli.views.plan_facts import CutFacts, FindingOf, PlanFacts
     from stateshift.plan import Estimate, Phase, Plan
     from stateshift.step import AnyStep
 
@@ -96,15 +97,25 @@ def document(facts: PlanFacts, verbose: bool = False) -> PlanDocument:
     """Return all plans as one list of phases in the order they run, and each plan by itself."""
     return {
         "fingerprint": facts.proposal.fingerprint,
-        "phases": [phase(p, plan.job, verbose) for plan in facts.plans for p in plan.phases],
+        "phases": list(phases(facts.plans, verbose)),
         "estimate": None if facts.estimate is None else estimate(facts.estimate),
         "waves": [list(wave) for wave in facts.waves],
-        "cuts": [cut(one) for one in facts.cuts],
-        "findings": [
-            {**finding(found), "job": plan.job} for plan in facts.plans for found in plan.findings
-        ],
+        "cuts": [cut(each) for each in facts.cuts],
+        "findings": [planned_finding(each) for each in facts.findings],
         "plans": [one_plan(plan) for plan in facts.plans],
     }
+
+
+def phases(plans: Iterable[Plan], verbose: bool) -> Iterator[PhaseDocument]:
+    """Yield the phases of all plans."""
+    for plan in plans:
+        for planned in plan.phases:
+            yield phase(planned, plan.job, verbose)
+
+
+def planned_finding(found: FindingOf) -> PlannedFindingDocument:
+    """Return a finding of one job's plan."""
+    return {**finding(found.finding), "job": found.job}
 
 
 def phase(planned: Phase, job: str, verbose: bool = False) -> PhaseDocument:
@@ -117,7 +128,7 @@ def phase(planned: Phase, job: str, verbose: bool = False) -> PhaseDocument:
         "job": job,
     }
     if verbose:
-        counted["details"] = [step(one) for one in planned.steps]
+        counted["details"] = [step(each) for each in planned.steps]
     return counted
 
 
@@ -167,6 +178,6 @@ def one_plan(plan: Plan) -> OnePlanDocument:
         "fingerprint": plan.fingerprint,
         "files": plan.files,
         "bytes": plan.bytes,
-        "phases": [p.name for p in plan.phases],
+        "phases": [phase.name for phase in plan.phases],
         "endpoints": [endpoint(end) for end in plan.endpoints],
     }

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 from stateshift.cli.views import endpoints_text as render_endpoints
 from stateshift.cli.views.findings_text import findings
 from stateshift.cli.views.plan_facts import PlanFacts, plan_facts
-from stateshift.cli.views.text import Block, Cell, Gap, Line, Table, pairs, section, without_empty
+from stateshift.cli.views.text import (
+    Block,
+    Cell,
+    Gap,
+    Line,
+    Table,
+    pairs,
+    section,
+    table_or_nothing,
+)
 from stateshift.cli.views.units import about, dash, many, number, size, span
 from stateshift.specification.warm import NEVER, READY, TOLD, seconds_of
 from stateshift.storage.locations import redact
@@ -19,124 +28,134 @@ if TYPE_CHECKING:
     from stateshift.migration import Proposal
     from stateshift.plan import Plan
     from stateshift.specification import JobSpec
+    from stateshift.step import AnyStep
     from stateshift.survey import Finding
 
 
+Pair = tuple[str, str | Cell]
+
+
 def proposal(proposed: Proposal, verbose: bool = False) -> Iterator[Block]:
-    """Every plan in the order they run, then time, findings and the fingerprint."""
+    """Show every plan in the order they run, then time, findings and the fingerprint."""
     facts = plan_facts(proposed)
-    for number_, plan in enumerate(proposed.plans):
-        if number_:
+    for place, plan in enumerate(facts.plans):
+        if place:
             yield Gap()
         yield from one_plan(plan, proposed.spec.job(plan.job), verbose)
     together = list(_together(facts))
     if together:
         yield Gap()
         yield from together
-    yield from section("Sources and sinks", *_endpoints(proposed.plans, verbose))
-    yield from section("Findings", *findings(_findings(proposed.plans), verbose))
+    yield from section("Sources and sinks", *_endpoints(facts.plans, verbose))
+    yield from section("Findings", *findings(_findings(facts), verbose))
     yield Gap()
     yield pairs(*_summary(facts), indent=0)
 
 
-def _together(facts: PlanFacts) -> Iterator[Block]:
-    """Which jobs move as one, and which of them are stopped in what order."""
-    together = [wave for wave in facts.waves if len(wave) > 1]
-    yield from (Line(f"together, phase by phase: {', '.join(wave)}") for wave in together)
-    if together:
-        yield from _cuts(facts.cuts)
-
-
-def _cuts(cuts: Iterable[CutFacts]) -> Iterator[Block]:
-    for cut in cuts:
-        joints = [f"{one} -> {other}" for one, other in cut.joints]
-        passing = f" (a tuple may pass {_some(joints)})" if joints else ""
-        order = ", then ".join(" and ".join(part) for part in cut.order)
-        yield Line(f"{'stopped' if cut.stops else 'to be stopped'} at one cut: {order}{passing}")
-        if cut.blind:
-            yield Line(
-                "stopped whether they have read all that was written before or not: "
-                f"{_some(cut.blind)} "
-                '(nobody can ask: name the brokers of Spark jobs, "kafka")',
-                "warn",
-                indent=2,
-            )
-        if cut.ring:
-            yield Line(
-                (f"feed each other, so that something may be left between them: {_some(cut.ring)}"),
-                "warn",
-                indent=2,
-            )
-        if cut.between:
-            yield Line(
-                f"between them, in jobs that do not move: {_some(cut.between)}; "
-                "at the cut they hold what the old jobs wrote",
-                "warn",
-                indent=2,
-            )
-
-
-def _some(names: Sequence[str], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
 def brief(proposed: Proposal) -> Iterator[Block]:
-    """For who has said yes already: a line a plan, and what should have stopped them."""
-    for plan in proposed.plans:
+    """Show a line a plan, and what should have stopped it, to who has said yes already."""
+    facts = plan_facts(proposed)
+    for plan in facts.plans:
         phases = ", ".join(phase.name for phase in plan.phases) or "nothing"
         title = _title(plan, _is_fork(plan, proposed.spec.job(plan.job)))
         yield Line(f"{title}: {phases} ({many(plan.files, 'file')}, {size(plan.bytes)})", "strong")
-    yield from _together(plan_facts(proposed))
-    loud = [finding for finding in _findings(proposed.plans) if finding.level != "note"]
+    yield from _together(facts)
+    loud = [finding for finding in _findings(facts) if finding.level != "note"]
     yield from findings(loud)
 
 
-def _is_fork(plan: Plan, job: JobSpec | None) -> bool:
-    return plan.purpose == "move" and job is not None and job.mode == "fork"
+# ---- several jobs --------------------------------------------------------------------------------
+
+
+def _together(facts: PlanFacts) -> Iterator[Block]:
+    """Show which jobs move as one, and which of them are stopped in what order."""
+    together = [wave for wave in facts.waves if len(wave) > 1]
+    for wave in together:
+        yield Line(f"together, phase by phase: {', '.join(wave)}")
+    if together:
+        for cut in facts.cuts:
+            yield from _cut(cut)
+
+
+def _cut(cut: CutFacts) -> Iterator[Block]:
+    joints = [f"{upstream} -> {downstream}" for upstream, downstream in cut.joints]
+    passing = f" (a tuple may pass {_some(joints)})" if joints else ""
+    order = ", then ".join(" and ".join(part) for part in cut.order)
+    yield Line(f"{'stopped' if cut.stops else 'to be stopped'} at one cut: {order}{passing}")
+    if cut.blind:
+        yield _warning(
+            f"stopped whether they have read all that was written before or not: "
+            f'{_some(cut.blind)} (nobody can ask: name the brokers of Spark jobs, "kafka")'
+        )
+    if cut.ring:
+        yield _warning(
+            f"feed each other, so that something may be left between them: {_some(cut.ring)}"
+        )
+    if cut.between:
+        yield _warning(
+            f"between them, in jobs that do not move: {_some(cut.between)}; "
+            "at the cut they hold what the old jobs wrote"
+        )
+
+
+def _warning(text: str) -> Line:
+    return Line(text, "warn", indent=2)
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    shown = ", ".join(names[:most])
+    more = len(names) - most
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+# ---- one plan ------------------------------------------------------------------------------------
 
 
 def one_plan(plan: Plan, job: JobSpec | None, verbose: bool = False) -> Iterator[Block]:
-    fork, terms = _is_fork(plan, job), terms_of(plan.engine)
+    """Show one plan: from where to where, what it depends on, and its phases."""
+    fork = _is_fork(plan, job)
     yield Line(_title(plan, fork), "strong")
-    if plan.source != plan.target:
-        yield pairs(("source", redact(plan.source)), ("target", redact(plan.target)))
-    else:
-        yield pairs(("stays at", redact(plan.source)))
+    yield _places(plan)
     if fork:
+        terms = terms_of(plan.engine)
         newest = f"its newest {terms.done} {terms.one}"
-        yield Line(
-            f"the source may run on: what is copied is {newest} at that time", "warn", indent=2
-        )
-    elif plan.purpose == "warm":
-        yield Line(
-            "provisional: the first round, as of now; later rounds copy what the job adds",
-            "warn",
-            2,
+        yield _warning(f"the source may run on: what is copied is {newest} at that time")
+    else:
+        yield from _provisional(plan, job)
+    if not plan.phases:
+        why = "the findings say why" if plan.refusals else "there is nothing to do"
+        yield Line(f"no steps: {why}", indent=2)
+        return
+    yield _phases(plan)
+    if verbose:
+        yield Gap()
+        yield _steps(plan)
+
+
+def _places(plan: Plan) -> Table:
+    if plan.source == plan.target:
+        return pairs(("stays at", redact(plan.source)))
+    return pairs(("source", redact(plan.source)), ("target", redact(plan.target)))
+
+
+def _provisional(plan: Plan, job: JobSpec | None) -> Iterator[Block]:
+    """Show what a plan that is made while the job runs stands for."""
+    if plan.purpose == "warm":
+        yield _warning(
+            "provisional: the first round, as of now; later rounds copy what the job adds"
         )
         if job is not None:
             yield Line(_stopped(job), indent=2)
     elif plan.provisional:
-        yield Line(
-            (
-                "provisional: the job runs. This is what would move now; it is planned again "
-                "once the job has stopped,"
-            ),
-            "warn",
-            indent=2,
+        yield _warning(
+            "provisional: the job runs. This is what would move now; it is planned again once the "
+            "job has stopped,"
         )
-        yield Line("and refused if the job has changed by then.", "warn", indent=2)
-    if plan.phases:
-        yield _phases(plan)
-        if verbose:
-            yield Gap()
-            yield _steps(plan)
-    else:
-        yield Line(
-            "no steps: the findings say why"
-            if plan.refusals
-            else "no steps: there is nothing to do",
-            indent=2,
-        )
+        yield _warning("and refused if the job has changed by then.")
+
+
+def _is_fork(plan: Plan, job: JobSpec | None) -> bool:
+    return plan.purpose == "move" and job is not None and job.mode == "fork"
 
 
 def _title(plan: Plan, fork: bool) -> str:
@@ -152,65 +171,63 @@ def _title(plan: Plan, fork: bool) -> str:
 
 
 def _stopped(job: JobSpec) -> str:
-    """When a job is that is brought over while it runs."""
+    """Return when a job is stopped that is copied while it runs."""
     if job.cutover == NEVER:
         return (
             "the job is not stopped: the target holds an image to start from, "
             "until `stateshift cutover`"
         )
-    when = f"once what is left would take less than {span(seconds_of(job.until))}"
-    if job.rounds is not None:
-        rounds = many(job.rounds, "round")
-        when = f"after {rounds}" if job.until is None else f"{when}, within {rounds}"
-    told = {READY: "", TOLD: ", when it is told: stateshift cutover WORKDIR"}
-    return f"the job is stopped {when}{told.get(job.cutover, f', between {job.cutover}')}"
+    signals = {READY: "", TOLD: ", when it is told: stateshift cutover WORKDIR"}
+    signal = signals.get(job.cutover, f", between {job.cutover}")
+    return f"the job is stopped {_enough(job)}{signal}"
+
+
+def _enough(job: JobSpec) -> str:
+    """Return when enough was copied: little is left, or there were as many rounds as allowed."""
+    little_left = f"once what is left would take less than {span(seconds_of(job.until))}"
+    if job.rounds is None:
+        return little_left
+    rounds = many(job.rounds, "round")
+    return f"after {rounds}" if job.until is None else f"{little_left}, within {rounds}"
 
 
 def _phases(plan: Plan) -> Table:
-    rows: list[tuple[str | Cell, ...]] = [
-        (phase.name, number(len(phase.steps)), dash(phase.files, number), dash(phase.bytes, size))
-        for phase in plan.phases
-    ]
+    rows: list[tuple[str | Cell, ...]] = []
+    for phase in plan.phases:
+        steps = number(len(phase.steps))
+        rows.append((phase.name, steps, dash(phase.files, number), dash(phase.bytes, size)))
     return Table(("phase", ">steps", ">files", ">size"), tuple(rows))
 
 
 def _steps(plan: Plan) -> Table:
-    rows = tuple(
-        (
-            step.name,
-            step.kind,
-            dash(step.files, number),
-            dash(step.bytes, size),
-            redact(step.describe()),
-        )
-        for phase in plan.phases
-        for step in phase.steps
-    )
-    return Table(("step", "kind", ">files", ">size", "does"), rows)
+    rows: list[tuple[str | Cell, ...]] = []
+    for phase in plan.phases:
+        rows.extend(_step(step) for step in phase.steps)
+    return Table(("step", "kind", ">files", ">size", "does"), tuple(rows))
+
+
+def _step(step: AnyStep) -> tuple[str, ...]:
+    files, bytes_ = dash(step.files, number), dash(step.bytes, size)
+    return step.name, step.kind, files, bytes_, redact(step.describe())
 
 
 def _endpoints(plans: Iterable[Plan], verbose: bool) -> Iterator[Block]:
-    """Of each job once, as its last plan has them."""
-    last = {plan.job: plan for plan in plans}
-    several = len(last) > 1
-    rows = tuple(
-        (
-            plan.job if several else "",
-            str(end.details.get("image", "")),
-            *render_endpoints.row(end, verbose),
-        )
-        for plan in last.values()
-        for end in plan.endpoints
-    )
-    if rows:
-        yield without_empty(Table(("",) * 6, rows))
+    """Show the sources and sinks of each job once, as its last plan has them."""
+    last_plans = {plan.job: plan for plan in plans}
+    several = len(last_plans) > 1
+    rows: list[tuple[str | Cell, ...]] = []
+    for job, plan in last_plans.items():
+        for end in plan.endpoints:
+            image = str(end.details.get("image", ""))
+            rows.append((job if several else "", image, *render_endpoints.row(end, verbose)))
+    return table_or_nothing(("",) * 6, rows)
 
 
-def _findings(plans: Iterable[Plan]) -> list[Finding]:
-    return [finding for plan in plans for finding in plan.findings]
+def _findings(facts: PlanFacts) -> list[Finding]:
+    return [each.finding for each in facts.findings]
 
 
-def _summary(facts: PlanFacts) -> Iterator[tuple[str, str | Cell]]:
+def _summary(facts: PlanFacts) -> Iterator[Pair]:
     estimate = facts.estimate
     if estimate is not None:
         down = about(estimate.downtime_seconds)
@@ -219,10 +236,6 @@ def _summary(facts: PlanFacts) -> Iterator[tuple[str, str | Cell]]:
     yield "fingerprint", facts.proposal.fingerprint
     refusals = len(facts.proposal.refusals)
     if refusals:
-        yield (
-            "refused",
-            Cell(
-                f"{many(refusals, 'finding')}: nothing can be done before they are gone or waived",
-                "bad",
-            ),
-        )
+        count = many(refusals, "finding")
+        words = f"{count}: nothing can be done before they are gone or waived"
+        yield "refused", Cell(words, "bad")
