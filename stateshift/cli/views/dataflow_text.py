@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from stateshift.cli.views.text import Block, Cell, Line, Table, section
+from stateshift.cli.views.text import Block, Cell, Line, Row, Table, section
 from stateshift.cli.views.units import many, number, span
 from stateshift.dataflow.delays import rounded
 
@@ -22,8 +22,6 @@ _PROMISES = {
     "naive": "consistent here: no tuple meets two targets",
 }
 _BROKEN = "not consistent: a tuple may meet old and new"
-
-Row = tuple[str | Cell, ...]
 
 
 def blocks(facts: ChangeFacts, verbose: bool = False) -> Iterator[Block]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from stateshift.cli.views.diff_facts import DiffFacts, Outcome
-from stateshift.cli.views.text import Block, Cell, Line, Table, Tone, compact_json, section
+from stateshift.cli.views.text import Block, Cell, Line, Row, Table, Tone, compact_json, section
 from stateshift.cli.views.units import compared, number
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
@@ -68,7 +68,7 @@ def _shown(facts: DiffFacts) -> Iterator[Block]:
         yield Line("… and more: --show N shows more of each store", "dim", indent=2)
 
 
-def _difference(shown: Difference) -> tuple[str | Cell, ...]:
+def _difference(shown: Difference) -> Row:
     change = Cell(shown.change, _TONES[shown.change])
     return shown.operator, shown.store, change, compact_json(shown.key), _values(shown)
 

@@ -17,7 +17,7 @@ from stateshift.cli.views.endpoints_facts import (
     table_version_of,
     topics_of,
 )
-from stateshift.cli.views.text import Cell
+from stateshift.cli.views.text import Cell, Row
 from stateshift.cli.views.units import number
 from stateshift.storage.locations import redact
 
@@ -32,7 +32,7 @@ REPLAYABLE = {
 }
 
 
-def row(end: Endpoint, verbose: bool = False) -> tuple[str | Cell, ...]:
+def row(end: Endpoint, verbose: bool = False) -> Row:
     """Return one line of a table: which one, its kind, whether it can be read again, and how far
     it is.
     """

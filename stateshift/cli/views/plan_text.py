@@ -13,6 +13,7 @@ from stateshift.cli.views.text import (
     Cell,
     Gap,
     Line,
+    Row,
     Table,
     pairs,
     section,
@@ -192,7 +193,7 @@ def _enough(job: JobSpec) -> str:
 
 
 def _phases(plan: Plan) -> Table:
-    rows: list[tuple[str | Cell, ...]] = []
+    rows: list[Row] = []
     for phase in plan.phases:
         steps = number(len(phase.steps))
         rows.append((phase.name, steps, dash(phase.files, number), dash(phase.bytes, size)))
@@ -200,7 +201,7 @@ def _phases(plan: Plan) -> Table:
 
 
 def _steps(plan: Plan) -> Table:
-    rows: list[tuple[str | Cell, ...]] = []
+    rows: list[Row] = []
     for phase in plan.phases:
         rows.extend(_step(step) for step in phase.steps)
     return Table(("step", "kind", ">files", ">size", "does"), tuple(rows))
@@ -215,7 +216,7 @@ def _endpoints(plans: Iterable[Plan], verbose: bool) -> Iterator[Block]:
     """Show the sources and sinks of each job once, as its last plan has them."""
     last_plans = {plan.job: plan for plan in plans}
     several = len(last_plans) > 1
-    rows: list[tuple[str | Cell, ...]] = []
+    rows: list[Row] = []
     for job, plan in last_plans.items():
         for end in plan.endpoints:
             image = str(end.details.get("image", ""))

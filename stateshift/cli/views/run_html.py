@@ -31,7 +31,7 @@ from stateshift.cli.views.run_text import (
     since,
     without_rounds,
 )
-from stateshift.cli.views.text import Cell
+from stateshift.cli.views.text import Cell, Row
 from stateshift.cli.views.units import dash, many, number, size, span
 from stateshift.report import FailureReport, JobReport, Report, RoundReport
 from stateshift.terms import terms_of
@@ -49,8 +49,6 @@ ROUND_HEADS = (
     ">left",
     ">downtime for it",
 )
-
-Row = tuple[str | Cell, ...]
 
 
 def page(facts: RunFacts) -> str:

@@ -14,7 +14,7 @@ from stateshift.cli.views.run_facts import (
     compared_of,
     copied_while_down,
 )
-from stateshift.cli.views.text import Block, Cell, Gap, Line, Table, Tone, pairs
+from stateshift.cli.views.text import Block, Cell, Gap, Line, Row, Table, Tone, pairs
 from stateshift.cli.views.units import bar, compared, dash, many, number, size, span
 from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
@@ -34,7 +34,6 @@ TONES: dict[str, Tone] = {
 TIMELINE = 24
 PHASE_HEADS = ("phase", ">begun at", ">took", ">steps", ">files", ">size")
 
-Row = tuple[str | Cell, ...]
 Pair = tuple[str, str | Cell]
 
 

@@ -14,6 +14,7 @@ from stateshift.cli.views.text import (
     Cell,
     Gap,
     Line,
+    Row,
     Table,
     compact_json,
     pairs,
@@ -43,7 +44,6 @@ ENGINES = {"spark": "Spark", "flink": "Flink"}
 KINDS = {"data": "files, and no image among them", "foreign": "files that no engine we know wrote"}
 ROLES = {"source": "input", "sink": "output", "self": "the image itself"}
 
-Row = tuple[str | Cell, ...]
 Pair = tuple[str, str | Cell]
 
 

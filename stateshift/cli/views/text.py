@@ -4,8 +4,8 @@
     Table    rows below heads; without heads a list of `label  value`
     Gap      an empty line
 
-Renderers (`render_*`) make tuples of these from the program's values and know of no terminal;
-`Terminal` prints them. The words are the same both ways. rich is imported only where colours are.
+Views (`*_text.py`) make these from the program's values and know of no terminal; `Terminal` prints
+them. The words are the same both ways. rich is imported only where colours are.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
 Tone = Literal["", "strong", "dim", "good", "warn", "bad"]
 
@@ -41,12 +42,15 @@ class Cell:
     tone: Tone = ""
 
 
+Row = tuple[str | Cell, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """`heads` that begin with `>` stand above numbers and are set to the right."""
 
     heads: tuple[str, ...]
-    rows: tuple[tuple[str | Cell, ...], ...]
+    rows: tuple[Row, ...]
     indent: int = 2
 
     @property
@@ -62,12 +66,12 @@ Block = Line | Gap | Table
 
 
 def pairs(*rows: tuple[str, str | Cell] | None, indent: int = 2) -> Table:
-    """`label  value`, a line each; None rows are left out."""
+    """Return a table of `label  value`, a line each; None rows are left out."""
     return Table(("", ""), tuple(row for row in rows if row is not None), indent)
 
 
 def section(title: str, *blocks: Block) -> tuple[Block, ...]:
-    """Blocks below a title, with a gap before; nothing at all where there are none."""
+    """Return blocks below a title, with a gap before; nothing at all where there are none."""
     return (Gap(), Line(title, "strong"), *blocks) if blocks else ()
 
 
@@ -82,10 +86,12 @@ def compact_json(value: object) -> str:
 
 
 def plain_text(blocks: Iterable[Block]) -> str:
-    """Lines without colours and without a width: nothing is wrapped, so that a program can
+    """Return lines without colours and without a width: nothing is wrapped, so that a program can
     search them.
     """
-    lines = [line.rstrip() for block in blocks for line in _plain(block)]
+    lines: list[str] = []
+    for block in blocks:
+        lines.extend(line.rstrip() for line in _plain(block))
     return "\n".join(lines) + "\n" if lines else ""
 
 
@@ -94,23 +100,28 @@ def _plain(block: Block) -> Iterator[str]:
         case Gap():
             yield ""
         case Line():
-            yield from (" " * block.indent + line for line in lines_of(block.text))
+            for line in lines_of(block.text):
+                yield " " * block.indent + line
         case Table():
             yield from _plain_table(block)
 
 
 def _plain_table(table: Table) -> Iterator[str]:
-    rows = [[_text(cell) for cell in row] for row in table.rows]
+    rows = [_texts(row) for row in table.rows]
     if table.titled:
-        rows.insert(0, list(table.titles))
+        rows.insert(0, table.titles)
     if not rows:
         return
-    widths = [max(_width(row[i]) for row in rows) for i in range(len(table.heads))]
+    columns = zip(*rows, strict=True)
+    widths = [max(map(_width, column)) for column in columns]
+    is_number = [head.startswith(">") for head in table.heads]
     for row in rows:
-        cells = [
-            _set(cell, widths[i], table.heads[i].startswith(">")) for i, cell in enumerate(row)
-        ]
+        cells = map(_set, row, widths, is_number)
         yield " " * table.indent + "  ".join(cells)
+
+
+def _texts(row: Row) -> tuple[str, ...]:
+    return tuple(_text(cell) for cell in row)
 
 
 def _text(cell: str | Cell) -> str:
@@ -123,10 +134,14 @@ _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def harmless(text: str) -> str:
-    """The text with characters that would do something, rather than be seen, as escapes."""
+    """Return the text with characters that would do something, rather than be seen, as escapes."""
     if text.isprintable():
         return text
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROL.sub(_escape, text)
+
+
+def _escape(character: re.Match[str]) -> str:
+    return character[0].encode("unicode_escape").decode()
 
 
 def lines_of(text: str) -> list[str]:
@@ -147,13 +162,16 @@ def _set(text: str, width: int, right: bool) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns on a terminal: East Asian wide characters take two, combining ones none."""
+    """Return the columns on a terminal: East Asian wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in text
-    )
+    return sum(_columns(character) for character in text)
+
+
+def _columns(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 # Longer tables are shown plainly, line by line: laying one out in colours takes seconds.
@@ -172,47 +190,61 @@ STYLES: dict[Tone, str] = {
 
 
 def coloured(blocks: Iterable[Block]) -> Iterator[RenderableType]:
-    """The same as rich renderables: wrapped to the terminal's width, never cut."""
-    from rich.padding import Padding
-    from rich.text import Text
-
+    """Yield the same as rich renderables: wrapped to the terminal's width, never cut."""
     for block in blocks:
         match block:
             case Gap():
-                yield Text("")
+                yield _rich_text("")
             case Line():
-                text = Text("\n".join(lines_of(block.text)), STYLES[block.tone], overflow="fold")
-                yield Padding(text, (0, 0, 0, block.indent), expand=False)
+                text = _rich_text("\n".join(lines_of(block.text)), block.tone)
+                yield _indented(text, block.indent)
             case Table() if len(block.rows) > ROWS_MAX:
-                yield from (Text(line.rstrip(), overflow="fold") for line in _plain_table(block))
+                for line in _plain_table(block):
+                    yield _rich_text(line.rstrip())
             case Table():
-                yield Padding(_rich_table(block), (0, 0, 0, block.indent), expand=False)
+                yield _indented(_rich_table(block), block.indent)
+
+
+def _rich_text(text: str, tone: Tone = "") -> Text:
+    from rich.text import Text
+
+    return Text(text, STYLES[tone], overflow="fold")
+
+
+def _indented(renderable: RenderableType, indent: int) -> RenderableType:
+    from rich.padding import Padding
+
+    return Padding(renderable, (0, 0, 0, indent), expand=False)
 
 
 def _rich_table(table: Table) -> RenderableType:
     from rich.table import Table as RichTable
-    from rich.text import Text
 
     made = RichTable(
         box=None, show_header=table.titled, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False
     )
-    for i, (head, title) in enumerate(zip(table.heads, table.titles, strict=True)):
-        right, label = head.startswith(">"), i == 0 and not table.titled
+    for place, (head, title) in enumerate(zip(table.heads, table.titles, strict=True)):
+        is_number = head.startswith(">")
+        is_label = place == 0 and not table.titled
         made.add_column(
             title,
-            justify="right" if right else "left",
-            no_wrap=right or label,
+            justify="right" if is_number else "left",
+            no_wrap=is_number or is_label,
             overflow="fold",
-            style="dim" if label else "",
+            style="dim" if is_label else "",
         )
     for row in table.rows:
-        made.add_row(*(Text(_text(c), STYLES[c.tone] if isinstance(c, Cell) else "") for c in row))
+        made.add_row(*map(_rich_cell, row))
     return made
 
 
-def table_or_nothing(
-    heads: tuple[str, ...], rows: Sequence[tuple[str | Cell, ...]]
-) -> Iterator[Block]:
+def _rich_cell(cell: str | Cell) -> Text:
+    from rich.text import Text
+
+    return Text(_text(cell), STYLES[cell.tone] if isinstance(cell, Cell) else "")
+
+
+def table_or_nothing(heads: tuple[str, ...], rows: Sequence[Row]) -> Iterator[Block]:
     """Yield a table without its empty columns, if it has a row."""
     if rows:
         yield without_empty(Table(heads, tuple(rows)))
@@ -220,10 +252,16 @@ def table_or_nothing(
 
 def without_empty(table: Table) -> Table:
     """Return the table without the columns that are empty in every row."""
-    kept = [i for i in range(len(table.heads)) if any(_filled(row[i]) for row in table.rows)]
-    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
-    return Table(tuple(table.heads[i] for i in kept), rows, table.indent)
+    columns = range(len(table.heads))
+    kept = [column for column in columns if any(_is_filled(row[column]) for row in table.rows)]
+    picked = [_picked(row, kept) for row in table.rows]
+    heads = tuple(table.heads[column] for column in kept)
+    return Table(heads, tuple(picked), table.indent)
 
 
-def _filled(cell: str | Cell) -> bool:
+def _picked(row: Row, columns: Iterable[int]) -> Row:
+    return tuple(row[column] for column in columns)
+
+
+def _is_filled(cell: str | Cell) -> bool:
     return bool(cell.text if isinstance(cell, Cell) else cell)

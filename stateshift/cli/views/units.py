@@ -34,13 +34,13 @@ def number(count: int) -> str:
     return f"{count:,}"
 
 
-def dash(count: int, told: Callable[[int], str]) -> str:
-    """A count in a table, where nothing is told by a dash."""
-    return told(count) if count else "-"
+def dash(count: int, shown: Callable[[int], str]) -> str:
+    """Return a count in a table, where nothing is shown as a dash."""
+    return shown(count) if count else "-"
 
 
 def about(seconds: float) -> str:
-    """An estimate: nobody can promise less than a second."""
+    """Return an estimate: nobody can promise less than a second."""
     return "less than 1 s" if seconds < 1 else span(seconds)
 
 
@@ -67,35 +67,38 @@ def compared(counts: Mapping[str, int]) -> str:
 
 def share(part: int, whole: int) -> str:
     """`94 %` of the whole, never rounded up to all or down to nothing."""
-    if whole == 0:
-        return "0 %"
-    percent = 100 * part / whole
+    percent = 100 * part / whole if whole else 0.0
     if 0 < percent < 1:
         return "< 1 %"
-    return "> 99 %" if 99 < percent < 100 else f"{percent:.0f} %"
+    if 99 < percent < 100:
+        return "> 99 %"
+    return f"{percent:.0f} %"
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """`0-4, 7, 9-12`: what many epochs are told as."""
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in _runs(sorted(set(numbers))))
+    """`0-4, 7, 9-12`: how many epochs are shown."""
+    return ", ".join(_range(*run) for run in _runs(sorted(set(numbers))))
+
+
+def _range(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
 
 
 def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    first = last = None
-    for one in numbers:
-        if first is None or last is None:
-            first = last = one
-        elif one == last + 1:
-            last = one
-        else:
+    """Yield the first and the last of each run of consecutive numbers."""
+    if not numbers:
+        return
+    first = last = numbers[0]
+    for number_ in numbers[1:]:
+        if number_ != last + 1:
             yield first, last
-            first = last = one
-    if first is not None and last is not None:
-        yield first, last
+            first = number_
+        last = number_
+    yield first, last
 
 
 def bar(start: float, seconds: float, whole: float, width: int) -> str:
-    """Where on a line of `width` a stretch of time lies; something that happened is never
+    """Return where on a line of `width` a stretch of time lies; something that happened is never
     invisible.
     """
     if whole <= 0:
@@ -106,16 +109,16 @@ def bar(start: float, seconds: float, whole: float, width: int) -> str:
 
 
 def bytes_of(text: str) -> int:
-    """A size from `50MB`, `64MiB`, `1e9`; ValueError with the reason where it is none."""
+    """Return a size from `50MB`, `64MiB`, `1e9`; ValueError with the reason where it is none."""
     try:
         return int(_measured(text.strip().lower()))
     except ValueError:
-        raise ValueError(f"{text!r} is no size: write it as 500MB or 2GiB") from None
+        raise ValueError(f"{text!r} is not a size: write it as 500MB or 2GiB") from None
 
 
 def rate(text: str) -> float:
-    """Bytes per second from `50MB`, `50 MB/s`, `64MiB`, `1e6`; ValueError with the reason where
-    it is none.
+    """Return bytes per second from `50MB`, `50 MB/s`, `64MiB`, `1e6`; ValueError with the reason
+    where it is none.
     """
     try:
         return _measured(text.strip().lower().removesuffix("/s").strip())
@@ -124,7 +127,7 @@ def rate(text: str) -> float:
 
 
 def _measured(plain: str) -> float:
-    """A positive number with a unit of bytes."""
+    """Return a positive number with a unit of bytes."""
     digits = plain.rstrip("kmgtib ")
     factors = {"": 1, "b": 1}
     for power, letter in enumerate("kmgt", start=1):
