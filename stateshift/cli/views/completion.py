@@ -19,7 +19,10 @@ def script(shell: str, program: CommandFacts, commands: Commands) -> str:
 
 
 def _spellings(facts: CommandFacts) -> str:
-    return " ".join(name for option in facts.options for name in option.names)
+    names: list[str] = []
+    for option in facts.options:
+        names.extend(option.names)
+    return " ".join(names)
 
 
 # ------------------------------------------------------------------------------------ bash
@@ -76,7 +79,10 @@ def _zsh(program: CommandFacts, commands: Commands) -> Iterator[str]:
 
 
 def _zsh_options(facts: CommandFacts) -> str:
-    return " ".join(_zsh_option(name, option) for option in facts.options for name in option.names)
+    specs: list[str] = []
+    for option in facts.options:
+        specs.extend(_zsh_option(name, option) for name in option.names)
+    return " ".join(specs)
 
 
 def _zsh_option(name: str, option: Parameter) -> str:
@@ -106,10 +112,10 @@ def _fish(program: CommandFacts, commands: Commands) -> Iterator[str]:
 
 
 def _fish_option(condition: str, option: Parameter) -> str:
-    spellings = [f"-l {name[2:]}" for name in option.names if name.startswith("--")]
-    spellings += [f"-s {name[1:]}" for name in option.names if not name.startswith("--")]
+    long = [f"-l {name[2:]}" for name in option.names if name.startswith("--")]
+    short = [f"-s {name[1:]}" for name in option.names if not name.startswith("--")]
     value = " -r" if option.value else ""
-    words = " ".join(spellings)
+    words = " ".join(long + short)
     about = _fish_quoted(option.about)
     return f"complete -c {PROGRAM} -n '{condition}' {words}{value} -d {about}"
 

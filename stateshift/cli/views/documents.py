@@ -142,17 +142,19 @@ def schema_of(name: str, strict: bool = False) -> Schema:
     schemas = [shapes.schema(shape) for shape in document.shapes]
     match schemas:
         case []:
-            one: Schema = {"$ref": DIALECT}
+            document_schema: Schema = {"$ref": DIALECT}
         case [schema]:
-            one = schema
+            document_schema = schema
         case _:
-            one = {"anyOf": schemas}
+            document_schema = {"anyOf": schemas}
+    if document.many:
+        document_schema = {"type": "array", "items": document_schema}
     return {
         "$schema": DIALECT,
         "$id": f"stateshift/outputs/{name}.schema.json",
         "title": document.title,
         "description": f"Printed with --json by: {', '.join(document.commands)}.",
-        **({"type": "array", "items": one} if document.many else one),
+        **document_schema,
         "$defs": dict(sorted(shapes.definitions.items())),
     }
 
@@ -169,12 +171,18 @@ class _Shapes:
         self.definitions: dict[str, Schema] = {}
         self._strict = strict
 
-    def schema(self, shape: Any) -> Schema:
+    def schema(self, shape: object) -> Schema:
         """Return the schema of a type; what it refers to is among the definitions."""
-        origin = typing.get_origin(shape)
-        arguments = typing.get_args(shape)
-        if is_typeddict(shape):
+        if isinstance(shape, type) and is_typeddict(shape):
             return self._reference(shape)
+        if shape is Any:
+            return {}
+        if shape in PLAIN:
+            return {"type": PLAIN[shape]}
+        return self._generic(typing.get_origin(shape), typing.get_args(shape))
+
+    def _generic(self, origin: object, arguments: tuple[Any, ...]) -> Schema:
+        """Return the schema of a type with arguments, as `list[str]`."""
         if origin is NotRequired:
             return self.schema(arguments[0])
         if origin is Annotated:
@@ -185,11 +193,10 @@ class _Shapes:
             return {"enum": list(arguments)}
         if origin is list:
             return {"type": "array", "items": self.schema(arguments[0])}
-        if origin is dict:
-            return {"type": "object", "additionalProperties": self.schema(arguments[1])}
-        return {} if shape is Any else {"type": PLAIN[shape]}
+        assert origin is dict, "a document is made of these alone"
+        return {"type": "object", "additionalProperties": self.schema(arguments[1])}
 
-    def _any_of(self, choices: tuple[Any, ...]) -> Schema:
+    def _any_of(self, choices: tuple[object, ...]) -> Schema:
         schemas = [self.schema(choice) for choice in choices]
         if all(choice in PLAIN for choice in choices):
             return {"type": [schema["type"] for schema in schemas]}
@@ -215,7 +222,7 @@ class _Shapes:
         return schema
 
 
-def _required(keys: Mapping[str, Any]) -> Iterator[str]:
+def _required(keys: Mapping[str, object]) -> Iterator[str]:
     for key, kind in keys.items():
         if typing.get_origin(kind) is not NotRequired:
             yield key

@@ -41,25 +41,31 @@ class FindingGroup:
         return self.findings[0].level
 
 
-def findings(found: Iterable[Finding], verbose: bool = False) -> Iterator[Block]:
+def findings(made: Iterable[Finding], verbose: bool = False) -> Iterator[Block]:
     """Show findings, the worst first; `verbose` shows each, else kinds are shown once.
 
     A finding that is made twice (two jobs may find the same) is always shown once.
     """
-    groups = groups_of(dict.fromkeys(found))
+    groups = groups_of(dict.fromkeys(made))
     for group in sorted(groups, key=lambda group: ORDER.index(group.level)):
-        each = verbose or len(group.findings) <= EACH_MAX
-        for finding in group.findings if each else group.findings[:1]:
+        yield from _group(group, verbose)
+
+
+def _group(group: FindingGroup, verbose: bool) -> Iterator[Block]:
+    first, *others = group.findings
+    yield from _finding(first)
+    if verbose or len(group.findings) <= EACH_MAX:
+        for finding in others:
             yield from _finding(finding)
-        if not each:
-            more = number(len(group.findings) - 1)
-            yield Line(f"and {more} more like this: --verbose shows each", "dim", 4)
+    else:
+        more = number(len(others))
+        yield Line(f"and {more} more like this: --verbose shows each", "dim", 4)
 
 
-def groups_of(found: Iterable[Finding]) -> list[FindingGroup]:
+def groups_of(made: Iterable[Finding]) -> list[FindingGroup]:
     """Return the findings by kind, in the order in which each kind was first met."""
     by_kind: dict[Kind, list[Finding]] = {}
-    for finding in found:
+    for finding in made:
         by_kind.setdefault(kind_of(finding), []).append(finding)
     return [FindingGroup(tuple(group)) for group in by_kind.values()]
 

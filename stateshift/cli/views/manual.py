@@ -1,7 +1,7 @@
 """The manual: a man page for each command, and one page of all of them in Markdown. Pure.
 
-A man page is roff in the `man` macros: `.TH` begins it, `.SH` begins a section, `.TP` is a term with
-its text, `.nf` and `.fi` keep lines as they are.
+A man page is roff in the `man` macros: `.TH` begins it, `.SH` begins a section, `.TP` is a term
+with its text, `.nf` and `.fi` keep lines as they are.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def _man_lines(facts: CommandFacts, others: Sequence[CommandFacts], version: str
         yield from (_roff(line) for line in block.lines)
         yield ".fi"
     yield ".SH SEE ALSO"
-    references = [f".BR {_roff(page_name(other)[:-2])} ({SECTION})" for other in others]
-    yield from references
+    for other in others:
+        yield f".BR {_roff(page_name(other)[:-2])} ({SECTION})"
 
 
 def _man_terms(heading: str, parameters: Sequence[Parameter]) -> Iterator[str]:
@@ -73,7 +73,8 @@ def reference(program: CommandFacts, commands: Sequence[CommandFacts]) -> str:
         "",
         f"<!-- Made by `{RENEW}`; a test holds it to what the commands say. -->",
         "",
-        "The page says what `--help` says. Man pages: `stateshift man DIR`. Completion of commands and",
+        "The page says what `--help` says. Man pages: `stateshift man DIR`. Completion of commands "
+        "and",
         "options in your shell: `stateshift completion --help`.",
         "",
         *_overview(commands),

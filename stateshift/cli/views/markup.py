@@ -15,27 +15,30 @@ _NO_CHARACTER = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 
 def said(text: str) -> str:
-    """The text as it may stand between tags: names, notes, and messages of the user's and of
+    """Return the text as it may stand between tags: names, notes, and messages of the user's and of
     storages.
     """
-    shown = _NO_CHARACTER.sub(lambda found: f"\\u{ord(found[0]):04x}", harmless(redact(text)))
+    shown = _NO_CHARACTER.sub(_escape, harmless(redact(text)))
     return html.escape(shown)
 
 
+def _escape(character: re.Match[str]) -> str:
+    return f"\\u{ord(character[0]):04x}"
+
+
 def tag(element: str, *inner: str, **attributes: str | float) -> str:
-    """An element; `inner` is markup, attributes are not. `class_` is `class`, `text_anchor` is
-    `text-anchor`.
+    """Return an element; `inner` is markup, attributes are not. `class_` is `class`, `text_anchor`
+    is `text-anchor`.
     """
-    told = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{_attribute(value)}"'
-        for name, value in attributes.items()
-    )
-    return f"<{element}{told}>{''.join(inner)}</{element}>"
+    written = [_attribute(name, value) for name, value in attributes.items()]
+    return f"<{element}{''.join(written)}>{''.join(inner)}</{element}>"
 
 
 def percent(share: float) -> str:
+    """Return a length in percent of the width."""
     return f"{share:.2f}".rstrip("0").rstrip(".") + "%"
 
 
-def _attribute(value: str | float) -> str:
-    return said(value) if isinstance(value, str) else f"{value:g}"
+def _attribute(name: str, value: str | float) -> str:
+    text = said(value) if isinstance(value, str) else f"{value:g}"
+    return f' {name.rstrip("_").replace("_", "-")}="{text}"'

@@ -5,7 +5,7 @@ Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from stateshift.report import JobReport, Report
@@ -22,8 +22,8 @@ STEPS = {"days": (1, 2, 5), "hours": (1, 2, 3, 6, 12), "minutes": (1, 2, 5, 10, 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """`start`, `end` and `zero` are in seconds since the run began; what is written at the ticks
-    counts from `zero`.
+    """An axis of time. `start`, `end` and `zero` are in seconds since the run began; what is
+    written at the ticks counts from `zero`.
     """
 
     start: float
@@ -32,45 +32,67 @@ class Axis:
     since: str = "since the run began"
 
     def at(self, seconds: float) -> float:
-        """Where on the axis, in percent of its length."""
-        return 100.0 * min(1.0, max(0.0, (seconds - self.start) / (self.end - self.start)))
+        """Return where on the axis a moment is, in percent of its length."""
+        share = (seconds - self.start) / (self.end - self.start)
+        return 100.0 * min(1.0, max(0.0, share))
+
+    def shows(self, start: float, end: float) -> bool:
+        """Return whether a stretch of time lies on the axis, at least in part."""
+        return start <= self.end and end >= self.start
 
     @property
     def unit(self) -> tuple[str, float]:
-        return next(
-            (name, seconds) for name, seconds, least in UNITS if self.end - self.start >= least
-        )
+        """The name of the unit, and its seconds: the largest that the axis has enough of."""
+        length = self.end - self.start
+        return next((name, seconds) for name, seconds, least in UNITS if length >= least)
 
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """Where, and what is written there, in the axis' unit."""
+        """Yield where each tick is, and what is written there, in the axis' unit."""
         name, seconds = self.unit
         step = _step((self.end - self.start) / seconds / TICKS_MAX, STEPS.get(name, ()))
         first = math.ceil((self.start - self.zero) / seconds / step - 1e-9)
         last = math.floor((self.end - self.zero) / seconds / step + 1e-9)
-        for n in range(first, last + 1):
-            yield self.at(self.zero + n * step * seconds), _decimal(n * step)
+        for number in range(first, last + 1):
+            yield self.at(self.zero + number * step * seconds), _decimal(number * step)
 
 
-def axis_of(told: Report, job: JobReport | None = None) -> Axis:
-    """Of the run; of one `job` among others, its own part of it."""
-    jobs = told.jobs if job is None else (job,)
-    phases = [phase for one in jobs for phase in one.phases]
-    end = max((phase.start + phase.seconds for phase in phases), default=0.0)
-    undone = bool(jobs) and all(one.state == "rolled-back" for one in jobs)
-    start = 0.0
-    if job is not None and len(told.jobs) > 1:
-        start = min((phase.start for phase in phases), default=0.0)
-        start = 0.0 if start < (end - start) / 4 else start
-    elif not undone:  # what was taken back may have been so days later
-        end = max(end, told.seconds)
+def axis_of(report: Report, job: JobReport | None = None) -> Axis:
+    """Return the axis of a run; of one `job` among others, of its own part of the run."""
+    if job is None or len(report.jobs) == 1:
+        return _axis(0.0, _end_of_run(report))
+    start, end = _start_of(job), _end_of((job,))
+    is_soon = start < (end - start) / 4
+    return _axis(0.0 if is_soon else start, end)
+
+
+def _axis(start: float, end: float) -> Axis:
     return Axis(start, max(end, start + 0.01))
 
 
+def _end_of_run(report: Report) -> float:
+    end = _end_of(report.jobs)
+    undone = [job for job in report.jobs if job.state == "rolled-back"]
+    if undone and len(undone) == len(report.jobs):
+        return end  # what was taken back may have been so days later
+    return max(end, report.seconds)
+
+
+def _start_of(job: JobReport) -> float:
+    return min((phase.start for phase in job.phases), default=0.0)
+
+
+def _end_of(jobs: Iterable[JobReport]) -> float:
+    end = 0.0
+    for job in jobs:
+        end = max([end, *(phase.start + phase.seconds for phase in job.phases)])
+    return end
+
+
 def _step(least: float, steps: Sequence[int]) -> float:
-    """The next round number."""
-    found = next((float(step) for step in steps if step >= least), None)
-    if found is not None:
-        return found
+    """Return the next round number."""
+    for step in steps:
+        if step >= least:
+            return float(step)
     power = 10.0 ** math.floor(math.log10(least))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
 

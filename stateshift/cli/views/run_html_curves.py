@@ -19,113 +19,132 @@ PANEL = 64
 FINEST = 0.25  # in percents of the width
 
 Point = tuple[float, float]
+LeftOf = Callable[[RoundReport], float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """`points` are percents of the axis' length, and values; the highest value reaches the
-    panel's top.
+    """A curve: `points` are percents of the axis' length, and values; the highest value reaches
+    the panel's top, where it is `shown`.
     """
 
     title: str
     kind: str
     points: tuple[Point, ...]
-    told: Callable[[float], str]
+    shown: Callable[[float], str]
+
+    @property
+    def highest(self) -> float:
+        """The highest value."""
+        return max(value for _, value in self.points)
 
 
 def curves(job: JobReport, axis: Axis) -> Iterator[Curve]:
-    brought = _added_up(job)
-    if brought and brought[-1][1]:
-        yield Curve(
-            "bytes brought, added up",
-            "brought",
-            _placed([*brought, (axis.end, brought[-1][1])], axis),
-            size,
-        )
-    bytes_left = _steps(job, lambda one: one.left_bytes, axis)
+    """Yield the curves of a job; those that would show nothing are left out."""
+    copied = _added_up(job)
+    if copied and copied[-1][1]:
+        points = _placed([*copied, (axis.end, copied[-1][1])], axis)
+        yield Curve("bytes brought, added up", "brought", points, size)
+    bytes_left = _steps(job, lambda round_: round_.left_bytes, axis)
     if bytes_left:
         yield Curve("left to bring, after each round", "left", bytes_left, size)
-    seconds_left = _steps(job, lambda one: one.left_seconds, axis)
+    seconds_left = _steps(job, lambda round_: round_.left_seconds, axis)
     if seconds_left:
         yield Curve("downtime that this would take", "left", seconds_left, span)
 
 
 def _added_up(job: JobReport) -> list[Point]:
-    """Evenly within each round and phase."""
-    moved: list[RoundReport | PhaseReport] = [
-        *job.rounds,
-        *(p for p in job.phases if p.name in COPYING),
-    ]
-    changes = []
-    for one in moved:
-        seconds = max(one.seconds, 0.001)
-        changes += [(one.start, one.bytes / seconds), (one.start + seconds, -one.bytes / seconds)]
-    found: list[Point] = []
-    brought = rate = 0.0
+    """Return how many bytes were copied by when: evenly within each round and phase."""
+    parts: list[RoundReport | PhaseReport] = list(job.rounds)
+    parts += [phase for phase in job.phases if phase.name in COPYING]
+    changes: list[Point] = []  # of the rate, in bytes a second
+    for part in parts:
+        seconds = max(part.seconds, 0.001)
+        rate = part.bytes / seconds
+        changes += [(part.start, rate), (part.start + seconds, -rate)]
+    points: list[Point] = []
+    copied = rate = last = 0.0
     for at, change in sorted(changes):
-        brought += rate * (at - found[-1][0]) if found else 0.0
+        copied += rate * (at - last)
         rate += change
-        found.append((at, brought))
-    return found
+        last = at
+        points.append((at, copied))
+    return points
 
 
-def _steps(
-    job: JobReport, left_of: Callable[[RoundReport], float | None], axis: Axis
-) -> tuple[Point, ...]:
-    """What a round has left stays until the next one's end; the last of it, until it was brought
-    with the job down.
+def _steps(job: JobReport, left_of: LeftOf, axis: Axis) -> tuple[Point, ...]:
+    """Return what was left by when. What a round has left stays until the next one's end; the last
+    of it, until it was copied with the job down.
     """
-    known = [
-        (one.start + one.seconds, left) for one in job.rounds if (left := left_of(one)) is not None
-    ]
+    known = list(_known(job.rounds, left_of))
     if not known:
         return ()
-    copies = [p.start + p.seconds for p in job.phases if p.name == "copy" and p.done == p.steps]
-    known.append((max(copies), 0.0) if copies else (axis.end, known[-1][1]))
+    known.append(_nothing_left(job) or (axis.end, known[-1][1]))
     points = known[:1]
     for at, left in known[1:]:
         points += [(at, points[-1][1]), (at, left)]
     return _placed(points, axis)
 
 
+def _known(rounds: Iterable[RoundReport], left_of: LeftOf) -> Iterator[Point]:
+    for round_ in rounds:
+        left = left_of(round_)
+        if left is not None:
+            yield round_.start + round_.seconds, left
+
+
+def _nothing_left(job: JobReport) -> Point | None:
+    """Return when all was copied; None where it is not known to be."""
+    copies = [phase for phase in job.phases if phase.name == "copy"]
+    ends = [copy.start + copy.seconds for copy in copies if copy.done == copy.steps]
+    return (max(ends), 0.0) if ends else None
+
+
 def _placed(points: Iterable[Point], axis: Axis) -> tuple[Point, ...]:
-    """On the axis, and of those that nobody could tell apart the first, the lowest, the highest
-    and the last.
+    """Return the points on the axis, and of those that nobody could tell apart the first, the
+    lowest, the highest and the last.
     """
     placed = [(axis.at(at), value) for at, value in points]
-    found: list[Point] = []
+    kept: list[Point] = []
     for _, group in groupby(placed, lambda point: int(point[0] / FINEST)):
         near = list(group)
-        by_value = sorted(range(len(near)), key=lambda n: near[n][1])
-        found += [near[n] for n in sorted({0, by_value[0], by_value[-1], len(near) - 1})]
-    return tuple(found)
+        by_value = sorted(range(len(near)), key=lambda place: near[place][1])
+        places = {0, by_value[0], by_value[-1], len(near) - 1}
+        kept += [near[place] for place in sorted(places)]
+    return tuple(kept)
 
 
 def panel(curve: Curve, top: float) -> str:
-    highest = max(value for _, value in curve.points)
-    scaled = [
-        f"{at:.2f},{PANEL * (1 - value / (highest or 1.0)):.1f}" for at, value in curve.points
-    ]
-    first, last = (f"{curve.points[n][0]:.2f},{PANEL}" for n in (0, -1))
-    drawn = (
-        tag("polygon", points=" ".join((first, *scaled, last)), class_=f"area {curve.kind}"),
-        tag("polyline", points=" ".join(scaled), class_=f"curve {curve.kind}"),
-    )
+    """Draw a curve between two lines, with its title above and its highest value beside it."""
     bottom = top + PANEL
+    lines = [tag("line", x1="0%", x2="100%", y1=y, y2=y, class_="grid") for y in (top, bottom)]
+    drawing = tag(
+        "svg",
+        *_drawn(curve),
+        x="0",
+        y=top,
+        width="100%",
+        height=PANEL,
+        viewBox=f"0 0 100 {PANEL}",
+        preserveAspectRatio="none",
+    )
     return tag(
         "g",
-        *(tag("line", x1="0%", x2="100%", y1=y, y2=y, class_="grid") for y in (top, bottom)),
+        *lines,
         tag("text", said(curve.title), x="0%", y=top - 9, class_="title"),
-        tag("text", curve.told(highest), x=-8, y=top + 5, class_="end small"),
+        tag("text", curve.shown(curve.highest), x=-8, y=top + 5, class_="end small"),
         tag("text", "0", x=-8, y=bottom + 3, class_="end small"),
-        tag(
-            "svg",
-            *drawn,
-            x="0",
-            y=top,
-            width="100%",
-            height=PANEL,
-            viewBox=f"0 0 100 {PANEL}",
-            preserveAspectRatio="none",
-        ),
+        drawing,
+    )
+
+
+def _drawn(curve: Curve) -> tuple[str, str]:
+    """Return the curve, and the area below it."""
+    highest = curve.highest or 1.0
+    scaled = [f"{at:.2f},{PANEL * (1 - value / highest):.1f}" for at, value in curve.points]
+    first = f"{curve.points[0][0]:.2f},{PANEL}"
+    last = f"{curve.points[-1][0]:.2f},{PANEL}"
+    return (
+        tag("polygon", points=" ".join((first, *scaled, last)), class_=f"area {curve.kind}"),
+        tag("polyline", points=" ".join(scaled), class_=f"curve {curve.kind}"),
     )

@@ -16,6 +16,7 @@ could tell apart become one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from stateshift.cli.views.markup import percent, said, tag
@@ -28,62 +29,73 @@ from stateshift.report import JobReport, PhaseReport, RoundReport, SteeredReport
 LANE, BAR, ROW, BELOW = 24, 14, 18, 40
 TITLE = 34  # above a panel
 # In percents of the width: what is narrower is drawn together with its neighbours, and where a text
-# finds room.
-FINEST, ROOM_FOR_NUMBER, ROOM_FOR_SPAN, ROOM_FOR_MARK = 0.5, 5.0, 27.0, 6.0
+# has enough space.
+FINEST, SPACE_FOR_NUMBER, SPACE_FOR_SPAN, SPACE_FOR_MARK = 0.5, 5.0, 27.0, 6.0
 THINNEST = 0.15  # what happened is never invisible
 SMALL = 0.25  # of the run's time: a downtime that is looked at closer
+MARKS_TOLD = 9  # of one line, what is said of it
 
-Stretch = tuple[float, float]
 T = TypeVar("T")
+Mark = tuple[int, SteeredReport]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """From when to when something lasted, in seconds since the run began."""
+
+    start: float
+    end: float
 
 
 # ---- pictures ------------------------------------------------------------------------------------
 
 
 def strip(job: JobReport, axis: Axis) -> str:
-    """When a job was at work, and when it was down."""
+    """Draw when a job was at work, and when it was down."""
     if not job.phases:
         return ""
-    start, end = min(p.start for p in job.phases), max(p.start + p.seconds for p in job.phases)
-    bars = [_bar(axis, start, end, 2, "bar", f"at work for {span(end - start)}")]
+    start = min(phase.start for phase in job.phases)
+    end = max(phase.start + phase.seconds for phase in job.phases)
+    at_work = Stretch(start, end)
+    bars = [_bar(axis, at_work, 2, "bar", f"at work for {span(end - start)}")]
     down = _down(job, axis)
     if down is not None:
-        bars.append(_bar(axis, *down, 2, "bar down", _down_told(job)))
-    return tag(
-        "svg",
-        *bars,
-        class_="strip",
-        height=BAR + 4,
-        role="img",
-        aria_label=f"when {job.job} was moved",
-    )
+        bars.append(_bar(axis, down, 2, "bar down", _down_words(job)))
+    label = f"when {job.job} was moved"
+    return tag("svg", *bars, class_="strip", height=BAR + 4, role="img", aria_label=label)
 
 
 def picture(job: JobReport, axis: Axis, steered: Sequence[SteeredReport] = ()) -> str:
-    """`steered` is numbered as it comes; what lies outside of the axis is left out."""
+    """Draw a job's run. `steered` is numbered as it comes; what lies outside of the axis is left
+    out.
+    """
     return _drawn(job, axis, steered, list(curves(job, axis)))
 
 
 def closer(job: JobReport, axis: Axis, steered: Sequence[SteeredReport] = ()) -> str | None:
-    """None where the whole picture shows as much."""
+    """Draw the downtime closer; None where the whole picture shows as much."""
     down = _down(job, axis)
-    if down is None or down[1] - down[0] > SMALL * (axis.end - axis.start):
+    if down is None:
         return None
-    margin = max((down[1] - down[0]) / 10, 0.01)
-    near = Axis(
-        max(axis.start, down[0] - margin),
-        min(axis.end, down[1] + margin),
-        down[0],
-        "since the job was down",
-    )
-    return _drawn(job, near, steered, []) if near.end > near.start else None
+    length = down.end - down.start
+    if length > SMALL * (axis.end - axis.start):
+        return None
+    margin = max(length / 10, 0.01)
+    start, end = max(axis.start, down.start - margin), min(axis.end, down.end + margin)
+    if end <= start:
+        return None
+    near = Axis(start, end, down.start, "since the job was down")
+    return _drawn(job, near, steered, [])
 
 
 def _drawn(
     job: JobReport, axis: Axis, steered: Sequence[SteeredReport], below: Sequence[Curve]
 ) -> str:
-    marks = [(n, one) for n, one in enumerate(steered, 1) if axis.start <= one.start <= axis.end]
-    top = 6 + ROW * (bool(marks) + (_down(job, axis) is not None))
+    marks = [
+        mark for mark in enumerate(steered, start=1) if axis.shows(mark[1].start, mark[1].start)
+    ]
+    rows_above = bool(marks) + (_down(job, axis) is not None)
+    top = 6 + ROW * rows_above
     lanes = list(_lanes(job, axis, top))
     lanes_end = top + LANE * len(lanes)
     bottom = lanes_end + (TITLE + PANEL) * len(below)
@@ -91,7 +103,7 @@ def _drawn(
         *_grid(axis, top, bottom),
         *_band(job, axis, bottom),
         *lanes,
-        *(panel(curve, lanes_end + TITLE + n * (TITLE + PANEL)) for n, curve in enumerate(below)),
+        *_panels(below, lanes_end),
         *_marks(marks, axis, top, bottom),
     )
     label = (
@@ -101,163 +113,177 @@ def _drawn(
     return tag("svg", *parts, class_="picture", height=bottom + BELOW, role="img", aria_label=label)
 
 
+def _panels(below: Sequence[Curve], top: float) -> Iterator[str]:
+    for place, curve in enumerate(below):
+        yield panel(curve, top + TITLE + place * (TITLE + PANEL))
+
+
 def _grid(axis: Axis, top: float, bottom: float) -> Iterator[str]:
-    for at, told in axis.ticks():
+    for at, words in axis.ticks():
         yield tag("line", x1=percent(at), x2=percent(at), y1=top, y2=bottom + 4, class_="grid")
-        yield tag("text", told, x=percent(at), y=bottom + 18, class_="tick")
+        yield tag("text", words, x=percent(at), y=bottom + 18, class_="tick")
     yield tag("line", x1="0%", x2="100%", y1=bottom, y2=bottom, class_="axis")
     yield tag("text", f"{axis.unit[0]} {axis.since}", x="50%", y=bottom + 35, class_="tick")
 
 
 def _band(job: JobReport, axis: Axis, bottom: float) -> Iterator[str]:
+    """Draw the downtime through all of a picture, with its words on the side that has space."""
     down = _down(job, axis)
     if down is None:
         return
-    start, end = (axis.at(seconds) for seconds in down)
-    right = (start + end) / 2 > 50
+    start, end = axis.at(down.start), axis.at(down.end)
+    height = bottom - ROW
     yield tag(
-        "rect",
-        x=percent(start),
-        y=ROW,
-        width=percent(end - start),
-        height=bottom - ROW,
-        class_="band",
+        "rect", x=percent(start), y=ROW, width=percent(end - start), height=height, class_="band"
     )
-    yield tag(
-        "text",
-        _down_told(job),
-        x=percent(end if right else start),
-        y=ROW - 5,
-        class_="alarm end" if right else "alarm",
-    )
+    if (start + end) / 2 > 50:
+        yield tag("text", _down_words(job), x=percent(end), y=ROW - 5, class_="alarm end")
+    else:
+        yield tag("text", _down_words(job), x=percent(start), y=ROW - 5, class_="alarm")
 
 
-def _down(job: JobReport, axis: Axis) -> tuple[float, float] | None:
-    """From when to when, as far as the run knows."""
+def _down(job: JobReport, axis: Axis) -> Stretch | None:
+    """Return when the job was down, as far as the run knows."""
     if job.downtime_start is None:
         return None
-    return (
-        job.downtime_start,
-        axis.end if job.downtime_seconds is None else job.downtime_start + job.downtime_seconds,
-    )
+    if job.downtime_seconds is None:
+        return Stretch(job.downtime_start, axis.end)
+    return Stretch(job.downtime_start, job.downtime_start + job.downtime_seconds)
 
 
-def _down_told(job: JobReport) -> str:
-    return (
-        "down since then"
-        if job.downtime_seconds is None
-        else f"down for {span(job.downtime_seconds)}"
-    )
+def _down_words(job: JobReport) -> str:
+    if job.downtime_seconds is None:
+        return "down since then"
+    return f"down for {span(job.downtime_seconds)}"
 
 
-def _marks(
-    marks: list[tuple[int, SteeredReport]], axis: Axis, top: float, bottom: float
-) -> Iterator[str]:
-    """A line where somebody steered, with its number in the table."""
-    for group in _neighbours(marks, axis, lambda mark: (mark[1].start, mark[1].start), FINEST):
+def _marks(marks: Sequence[Mark], axis: Axis, top: float, bottom: float) -> Iterator[str]:
+    """Draw a line where somebody steered, with its number in the table."""
+    for group in _neighbours(marks, axis, _moment_of, FINEST):
         at = percent(axis.at(group[0][1].start))
-        told = said(
-            "; ".join(f"{span(one.start)}: {one.what} {one.value}".strip() for _, one in group[:9])
-        )
-        yield tag("line", tag("title", told), x1=at, x2=at, y1=top - 4, y2=bottom, class_="mark")
-    for group in _neighbours(
-        marks, axis, lambda mark: (mark[1].start, mark[1].start), ROOM_FOR_MARK
-    ):
-        (first, one), (last, _) = group[0], group[-1]
-        told = str(first) if first == last else f"{first}–{last}"
-        yield tag("text", told, x=percent(axis.at(one.start)), y=top - 8, class_="mid steer")
+        words = said("; ".join(_mark_words(mark) for _, mark in group[:MARKS_TOLD]))
+        yield tag("line", tag("title", words), x1=at, x2=at, y1=top - 4, y2=bottom, class_="mark")
+    for group in _neighbours(marks, axis, _moment_of, SPACE_FOR_MARK):
+        (first, mark), (last, _) = group[0], group[-1]
+        numbers = str(first) if first == last else f"{first}–{last}"
+        yield tag("text", numbers, x=percent(axis.at(mark.start)), y=top - 8, class_="mid steer")
+
+
+def _mark_words(mark: SteeredReport) -> str:
+    return f"{span(mark.start)}: {mark.what} {mark.value}".strip()
 
 
 # ---- lanes ---------------------------------------------------------------------------------------
 
 
 def _lanes(job: JobReport, axis: Axis, top: float) -> Iterator[str]:
-    """What lies on the axis, at least in part."""
+    """Draw a lane for all rounds, and one for each phase; what lies on the axis, at least in
+    part.
+    """
     undone = job.state == "rolled-back"
-    rounds = [one for one in job.rounds if _touches(axis, one)]
+    inset = (LANE - BAR) / 2
+    rounds = [round_ for round_ in job.rounds if _is_on(axis, round_)]
     if rounds:
-        yield _lane("rounds", top, _round_bars(rounds, undone, axis, top + (LANE - BAR) / 2))
+        yield _lane("rounds", top, _round_bars(rounds, undone, axis, top + inset))
         top += LANE
-    for phase in (phase for phase in job.phases if phase.name in PHASES and _touches(axis, phase)):
-        yield _lane(phase.name, top, _phase_bar(phase, undone, axis, top + (LANE - BAR) / 2))
-        top += LANE
+    shown = [phase for phase in job.phases if _is_on(axis, phase)]
+    for phase in shown:
+        if phase.name in PHASES:
+            yield _lane(phase.name, top, _phase_bar(phase, undone, axis, top + inset))
+            top += LANE
 
 
-def _touches(axis: Axis, one: PhaseReport | RoundReport) -> bool:
-    return one.start <= axis.end and one.start + one.seconds >= axis.start
+def _is_on(axis: Axis, part: PhaseReport | RoundReport) -> bool:
+    return axis.shows(part.start, part.start + part.seconds)
 
 
-def _lane(name: str, top: float, drawn: Iterable[str]) -> str:
-    return tag("g", tag("text", said(name), x=-8, y=top + 16, class_="end"), *drawn)
+def _lane(name: str, top: float, bars: Iterable[str]) -> str:
+    return tag("g", tag("text", said(name), x=-8, y=top + 16, class_="end"), *bars)
 
 
 def _round_bars(rounds: Sequence[RoundReport], undone: bool, axis: Axis, y: float) -> Iterator[str]:
-    for group in _neighbours(
-        rounds, axis, lambda one: (one.start, one.start + one.seconds), FINEST
-    ):
-        first, last = group[0], group[-1]
-        end = last.start + last.seconds
-        files, count = sum(one.files for one in group), sum(one.bytes for one in group)
-        name = f"round {first.number}" if first is last else f"rounds {first.number}-{last.number}"
-        told = f"{name}: {_when(first.start, end)}, {many(files, 'file')}, {size(count)}"
-        kind = "bar undone" if undone else "bar round" if first.number % 2 else "bar round even"
-        yield _bar(axis, first.start, end, y, kind, told)
-        if first is last and axis.at(end) - axis.at(first.start) >= ROOM_FOR_NUMBER:
-            middle = (axis.at(end) + axis.at(first.start)) / 2
-            yield tag(
-                "text",
-                str(first.number),
-                x=percent(middle),
-                y=y + 11,
-                class_="mid" if undone else "mid inside",
-            )
+    for group in _neighbours(rounds, axis, _stretch_of, FINEST):
+        whole = Stretch(group[0].start, _stretch_of(group[-1]).end)
+        yield _bar(axis, whole, y, _round_kind(group[0], undone), _round_words(group, whole))
+        left, right = axis.at(whole.start), axis.at(whole.end)
+        if len(group) == 1 and right - left >= SPACE_FOR_NUMBER:
+            number, middle = str(group[0].number), percent((right + left) / 2)
+            yield tag("text", number, x=middle, y=y + 11, class_="mid" if undone else "mid inside")
+
+
+def _round_kind(first: RoundReport, undone: bool) -> str:
+    if undone:
+        return "bar undone"
+    return "bar round" if first.number % 2 else "bar round even"
+
+
+def _round_words(group: Sequence[RoundReport], whole: Stretch) -> str:
+    first, last = group[0].number, group[-1].number
+    name = f"round {first}" if len(group) == 1 else f"rounds {first}-{last}"
+    files = many(sum(round_.files for round_ in group), "file")
+    return f"{name}: {_when(whole)}, {files}, {size(sum(round_.bytes for round_ in group))}"
 
 
 def _phase_bar(phase: PhaseReport, undone: bool, axis: Axis, y: float) -> Iterator[str]:
-    whole, end = phase.done == phase.steps, phase.start + phase.seconds
-    kind = "bar undone" if undone else "bar" if whole else "bar torn"
-    told = f"{phase.name}: {_when(phase.start, end)}, {phase.done} of {phase.steps} steps"
-    yield _bar(axis, phase.start, end, y, kind, told)
-    left, right = axis.at(phase.start), axis.at(end)
-    if 100 - right >= ROOM_FOR_SPAN:
-        place, where = right, "beside"
-    elif left >= ROOM_FOR_SPAN:
-        place, where = left, "end before"
-    else:
-        place, where = right, "end before inside" if kind == "bar" else "end before"
-    words = (
-        "undone" if undone else span(phase.seconds) if whole else f"{phase.done} of {phase.steps}"
-    )
-    yield tag("text", words, x=percent(place), y=y + 11, class_=where)
+    when = _stretch_of(phase)
+    kind = _phase_kind(phase, undone)
+    words = f"{phase.name}: {_when(when)}, {phase.done} of {phase.steps} steps"
+    yield _bar(axis, when, y, kind, words)
+    place, side = _beside(axis, when, kind)
+    yield tag("text", _phase_words(phase, undone), x=percent(place), y=y + 11, class_=side)
 
 
-def _when(start: float, end: float) -> str:
-    return f"begun at {span(start)}, took {span(end - start)}"
+def _phase_kind(phase: PhaseReport, undone: bool) -> str:
+    if undone:
+        return "bar undone"
+    return "bar" if phase.done == phase.steps else "bar torn"
 
 
-def _bar(axis: Axis, start: float, end: float, y: float, kind: str, told: str) -> str:
-    left, right = axis.at(start), axis.at(end)
+def _phase_words(phase: PhaseReport, undone: bool) -> str:
+    if undone:
+        return "undone"
+    return span(phase.seconds) if phase.done == phase.steps else f"{phase.done} of {phase.steps}"
+
+
+def _beside(axis: Axis, when: Stretch, kind: str) -> tuple[float, str]:
+    """Return where the words of a bar have enough space: behind it, before it, or else inside."""
+    left, right = axis.at(when.start), axis.at(when.end)
+    if 100 - right >= SPACE_FOR_SPAN:
+        return right, "beside"
+    if left >= SPACE_FOR_SPAN:
+        return left, "end before"
+    return right, "end before inside" if kind == "bar" else "end before"
+
+
+def _when(when: Stretch) -> str:
+    return f"begun at {span(when.start)}, took {span(when.end - when.start)}"
+
+
+def _bar(axis: Axis, when: Stretch, y: float, kind: str, words: str) -> str:
+    left, right = axis.at(when.start), axis.at(when.end)
     width = max(THINNEST, right - left)
-    return tag(
-        "rect",
-        tag("title", said(told)),
-        x=percent(min(left, 100 - width)),
-        y=y,
-        width=percent(width),
-        height=BAR,
-        class_=kind,
-    )
+    x = percent(min(left, 100 - width))
+    title = tag("title", said(words))
+    return tag("rect", title, x=x, y=y, width=percent(width), height=BAR, class_=kind)
+
+
+def _stretch_of(part: PhaseReport | RoundReport) -> Stretch:
+    return Stretch(part.start, part.start + part.seconds)
+
+
+def _moment_of(mark: Mark) -> Stretch:
+    return Stretch(mark[1].start, mark[1].start)
 
 
 def _neighbours(
-    ones: Iterable[T], axis: Axis, stretch: Callable[[T], Stretch], least: float
+    parts: Iterable[T], axis: Axis, when: Callable[[T], Stretch], narrower: float
 ) -> Iterator[list[T]]:
-    """Those that lie within a part of the axis that is narrower than `least`, together."""
+    """Yield those together that lie within a part of the axis that is `narrower`."""
     group: list[T] = []
-    for one in ones:
-        if group and axis.at(stretch(one)[1]) - axis.at(stretch(group[0])[0]) >= least:
+    for part in parts:
+        if group and axis.at(when(part).end) - axis.at(when(group[0]).start) >= narrower:
             yield group
             group = []
-        group.append(one)
+        group.append(part)
     if group:
         yield group
