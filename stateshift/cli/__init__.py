@@ -1,9 +1,9 @@
 """The command line: the only place that prints, reads argv, or exits.
 
     main        argv to exit code
-    commands/   one command a file: reads its arguments, calls `migration` or `look`, shows the result
+    commands/   one command a file: reads its arguments, calls the program, shows the result
     views/      what is shown, as text, as a JSON document, as a page: values in, values out. Pure
-    shell/      what all commands share: the entry, settings, options, the terminal, errors, progress
+    shell/      what commands share: the entry, settings, options, the terminal, errors, progress
 
 Importing this package imports nothing: help must answer at once.
 """

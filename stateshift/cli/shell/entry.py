@@ -1,6 +1,4 @@
-"""From argv to an exit code: settings, the commands, and what is left to be said when one of
-them fails.
-"""
+"""The way from argv to an exit code: settings, the commands, and the error when one of them fails."""
 
 from __future__ import annotations
 
@@ -8,11 +6,11 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
 import typer
 
@@ -50,7 +48,7 @@ from stateshift.cli.commands import (
     verify,
 )
 from stateshift.cli.shell import settings
-from stateshift.cli.shell.signature import with_shared_options
+from stateshift.cli.shell.signature import Parsed, with_shared_options
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -94,7 +92,16 @@ OLD_NAMES = {"reconfigure": "dataflow"}
 
 # The error of an argument that does not fit; which package it comes from depends on typer's
 # version.
-Usage: Any = typer.BadParameter.__mro__[2]
+Usage: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+class UsageError(Protocol):
+    """What we ask of such an error."""
+
+    ctx: typer.Context | None
+
+    def format_message(self) -> str: ...
+
 
 EPILOG = """\b
 Example:
@@ -138,16 +145,14 @@ def enter(argv: Sequence[str] | None, adapters: Adapters | None) -> int | None:
                 default_map=_defaults(arguments),
             )
     except Usage as error:
-        return _refused(error, terminal)
+        return _refused(cast("UsageError", error), terminal)
     except BrokenPipeError:
         # Nobody reads any more (`… | head`). Python would complain once more when it flushes at
         # exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except (
-        Exception,
-        KeyboardInterrupt,
-    ) as error:  # before a command began; commands tell their own
+    except (Exception, KeyboardInterrupt) as error:
+        # It was raised before a command began: commands tell their own.
         from stateshift.cli.shell.failing import tell
 
         return tell(error, terminal)
@@ -176,7 +181,8 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
     if name in ("--help", "-h"):
         _list_commands(app)
         return app
-    for known in (name,) if name in COMMANDS else COMMANDS:
+    needed = (name,) if name in COMMANDS else COMMANDS
+    for known in needed:
         _add_command(app, known, COMMANDS[known])
     return app
 
@@ -194,9 +200,8 @@ def _list_commands(app: typer.Typer) -> None:
 
 
 def _add_command(app: typer.Typer, name: str, module: ModuleType, hidden: bool = False) -> None:
-    app.command(name, epilog=module.EPILOG, hidden=hidden)(
-        _told(with_shared_options(module.command))
-    )
+    command = _telling_errors(with_shared_options(module.command))
+    app.command(name, epilog=module.EPILOG, hidden=hidden)(command)
 
 
 def _top(
@@ -222,14 +227,14 @@ def _top(
         context.fail("Missing command.")
 
 
-def _told(command: Callable[..., int | None]) -> Callable[..., int | None]:
-    """The command, with everything it raises told and turned into its exit code."""
+def _telling_errors(command: Parsed) -> Parsed:
+    """Return the command, with everything it raises told and turned into its exit code."""
 
     @wraps(command)
-    def told(*args: Any, **options: Any) -> int | None:
+    def telling(*, context: typer.Context, verbose: int, **values: object) -> int | None:
         try:
-            with _logging(options.get("verbose", 0)):
-                return command(*args, **options)
+            with _logging(verbose):
+                return command(context=context, verbose=verbose, **values)
         except (typer.Exit, BrokenPipeError, Usage):
             raise
         except typer.Abort:
@@ -238,10 +243,9 @@ def _told(command: Callable[..., int | None]) -> Callable[..., int | None]:
             caught = error
         from stateshift.cli.shell.failing import tell
 
-        terminal = options["context"].obj
-        return tell(caught, terminal)
+        return tell(caught, context.obj)
 
-    return told
+    return telling
 
 
 def _logging(verbosity: int) -> AbstractContextManager[None]:
@@ -258,37 +262,43 @@ def _logging(verbosity: int) -> AbstractContextManager[None]:
     return on_stderr(verbosity)
 
 
-def _defaults(arguments: list[str]) -> dict[str, dict[str, Any]]:
-    """The settings files, as every command's defaults. Asking for help reads none of them."""
-    if not arguments or {"--help", "-h", "--version"} & set(arguments):
+def _defaults(arguments: list[str]) -> dict[str, settings.Settings]:
+    """Return the settings files as every command's defaults. Asking for help reads none of them."""
+    asks_for_help = not {"--help", "-h", "--version"}.isdisjoint(arguments)
+    if asks_for_help or not arguments:
         return {}
-    found = settings.read((os.getcwd(), typer.get_app_dir("stateshift")))
-    _bound_memory(os.environ.get("STATESHIFT_MEMORY") or found.pop("memory", None))
-    found.pop("memory", None)
-    return dict.fromkeys((*COMMANDS, *OLD_NAMES), found) if found else {}
+    values = settings.read((os.getcwd(), typer.get_app_dir("stateshift")))
+    memory = values.pop("memory", None)
+    _bound_memory(os.environ.get("STATESHIFT_MEMORY") or memory)
+    return dict.fromkeys((*COMMANDS, *OLD_NAMES), values) if values else {}
 
 
-def _bound_memory(text: str | None) -> None:
-    """How much memory this process may take for what it reads."""
-    from stateshift.cli.views.units import bytes_of
+def _bound_memory(value: object) -> None:
+    """Set how much memory this process may take for what it reads."""
     from stateshift.errors import Complaint, SpecError
     from stateshift.formats import bounds
 
     try:
-        size = bounds.DEFAULT if text is None else bytes_of(text)
-        if size < bounds.LEAST:
-            raise ValueError(
-                f"{text!r} is less than the {bounds.LEAST >> 20} MiB that we need ourselves"
-            )
+        bounds.set_total(bounds.DEFAULT if value is None else _memory(str(value)))
     except ValueError as error:
         raise SpecError(
             (Complaint("STATESHIFT_MEMORY", str(error)),), hint="STATESHIFT_MEMORY=1GiB"
         ) from None
-    bounds.set_total(size)
 
 
-def _refused(error: Any, terminal: Terminal) -> int:
-    """An argument that does not fit, as any other error of the request."""
+def _memory(text: str) -> int:
+    from stateshift.cli.views.units import bytes_of
+    from stateshift.formats import bounds
+
+    size = bytes_of(text)
+    if size < bounds.LEAST:
+        least = f"{bounds.LEAST >> 20} MiB"
+        raise ValueError(f"{text!r} is less than the {least} that we need ourselves")
+    return size
+
+
+def _refused(error: UsageError, terminal: Terminal) -> int:
+    """Tell an argument that does not fit as any other error of the request."""
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(f"{error.format_message()}\n")
         return 2
@@ -297,9 +307,8 @@ def _refused(error: Any, terminal: Terminal) -> int:
 
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "stateshift"
-    return tell(
-        SpecError((Complaint(command, error.format_message()),), hint=f"{command} --help"), terminal
-    )
+    complaint = Complaint(command, error.format_message())
+    return tell(SpecError((complaint,), hint=f"{command} --help"), terminal)
 
 
 @contextmanager

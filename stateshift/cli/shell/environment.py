@@ -41,15 +41,20 @@ def version_lines() -> Iterator[str]:
     yield f"  Python        {platform.python_version()} ({platform.python_implementation()})"
     yield f"  platform      {platform.platform()}"
     yield f"  Java          {java_version() or 'not found (JAVA_HOME, PATH)'}"
+    yield from _packages()
+    address = issues_address()
+    if address is not None:
+        yield f"  report        {address}"
+
+
+def _packages() -> Iterator[str]:
+    """Yield the versions of the packages that are always needed, and of the installed extras."""
     requirements = sorted(set(_requirements()), key=lambda needed: needed.name)
     always = [each.name for each in requirements if each.extra is None]
     extras = [each.name for each in requirements if _is_installed_extra(each)]
     extras_alone = [name for name in dict.fromkeys(extras) if name not in always]
     yield f"  dependencies  {_versions(always) or 'not known: the package is not installed'}"
     yield f"  extras        {_versions(extras_alone) or 'none'}"
-    address = issues_address()
-    if address is not None:
-        yield f"  report        {address}"
 
 
 def issues_address() -> str | None:
@@ -79,16 +84,19 @@ def java_version() -> str | None:
     """
     home = os.environ.get("JAVA_HOME")
     if home is None:
-        program = shutil.which("java")
-        if program is None:
-            return None
-        home = str(Path(program).resolve().parent.parent)
+        home = _home_of(shutil.which("java"))
+    if home is None:
+        return None
     try:
         release = Path(home, "release").read_text("utf-8", "replace")
     except OSError:
         return f"unknown version in {home}"
     version = re.search(r'^JAVA_VERSION="([^"]+)"', release, re.MULTILINE)
     return f"{version[1]} ({home})" if version else f"unknown version in {home}"
+
+
+def _home_of(program: str | None) -> str | None:
+    return None if program is None else str(Path(program).resolve().parent.parent)
 
 
 def _requirements() -> Iterator[Requirement]:

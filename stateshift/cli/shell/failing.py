@@ -14,7 +14,7 @@ With `--json` the same is one document on stdout.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stateshift.cli.shell.terminal import Terminal
 from stateshift.cli.views import problems_json
@@ -41,7 +41,9 @@ _MEMORY = (
 
 
 def tell(caught: BaseException, terminal: Terminal, report: FailedRunDocument | None = None) -> int:
-    """Say what went wrong; the exit code. A run's `report` takes the place of the plain error."""
+    """Say what went wrong; return the exit code. A run's `report` takes the place of the plain
+    error.
+    """
     error = ours(caught)
     if error is None:
         error = _bug(caught)
@@ -52,7 +54,7 @@ def tell(caught: BaseException, terminal: Terminal, report: FailedRunDocument | 
 
 
 def _document(terminal: Terminal, error: StateshiftError, report: FailedRunDocument | None) -> None:
-    """The error's document; where stdout itself is what failed (a full disk), stderr and the
+    """Print the error's document; where stdout itself is what failed (a full disk), stderr and the
     exit code have to do.
     """
     try:
@@ -67,7 +69,7 @@ def _document(terminal: Terminal, error: StateshiftError, report: FailedRunDocum
 
 
 def ours(caught: BaseException) -> StateshiftError | None:
-    """The error as one of ours, None where only a bug explains it."""
+    """Return the error as one of ours, None where only a bug explains it."""
     match caught:
         case StateshiftError():
             return caught
@@ -75,69 +77,83 @@ def ours(caught: BaseException) -> StateshiftError | None:
             return TooLarge("memory ran out", hint=_MEMORY)
         case KeyboardInterrupt():
             return Interrupted("interrupted; nothing was changed")
-        case OSError() if caught.filename is not None:
-            return StorageError(
-                f"{caught.strerror or caught}: {caught.filename}", location=str(caught.filename)
-            )
-        case OSError() if caught.errno is not None:
-            return StorageError(caught.strerror or str(caught))
+        case OSError():
+            return _storage_error(caught)
+    return None
+
+
+def _storage_error(caught: OSError) -> StorageError | None:
+    """Return an error of the file system; None where no system call failed."""
+    if caught.filename is not None:
+        place = str(caught.filename)
+        return StorageError(f"{caught.strerror or caught}: {place}", location=place)
+    if caught.errno is not None:
+        return StorageError(caught.strerror or str(caught))
     return None
 
 
 def described(error: StateshiftError) -> Iterator[Block]:
-    """The error as it is shown on stderr."""
-    if isinstance(error, SpecError) and len(error.complaints) > 1:
-        yield Line(
-            f"error: {_file(error)}the request is not valid, for {len(error.complaints)} reasons",
-            "bad",
-        )
-        yield from (Line(_complaint(complaint), indent=2) for complaint in error.complaints)
-    elif isinstance(error, SpecError) and error.complaints:
-        yield Line(
-            f"error: {_file(error)}{_complaint(error.complaints[0], bool(_file(error)))}", "bad"
-        )
-    else:
-        yield Line(f"error: {_file(error)}{redact(str(error))}", "bad")
+    """Show the error on stderr."""
+    yield from _facts(error)
     if error.where.get("step"):
         yield Line(f"step: {error.where['step']}", "dim")
     if error.hint:
         yield Line(f"hint: {redact(error.hint)}")
 
 
+def _facts(error: StateshiftError) -> Iterator[Block]:
+    file = _file(error)
+    complaints = error.complaints if isinstance(error, SpecError) else ()
+    match complaints:
+        case ():
+            yield Line(f"error: {file}{redact(str(error))}", "bad")
+        case (complaint,):
+            yield Line(f"error: {file}{_complaint(complaint, bool(file))}", "bad")
+        case _:
+            reasons = f"{len(complaints)} reasons"
+            yield Line(f"error: {file}the request is not valid, for {reasons}", "bad")
+            for complaint in complaints:
+                yield Line(_complaint(complaint), indent=2)
+
+
 def _file(error: StateshiftError) -> str:
-    """`orders.json: ` where a spec or a saved plan is wrong; a FormatError says its path itself."""
+    """Return `orders.json: ` where a spec or a saved plan is wrong; a FormatError says its path
+    itself.
+    """
     path = error.where.get("path") if isinstance(error, SpecError | PlanError) else None
     return f"{redact(str(path))}: " if path else ""
 
 
 def _complaint(complaint: Complaint, in_file: bool = False) -> str:
-    """`pointer: message (found …, expected …)`. What the message says already is not said again."""
-    unsaid = complaint.found is not None and f"{complaint.found!r}" not in complaint.message
-    found = f"found {_short(complaint.found)}" if unsaid else ""
-    expected = (
-        f"expected {complaint.expected}"
-        if complaint.expected and not _pointed_out(complaint)
-        else ""
-    )
-    both = ", ".join(part for part in (found, expected) if part)
+    """Return `pointer: message (found …, expected …)`."""
+    details = ", ".join(_details(complaint))
     pointer = complaint.pointer or ("" if in_file else "/")
-    return redact(
-        (f"{pointer}: " if pointer else "") + complaint.message + (f" ({both})" if both else "")
-    )
+    before = f"{pointer}: " if pointer else ""
+    behind = f" ({details})" if details else ""
+    return redact(f"{before}{complaint.message}{behind}")
+
+
+def _details(complaint: Complaint) -> Iterator[str]:
+    """Yield what the message does not say already."""
+    if complaint.found is not None and f"{complaint.found!r}" not in complaint.message:
+        yield f"found {_short(complaint.found)}"
+    if complaint.expected and not _pointed_out(complaint):
+        yield f"expected {complaint.expected}"
 
 
 def _pointed_out(complaint: Complaint) -> bool:
-    """Whether the message names the way out: the key that was meant, instead of all thirty that
-    there are.
+    """Return whether the message names the way out: the key that was meant, instead of all thirty
+    that there are.
     """
     message = complaint.message
-    unknown = message.startswith("unknown key ") and (
-        ", did you mean " in message or ", which belongs " in message
-    )
-    return unknown or (complaint.expected or "") in message
+    if message.startswith("unknown key "):
+        names_key = ", did you mean " in message or ", which belongs " in message
+        if names_key:
+            return True
+    return (complaint.expected or "") in message
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     import json
 
     text = json.dumps(value, ensure_ascii=False, default=str)

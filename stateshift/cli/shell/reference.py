@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Protocol, cast
 
 import typer
 
@@ -11,62 +11,100 @@ from stateshift.cli.views.command_facts import PROGRAM, Block, CommandFacts, Par
 HELP = Parameter(("--help", "-h"), "", "Show this message and exit.")
 
 
+class DeclaredParameter(Protocol):
+    """What we ask of a parameter that the parser declares. typer exports no type of it."""
+
+    name: str
+    param_type_name: str
+    opts: list[str]
+    metavar: str | None
+    help: str | None
+    envvar: str | None
+    default: object
+    show_default: bool
+    required: bool
+
+
+class DeclaredCommand(Protocol):
+    """What we ask of a command that the parser declares."""
+
+    help: str | None
+    epilog: str | None
+    params: list[DeclaredParameter]
+
+
+class DeclaredGroup(DeclaredCommand, Protocol):
+    """What we ask of the program."""
+
+    commands: dict[str, DeclaredCommand]
+
+
 def program_and_commands() -> tuple[CommandFacts, tuple[CommandFacts, ...]]:
     """Return the facts of the program, and of every command in the order of its help."""
     from stateshift.cli.shell.entry import parser
 
-    group: Any = typer.main.get_command(parser())
+    group = cast(DeclaredGroup, typer.main.get_command(parser()))
     commands = tuple(command_facts(name, command) for name, command in group.commands.items())
     return command_facts("", group), commands
 
 
-def command_facts(name: str, command: Any) -> CommandFacts:
+def command_facts(name: str, command: DeclaredCommand) -> CommandFacts:
     """Return the facts of one command of the parser."""
     visible = [each for each in command.params if not getattr(each, "hidden", False)]
-    parameters = (*(_parameter(each) for each in visible), HELP)
-    paragraphs = tuple(_unfolded(part) for part in (command.help or "").split("\n\n"))
+    paragraphs = [_unfolded(part) for part in (command.help or "").split("\n\n")]
     blocks, notes = _epilog(command.epilog or "")
     return CommandFacts(
         name=name,
-        usage=_usage(name, parameters, visible),
+        usage=_usage(name, visible),
         summary=paragraphs[0],
         paragraphs=(*paragraphs, *notes),
-        parameters=parameters,
+        parameters=(*(_parameter(each) for each in visible), HELP),
         blocks=blocks,
     )
 
 
-def _parameter(declared: Any) -> Parameter:
-    is_option = declared.param_type_name == "option"
-    metavar = declared.metavar or str(declared.name).upper()
+def _parameter(declared: DeclaredParameter) -> Parameter:
+    about = _about(declared)
+    metavar = _metavar(declared)
+    if not _is_option(declared):
+        return Parameter((metavar,), "", about, is_option=False)
+    is_flag = getattr(declared, "is_flag", False) or getattr(declared, "count", False)
+    return Parameter(tuple(declared.opts), "" if is_flag else metavar, about)
+
+
+def _is_option(declared: DeclaredParameter) -> bool:
+    return declared.param_type_name == "option"
+
+
+def _metavar(declared: DeclaredParameter) -> str:
+    return declared.metavar or declared.name.upper()
+
+
+def _about(declared: DeclaredParameter) -> str:
     about = declared.help or ""
     notes = []
     if declared.envvar:
         notes.append(f"env var: {declared.envvar}")
     if _shows_default(declared):
         notes.append(f"default: {declared.default}")
-    if notes:
-        about = f"{about} [{'; '.join(notes)}]".strip()
-    if not is_option:
-        return Parameter((metavar,), "", about, is_option=False)
-    takes_none = declared.is_flag or getattr(declared, "count", False)
-    return Parameter(tuple(declared.opts), "" if takes_none else metavar, about)
+    return f"{about} [{'; '.join(notes)}]".strip() if notes else about
 
 
-def _shows_default(declared: Any) -> bool:
+def _shows_default(declared: DeclaredParameter) -> bool:
     """Return whether a default says something: a number, or a word."""
     if not declared.show_default or not declared.default:
         return False
     return isinstance(declared.default, int | float | str) and declared.default is not True
 
 
-def _usage(name: str, parameters: tuple[Parameter, ...], declared: list[Any]) -> str:
+def _usage(name: str, declared: list[DeclaredParameter]) -> str:
     if not name:
         return f"{PROGRAM} [OPTIONS] COMMAND [ARGS]..."
     words = [PROGRAM, name, "[OPTIONS]"]
-    for parameter, each in zip(parameters, declared, strict=False):
-        if not parameter.is_option:
-            words.append(parameter.shown if each.required else f"[{parameter.shown}]")
+    for argument in declared:
+        if not _is_option(argument):
+            metavar = _metavar(argument)
+            words.append(metavar if argument.required else f"[{metavar}]")
     return " ".join(words)
 
 
@@ -75,7 +113,9 @@ def _unfolded(paragraph: str) -> str:
 
 
 def _epilog(text: str) -> tuple[tuple[Block, ...], tuple[str, ...]]:
-    r"""Return the parts of an epilog that stay as they are (each begins with a \b), and the rest."""
+    r"""Return the parts of an epilog that stay as they are, and the rest; each of the former begins
+    with a \b.
+    """
     blocks, notes = [], []
     for part in text.split("\n\n"):
         lines = part.strip("\n").split("\n")

@@ -16,24 +16,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from stateshift.errors import Complaint, SpecError
 
 NAME = "stateshift.toml"
-KEYS: Mapping[str, tuple[type, str]] = {
-    "json": (bool, "true or false"),
-    "parallel": (int, "a number"),
-    "throttle": (str, 'a rate, such as "50MB"'),
-    "workdirs": (str, "a directory"),
-    "fleet": (str, "a Spark master"),
-    "memory": (str, 'a size, such as "2GiB"'),
+
+Settings = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a setting has to be, and how that is called."""
+
+    type: type
+    words: str
+
+
+KEYS: Mapping[str, Key] = {
+    "json": Key(bool, "true or false"),
+    "parallel": Key(int, "a number"),
+    "throttle": Key(str, 'a rate, such as "50MB"'),
+    "workdirs": Key(str, "a directory"),
+    "fleet": Key(str, "a Spark master"),
+    "memory": Key(str, 'a size, such as "2GiB"'),
 }
 
 
-def read(directories: tuple[str, ...]) -> dict[str, Any]:
-    """The settings of the files in these directories, the first one's before the second one's."""
-    settings: dict[str, Any] = {}
+def read(directories: tuple[str, ...]) -> Settings:
+    """Return the settings of the files in these directories, the first one's before the second
+    one's.
+    """
+    settings: Settings = {}
     for directory in reversed(directories):
         path = os.path.join(directory, NAME)
         if os.path.isfile(path):
@@ -41,26 +55,32 @@ def read(directories: tuple[str, ...]) -> dict[str, Any]:
     return settings
 
 
-def _file(path: str) -> dict[str, Any]:
+def _file(path: str) -> Settings:
+    settings = _parsed(path)
+    complaints = [_complaint(path, key, value) for key, value in settings.items()]
+    wrong = tuple(complaint for complaint in complaints if complaint is not None)
+    if wrong:
+        raise SpecError(wrong, hint=f"correct or remove {path}")
+    return settings
+
+
+def _parsed(path: str) -> Settings:
     import tomllib
 
     with open(path, "rb") as file:
         try:
-            found = tomllib.load(file)
+            return tomllib.load(file)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SpecError(
                 (Complaint(path, f"not TOML: {error}"),), hint=f"correct or remove {path}"
             ) from error
-    complaints = tuple(c for key, value in found.items() for c in _complaints(path, key, value))
-    if complaints:
-        raise SpecError(complaints, hint=f"correct or remove {path}")
-    return found
 
 
-def _complaints(path: str, key: str, value: Any) -> list[Complaint]:
-    if key not in KEYS:
-        return [Complaint(f"{path}: {key}", "no such setting", value, f"one of {', '.join(KEYS)}")]
-    wanted, words = KEYS[key]
-    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-        return [Complaint(f"{path}: {key}", "not of the right type", value, words)]
-    return []
+def _complaint(path: str, name: str, value: object) -> Complaint | None:
+    where = f"{path}: {name}"
+    key = KEYS.get(name)
+    if key is None:
+        return Complaint(where, "no such setting", value, f"one of {', '.join(KEYS)}")
+    if type(value) is not key.type:
+        return Complaint(where, "not of the right type", value, key.words)
+    return None
