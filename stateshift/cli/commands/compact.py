@@ -44,10 +44,10 @@ def command(
     """
     if bool(to) == in_place:
         raise typer.BadParameter("compact takes --to LOCATION or --in-place")
-    if to:
-        return carry(terminal, options, [one_job(source, to, [{"kind": "compact"}], waive, fork)])
-    if fork:
+    if fork and in_place:
         raise typer.BadParameter("--fork needs --to LOCATION")
-    return carry(
-        terminal, options, [in_place_job(source, [{"kind": "compact", "in_place": True}], waive)]
-    )
+    if to:
+        job = one_job(source, to, [{"kind": "compact"}], waive, fork)
+    else:
+        job = in_place_job(source, [{"kind": "compact", "in_place": True}], waive)
+    return carry(terminal, options, [job])

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import carry, ending, one_job
+from stateshift.cli.shell.shortcut import carry, ending, given, one_job
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending(
@@ -51,12 +51,11 @@ def command(
     The checkpoint itself says how its state is kept, so the job needs no other configuration.
     --flink writes a savepoint's metadata for another version of Flink.
     """
-    wanted = {
-        "provider": provider,
-        "codec": codec,
-        "checkpoint_format": checkpoint_format,
-        "flink": flink,
-    }
-    given = {key: value for key, value in wanted.items() if value is not None}
-    job = one_job(source, to, [{"kind": "convert", **given}], waive, fork)
-    return carry(terminal, options, [job])
+    change = given(
+        kind="convert",
+        provider=provider,
+        codec=codec,
+        checkpoint_format=checkpoint_format,
+        flink=flink,
+    )
+    return carry(terminal, options, [one_job(source, to, [change], waive, fork)])

@@ -35,9 +35,6 @@ def command(
     The job stops as soon as what is left takes less time than `until` says; with --now it stops
     at once.
     """
-    from shlex import quote
-
-    from stateshift import migration
     from stateshift.cli.shell import steer
     from stateshift.cli.views.units import span
     from stateshift.errors import PlanError
@@ -46,29 +43,18 @@ def command(
 
     place = Workdir(workdir)
     progress = steer.refuse_over(place, "cut over")
-    warm = [
-        job
-        for job in migration.spec_of(place).jobs
-        if job.mode == "warm" and job.name in progress.jobs
-    ]
-    status = f"stateshift status {quote(str(place.path))}"
+    warm = steer.warm_jobs(place, progress)
     if not warm:
-        raise PlanError('no job of this run moves warm ("mode": "warm")', hint=status)
+        raise PlanError(
+            'no job of this run moves warm ("mode": "warm")', hint=steer.status_command(place)
+        )
     if steer.is_halted(progress, place):
-        raise PlanError(steer.STOPPED, hint=status)
+        raise PlanError(steer.STOPPED, hint=steer.status_command(place))
     place.steering.ask_cutover(now)
-    live = place.steering.live() if place.held else None
-    told = ", ".join(
-        f"{job}: {span(one.seconds)} left" for job, one in (live.left if live else {}).items()
-    )
     below = span(min(seconds_of(job.until) for job in warm))
     when = "at once" if now else f"as soon as less than {below} is left to bring"
     names = ", ".join(job.name for job in warm)
-    steer.asked(
-        terminal,
-        place,
-        "asked",
-        f"{names}: to be stopped {when}" + (f" ({told})" if told else ""),
-        now=now,
-    )
+    left = steer.left(place)
+    words = f"{names}: to be stopped {when}" + (f" ({left})" if left else "")
+    steer.asked(terminal, place, "asked", words, now=now)
     return None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json as plain_json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import carry, ending, one_job, pairs
+from stateshift.cli.shell.shortcut import Keys, carry, ending, given, one_job, pairs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending(
@@ -82,48 +82,54 @@ def command(
     Spark sees a column as nullable that the last one did not. A new column holds its default
     for every key that exists. Write columns inside a struct with dots.
     """
-    wanted: dict[str, Any] = {
-        "add": [column_of(text) for text in add or ()],
-        "widen": pairs("--widen", "NAME=…", widen),
-        "rename": pairs("--rename", "NAME=…", rename),
-        "drop": list(drop or ()),
-        "widen_key": pairs("--widen-key", "NAME=…", widen_key),
-        "rename_key": pairs("--rename-key", "NAME=…", rename_key),
-        "nullable": list(nullable or ()),
-        "nullable_key": list(nullable_key or ()),
-    }
-    change = {"kind": "evolve", "operator": operator, **{k: v for k, v in wanted.items() if v}}
+    change = given(
+        kind="evolve",
+        operator=operator,
+        add=[column_of(text) for text in add or ()],
+        widen=pairs("--widen", "NAME=…", widen),
+        rename=pairs("--rename", "NAME=…", rename),
+        drop=drop,
+        widen_key=pairs("--widen-key", "NAME=…", widen_key),
+        rename_key=pairs("--rename-key", "NAME=…", rename_key),
+        nullable=nullable,
+        nullable_key=nullable_key,
+    )
     changes = [{**change, "store": name} for name in store or ["default"]]
     return carry(terminal, options, [one_job(source, to, changes, waive, fork)])
 
 
-def column_of(text: str) -> dict[str, Any]:
-    """NAME:TYPE[=DEFAULT][@AFTER]; a default is JSON, or else the text itself: of a string, a
-    number is one, too. In quotes it may hold an @.
+def column_of(text: str) -> Keys:
+    """Return a column of NAME:TYPE[=DEFAULT][@AFTER]. A default is JSON, or else the text itself:
+    of a string, a number is one, too. In quotes it may hold an @.
     """
-    name, colon, rest = text.partition(":")
-    rest, at, after = rest.partition("@") if "=" not in rest else _last(rest, "@")
-    if rest.count('"') % 2:  # that @ was inside of the quotes
-        rest, at, after = rest + at + after, "", ""
+    name, _, rest = text.partition(":")
+    rest, after = _split_after(rest)
     kind, equals, default = rest.partition("=")
-    if not (name and colon and kind):
+    if not (name and kind):
         raise typer.BadParameter(f"--add takes NAME:TYPE[=DEFAULT][@AFTER], not {text!r}")
-    return {
-        "name": name,
-        "type": kind,
-        **({"default": _json(default, kind)} if equals else {}),
-        **({"after": after} if at else {}),
-    }
+    column: Keys = {"name": name, "type": kind}
+    if equals:
+        column["default"] = _json(default, kind)
+    if after is not None:
+        column["after"] = after
+    return column
 
 
-def _last(text: str, mark: str) -> tuple[str, str, str]:
-    before, found, after = text.rpartition(mark)
-    return (before, found, after) if found else (text, "", "")
+def _split_after(text: str) -> tuple[str, str | None]:
+    """Return what stands before the @, and the column behind it; None where there is no @."""
+    split = text.rpartition if "=" in text else text.partition
+    before, at, after = split("@")
+    is_inside_quotes = before.count('"') % 2 == 1
+    if is_inside_quotes or not at:
+        return text, None
+    return before, after
 
 
-def _json(text: str, kind: str) -> Any:
+def _json(text: str, kind: str) -> object:
     try:
         value = plain_json.loads(text)
     except ValueError:
         return text
-    return text if kind.strip().lower() == "string" and not isinstance(value, str | None) else value
+    if kind.strip().lower() == "string" and not isinstance(value, str | None):
+        return text
+    return value

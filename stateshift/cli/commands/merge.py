@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, RunOptions, To, Waive, names_in
-from stateshift.cli.shell.shortcut import carry, ending, one_job
+from stateshift.cli.shell.shortcut import carry, ending, given, one_job
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending("stateshift merge /data/eu /data/us --to /data/orders")
@@ -52,11 +52,8 @@ def command(
     first, *others = sources
     if not others:
         raise typer.BadParameter("merge takes two checkpoints, or more")
-    change = {"kind": "merge", "locations": others, **({"sum": sum} if sum else {})}
-    united = [{"kind": "union", "operators": names_in(union)}] if union else []
-    return carry(
-        terminal,
-        options,
-        [one_job(first, to, [change, *united], waive, fork)],
-        "flink" if united else None,
-    )
+    changes = [given(kind="merge", locations=others, sum=sum)]
+    if union:
+        changes.append({"kind": "union", "operators": names_in(union)})
+    job = one_job(first, to, changes, waive, fork)
+    return carry(terminal, options, [job], "flink" if union else None)

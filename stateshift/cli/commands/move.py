@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from stateshift.cli.shell.options import RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import carry, ending, one_job
+from stateshift.cli.shell.shortcut import Keys, carry, ending, given, one_job
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending(
@@ -69,9 +69,9 @@ def command(
     return carry(terminal, options, [job], clusters=_clusters(start, stop, warm))
 
 
-def _ends(start: str | None, stop: str | None, warm: bool) -> dict[str, Any]:
+def _ends(start: str | None, stop: str | None, warm: bool) -> Keys:
     """Return what the job says of its start and its end."""
-    keys: dict[str, Any] = {}
+    keys: Keys = {}
     if warm:
         keys["mode"] = "warm"
     if stop is not None:
@@ -83,14 +83,13 @@ def _ends(start: str | None, stop: str | None, warm: bool) -> dict[str, Any]:
     return keys
 
 
-def _clusters(start: str | None, stop: str | None, warm: bool) -> dict[str, Any]:
+def _clusters(start: str | None, stop: str | None, warm: bool) -> Keys:
     """Return the clusters that the job names."""
-    clusters: dict[str, Any] = {}
+    clusters: Keys = {}
     if start is not None:
         # A resume may be typed elsewhere, and means the same commands.
-        clusters[COMMANDS] = {"kind": "command", "submit": start, "cwd": os.getcwd()}
-    if stop is not None:
-        clusters[COMMANDS]["stop"] = stop
-    elif warm:
+        directory = os.getcwd()
+        clusters[COMMANDS] = given(kind="command", submit=start, cwd=directory, stop=stop)
+    if warm and stop is None:
         clusters[PERSON] = {"kind": "manual"}
     return clusters

@@ -44,7 +44,7 @@ def command(
     if not place.held:
         raise PlanError(
             "no process works on this run now: there is nothing to pause",
-            hint=f"stateshift status {where}",
+            hint=steer.status_command(place),
         )
     if steer.is_halted(progress, place):
         raise PlanError(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import carry, ending, one_job, pairs
+from stateshift.cli.shell.shortcut import Keys, carry, ending, given, one_job, pairs
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending("stateshift rename /data/orders --to /data/orders-2 --operator 0=1 --operator 1=0")
@@ -42,15 +42,14 @@ def command(
     A changed job then finds its state: where Spark numbers operators and sources differently,
     or where a Flink operator has another uid.
     """
-    named = {
-        "operators": pairs("--operator", "OLD=NEW", operator),
-        "sources": pairs("--source", "OLD=NEW", input),
-    }
-    dropped = {"operators": drop_operator, "sources": drop_source}
-    changes = [
-        {"kind": kind, **{key: value for key, value in keys.items() if value}}
-        for kind, keys in (("rename", named), ("drop", dropped))
-        if any(keys.values())
-    ]
-    job = one_job(source, to, changes or [{"kind": "rename"}], waive, fork)
-    return carry(terminal, options, [job])
+    named = given(
+        operators=pairs("--operator", "OLD=NEW", operator),
+        sources=pairs("--source", "OLD=NEW", input),
+    )
+    dropped = given(operators=drop_operator, sources=drop_source)
+    changes: list[Keys] = []
+    if named or not dropped:
+        changes.append({"kind": "rename", **named})
+    if dropped:
+        changes.append({"kind": "drop", **dropped})
+    return carry(terminal, options, [one_job(source, to, changes, waive, fork)])

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import carry, ending, one_job
+from stateshift.cli.shell.shortcut import Keys, carry, ending, given, one_job
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending(
@@ -46,18 +46,13 @@ def command(
     number, and the job uses it. A Flink savepoint gets another parallelism, or another max
     parallelism; for the latter its keys must be strings or numbers.
     """
-    groups = {"parallelism": parallelism, "max_parallelism": max_parallelism}
-    rescale = {key: value for key, value in groups.items() if value is not None}
-    if (partitions is None) == (not rescale):
+    rescaled = given(parallelism=parallelism, max_parallelism=max_parallelism)
+    if (partitions is None) == (not rescaled):
         raise typer.BadParameter(
             "--partitions for a checkpoint of Spark; --parallelism, --max-parallelism for Flink's"
         )
-    if rescale:
-        return carry(
-            terminal,
-            options,
-            [one_job(source, to, [{"kind": "rescale", **rescale}], waive, fork)],
-            "flink",
-        )
-    job = one_job(source, to, [{"kind": "repartition", "partitions": partitions}], waive, fork)
-    return carry(terminal, options, [job])
+    if rescaled:
+        change: Keys = {"kind": "rescale", **rescaled}
+        return carry(terminal, options, [one_job(source, to, [change], waive, fork)], "flink")
+    change = {"kind": "repartition", "partitions": partitions}
+    return carry(terminal, options, [one_job(source, to, [change], waive, fork)])

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import carry, ending, one_job
+from stateshift.cli.shell.shortcut import carry, ending, given, one_job
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending("stateshift rewind /data/orders --to /data/orders-41 --batch 41")
@@ -39,6 +39,5 @@ def command(
     `stateshift verify LOCATION` lists the batches that can be restored. The job reads the input
     after that batch again.
     """
-    change = {"kind": "rewind", "batch": batch, **({"renumber": True} if renumber else {})}
-    job = one_job(source, to, [change], waive, fork)
-    return carry(terminal, options, [job])
+    change = given(kind="rewind", batch=batch, renumber=renumber or None)
+    return carry(terminal, options, [one_job(source, to, [change], waive, fork)])

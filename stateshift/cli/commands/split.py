@@ -4,12 +4,12 @@ a savepoint.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from stateshift.cli.shell.options import RunOptions, Source, Waive, names_in
-from stateshift.cli.shell.shortcut import carry, ending, one_job
+from stateshift.cli.shell.shortcut import Keys, carry, ending, one_job
 from stateshift.cli.shell.terminal import Terminal
 
 EPILOG = ending(
@@ -58,7 +58,36 @@ def command(
     part is a query of its own; give its job only the input of its own keys. A Flink savepoint
     is divided by operators.
     """
-    if (column is None) != (not values) or (values and len(values) != len(to)):
+    _refuse_mismatch(to, column, values, operators)
+    if operators:
+        return carry(terminal, options, _by_operators(source, to, operators, waive), "flink")
+    if column is not None:
+        parts: list[Keys] = [{"column": column, "values": part} for part in values or ()]
+    else:
+        parts = [{"by": len(to), "part": number} for number in range(len(to))]
+    jobs = []
+    for number, (target, part) in enumerate(zip(to, parts, strict=True)):
+        job = one_job(source, target, [{"kind": "split", **part}], waive, fork=True)
+        jobs.append({**job, "name": f"{job['name']}-{number}"})
+    return carry(terminal, options, jobs)
+
+
+def _by_operators(
+    source: str, to: list[str], operators: list[str], waive: list[str] | None
+) -> list[Keys]:
+    jobs = []
+    for number, (target, names) in enumerate(zip(to, operators, strict=True)):
+        job = one_job(source, target, [], waive, fork=True)
+        jobs.append({**job, "name": f"part-{number}", "operators": names_in(names)})
+    return jobs
+
+
+def _refuse_mismatch(
+    to: list[str], column: str | None, values: list[str] | None, operators: list[str] | None
+) -> None:
+    """Refuse options that do not say the same number of parts, or that do not go together."""
+    has_column, has_values = column is not None, bool(values)
+    if has_column != has_values or (values and len(values) != len(to)):
         raise typer.BadParameter(
             "--column and --values go together, with one --values for each --to"
         )
@@ -68,36 +97,14 @@ def command(
         )
     _refuse_twice("--values", values or [])
     _refuse_twice("--operators", operators or [])
-    if operators:
-        return carry(terminal, options, _by_operators(source, to, operators, waive), "flink")
-    jobs = []
-    for number, target in enumerate(to):
-        part: dict[str, Any] = {"by": len(to), "part": number}
-        if column is not None and values:
-            part = {"column": column, "values": values[number]}
-        job = one_job(source, target, [{"kind": "split", **part}], waive, fork=True)
-        jobs.append({**job, "name": f"{job['name']}-{number}"})
-    return carry(terminal, options, jobs)
 
 
-def _by_operators(
-    source: str, to: list[str], operators: list[str], waive: list[str] | None
-) -> list[dict[str, Any]]:
-    return [
-        {
-            **one_job(source, target, [], waive, fork=True),
-            "name": f"part-{number}",
-            "operators": names_in(named),
-        }
-        for number, (target, named) in enumerate(zip(to, operators, strict=True))
-    ]
-
-
-def _refuse_twice(flag: str, values: list[str]) -> None:
-    """What two parts take along would go on in two jobs."""
-    named = [
-        value for part in values for value in sorted({value.strip() for value in part.split(",")})
-    ]
-    twice = next((value for value in named if named.count(value) > 1), None)
-    if twice is not None:
-        raise typer.BadParameter(f"{flag} names {twice!r} in two parts")
+def _refuse_twice(flag: str, parts: list[str]) -> None:
+    """Refuse what two parts take along: it would go on in two jobs."""
+    seen: set[str] = set()
+    for part in parts:
+        names = {name.strip() for name in part.split(",")}
+        twice = sorted(names & seen)
+        if twice:
+            raise typer.BadParameter(f"{flag} names {twice[0]!r} in two parts")
+        seen |= names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -37,29 +38,43 @@ def command(
 ) -> int | None:
     """Change how fast a run may go. Overrides the spec."""
     from stateshift.cli.shell import steer
-    from stateshift.cli.views.units import rate as in_bytes
-    from stateshift.cli.views.units import size
-    from stateshift.errors import Complaint, SpecError
     from stateshift.steering import Throttle
     from stateshift.workdir import Workdir
 
-    place = Workdir(workdir)
-    try:
-        limit = None if rate.strip().lower() == "none" else in_bytes(rate)
-    except ValueError as error:
-        raise SpecError(
-            (Complaint("RATE", str(error)),), hint="stateshift throttle WORKDIR 50MB"
-        ) from None
+    place, limit = Workdir(workdir), _limit(rate)
     steer.refuse_over(place, "throttle")
     place.steering.throttle(Throttle(limit, operations))
-    told = [f"at most {size(limit)} a second"] if limit else []
-    told += [f"at most {operations:g} requests a second"] if operations else []
+    limits = list(_limits(limit, operations))
     steer.asked(
         terminal,
         place,
-        "throttled" if told else "running",
-        ", ".join(told) or "as fast as it goes",
+        "throttled" if limits else "running",
+        ", ".join(limits) or "as fast as it goes",
         bytes_per_second=limit,
         operations_per_second=operations,
     )
     return None
+
+
+def _limit(rate: str) -> float | None:
+    """Return the bytes a second that were typed; None for no limit."""
+    from stateshift.cli.views import units
+    from stateshift.errors import Complaint, SpecError
+
+    if rate.strip().lower() == "none":
+        return None
+    try:
+        return units.rate(rate)
+    except ValueError as error:
+        raise SpecError(
+            (Complaint("RATE", str(error)),), hint="stateshift throttle WORKDIR 50MB"
+        ) from None
+
+
+def _limits(bytes_per_second: float | None, operations: float | None) -> Iterator[str]:
+    from stateshift.cli.views.units import size
+
+    if bytes_per_second:
+        yield f"at most {size(bytes_per_second)} a second"
+    if operations:
+        yield f"at most {operations:g} requests a second"

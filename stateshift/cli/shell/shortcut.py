@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -27,6 +27,9 @@ from stateshift.cli.shell.options import RunOptions, epilog
 if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
     from stateshift.specification import Spec
+
+Keys = dict[str, object]  # of a spec, or of a part of one
+Changes = Sequence[Keys]
 
 
 def ending(
@@ -52,56 +55,57 @@ def ending(
 
 
 def one_job(
-    source: str,
-    target: str,
-    changes: Sequence[Mapping[str, Any]],
-    waive: list[str] | None,
-    fork: bool,
-) -> dict[str, Any]:
-    """A job of a spec. It is called as its new place is."""
-    return {
-        "name": target.rstrip("/").rpartition("/")[2] or "job",
-        "checkpoint_location": source,
-        "remote_location": target,
-        **({"transform": list(changes)} if changes else {}),
-        **({"mode": "fork"} if fork else {}),
-        **({"waive": waive} if waive else {}),
-    }
+    source: str, target: str, changes: Changes, waive: list[str] | None, fork: bool
+) -> Keys:
+    """Return a job of a spec. It is called as its new place is."""
+    job = _job(target, {"checkpoint_location": source, "remote_location": target})
+    if changes:
+        job["transform"] = list(changes)
+    if fork:
+        job["mode"] = "fork"
+    if waive:
+        job["waive"] = waive
+    return job
 
 
-def in_place_job(
-    source: str, changes: Sequence[Mapping[str, Any]], waive: list[str] | None
-) -> dict[str, Any]:
-    """A job that stays where it is."""
-    return {
-        "name": source.rstrip("/").rpartition("/")[2] or "job",
-        "checkpoint_location": source,
-        "transform": list(changes),
-        **({"waive": waive} if waive else {}),
-    }
+def in_place_job(source: str, changes: Changes, waive: list[str] | None) -> Keys:
+    """Return a job that stays where it is."""
+    job = _job(source, {"checkpoint_location": source, "transform": list(changes)})
+    if waive:
+        job["waive"] = waive
+    return job
 
 
-def pairs(flag: str, form: str, given: Sequence[str] | None) -> dict[str, str]:
-    """What a flag that may come several times maps to what; `form` is how it is written, as in
-    OLD=NEW.
+def _job(place: str, keys: Keys) -> Keys:
+    return {"name": place.rstrip("/").rpartition("/")[2] or "job", **keys}
+
+
+def given(**values: object) -> Keys:
+    """Return the keys that somebody gave a value for: no None, and no empty list or mapping."""
+    return {key: value for key, value in values.items() if value not in (None, [], {})}
+
+
+def pairs(flag: str, form: str, texts: Sequence[str] | None) -> dict[str, str]:
+    """Return what a flag that may come several times maps to what; `form` is how it is written, as
+    in OLD=NEW.
     """
-    found: dict[str, str] = {}
-    for pair in given or ():
-        old, equals, new = pair.partition("=")
-        if not (old and equals and new) or old in found:
-            raise typer.BadParameter(
-                f"{flag} takes {form}, each {form.partition('=')[0]} once; not {pair!r}"
-            )
-        found[old] = new
-    return found
+    mapped: dict[str, str] = {}
+    for text in texts or ():
+        old, _, new = text.partition("=")
+        is_pair = bool(old and new)
+        if not is_pair or old in mapped:
+            key = form.partition("=")[0]
+            raise typer.BadParameter(f"{flag} takes {form}, each {key} once; not {text!r}")
+        mapped[old] = new
+    return mapped
 
 
 def carry(
     terminal: Terminal,
     options: RunOptions,
-    jobs: Sequence[Mapping[str, Any]],
+    jobs: Sequence[Keys],
     only: str | None = None,
-    clusters: Mapping[str, Any] | None = None,
+    clusters: Keys | None = None,
 ) -> int:
     """Plan, show, ask, apply, report.
 
@@ -111,42 +115,48 @@ def carry(
     from stateshift.cli.shell.launch import launch
     from stateshift.cli.shell.request import Request, overridden
 
-    engine = _engine(jobs[0]["checkpoint_location"], terminal, only)
+    engine = _engine(str(jobs[0]["checkpoint_location"]), terminal, only)
     spec = overridden(_spec(jobs, engine, clusters), options.parallel, options.throttle)
     return launch(terminal, options, Request(spec, typed=True))
 
 
 def _engine(location: str, terminal: Terminal, only: str | None) -> str:
-    """Whose image lies there. What is none is for the plan to say."""
+    """Return whose image lies there. What is none is for the plan to say."""
     from stateshift.engines.registry import folder_meant, recognised
     from stateshift.errors import PlanError
     from stateshift.storage import locations
 
     opening = terminal.opening()
-    found = recognised(opening(folder_meant(locations.normal(location, os.getcwd()), opening)))
-    if only is not None and found is not None and found != only:
+    folder = folder_meant(locations.normal(location, os.getcwd()), opening)
+    engine = recognised(opening(folder))
+    if only is None:
+        return engine or "spark"
+    if engine not in (None, only):
         hint = f"stateshift inspect {quote(location)}"
         raise PlanError(f"{location} holds no image of {only.capitalize()}", hint=hint)
-    return found or only or "spark"
+    return only
 
 
-def _spec(
-    jobs: Sequence[Mapping[str, Any]], engine: str, clusters: Mapping[str, Any] | None
-) -> Spec:
+def _spec(jobs: Sequence[Keys], engine: str, clusters: Keys | None) -> Spec:
     import json
 
     from stateshift.extensions import names_added
     from stateshift.specification import parse_spec
+
+    spec: Keys = {"version": 1, "engine": engine, "jobs": _literal(jobs)}
+    if clusters:
+        spec["clusters"] = _literal(clusters)
+    return parse_spec(json.dumps(spec), base=os.getcwd(), names_added=names_added)
+
+
+def _literal(value: object) -> object:
+    """Return a value of the spec in which every text is meant as it was typed."""
     from stateshift.specification.text import protect
 
-    def literal(value: Any) -> Any:
-        if isinstance(value, str):
-            return protect(value)  # what is typed is meant as it is
-        if isinstance(value, Mapping):
-            return {key: literal(item) for key, item in value.items()}
-        return [literal(item) for item in value] if isinstance(value, list | tuple) else value
-
-    plain = {"version": 1, "engine": engine, "jobs": literal(jobs)}
-    if clusters:
-        plain["clusters"] = literal(clusters)
-    return parse_spec(json.dumps(plain), base=os.getcwd(), names_added=names_added)
+    if isinstance(value, str):
+        return protect(value)
+    if isinstance(value, Mapping):
+        return {key: _literal(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_literal(item) for item in value]
+    return value

@@ -5,37 +5,42 @@ and say what it is at. Nothing is done here; a run that nobody works on heeds it
 from __future__ import annotations
 
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stateshift.cli.views import run_json
 from stateshift.cli.views.text import Line
+from stateshift.cli.views.units import span
 
 if TYPE_CHECKING:
     from stateshift.cli.shell.terminal import Terminal
     from stateshift.journal import Progress
+    from stateshift.specification import JobSpec
     from stateshift.workdir import Workdir
 
 OVER = ("finished", "rolled-back")
 STOPPED = "the job is being stopped, or has been"
 
 
-def asked(terminal: Terminal, workdir: Workdir, state: str, told: str, **more: Any) -> None:
-    """What was asked for, and whether somebody is there to heed it."""
+def asked(terminal: Terminal, workdir: Workdir, state: str, words: str, **more: object) -> None:
+    """Say what was asked for, and whether somebody is there to heed it."""
     held = workdir.held
     if terminal.json:
         live = workdir.steering.live() if held else None
         terminal.document("steering", run_json.steering(state, held, str(workdir.path), live, more))
         return
-    terminal.show([Line(told)])
+    terminal.show([Line(words)])
     if not held:
         again = f"stateshift resume {quote(str(workdir.path))}"
-        terminal.talk(
-            [Line(f"no process works on this run now: it takes effect once `{again}` goes on")]
-        )
+        terminal.say(f"no process works on this run now: it takes effect once `{again}` goes on")
+
+
+def status_command(workdir: Workdir) -> str:
+    """Return the command that shows where the run stands."""
+    return f"stateshift status {quote(str(workdir.path))}"
 
 
 def refuse_over(workdir: Workdir, what: str) -> Progress:
-    """What is over cannot be steered; what it stands at otherwise."""
+    """Return what a run has done; one that is over cannot be steered."""
     from stateshift import migration
     from stateshift.errors import PlanError
 
@@ -44,14 +49,30 @@ def refuse_over(workdir: Workdir, what: str) -> Progress:
     if progress.state in OVER:
         raise PlanError(
             f"the run is {progress.state}: there is nothing to {what}",
-            hint=f"stateshift status {quote(str(workdir.path))}",
+            hint=status_command(workdir),
         )
     return progress
 
 
+def warm_jobs(workdir: Workdir, progress: Progress) -> list[JobSpec]:
+    """Return the jobs of the run that are copied while they run."""
+    from stateshift import migration
+
+    jobs = [job for job in migration.spec_of(workdir).jobs if job.mode == "warm"]
+    return [job for job in jobs if job.name in progress.jobs]
+
+
+def left(workdir: Workdir) -> str:
+    """Return how long each job would be down now, as the process at work says; empty without one."""
+    live = workdir.steering.live() if workdir.held else None
+    if live is None:
+        return ""
+    return ", ".join(f"{job}: {span(rest.seconds)} left" for job, rest in live.left.items())
+
+
 def is_halted(progress: Progress, workdir: Workdir) -> bool:
-    """Whether every job of the run that was followed has been stopped by now. One that is followed
-    again, behind a stop that failed, has something left.
+    """Return whether every job of the run that was followed has been stopped by now. One that is
+    followed again, behind a stop that failed, has something left.
     """
     from stateshift import migration
 
@@ -59,4 +80,4 @@ def is_halted(progress: Progress, workdir: Workdir) -> bool:
     if live is not None and live.left:
         return False
     halted = {plan.job for plan in progress.plans if migration.is_stopping(plan)}
-    return all(job in halted for job in progress.jobs)
+    return halted.issuperset(progress.jobs)
