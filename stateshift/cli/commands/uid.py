@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.cli.views.survey_json import OperatorIdDocument
+    from stateshift.cli.views.text import Table
 
 EPILOG = epilog(
     (
@@ -37,44 +41,60 @@ def command(
     """Show the directory and Flink id of operators' names."""
     rows = described(names, constants(profile))
     refuse_collisions(rows)
-    if terminal.json:
-        terminal.document("uid", rows)
-        return None
-    from stateshift.cli.views.text import Table
-
-    heads = ("name", ">hash", "directory", "results (in production)", "Flink operator id")
-    keys = ("name", "hash", "directory", "results_directory", "flink_operator_id")
-    terminal.show(
-        [Table(heads, tuple(tuple(str(row[key]) for key in keys) for row in rows), indent=0)]
-    )
+    terminal.answer("uid", lambda: rows, lambda: [_table(rows)])
     return None
 
 
+def _table(rows: list[OperatorIdDocument]) -> Table:
+    from stateshift.cli.views.text import Table
+
+    heads = ("name", ">hash", "directory", "results (in production)", "Flink operator id")
+    return Table(heads, tuple(_cells(row) for row in rows), indent=0)
+
+
+def _cells(row: OperatorIdDocument) -> tuple[str, ...]:
+    return (
+        row["name"],
+        str(row["hash"]),
+        row["directory"],
+        row["results_directory"],
+        row["flink_operator_id"],
+    )
+
+
 def constants(profile: str) -> tuple[int, int, int, bool]:
-    """p, m, offset and signed of a named profile, or as they are given."""
+    """Return p, m, offset and signed of a named profile, or as they are given."""
     from stateshift.errors import Complaint, SpecError
     from stateshift.formats.uid import PROFILES
 
     if profile in PROFILES:
         named = PROFILES[profile]
         return named.p, named.m, named.offset, named.signed
-    parts = [part.strip() for part in profile.split(",")]
+    given = _constants_in(profile)
+    if given is None:
+        expected = f"{', '.join(PROFILES)}, or p,m,offset[,signed] such as 31,1000000009,-96"
+        raise SpecError(
+            (Complaint("--profile", "no such profile", profile, expected),),
+            hint="stateshift uid --profile 31,1000000009,-96 NAME",
+        )
+    return given
+
+
+def _constants_in(text: str) -> tuple[int, int, int, bool] | None:
+    """Return p, m, offset and signed as they are given; None where the text is none of these."""
+    parts = [part.strip() for part in text.split(",")]
     signed = parts[-1] == "signed"
+    if signed:
+        parts.pop()
     try:
-        p, m, offset = (int(part) for part in (parts[:-1] if signed else parts))
-        if p > 0 and m > 0:
-            return p, m, offset, signed
+        p, m, offset = (int(part) for part in parts)
     except ValueError:
-        pass  # said below, as every other text that is no profile
-    expected = f"{', '.join(PROFILES)}, or p,m,offset[,signed] such as 31,1000000009,-96"
-    raise SpecError(
-        (Complaint("--profile", "no such profile", profile, expected),),
-        hint="stateshift uid --profile 31,1000000009,-96 NAME",
-    )
+        return None
+    return (p, m, offset, signed) if p > 0 and m > 0 else None
 
 
-def described(names: list[str], profile: tuple[int, int, int, bool]) -> list[dict[str, Any]]:
-    """A row for each name."""
+def described(names: list[str], profile: tuple[int, int, int, bool]) -> list[OperatorIdDocument]:
+    """Return a row for each name."""
     from stateshift.errors import Complaint, SpecError
     from stateshift.formats import uid
 
@@ -83,23 +103,25 @@ def described(names: list[str], profile: tuple[int, int, int, bool]) -> list[dic
             (Complaint("NAME", "a name is empty; every operator has one"),),
             hint="stateshift uid 'Aggregate (5)'",
         )
-    rows = []
+    rows: list[OperatorIdDocument] = []
     for name in names:
         directory = uid.directory_name(name, *profile)
+        results = uid.results_directory(directory, production=True)
+        assert results is not None, "in production, results lie beside the state"
         rows.append(
             {
                 "name": name,
                 "hash": uid.rolling_hash(name, *profile),
                 "directory": directory,
-                "results_directory": uid.results_directory(directory, True),
+                "results_directory": results,
                 "flink_operator_id": uid.flink_operator_id(name),
             }
         )
     return rows
 
 
-def refuse_collisions(rows: list[dict[str, Any]]) -> None:
-    """Two operators with one directory would read each other's state."""
+def refuse_collisions(rows: list[OperatorIdDocument]) -> None:
+    """Refuse names with the same directory: their operators would read each other's state."""
     from stateshift.errors import PlanError
     from stateshift.formats.uid import collisions
 

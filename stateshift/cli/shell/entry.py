@@ -1,4 +1,6 @@
-"""The way from argv to an exit code: settings, the commands, and the error when one of them fails."""
+"""The way from argv to an exit code: settings, the commands, and the error when one of them
+fails.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a request to a run: plan, show, ask, apply, report."""
+"""The way from a request to a run: plan, show, ask, apply, report."""
 
 from __future__ import annotations
 

@@ -15,13 +15,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from stateshift.cli.views.text import Line, lines_of
 from stateshift.cli.views.units import many, number, size, span
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from stateshift.cli.shell.terminal import Terminal
     from stateshift.world import Meter
 
@@ -65,19 +67,20 @@ class Tally:
             return None
         return (now - self.began) * (1 - self.part) / self.part
 
-    def told(self, now: float) -> str:
+    def words(self, now: float) -> str:
         """`copy: 1,200 of 3,000 files, 120 MiB of 1.2 GiB, 12 MiB/s, 1 min 30 s left`."""
-        parts = [f"{number(self.files_done)} of {many(self.files, 'file')}"] if self.files else []
+        parts = list(self._parts(now)) or [span(now - self.began)]
+        return f"{self.phase}: {', '.join(parts)}"
+
+    def _parts(self, now: float) -> Iterator[str]:
+        if self.files:
+            yield f"{number(self.files_done)} of {many(self.files, 'file')}"
         if self.bytes:
-            parts += [f"{size(self.bytes_done)} of {size(self.bytes)}", f"{size(self.rate(now))}/s"]
+            yield f"{size(self.bytes_done)} of {size(self.bytes)}"
+            yield f"{size(self.rate(now))}/s"
         left = self.seconds_left(now)
         if left is not None:
-            parts.append(f"{span(left)} left")
-        return (
-            f"{self.phase}: {', '.join(parts)}"
-            if parts
-            else f"{self.phase}: {span(now - self.began)}"
-        )
+            yield f"{span(left)} left"
 
 
 class Watch(Protocol):
@@ -95,7 +98,7 @@ class Watch(Protocol):
 
 
 class Lines:
-    """For logs: nothing is drawn over."""
+    """Lines for logs: nothing is drawn over."""
 
     def __init__(
         self,
@@ -113,8 +116,8 @@ class Lines:
             self._end()
             self._tally = Tally(job, name, files, bytes, self._now())
             self._last = self._tally.began
-            what = _counted(files, bytes)
-            self._write(f"{job}: {name}" + (f" ({what})" if what else ""))
+            amount = _counted(files, bytes)
+            self._write(f"{job}: {name} ({amount})" if amount else f"{job}: {name}")
 
     def step(self, name: str, description: str) -> None:
         if self._verbose:
@@ -128,7 +131,7 @@ class Lines:
             self._tally, now = self._tally.plus(files, bytes), self._now()
             if now - self._last >= SECONDS_BETWEEN_LINES:
                 self._last = now
-                self._write(f"{self._tally.job}: {self._tally.told(now)}")
+                self._write(f"{self._tally.job}: {self._tally.words(now)}")
 
     def say(self, line: str) -> None:
         with self._lock:
@@ -139,29 +142,29 @@ class Lines:
             self._end()
 
     def _end(self) -> None:
-        """A phase that took a while says how long."""
+        """End the phase; one that took a while says how long."""
         if self._tally is None:
             return
         took = self._now() - self._tally.began
         if took >= SECONDS_BETWEEN_LINES:
             done = _counted(self._tally.files_done, self._tally.bytes_done)
-            self._write(
-                f"{self._tally.job}: {self._tally.phase} took "
-                + (f"{done} in " if done else "")
-                + span(took)
-            )
+            amount = f"{done} in " if done else ""
+            self._write(f"{self._tally.job}: {self._tally.phase} took {amount}{span(took)}")
         self._tally = None
 
 
 def _counted(files: int, bytes: int) -> str:
     """`3 files, 1.5 MiB`: what there is none of is left out."""
-    return ", ".join(
-        filter(None, (many(files, "file") if files else "", size(bytes) if bytes else ""))
-    )
+    amounts = []
+    if files:
+        amounts.append(many(files, "file"))
+    if bytes:
+        amounts.append(size(bytes))
+    return ", ".join(amounts)
 
 
 class Bar:
-    """For a terminal: the phase, how far, how fast, and what is being done."""
+    """A bar for a terminal: the phase, how far, how fast, and what is being done."""
 
     def __init__(self, verbose: bool = False) -> None:
         from rich.console import Console
@@ -178,7 +181,7 @@ class Bar:
             refresh_per_second=4,
             get_time=time.monotonic,
         )
-        self._task: Any = None
+        self._task: TaskID | None = None
         self._tally: Tally | None = None
         self._lock = threading.Lock()
         self._progress.start()
@@ -198,7 +201,7 @@ class Bar:
                 self._print(f"  {name}: {redact(description)}")
             if self._tally is not None and not self._tally.files and not self._tally.bytes:
                 # Nothing to count (a job that is started, or waited for): say what it is instead.
-                self._progress.update(self._task, description=_escaped(redact(description)))
+                self._update(redact(description))
 
     def done(self, files: int, bytes: int) -> None:
         with self._lock:
@@ -217,19 +220,24 @@ class Bar:
 
     def _draw(self) -> None:
         assert self._tally is not None
-        told = self._tally.told(time.monotonic())
-        self._progress.update(self._task, completed=self._tally.part, description=_escaped(told))
+        self._update(self._tally.words(time.monotonic()), completed=self._tally.part)
+
+    def _update(self, words: str, completed: float | None = None) -> None:
+        assert self._task is not None, "a phase has begun"
+        self._progress.update(self._task, completed=completed, description=_escaped(words))
 
 
 def _escaped(text: str) -> str:
-    """A column's text is read for markup; a job may be called `[bold]`."""
+    """Return a column's text as it is; rich reads it for markup, and a job may be called
+    `[bold]`.
+    """
     from rich.markup import escape
 
     return escape(text)
 
 
 def drawn(terminal: Terminal) -> bool:
-    """Whether a bar may be drawn: on a terminal with colours that is not a CI step's."""
+    """Return whether a bar may be drawn: on a terminal with colours that is not a CI step's."""
     return terminal.colours(sys.stderr) and not terminal.environment.get("CI")
 
 

@@ -63,7 +63,9 @@ def warm_jobs(workdir: Workdir, progress: Progress) -> list[JobSpec]:
 
 
 def left(workdir: Workdir) -> str:
-    """Return how long each job would be down now, as the process at work says; empty without one."""
+    """Return how long each job would be down now, as the process at work says; empty without
+    one.
+    """
     live = workdir.steering.live() if workdir.held else None
     if live is None:
         return ""

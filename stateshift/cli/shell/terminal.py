@@ -13,10 +13,12 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     import threading
+
+    import typer
 
     from stateshift.cli.views.text import Block
     from stateshift.fleet.opening import OpenFleet
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class Terminal:
+    """Where a command speaks, how it was asked to, and how it reaches the outside."""
+
     adapters_given: Adapters | None = None
     json: bool = False
     verbose: bool = False
@@ -34,37 +38,39 @@ class Terminal:
     arguments: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, context: Any, json: bool, verbosity: int = 0) -> Terminal:
-        """The one that `main` made, told what this command was asked for."""
+    def of(cls, context: typer.Context, json: bool, verbosity: int = 0) -> Terminal:
+        """Return the terminal that `main` made, set to what this command was asked for."""
         terminal: Terminal = context.obj
         terminal.json, terminal.verbose = json, verbosity > 0
         return terminal
 
     def again(self, *more: str) -> str:
-        """The command as it was given, and `more` flags that it has not; to be pasted."""
+        """Return the command as it was given, and `more` flags that it has not; to be pasted."""
         import shlex
 
-        ours = list(self.arguments)
-        end = ours.index("--") if "--" in ours else len(ours)  # behind it everything is an argument
-        ours[end:end] = [flag for flag in more if flag not in ours[:end]]
-        return shlex.join(["stateshift", *ours])
+        given = list(self.arguments)
+        end = given.index("--") if "--" in given else len(given)
+        flags, arguments = given[:end], given[end:]  # behind -- everything is an argument
+        missing = [flag for flag in more if flag not in flags]
+        return shlex.join(["stateshift", *flags, *missing, *arguments])
 
     # -- speaking
 
     def show(self, blocks: Iterable[Block]) -> None:
-        """The result, for a person."""
+        """Print the result, for a person."""
         self._print(blocks, sys.stdout)
 
     def talk(self, blocks: Iterable[Block]) -> None:
-        """Everything that is not the result."""
+        """Print what is not the result."""
         self._print(blocks, sys.stderr)
 
     def say(self, line: str) -> None:
+        """Print a line that is not the result."""
         from stateshift.cli.views.text import Line
 
         self.talk([Line(line)])
 
-    def document(self, name: str, value: Any, indent: int | None = None) -> None:
+    def document(self, name: str, value: object, indent: int | None = None) -> None:
         """Print the one JSON document; `name` is its schema's (`views/documents.py`)."""
         import json
 
@@ -81,7 +87,7 @@ class Terminal:
     def answer(
         self,
         name: str,
-        document: Callable[[], Any],
+        document: Callable[[], object],
         blocks: Callable[[], Iterable[Block]],
     ) -> None:
         """Print the result: its document with --json, else its blocks; only one is made."""
@@ -90,7 +96,7 @@ class Terminal:
         else:
             self.show(blocks())
 
-    def _copy(self, name: str, value: Any) -> None:
+    def _copy(self, name: str, value: object) -> None:
         """Append the document to the file that STATESHIFT_DOCUMENTS names.
 
         Whoever tests a program that reads our documents checks them there against the schema of
@@ -110,7 +116,7 @@ class Terminal:
             os.close(file)
 
     def write(self, content: bytes) -> None:
-        """A part of a result that is no document but a stream of bytes."""
+        """Write a part of a result that is no document but a stream of bytes."""
         raw = getattr(sys.stdout, "buffer", None)
         if raw is None:  # somebody who calls us from Python caught stdout as text
             sys.stdout.write(content.decode("utf-8"))
@@ -122,12 +128,7 @@ class Terminal:
         from stateshift.cli.views.text import coloured, plain_text
 
         if not self.colours(stream):
-            text = plain_text(blocks)
-            if not _encodable(text, stream):
-                text = text.encode(stream.encoding or "ascii", "backslashreplace").decode(
-                    stream.encoding or "ascii"
-                )
-            stream.write(text)
+            stream.write(_escaped(plain_text(blocks), stream))
             stream.flush()
             return
         from rich.console import Console
@@ -139,6 +140,7 @@ class Terminal:
     # -- who listens
 
     def colours(self, stream: TextIO) -> bool:
+        """Return whether the stream shows colours."""
         plain = self.environment.get("NO_COLOR") or self.environment.get("TERM") == "dumb"
         return stream.isatty() and not plain
 
@@ -150,7 +152,7 @@ class Terminal:
     # -- the outside
 
     def opening(self) -> Callable[[str], Storage]:
-        """How a location is opened by a command that only looks, and waits for nothing that
+        """Return how a location is opened by a command that only looks, and waits for nothing that
         moves.
         """
         if self.adapters_given is not None:
@@ -160,7 +162,7 @@ class Terminal:
         return open_patiently
 
     def open_fleet(self) -> OpenFleet:
-        """How a fleet is opened."""
+        """Return how a fleet is opened."""
         if self.adapters_given is not None:
             return self.adapters_given.open_fleet
         from stateshift.migration.adapters import open_fleet
@@ -180,6 +182,14 @@ class Terminal:
         from stateshift.migration import real_adapters
 
         return real_adapters(meter=meter, stop=stop)
+
+
+def _escaped(text: str, stream: TextIO) -> str:
+    """Return the text with escapes for what the stream cannot show."""
+    if _encodable(text, stream):
+        return text
+    encoding = stream.encoding or "ascii"
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def _encodable(text: str, stream: TextIO) -> bool:

@@ -62,6 +62,11 @@ class DiffFacts:
     operators: tuple[OperatorCounts, ...]
 
     @property
+    def unequal_stores(self) -> tuple[Counts, ...]:
+        """The stores whose entries differ."""
+        return tuple(store for store in self.differences.stores if not store.equal)
+
+    @property
     def counted(self) -> int:
         """How many entries differ."""
         return sum(each.added + each.removed + each.changed for each in self.operators)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 if TYPE_CHECKING:
     from stateshift.cli.views.diff_facts import DiffFacts, OperatorCounts
@@ -54,9 +54,9 @@ class DifferenceDocument(TypedDict):
     operator: Annotated[str, "the operator's id"]
     store: Annotated[str, "the store's name"]
     change: Annotated[Literal["added", "removed", "changed"], "how it differs"]
-    key: Annotated[Any, "its key, by its own columns where they are known"]
-    before: Annotated[Any, "A's value; null where it was added"]
-    after: Annotated[Any, "B's value; null where it was removed"]
+    key: Annotated[object, "its key, by its own columns where they are known"]
+    before: Annotated[object, "A's value; null where it was added"]
+    after: Annotated[object, "B's value; null where it was removed"]
 
 
 class DiffDocument(TypedDict):

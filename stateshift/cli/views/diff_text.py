@@ -29,9 +29,7 @@ def differences(facts: DiffFacts, a: str, b: str, verbose: bool = False) -> Iter
     images = facts.differences
     yield _headline(facts, f"{redact(a)} and {redact(b)}")
     yield from _epochs(images)
-    stores = [store for store in images.stores if verbose or not store.equal]
-    if stores:
-        yield _stores(stores)
+    yield from _stores(images.stores if verbose else facts.unequal_stores)
     for operator, name, why in images.incomparable:
         yield Line(f"not compared: store {name} of operator {operator}: {why}", "warn", 2)
     if images.shown:
@@ -52,13 +50,14 @@ def _epochs(images: Differences) -> Iterator[Block]:
         yield Line(f"{at} {first} and {at} {second}", "dim", 2)
 
 
-def _stores(stores: Iterable[Counts]) -> Table:
-    rows = []
+def _stores(stores: Iterable[Counts]) -> Iterator[Block]:
+    rows: list[Row] = []
     for store in stores:
         counts = (store.added, store.removed, store.changed, store.same)
         rows.append((store.operator, store.store, *map(number, counts)))
     heads = ("operator", "store", ">added", ">removed", ">changed", ">same")
-    return Table(heads, tuple(rows))
+    if rows:
+        yield Table(heads, tuple(rows))
 
 
 def _shown(facts: DiffFacts) -> Iterator[Block]:

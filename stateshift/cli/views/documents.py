@@ -15,7 +15,7 @@ import types
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NotRequired, is_typeddict
+from typing import Annotated, Literal, NotRequired, is_typeddict
 
 from stateshift.cli.views import (
     dataflow_json,
@@ -27,7 +27,7 @@ from stateshift.cli.views import (
     survey_json,
 )
 
-Schema = dict[str, Any]
+Schema = dict[str, object]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 PLAIN: Mapping[object, str] = {
@@ -175,13 +175,13 @@ class _Shapes:
         """Return the schema of a type; what it refers to is among the definitions."""
         if isinstance(shape, type) and is_typeddict(shape):
             return self._reference(shape)
-        if shape is Any:
+        if shape is object:
             return {}
         if shape in PLAIN:
             return {"type": PLAIN[shape]}
         return self._generic(typing.get_origin(shape), typing.get_args(shape))
 
-    def _generic(self, origin: object, arguments: tuple[Any, ...]) -> Schema:
+    def _generic(self, origin: object, arguments: tuple[object, ...]) -> Schema:
         """Return the schema of a type with arguments, as `list[str]`."""
         if origin is NotRequired:
             return self.schema(arguments[0])

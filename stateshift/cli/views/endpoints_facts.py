@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from stateshift.survey import Endpoint
@@ -82,6 +82,5 @@ def table_version_of(end: Endpoint) -> TableVersion | None:
 
 def sink_batches_of(end: Endpoint) -> Iterator[SinkBatches]:
     """Yield what a sink has of each query."""
-    queries: list[Mapping[str, Any]] = end.details.get("queries", [])
-    for query in queries:
+    for query in end.details.get("queries", []):
         yield SinkBatches(query["last_batch"], query.get("version"))

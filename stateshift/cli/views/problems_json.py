@@ -6,7 +6,7 @@ Locations and messages come without the credentials that somebody may have put i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, cast
 
 from stateshift.storage.locations import redact
 
@@ -31,7 +31,7 @@ class ComplaintDocument(TypedDict):
 
     pointer: Annotated[str, "where: a JSON pointer into the spec, a flag, or a file"]
     message: Annotated[str, "what is wrong"]
-    found: Annotated[Any, "the value that was found there"]
+    found: Annotated[object, "the value that was found there"]
     expected: Annotated[str | None, "what would have been right"]
 
 
@@ -56,8 +56,8 @@ class ErrorDocument(TypedDict):
     step: NotRequired[Annotated[str, "the step of the plan it happened in"]]
     executor: NotRequired[Annotated[str, "the host of the fleet's executor it happened on"]]
     record: NotRequired[Annotated[int, "the number of the journal's record"]]
-    expected: NotRequired[Annotated[Any, "what a step's evidence promised"]]
-    found: NotRequired[Annotated[Any, "what was found instead"]]
+    expected: NotRequired[Annotated[object, "what a step's evidence promised"]]
+    found: NotRequired[Annotated[object, "what was found instead"]]
     traceback: NotRequired[Annotated[str, "the file that keeps the traceback of a bug (exit 1)"]]
 
 
@@ -79,7 +79,7 @@ def finding(found: Finding) -> FindingDocument:
     }
 
 
-def redacted(value: Any) -> Any:
+def redacted(value: object) -> object:
     """Return a plain JSON value with the credentials taken out of all its texts."""
     if isinstance(value, str):
         return redact(value)

@@ -41,7 +41,7 @@ Mark = tuple[int, SteeredReport]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """From when to when something lasted, in seconds since the run began."""
+    """A stretch of time, in seconds since the run began."""
 
     start: float
     end: float
@@ -186,11 +186,15 @@ def _lanes(job: JobReport, axis: Axis, top: float) -> Iterator[str]:
     if rounds:
         yield _lane("rounds", top, _round_bars(rounds, undone, axis, top + inset))
         top += LANE
-    shown = [phase for phase in job.phases if _is_on(axis, phase)]
-    for phase in shown:
-        if phase.name in PHASES:
-            yield _lane(phase.name, top, _phase_bar(phase, undone, axis, top + inset))
-            top += LANE
+    for phase in _phases_on(axis, job):
+        yield _lane(phase.name, top, _phase_bar(phase, undone, axis, top + inset))
+        top += LANE
+
+
+def _phases_on(axis: Axis, job: JobReport) -> list[PhaseReport]:
+    """Return the phases of a plan that lie on the axis; the rounds have a lane of their own."""
+    phases = [phase for phase in job.phases if phase.name in PHASES]
+    return [phase for phase in phases if _is_on(axis, phase)]
 
 
 def _is_on(axis: Axis, part: PhaseReport | RoundReport) -> bool:

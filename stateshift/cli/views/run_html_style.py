@@ -12,29 +12,37 @@ STYLE = """
   --phase: #84a4ea; --round: #48c1b0; --left: #e0ab4f; --down: #ff7683; --inside: #10141a;
   --good: #5fd07d; --warn: #e6b450; --bad: #ff8590; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 62rem; background: var(--paper); color: var(--ink);
+body { margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 62rem; background: var(--paper);
+  color: var(--ink);
   font: 15px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif; }
 h1 { margin: 0; font-size: 1.6rem; line-height: 1.2; overflow-wrap: anywhere; }
-h2 { margin: 2.5rem 0 .3rem; padding-top: 1rem; border-top: 1px solid var(--line); font-size: 1.25rem;
+h2 { margin: 2.5rem 0 .3rem; padding-top: 1rem; border-top: 1px solid var(--line);
+  font-size: 1.25rem;
   overflow-wrap: anywhere; }
 h3 { margin: 1.6rem 0 .4rem; font-size: 1rem; }
 p { margin: .3rem 0; overflow-wrap: anywhere; }
 .dim, footer { color: var(--dim); }
 footer { margin-top: 2.5rem; font-size: .85rem; }
-.state { display: inline-block; margin-left: .5rem; padding: .1rem .6rem; border: 1px solid currentColor;
-  border-radius: 1rem; font-size: .85rem; font-weight: 600; vertical-align: middle; white-space: nowrap; }
+.state { display: inline-block; margin-left: .5rem; padding: .1rem .6rem;
+  border: 1px solid currentColor;
+  border-radius: 1rem; font-size: .85rem; font-weight: 600; vertical-align: middle;
+  white-space: nowrap; }
 .good { color: var(--good); } .warn { color: var(--warn); } .bad { color: var(--bad); }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); gap: .75rem; margin: 1.1rem 0; }
-.tiles > div { padding: .7rem .9rem; background: var(--box); border: 1px solid var(--line); border-radius: .5rem; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); gap: .75rem;
+  margin: 1.1rem 0; }
+.tiles > div { padding: .7rem .9rem; background: var(--box); border: 1px solid var(--line);
+  border-radius: .5rem; }
 .tiles dt { color: var(--dim); font-size: .85rem; }
 .tiles dd { margin: 0; font-size: .85rem; overflow-wrap: anywhere; }
 .tiles dd.value { font-size: 1.5rem; font-weight: 600; line-height: 1.3; }
-.failed { margin: 1rem 0; padding: .7rem .9rem; border: 1px solid var(--bad); border-left-width: 5px;
+.failed { margin: 1rem 0; padding: .7rem .9rem; border: 1px solid var(--bad);
+  border-left-width: 5px;
   border-radius: .3rem; }
 .failed p { white-space: pre-line; }
 ul { margin: .3rem 0; padding-left: 1.3rem; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: .88rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; width: 100%; font-size: .88rem;
+  font-variant-numeric: tabular-nums; }
 th { color: var(--dim); font-weight: 500; text-align: left; vertical-align: bottom; }
 th, td { padding: .28rem .7rem .28rem 0; border-bottom: 1px solid var(--line); }
 th:last-child, td:last-child { padding-right: 0; }
@@ -42,18 +50,22 @@ td { white-space: nowrap; } td.text { white-space: normal; overflow-wrap: break-
 .number { text-align: right; }
 td.drawn { width: 40%; min-width: 8rem; }
 td.between { color: var(--dim); text-align: center; }
-figure { margin: 1rem 0 0; } figcaption { margin-bottom: .4rem; color: var(--dim); font-size: .88rem; }
-svg { display: block; overflow: visible; font: 12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+figure { margin: 1rem 0 0; } figcaption { margin-bottom: .4rem; color: var(--dim);
+  font-size: .88rem; }
+svg { display: block; overflow: visible; font: 12px system-ui, -apple-system, "Segoe UI", Roboto,
+  sans-serif; }
 svg.picture { margin-left: 84px; width: calc(100% - 100px); }
 svg.strip { width: 100%; }
 svg text { fill: var(--ink); stroke: var(--paper); stroke-width: 3px; paint-order: stroke; }
 svg .end { text-anchor: end; } svg .mid, svg .tick { text-anchor: middle; }
 svg .tick, svg .small, svg .title { fill: var(--dim); }
 svg .beside { transform: translateX(5px); } svg .before { transform: translateX(-5px); }
-svg .inside { fill: var(--inside); stroke: none; } svg .alarm { fill: var(--bad); font-weight: 600; }
+svg .inside { fill: var(--inside); stroke: none; } svg .alarm { fill: var(--bad);
+  font-weight: 600; }
 .grid { stroke: var(--line); } .axis { stroke: var(--dim); }
 .bar { fill: var(--phase); stroke: var(--phase); stroke-width: 1.5; }
-.bar.round { fill: var(--round); stroke: var(--round); } .bar.even { fill-opacity: .6; stroke-opacity: .6; }
+.bar.round { fill: var(--round); stroke: var(--round); } .bar.even { fill-opacity: .6;
+  stroke-opacity: .6; }
 .bar.down { fill: var(--down); stroke: var(--down); }
 .bar.torn { fill: var(--box); stroke: var(--bad); stroke-dasharray: 4 3; }
 .bar.undone { fill: var(--box); stroke: var(--dim); stroke-dasharray: 2 3; }
@@ -65,7 +77,8 @@ svg .inside { fill: var(--inside); stroke: none; } svg .alarm { fill: var(--bad)
 @media (max-width: 30rem) {
   body { padding: 1rem .75rem 2rem; } h1 { font-size: 1.3rem; }
   table { font-size: .75rem; } th, td { padding-right: .4rem; }
-  .tiles { gap: .5rem; } svg { font-size: 11px; } svg.picture { margin-left: 68px; width: calc(100% - 80px); } }
+  .tiles { gap: .5rem; } svg { font-size: 11px; } svg.picture { margin-left: 68px;
+  width: calc(100% - 80px); } }
 @media print {
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   body { padding: 0; max-width: none; font-size: 10pt; } .wide { overflow: visible; }

@@ -1,5 +1,5 @@
-"""The JSON documents of runs: `apply`, `resume`, `rollback`, `status`, `runs`, `verify WORKDIR`, and
-of what steers one. Values in, typed dictionaries out. Pure.
+"""The JSON documents of runs: `apply`, `resume`, `rollback`, `status`, `runs`, `verify WORKDIR`,
+and of what steers one. Values in, typed dictionaries out. Pure.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ schemas are generated from them (`documents.py`). Keys are added freely, and nev
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, cast
 
 from stateshift.cli.views.endpoints_facts import TopicOffsets, topics_of
 from stateshift.cli.views.problems_json import FindingDocument, finding, redacted
@@ -132,7 +132,7 @@ class EndpointDocument(TypedDict):
     replayable: Annotated[bool | None, "whether it can be read again from there"]
     detail: Annotated[str | None, "what else is known, in words"]
     details: Annotated[
-        dict[str, Any],
+        dict[str, object],
         "what is known of it, by kind: how far a source was read, which batches a sink has",
     ]
 
@@ -173,8 +173,8 @@ class EntryDocument(TypedDict):
     operator: Annotated[str, "the operator's id"]
     store: Annotated[str, "the store's name"]
     shard: Annotated[int, "the shard that holds it"]
-    key: Annotated[Any, "the key, by its own columns where they are known"]
-    value: Annotated[Any, "the value, by its own columns where they are known"]
+    key: Annotated[object, "the key, by its own columns where they are known"]
+    value: Annotated[object, "the value, by its own columns where they are known"]
 
 
 class LineDocument(EntryDocument):
@@ -226,7 +226,7 @@ class FileDocument(TypedDict):
     paths: list[EmbeddedPathDocument]
     warnings: list[FindingDocument]
     format: Annotated[str, "the format of the file"]
-    content: Annotated[Any, "what it holds, decoded"]
+    content: Annotated[object, "what it holds, decoded"]
 
 
 class JudgedImageDocument(TypedDict):
@@ -424,7 +424,7 @@ def endpoint(found: Endpoint) -> EndpointDocument:
         "kind": found.kind,
         "replayable": found.replayable,
         "detail": found.detail and redact(found.detail),
-        "details": redacted(details),
+        "details": {name: redacted(value) for name, value in details.items()},
     }
 
 

@@ -162,7 +162,9 @@ def _set(text: str, width: int, right: bool) -> str:
 
 
 def _width(text: str) -> int:
-    """Return the columns on a terminal: East Asian wide characters take two, combining ones none."""
+    """Return the columns on a terminal: East Asian wide characters take two, combining ones
+    none.
+    """
     if text.isascii():
         return len(text)
     return sum(_columns(character) for character in text)
