@@ -113,9 +113,9 @@ def phases(plans: Iterable[Plan], verbose: bool) -> Iterator[PhaseDocument]:
             yield phase(planned, plan.job, verbose)
 
 
-def planned_finding(found: FindingOf) -> PlannedFindingDocument:
+def planned_finding(planned: FindingOf) -> PlannedFindingDocument:
     """Return a finding of one job's plan."""
-    return {**finding(found.finding), "job": found.job}
+    return {**finding(planned.finding), "job": planned.job}
 
 
 def phase(planned: Phase, job: str, verbose: bool = False) -> PhaseDocument:
@@ -143,25 +143,25 @@ def step(planned: AnyStep) -> StepDocument:
     }
 
 
-def estimate(found: Estimate) -> EstimateDocument:
+def estimate(expected: Estimate) -> EstimateDocument:
     """Return the estimate of the whole."""
     return {
-        "seconds": found.seconds,
-        "downtime_seconds": found.downtime_seconds,
-        "basis": found.basis,
+        "seconds": expected.seconds,
+        "downtime_seconds": expected.downtime_seconds,
+        "basis": expected.basis,
     }
 
 
-def cut(found: CutFacts) -> CutDocument:
+def cut(facts: CutFacts) -> CutDocument:
     """Return the jobs that are stopped at one cut."""
     return {
-        "jobs": list(found.jobs),
-        "order": [list(part) for part in found.order],
-        "ring": list(found.ring),
-        "joints": [list(ends) for ends in found.joints],
-        "between": list(found.between),
-        "stops": list(found.stops),
-        "blind": list(found.blind),
+        "jobs": list(facts.jobs),
+        "order": [list(part) for part in facts.order],
+        "ring": list(facts.ring),
+        "joints": [list(ends) for ends in facts.joints],
+        "between": list(facts.between),
+        "stops": list(facts.stops),
+        "blind": list(facts.blind),
     }
 
 

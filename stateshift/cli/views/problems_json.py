@@ -67,15 +67,15 @@ def error(caught: StateshiftError) -> ErrorDocument:
     return cast("ErrorDocument", plain)
 
 
-def finding(found: Finding) -> FindingDocument:
+def finding(made: Finding) -> FindingDocument:
     """Return the finding as every command prints it."""
     return {
-        "level": found.level,
-        "message": redact(found.message),
-        "path": found.path,
-        "offset": found.offset,
-        "hint": found.hint and redact(found.hint),
-        "waive": found.waive,
+        "level": made.level,
+        "message": redact(made.message),
+        "path": made.path,
+        "offset": made.offset,
+        "hint": made.hint and redact(made.hint),
+        "waive": made.waive,
     }
 
 

@@ -225,8 +225,8 @@ def sought_names(survey: Survey, names: Iterable[str]) -> Iterable[SoughtName]:
     for name in names:
         directory = survey.names.get(name) or uid.directory_name(name)
         flink_id = uid.flink_operator_id(name)
-        found = directory in present or flink_id in present
-        yield SoughtName(name, directory, flink_id, found)
+        is_present = directory in present or flink_id in present
+        yield SoughtName(name, directory, flink_id, is_present)
 
 
 def directories_and_ids(survey: Survey) -> frozenset[str]:

@@ -345,13 +345,13 @@ def listed_file(row: FileRow) -> ListedFileDocument:
     }
 
 
-def embedded_path(found: EmbeddedPath) -> EmbeddedPathDocument:
+def embedded_path(path: EmbeddedPath) -> EmbeddedPathDocument:
     """Return an absolute path inside a file."""
     return {
-        "file": found.file,
-        "path": redact(found.path),
-        "count": found.count,
-        "role": found.role,
+        "file": path.file,
+        "path": redact(path.path),
+        "count": path.count,
+        "role": path.role,
     }
 
 
@@ -367,63 +367,63 @@ def sought_name(name: SoughtName) -> NameDocument:
 
 def operator(owned: OperatorOf) -> OperatorDocument:
     """Return an operator of an image, with what the image's engine knows besides."""
-    found, owner = owned.operator, owned.image
+    operator_, owner = owned.operator, owned.image
     shared: OperatorDocument = {
         "image": owner.path,
-        "id": found.id,
-        "name": found.name or owner.name,
-        "uid": found.uid or owner.name,
-        "provider": found.provider,
-        "shards": found.shards,
-        "stores": [store(each) for each in found.stores],
+        "id": operator_.id,
+        "name": operator_.name or owner.name,
+        "uid": operator_.uid or owner.name,
+        "provider": operator_.provider,
+        "shards": operator_.shards,
+        "stores": [store(each) for each in operator_.stores],
     }
-    return cast("OperatorDocument", {**shared, **found.details})
+    return cast("OperatorDocument", {**shared, **operator_.details})
 
 
-def store(found: Store) -> StoreDocument:
+def store(kept: Store) -> StoreDocument:
     """Return one state store of an operator."""
-    return {"name": found.name, "files": found.files, "bytes": found.bytes}
+    return {"name": kept.name, "files": kept.files, "bytes": kept.bytes}
 
 
-def image(found: Image) -> ImageDocument:
+def image(surveyed: Image) -> ImageDocument:
     """Return an image, with what its engine knows besides."""
     shared: ImageDocument = {
-        "path": found.path,
-        "name": found.name,
-        "id": found.identity,
-        "epoch": found.epoch,
-        "planned": found.planned,
-        "epochs": list(found.epochs),
-        "needed": len(found.needed_files),
-        "written_by": found.written_by,
-        "fence": found.fence,
-        "endpoints": [endpoint(each) for each in found.endpoints],
-        "strangers": strangers(found),
-        "settings": dict(found.settings),
+        "path": surveyed.path,
+        "name": surveyed.name,
+        "id": surveyed.identity,
+        "epoch": surveyed.epoch,
+        "planned": surveyed.planned,
+        "epochs": list(surveyed.epochs),
+        "needed": len(surveyed.needed_files),
+        "written_by": surveyed.written_by,
+        "fence": surveyed.fence,
+        "endpoints": [endpoint(each) for each in surveyed.endpoints],
+        "strangers": strangers(surveyed),
+        "settings": dict(surveyed.settings),
     }
-    details = {key: value for key, value in found.described.items() if key in IMAGE_DETAILS}
+    details = {key: value for key, value in surveyed.described.items() if key in IMAGE_DETAILS}
     return cast("ImageDocument", {**shared, **details})
 
 
-def strangers(found: Image) -> list[ForeignFilesDocument]:
+def strangers(surveyed: Image) -> list[ForeignFilesDocument]:
     """Return the files in a checkpoint that its engine does not know."""
-    held = [dict(each) for each in found.described.get("strangers", ())]
+    held = [dict(each) for each in surveyed.described.get("strangers", ())]
     return cast("list[ForeignFilesDocument]", held)
 
 
-def endpoint(found: Endpoint) -> EndpointDocument:
+def endpoint(end: Endpoint) -> EndpointDocument:
     """Return a source or a sink; partitions of topics become texts, as keys of JSON are."""
-    details = dict(found.details)
+    details = dict(end.details)
     if details.get("offsets") is not None:
-        topics = topics_of(found)
+        topics = topics_of(end)
         details["offsets"] = {topic.name: by_partition(topic) for topic in topics}
         details["sum"] = {topic.name: topic.sum for topic in topics}
     return {
-        "role": found.role,
-        "index": found.index,
-        "kind": found.kind,
-        "replayable": found.replayable,
-        "detail": found.detail and redact(found.detail),
+        "role": end.role,
+        "index": end.index,
+        "kind": end.kind,
+        "replayable": end.replayable,
+        "detail": end.detail and redact(end.detail),
         "details": {name: redacted(value) for name, value in details.items()},
     }
 
@@ -447,14 +447,14 @@ def entry(shown: ShownEntry) -> EntryDocument:
 # ---- verify, export ------------------------------------------------------------------------------
 
 
-def judgement(found: Judgement) -> JudgementDocument:
+def judgement(judged: Judgement) -> JudgementDocument:
     """Return whether a job could restart from an image, and why not."""
     return {
-        "restartable": found.restartable,
-        "epoch": found.epoch,
-        "epochs": list(found.epochs),
-        "findings": [finding(each) for each in found.findings],
-        "images": [judged_image(each) for each in found.images],
+        "restartable": judged.restartable,
+        "epoch": judged.epoch,
+        "epochs": list(judged.epochs),
+        "findings": [finding(each) for each in judged.findings],
+        "images": [judged_image(each) for each in judged.images],
     }
 
 

@@ -57,19 +57,19 @@ def decoded_file(decoded: DecodedFile, location: str) -> Iterator[Block]:
 
 def survey(facts: SurveyFacts, verbose: bool = False) -> Iterator[Block]:
     """Show a location on one screen: what it is, what a restart needs, what to beware of."""
-    found = facts.survey
-    only = facts.only_image if found.kind != "workflow" else None
+    surveyed = facts.survey
+    only = facts.only_image if surveyed.kind != "workflow" else None
     several = only is None
-    yield Line(f"{_kind(facts)} at {redact(found.location)}", "strong")
-    image_facts = _image_facts(only, found.engine) if only else ()
+    yield Line(f"{_kind(facts)} at {redact(surveyed.location)}", "strong")
+    image_facts = _image_facts(only, surveyed.engine) if only else ()
     yield pairs(*image_facts, *_file_facts(facts))
-    if several and found.images:
-        yield from section("Images", _images(found.images))
+    if several and surveyed.images:
+        yield from section("Images", _images(surveyed.images))
     yield from _operator_sections(facts, several)
     yield from section("Sources and sinks", *_endpoints(facts.endpoints, several, verbose))
     yield from section("Absolute paths inside", *_embedded(facts.embedded, verbose))
     if verbose:
-        yield from section("Settings in the last offsets", *_settings(found.images))
+        yield from section("Settings in the last offsets", *_settings(surveyed.images))
     yield from section("Findings", *findings(facts.findings, verbose))
     yield from _asked_for(facts)
 
@@ -85,9 +85,9 @@ def _asked_for(facts: SurveyFacts) -> Iterator[Block]:
 
 
 def _kind(facts: SurveyFacts) -> str:
-    found = facts.survey
-    kind = KINDS.get(found.kind, found.kind)
-    return f"{ENGINES.get(found.engine or '', '')} {kind}".strip()
+    surveyed = facts.survey
+    kind = KINDS.get(surveyed.kind, surveyed.kind)
+    return f"{ENGINES.get(surveyed.engine or '', '')} {kind}".strip()
 
 
 def _operator_sections(facts: SurveyFacts, several: bool) -> Iterator[Block]:
