@@ -727,10 +727,9 @@ def test_a_plan_says_whom_it_stops_without_asking(tmp_path: Path) -> None:
         migration.propose(read(ring, kafka=BROKERS), adapters, ground.workdir("planning"))
     )
     assert cut.blind == ()
+    facts = plan_facts.plan_facts(ground.propose(read(ring)))
     for shown in (render_plan.proposal, render_plan.brief):
-        (told,) = [
-            str(block) for block in shown(ground.propose(read(ring))) if " one cut" in str(block)
-        ]
+        (told,) = [str(block) for block in shown(facts) if " one cut" in str(block)]
         assert "'stopped at one cut: first and second, then third" in told
 
 

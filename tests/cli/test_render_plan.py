@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from stateshift.cli.views import plan_text as render_plan
+from stateshift.cli.views.plan_facts import plan_facts
 from stateshift.cli.views.text import plain_text
 from tests.test_warm import Stage, warm_spec
 
@@ -30,5 +31,6 @@ LITTLE = "once what is left would take less than"
 def test_a_plan_of_a_warm_move_says_when_the_job_is_stopped(
     tmp_path: Path, keys: dict[str, Any], told: str
 ) -> None:
-    shown = plain_text(render_plan.proposal(Stage(tmp_path).ground.propose(warm_spec(**keys))))
+    facts = plan_facts(Stage(tmp_path).ground.propose(warm_spec(**keys)))
+    shown = plain_text(render_plan.proposal(facts))
     assert told in shown

@@ -117,8 +117,8 @@ class Heard:
         monkeypatch.setattr(kind, "__init__", init)
 
     def _planned(self, proposal: Proposal) -> None:
-        self.say(*plain_text(render_plan.proposal(proposal, verbose=True)).splitlines())
-        self.say(*plain_text(render_plan.brief(proposal)).splitlines())
+        self.say(*plain_text(render_plan.proposal(plan_facts(proposal), verbose=True)).splitlines())
+        self.say(*plain_text(render_plan.brief(plan_facts(proposal))).splitlines())
         self.say(*strings_of(plan_json.document(plan_facts(proposal), verbose=True)))
 
     def _reported(self, report: Report) -> None:

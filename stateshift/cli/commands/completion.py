@@ -26,7 +26,7 @@ def command(
     """A script that completes commands and options.
 
     The script knows all commands and their options, and completes files behind them. It starts
-    nothing when a key is pressed. Make it anew after an upgrade.
+    nothing when a key is pressed. Make it again after an upgrade.
     """
     from stateshift.cli.shell.reference import program_and_commands
     from stateshift.cli.views.completion import SHELLS, script
@@ -39,9 +39,9 @@ def command(
             (Complaint("SHELL", fact, shell, f"one of {', '.join(SHELLS)}"),),
             hint="stateshift completion bash",
         )
-    made = script(shell, *program_and_commands())
+    text = script(shell, *program_and_commands())
     if terminal.json:
-        terminal.document("completion", {"shell": shell, "script": made})
+        terminal.document("completion", {"shell": shell, "script": text})
     else:
-        terminal.write(made.encode("utf-8"))
+        terminal.write(text.encode("utf-8"))
     return None

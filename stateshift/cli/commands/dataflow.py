@@ -5,12 +5,15 @@ that takes.
 from __future__ import annotations
 
 import sys
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from stateshift.cli.shell.options import epilog
 from stateshift.cli.shell.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.dataflow.operators import Dataflow
 
 EPILOG = """\b
 A DATAFLOW is a file of JSON:
@@ -118,33 +121,24 @@ def command(
     """
     from random import Random
 
-    from stateshift.api.local_files import beside, text_of
     from stateshift.cli.views import dataflow_json
     from stateshift.cli.views import dataflow_text as render_dataflow
     from stateshift.cli.views.dataflow_facts import change_facts
     from stateshift.dataflow import drawing
     from stateshift.dataflow.delays import expected
-    from stateshift.dataflow.parse import asked
     from stateshift.dataflow.pruning import RULES
     from stateshift.dataflow.schedulers import SCHEDULERS, schedule
-    from stateshift.errors import SpecError
 
     _refuse_both(terminal.json, dot, mermaid)
-    chosen, by = _one_of("--scheduler", scheduler, SCHEDULERS), _one_of("--rule", rule, RULES)
-    text = _input() if dataflow == "-" else text_of(dataflow, HINT, dataflow)
-    try:
-        flow, wanted = asked(text, targets, beside("" if dataflow == "-" else dataflow))
-    except SpecError as error:
-        if not all(one.pointer.startswith("--") for one in error.complaints):
-            error.where["path"] = STDIN if dataflow == "-" else dataflow
-        raise
-    _refuse_none(wanted)
-    found = schedule(flow, wanted, chosen, by)
+    chosen = _choice("--scheduler", scheduler, SCHEDULERS)
+    by = _choice("--rule", rule, RULES)
+    flow, wanted = _read(dataflow, targets)
+    change = schedule(flow, wanted, chosen, by)
     if dot or mermaid:
-        sys.stdout.write(drawing.dot(found) if dot else drawing.mermaid(found))
+        sys.stdout.write(drawing.dot(change) if dot else drawing.mermaid(change))
         return None
     delays = expected(flow, wanted, by, lambda: Random(_SEED))
-    facts = change_facts(found, delays, explain)
+    facts = change_facts(change, delays, explain)
     terminal.answer(
         "dataflow-change",
         lambda: dataflow_json.document(facts),
@@ -153,8 +147,31 @@ def command(
     return None
 
 
+def _read(path: str, targets: list[str]) -> tuple[Dataflow, tuple[str, ...]]:
+    """Return a dataflow, and the operators that change. An error names the file, unless it is
+    about an option.
+    """
+    from stateshift.api.local_files import beside, text_of
+    from stateshift.dataflow.parse import asked
+    from stateshift.errors import Complaint, SpecError
+
+    is_stdin = path == "-"
+    text = _input() if is_stdin else text_of(path, HINT, path)
+    try:
+        flow, wanted = asked(text, targets, beside("" if is_stdin else path))
+    except SpecError as error:
+        if not all(complaint.pointer.startswith("--") for complaint in error.complaints):
+            error.where["path"] = STDIN if is_stdin else path
+        raise
+    if not wanted:
+        raise SpecError((Complaint("--targets", "names no operator"),), hint="--targets A,B")
+    return flow, wanted
+
+
 def _input() -> str:
-    """All of standard input; what is no text is the request's fault, as that of a file is."""
+    """Return all of standard input; what is no text is the request's fault, as that of a file
+    is.
+    """
     from stateshift.errors import Complaint, SpecError
 
     raw = getattr(sys.stdin, "buffer", None)  # there is none where it was closed
@@ -166,7 +183,7 @@ def _input() -> str:
 
 
 def _refuse_both(*documents: bool) -> None:
-    """One document at a time goes to stdout."""
+    """Refuse a second document: one at a time goes to stdout."""
     from stateshift.errors import Complaint, SpecError
 
     if sum(documents) > 1:
@@ -176,20 +193,12 @@ def _refuse_both(*documents: bool) -> None:
         )
 
 
-def _refuse_none(targets: tuple[str, ...]) -> None:
-    from stateshift.errors import Complaint, SpecError
-
-    if not targets:
-        raise SpecError((Complaint("--targets", "names no operator"),), hint="--targets A,B")
-
-
-def _one_of(flag: str, text: str, choices: tuple[T, ...]) -> T:
+def _choice(flag: str, text: str, choices: tuple[T, ...]) -> T:
     from stateshift.errors import Complaint, SpecError
 
     for choice in choices:
         if text.strip().lower() == choice:
             return choice
-    told = f"{text!r} is none of {', '.join(choices)}"
-    raise SpecError(
-        (Complaint(flag, told, text, f"one of {', '.join(choices)}"),), hint=f"{flag} {choices[0]}"
-    )
+    names = ", ".join(choices)
+    complaint = Complaint(flag, f"{text!r} is none of {names}", text, f"one of {names}")
+    raise SpecError((complaint,), hint=f"{flag} {choices[0]}")

@@ -41,13 +41,13 @@ def command(
     are. Shards, files, codecs and state store providers may differ.
     """
     from stateshift import look
-    from stateshift.cli.shell.manned import manned
+    from stateshift.cli.shell.fleet import fleet_for
     from stateshift.cli.views import diff_json
     from stateshift.cli.views import diff_text as render_diff
     from stateshift.cli.views.diff_facts import Outcome, diff_facts
     from stateshift.errors import PlanError, VerifyError
 
-    with manned(terminal, fleet, [a, b]) as crew:
+    with fleet_for(terminal, fleet, [a, b]) as crew:
         facts = diff_facts(look.diff(a, b, terminal.opening(), show, crew))
     terminal.answer(
         "diff",

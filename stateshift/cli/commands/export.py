@@ -27,9 +27,11 @@ EPILOG = epilog(
 )
 
 _RANGE = re.compile(r"(\d{1,18})\.\.(\d{1,18})")
+STDOUT = "-"
 
 
 def _changes(text: str | None) -> str | None:
+    """Refuse what names no batches, as soon as it is parsed."""
     if text is not None and _RANGE.fullmatch(text) is None:
         raise typer.BadParameter(
             f"{text} is not A..B, two batches of which the first is the earlier one"
@@ -73,44 +75,47 @@ def command(
     at all.
     """
     from stateshift import look
+
+    _refuse_both(terminal, to, batch, changes)
+    opening = terminal.opening()
+    wanted = look.Wanted(operator, store, batch, _batches(changes))
+    made = look.export(location, to, wanted, opening)
+    if to == STDOUT:
+        for chunk in made.chunks():
+            terminal.write(chunk)
+    else:
+        size = look.save(made, to, opening)
+        _show(terminal, made, to, size)
+    if not terminal.json:
+        for note in made.notes:
+            terminal.say(f"note: {note}")
+    return None
+
+
+def _refuse_both(terminal: Terminal, to: str, batch: int | None, changes: str | None) -> None:
+    """Refuse options of which one says what the other one does."""
     from stateshift.errors import Complaint, SpecError
 
-    if to == "-" and terminal.json:
+    if to == STDOUT and terminal.json:
         raise SpecError(
             (Complaint("--to -", "the state goes to stdout, and so would the document of --json"),)
         )
     if batch is not None and changes is not None:
         raise SpecError((Complaint("--batch", "--changes names its batches itself"),))
-    opening = terminal.opening()
-    first, _, last = (changes or "").partition("..")
-    wanted = look.Wanted(operator, store, batch, (int(first), int(last)) if changes else None)
-    made = look.export(location, to, wanted, opening)
-    if to == "-":
-        for chunk in made.chunks():
-            terminal.write(chunk)
-        for note in made.notes:
-            terminal.say(f"note: {note}")
+
+
+def _batches(changes: str | None) -> tuple[int, int] | None:
+    if changes is None:
         return None
-    size = look.save(made, to, opening)
-    _tell(terminal, made, to, size)
-    return None
+    first, _, last = changes.partition("..")
+    return int(first), int(last)
 
 
-def _tell(terminal: Terminal, made: Export, to: str, size: int) -> None:
-    from stateshift.cli.views import survey_json
-    from stateshift.cli.views.text import Line
-    from stateshift.cli.views.units import many
-    from stateshift.cli.views.units import size as sized
-    from stateshift.storage.locations import redact
+def _show(terminal: Terminal, made: Export, to: str, size: int) -> None:
+    from stateshift.cli.views import survey_json, survey_text
 
-    if terminal.json:
-        terminal.document("export", survey_json.export(made, to, size))
-        return
-    what = (
-        many(made.entries, "change")
-        if made.wanted.changes is not None
-        else many(made.entries, "entry", "entries")
+    terminal.answer(
+        "export",
+        lambda: survey_json.export(made, to, size),
+        lambda: [survey_text.exported(made, to, size)],
     )
-    terminal.show([Line(f"{what}, {sized(size)}: {redact(to)}")])
-    for note in made.notes:
-        terminal.say(f"note: {note}")

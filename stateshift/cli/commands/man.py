@@ -11,6 +11,7 @@ from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
     from stateshift.cli.views.manual_json import ManPageDocument
+    from stateshift.cli.views.text import Line
 
 EPILOG = epilog(
     "stateshift man ~/.local/share/man/man1\nstateshift man --markdown > commands.md",
@@ -44,13 +45,14 @@ def command(
         terminal.write(markdown_page().encode("utf-8"))
         return None
     written = write_pages(folder)
-    if terminal.json:
-        terminal.document("man", written)
-        return None
+    terminal.answer("man", lambda: written, lambda: _lines(written))
+    return None
+
+
+def _lines(written: list[ManPageDocument]) -> list[Line]:
     from stateshift.cli.views.text import Line
 
-    terminal.show(Line(page["file"]) for page in written)
-    return None
+    return [Line(page["file"]) for page in written]
 
 
 def markdown_page() -> str:

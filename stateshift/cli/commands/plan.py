@@ -19,7 +19,7 @@ from stateshift.cli.shell.options import (
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
-    pass
+    from stateshift.migration import Proposal
 
 EPILOG = epilog(
     "stateshift plan orders.json -o orders.plan",
@@ -63,7 +63,7 @@ def command(
     no longer fits, it exits with 4.
     """
     from stateshift.api.requests import read, save
-    from stateshift.cli.shell import request
+    from stateshift.cli.shell.request import overridden
     from stateshift.cli.views import plan_json
     from stateshift.cli.views import plan_text as render_plan
     from stateshift.cli.views.plan_facts import plan_facts
@@ -73,32 +73,38 @@ def command(
 
     if output is not None:
         _refuse_output(spec, output)  # before the reading, which may take a while
-    asked, only = read(spec), job or []
-    if not isinstance(asked, Proposal):
-        asked = request.overridden(asked, parallel, throttle)
-        asked = propose(
-            asked, terminal.adapters(), Workdir(os.path.join(workdirs, "plan")), only, deep
-        )
+    given, only = read(spec), job or []
+    if isinstance(given, Proposal):
+        proposal = given.of_jobs(only)
     else:
-        asked = asked.of_jobs(only)
-    if terminal.json:
-        terminal.document("plan", plan_json.document(plan_facts(asked), terminal.verbose))
-    else:
-        terminal.show(render_plan.proposal(asked, terminal.verbose))
+        workdir = Workdir(os.path.join(workdirs, "plan"))
+        given = overridden(given, parallel, throttle)
+        proposal = propose(given, terminal.adapters(), workdir, only, deep)
+    facts = plan_facts(proposal)
+    terminal.answer(
+        "plan",
+        lambda: plan_json.document(facts, terminal.verbose),
+        lambda: render_plan.proposal(facts, terminal.verbose),
+    )
     if output is not None:
-        save(asked, output)
-        again = f"carry it out with: stateshift apply {shlex.quote(output)}"
-        terminal.say(f"saved; {'it is refused as it stands' if asked.refusals else again}")
-    return PlanError.exit_code if asked.refusals else None
+        save(proposal, output)
+        terminal.say(f"saved; {_next(proposal, output)}")
+    return PlanError.exit_code if proposal.refusals else None
+
+
+def _next(proposal: Proposal, output: str) -> str:
+    """Return what can be done with a plan that was saved."""
+    if proposal.refusals:
+        return "it is refused as it stands"
+    return f"carry it out with: stateshift apply {shlex.quote(output)}"
 
 
 def _refuse_output(spec: str, output: str) -> None:
-    """The plan goes to a file of its own, in a directory that is there."""
+    """Refuse a file that is read, or that cannot be written."""
     from stateshift.errors import Complaint, SpecError, StorageError
 
     if _same(spec, output):
-        stem = os.path.splitext(output)[0]
-        other = f"{stem}.plan" if not _same(spec, f"{stem}.plan") else f"{stem}-2.plan"
+        other = _other_name(spec, output)
         raise SpecError(
             (Complaint("-o", f"{output} is the file that is read: the plan would take its place"),),
             hint=f"give it another name: -o {shlex.quote(other)}",
@@ -117,8 +123,14 @@ def _refuse_output(spec: str, output: str) -> None:
         )
 
 
-def _same(one: str, other: str) -> bool:
+def _other_name(spec: str, output: str) -> str:
+    stem = os.path.splitext(output)[0]
+    other = f"{stem}.plan"
+    return f"{stem}-2.plan" if _same(spec, other) else other
+
+
+def _same(path: str, other: str) -> bool:
     try:
-        return os.path.samefile(one, other)
+        return os.path.samefile(path, other)
     except OSError:
-        return os.path.realpath(one) == os.path.realpath(other)
+        return os.path.realpath(path) == os.path.realpath(other)

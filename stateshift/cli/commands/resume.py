@@ -30,6 +30,8 @@ EPILOG = epilog(
     e130="interrupted: the same command continues",
 )
 
+OVER = {"finished": "is finished", "rolled-back": "was rolled back"}
+
 
 def command(
     terminal: Terminal,
@@ -59,20 +61,19 @@ def command(
     place.require()
     refuse_unknown_master(fleet)
     state = migration.progress_of(place).state
-    if state in ("finished", "rolled-back", "rolling-back"):
-        fleet = None  # nothing that a fleet would do
-    if state in ("finished", "rolled-back"):
+    if state in OVER:
         unused = "" if spec is None else f"; {spec} changes nothing"
-        ended = "is finished" if state == "finished" else "was rolled back"
-        terminal.say(f"nothing is left to do: the run {ended}{unused}")
+        terminal.say(f"nothing is left to do: the run {OVER[state]}{unused}")
     if place.held and place.steering.wishes().paused:
         place.steering.pause(False)
         steer.asked(terminal, place, "running", "it was paused, and goes on")
         return None
-    corrected = spec_of(spec) if spec is not None else None
-    manned = migration.spec_of(place) if fleet is not None else None
+    if state in (*OVER, "rolling-back"):
+        fleet = None  # nothing that a fleet would do
+    corrected = None if spec is None else spec_of(spec)
+    asked = None if fleet is None else migration.spec_of(place)
 
     def work(adapters: Adapters, begun: Callable[[], None]) -> Report:
         return migration.resume(place, adapters, corrected, begun)
 
-    return carry_out(terminal, place, work, manned, fleet)
+    return carry_out(terminal, place, work, asked, fleet)

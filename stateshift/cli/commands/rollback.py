@@ -12,6 +12,7 @@ from stateshift.cli.shell.options import WorkdirOf, Yes, epilog
 from stateshift.cli.shell.terminal import Terminal
 
 if TYPE_CHECKING:
+    from stateshift.errors import PlanError
     from stateshift.migration import Adapters
     from stateshift.report import Report
     from stateshift.workdir import Workdir
@@ -67,24 +68,30 @@ def command(
         _end(terminal, place)
 
     def work(adapters: Adapters, begun: Callable[[], None]) -> Report:
-        """Take it back. Where that asks for `--discard-progress`, its hint keeps what else was
-        said here.
-        """
         try:
             return migration.rollback(place, adapters, discard_progress, begun)
         except PlanError as error:
-            if error.hint and error.hint.endswith(" --discard-progress"):
-                words = error.hint.split("stateshift rollback ")[0]
-                again = words + terminal.again("--discard-progress")
-                raise error.with_hint(again) from error
-            raise
+            again = _whole_hint(error, terminal)
+            if again is None:
+                raise
+            raise error.with_hint(again) from error
 
     return carry_out(terminal, place, work)
 
 
+def _whole_hint(error: PlanError, terminal: Terminal) -> str | None:
+    """Return a hint that asks for `--discard-progress`, with what else was said here; None where
+    the error asks for something else.
+    """
+    if not error.hint or not error.hint.endswith(" --discard-progress"):
+        return None
+    words, _, _ = error.hint.partition("stateshift rollback ")
+    return words + terminal.again("--discard-progress")
+
+
 def _end(terminal: Terminal, place: Workdir) -> None:
-    """Whoever works on it ends as by Ctrl-C, behind the write it is in; what waits longer than
-    that is told as held.
+    """End whoever works on it as by Ctrl-C, behind the write it is in; what waits longer than that
+    is shown as held.
     """
     terminal.say("a process is at work on it: it was asked to stop")
     place.steering.ask_stop()

@@ -51,12 +51,12 @@ def command(
 
 def _image(terminal: Terminal, location: str, deep: bool, fleet: str | None) -> int:
     from stateshift import look
-    from stateshift.cli.shell.manned import manned
+    from stateshift.cli.shell.fleet import fleet_for
     from stateshift.cli.views import survey_json
     from stateshift.cli.views import survey_text as render_survey
     from stateshift.errors import VerifyError
 
-    with manned(terminal, fleet if deep else None, [location]) as crew:
+    with fleet_for(terminal, fleet if deep else None, [location]) as crew:
         judgement = look.restartable(location, terminal.opening(), deep, crew)
     terminal.answer(
         "verify",
@@ -70,7 +70,7 @@ def _run(terminal: Terminal, path: str, fleet: str | None) -> int:
     from dataclasses import replace
 
     from stateshift import migration
-    from stateshift.cli.shell.manned import manned
+    from stateshift.cli.shell.fleet import fleet_for
     from stateshift.cli.views import run_json
     from stateshift.cli.views import run_text as render_run
     from stateshift.cli.views.run_facts import VerdictFacts
@@ -79,7 +79,7 @@ def _run(terminal: Terminal, path: str, fleet: str | None) -> int:
 
     workdir = Workdir(path)
     places = migration.places_of(migration.spec_of(workdir)) if fleet is not None else []
-    with manned(terminal, fleet, places) as crew:
+    with fleet_for(terminal, fleet, places) as crew:
         verdict = migration.verify(workdir, replace(terminal.adapters(), fleet=crew))
         facts = VerdictFacts(verdict, migration.status(workdir), path)
     terminal.answer("verify", lambda: run_json.verdict(facts), lambda: render_run.verdict(facts))

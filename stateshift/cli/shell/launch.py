@@ -14,6 +14,7 @@ from stateshift.cli.shell.request import Request
 from stateshift.cli.shell.work import carry_out, confirm
 from stateshift.cli.views import plan_text as render_plan
 from stateshift.cli.views import problems_json
+from stateshift.cli.views.plan_facts import plan_facts
 from stateshift.cli.views.units import many
 from stateshift.errors import PlanError
 from stateshift.workdir import Workdir
@@ -47,11 +48,12 @@ def launch(terminal: Terminal, options: RunOptions, request: Request) -> int:
 
 
 def show(terminal: Terminal, proposal: Proposal, brief: bool) -> None:
-    """Show what is about to be done; who has agreed already is told in `brief`."""
+    """Show what is about to be done; `brief` is for who has agreed already."""
+    facts = plan_facts(proposal)
     if brief:
-        terminal.talk(render_plan.brief(proposal))
+        terminal.talk(render_plan.brief(facts))
     else:
-        terminal.talk(render_plan.proposal(proposal, terminal.verbose))
+        terminal.talk(render_plan.proposal(facts, terminal.verbose))
 
 
 def refuse_unknown_master(fleet: str | None) -> None:

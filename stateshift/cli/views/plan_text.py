@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from stateshift.cli.views import endpoints_text as render_endpoints
 from stateshift.cli.views.findings_text import findings
-from stateshift.cli.views.plan_facts import PlanFacts, plan_facts
 from stateshift.cli.views.text import (
     Block,
     Cell,
@@ -25,8 +24,7 @@ from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
-    from stateshift.cli.views.plan_facts import CutFacts
-    from stateshift.migration import Proposal
+    from stateshift.cli.views.plan_facts import CutFacts, PlanFacts
     from stateshift.plan import Plan
     from stateshift.specification import JobSpec
     from stateshift.step import AnyStep
@@ -36,13 +34,13 @@ if TYPE_CHECKING:
 Pair = tuple[str, str | Cell]
 
 
-def proposal(proposed: Proposal, verbose: bool = False) -> Iterator[Block]:
+def proposal(facts: PlanFacts, verbose: bool = False) -> Iterator[Block]:
     """Show every plan in the order they run, then time, findings and the fingerprint."""
-    facts = plan_facts(proposed)
+    spec = facts.proposal.spec
     for place, plan in enumerate(facts.plans):
         if place:
             yield Gap()
-        yield from one_plan(plan, proposed.spec.job(plan.job), verbose)
+        yield from one_plan(plan, spec.job(plan.job), verbose)
     together = list(_together(facts))
     if together:
         yield Gap()
@@ -53,16 +51,19 @@ def proposal(proposed: Proposal, verbose: bool = False) -> Iterator[Block]:
     yield pairs(*_summary(facts), indent=0)
 
 
-def brief(proposed: Proposal) -> Iterator[Block]:
+def brief(facts: PlanFacts) -> Iterator[Block]:
     """Show a line a plan, and what should have stopped it, to who has said yes already."""
-    facts = plan_facts(proposed)
     for plan in facts.plans:
-        phases = ", ".join(phase.name for phase in plan.phases) or "nothing"
-        title = _title(plan, _is_fork(plan, proposed.spec.job(plan.job)))
-        yield Line(f"{title}: {phases} ({many(plan.files, 'file')}, {size(plan.bytes)})", "strong")
+        yield Line(_brief(plan, facts.proposal.spec.job(plan.job)), "strong")
     yield from _together(facts)
     loud = [finding for finding in _findings(facts) if finding.level != "note"]
     yield from findings(loud)
+
+
+def _brief(plan: Plan, job: JobSpec | None) -> str:
+    title = _title(plan, _is_fork(plan, job))
+    phases = ", ".join(phase.name for phase in plan.phases) or "nothing"
+    return f"{title}: {phases} ({many(plan.files, 'file')}, {size(plan.bytes)})"
 
 
 # ---- several jobs --------------------------------------------------------------------------------

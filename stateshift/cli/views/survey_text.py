@@ -1,5 +1,5 @@
-"""`inspect` and `verify` for a person: surveys, decoded files, entries and judgements as blocks
-of text. Pure.
+"""`inspect`, `verify` and `export` for a person: surveys, decoded files, entries and judgements as
+blocks of text. Pure.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         SurveyFacts,
     )
     from stateshift.engines.views import DecodedFile
-    from stateshift.look import JudgedImage, Judgement
+    from stateshift.look import Export, JudgedImage, Judgement
     from stateshift.survey import EmbeddedPath, Image, Operator, Store
 
 ENGINES = {"spark": "Spark", "flink": "Flink"}
@@ -407,3 +407,12 @@ def _judged_row(image: JudgedImage) -> Row:
     epoch = "none committed yet" if image.epoch is None else f"{image.epoch} committed"
     epochs = ranges(image.epochs) if image.epochs else Cell("none", "bad")
     return image.path or ".", image.name or "", epoch, epochs
+
+
+# ---- export --------------------------------------------------------------------------------------
+
+
+def exported(made: Export, to: str, bytes_written: int) -> Line:
+    """Return how much was written to a file."""
+    what = ("entry", "entries") if made.wanted.changes is None else ("change", "changes")
+    return Line(f"{many(made.entries, *what)}, {size(bytes_written)}: {redact(to)}")

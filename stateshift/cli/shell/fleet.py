@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _Speaking(Unwatched):
-    """Nobody counts; what has to be said is."""
+    """A meter that counts nothing, and says what has to be said."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -32,18 +32,20 @@ class _Speaking(Unwatched):
 
 
 @contextmanager
-def manned(terminal: Terminal, master: str | None, places: Sequence[str]) -> Iterator[Crew | None]:
-    """The crew of this master for as long as this lasts; none where none is named."""
+def fleet_for(
+    terminal: Terminal, master: str | None, locations_read: Sequence[str]
+) -> Iterator[Crew | None]:
+    """Yield the crew of a master for as long as this lasts; None where none is named."""
     if master is None:
         yield None
         return
-    from stateshift.fleet.opening import Application, open_crew
+    from stateshift.fleet.mustering import mustered
     from stateshift.storage import locations
 
     handle, log = tempfile.mkstemp(prefix="stateshift-fleet-", suffix=".log")
     os.close(handle)
-    absolute = [locations.normal(place, os.getcwd()) for place in places]
-    application = Application(master, Path(log), _Speaking(terminal), threading.Event())
-    with open_crew(terminal.open_fleet(), application, absolute) as crew:
+    absolute = [locations.normal(each, os.getcwd()) for each in locations_read]
+    speaking, stop = _Speaking(terminal), threading.Event()
+    with mustered(terminal.open_fleet(), master, absolute, Path(log), speaking, stop) as crew:
         yield crew
     os.unlink(log)
