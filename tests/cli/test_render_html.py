@@ -164,7 +164,7 @@ def test_the_head_has_what_everybody_asks_for() -> None:
         "3,004 files",
         "from 2026-02-25 06:13:20",
         "06:16:06 UTC",
-        "5.9 KiB brought in 3 rounds",
+        "5.9 KiB copied in 3 rounds",
     ):
         assert said in told
 
@@ -176,7 +176,7 @@ def test_every_phase_is_a_row_with_its_numbers() -> None:
     assert [row[0] for row in rows[1:]] == [phase.name for phase in COLD]
 
 
-def test_every_round_is_a_row_with_what_it_brought_and_what_it_left() -> None:
+def test_every_round_is_a_row_with_what_it_copied_and_what_it_left() -> None:
     told = warm(11)
     rows = of(told).tables["Rounds, while the job ran"]
     assert rows[1:] == [
@@ -260,7 +260,7 @@ def test_what_came_is_added_up_to_all_of_it_evenly_within_each_round() -> None:
     told = warm(2)  # 1,000 bytes until 25 s, 2,000 from 50 s to 75 s, the rest with the job down
     picture = of(told).pictures[0]
     (curve,) = classed(picture, "curve")[:1]
-    assert curve.get("class") == "curve brought"
+    assert curve.get("class") == "curve copied"
     points = [tuple(map(float, point.split(","))) for point in (curve.get("points") or "").split()]
     total = 3000 + (3 << 20) + 900
     at = lambda seconds: 100 * seconds / 116  # noqa: E731
@@ -273,7 +273,7 @@ def test_what_came_is_added_up_to_all_of_it_evenly_within_each_round() -> None:
     assert size(total) in [one.text for one in classed(picture, "small")]
 
 
-def test_what_was_left_is_steps_that_end_when_it_was_brought_with_the_job_down() -> None:
+def test_what_was_left_is_steps_that_end_when_it_was_copied_with_the_job_down() -> None:
     curve = classed(of(warm(3)).pictures[0], "left")[1]  # the area below it is the first
     points = [tuple(map(float, point.split(","))) for point in (curve.get("points") or "").split()]
     left = [(25, 70), (75, 70), (75, 140), (125, 140), (125, 210), (160, 210), (160, 0)]
@@ -285,7 +285,7 @@ def test_what_was_left_is_steps_that_end_when_it_was_brought_with_the_job_down()
 
 def test_a_run_without_rounds_has_no_curves_of_what_was_left() -> None:
     found = of(REPORT)
-    assert classed(found.pictures[0], "brought") and not classed(found.pictures[0], "left")
+    assert classed(found.pictures[0], "copied") and not classed(found.pictures[0], "left")
     assert list(found.tables) == ["Phases"]
 
 
@@ -382,7 +382,7 @@ def test_what_was_taken_back_is_shown_as_undone_with_what_was_left() -> None:
     )
     assert {row[3] for row in found.tables["Phases"][1:]} == {"undone"}
     assert len(classed(found.pictures[0], "undone")) == len(COLD)
-    assert not classed(found.pictures[0], "band") and not classed(found.pictures[0], "brought")
+    assert not classed(found.pictures[0], "band") and not classed(found.pictures[0], "copied")
     assert share(classed(found.pictures[0], "bar")[-1], "width") == pytest.approx(4 / 15, abs=1e-4)
     assert all(
         said in found.told for said in ("x was changed since: left", "y: 2 files", "no batch yet")

@@ -46,7 +46,7 @@ def test_what_came_after_the_last_look_is_not_hidden_by_what_that_had_left() -> 
     copied = (PhaseReport("copy", 4.0, 1.0, 1, 1, 15, 2048),)
     told = replace(REPORT, jobs=(replace(JOB, rounds=looked, phases=copied),))
     said = "2 rounds while it ran; left by the last look: 0 files, 0 B"
-    whole = f"{said}; brought with the job stopped: 15 files, 2.0 KiB"
+    whole = f"{said}; copied with the job stopped: 15 files, 2.0 KiB"
     assert whole in plain_text(render_run.report(RunFacts(told, "w")))
     assert whole in plain_text(render_run.status(RunFacts(told, "w")))
     assert whole in render_html.page(RunFacts(told, "w"))

@@ -52,7 +52,7 @@ def command(
         raise PlanError(steer.STOPPED, hint=steer.status_command(place))
     place.steering.ask_cutover(now)
     below = span(min(seconds_of(job.until) for job in warm))
-    when = "at once" if now else f"as soon as less than {below} is left to bring"
+    when = "at once" if now else f"as soon as less than {below} is left to copy"
     names = ", ".join(job.name for job in warm)
     left = steer.left(place)
     words = f"{names}: to be stopped {when}" + (f" ({left})" if left else "")

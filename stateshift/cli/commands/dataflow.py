@@ -200,5 +200,5 @@ def _choice(flag: str, text: str, choices: tuple[T, ...]) -> T:
         if text.strip().lower() == choice:
             return choice
     names = ", ".join(choices)
-    complaint = Complaint(flag, f"{text!r} is none of {names}", text, f"one of {names}")
+    complaint = Complaint(flag, f"{text!r} is not one of {names}", text, f"one of {names}")
     raise SpecError((complaint,), hint=f"{flag} {choices[0]}")

@@ -68,7 +68,7 @@ def kept_fresh(spec: Spec, only: Collection[str]) -> Spec:
         is_meant = not only or job.name in only
         if is_meant and job.mode != "warm":
             raise PlanError(
-                f"{job.name} is not brought over while it runs", hint='"mode": "warm" in the spec'
+                f"{job.name} is not copied while it runs", hint='"mode": "warm" in the spec'
             )
     return replace(spec, jobs=tuple(_never_stopped(job) for job in spec.jobs))
 

@@ -164,7 +164,7 @@ def _title(plan: Plan, fork: bool) -> str:
     at = f" at {terms_of(plan.engine).at} {plan.epoch}" if plan.epoch is not None else ""
     move = "copy its image to a fork" if fork else "move its image"
     does = {
-        "warm": f"bring what it needs{at} over while it runs, in rounds",
+        "warm": f"copy what it needs{at} while it runs, in rounds",
         "halt": "stop the job",
         "start": "start the job",
         "move": f"{move}{at}",

@@ -44,7 +44,7 @@ ROUND_HEADS = (
     ">begun at",
     ">took",
     ">files",
-    ">brought",
+    ">copied",
     ">files left",
     ">left",
     ">downtime for it",
@@ -102,7 +102,7 @@ def _same_and_rounds(report: Report) -> Iterator[str]:
         all_rounds.extend(job.rounds)
     if all_rounds:
         copied = size(sum(each.bytes for each in all_rounds))
-        yield f"{copied} brought in {many(len(all_rounds), 'round')} while running"
+        yield f"{copied} copied in {many(len(all_rounds), 'round')} while running"
 
 
 def _tile(label: str, value: str, *lines: str) -> str:

@@ -1,5 +1,5 @@
-"""What changed over the time of a run, as curves below each other: bytes brought, and what was left
-to bring. Pure.
+"""What changed over the time of a run, as curves below each other: bytes copied, and what was left
+to copy. Pure.
 
 A curve has as many points as can be told apart, however many rounds there were.
 """
@@ -44,10 +44,10 @@ def curves(job: JobReport, axis: Axis) -> Iterator[Curve]:
     copied = _added_up(job)
     if copied and copied[-1][1]:
         points = _placed([*copied, (axis.end, copied[-1][1])], axis)
-        yield Curve("bytes brought, added up", "brought", points, size)
+        yield Curve("bytes copied, added up", "copied", points, size)
     bytes_left = _steps(job, lambda round_: round_.left_bytes, axis)
     if bytes_left:
-        yield Curve("left to bring, after each round", "left", bytes_left, size)
+        yield Curve("left to copy, after each round", "left", bytes_left, size)
     seconds_left = _steps(job, lambda round_: round_.left_seconds, axis)
     if seconds_left:
         yield Curve("downtime that this would take", "left", seconds_left, span)

@@ -4,8 +4,8 @@
     closer     the lanes of one job around its downtime, where that is a small part of the run
     picture    of one job
                  a lane for each phase, and one for all rounds
-                 bytes brought                                     what came, added up
-                 left to bring, and the downtime for it            what each round left, as steps
+                 bytes copied                                      what came, added up
+                 left to copy, and the downtime for it             what each round left, as steps
                the downtime is a band through all of it, what somebody steered a line
 
 Across, places are percents of a width that the page decides; down, they are pixels. So text keeps
@@ -107,7 +107,7 @@ def _drawn(
         *_marks(marks, axis, top, bottom),
     )
     label = (
-        f"{job.job}: when its phases were at work, what they brought, and when it was down, "
+        f"{job.job}: when its phases were at work, what they copied, and when it was down, "
         "as in the tables"
     )
     return tag("svg", *parts, class_="picture", height=bottom + BELOW, role="img", aria_label=label)

@@ -103,7 +103,7 @@ def _left(at_work: Live, engine: str) -> Table:
         ">size",
         ">would take",
         ">job writes",
-        ">we bring",
+        ">we copy",
     )
     rows = []
     for job, rest in at_work.left.items():

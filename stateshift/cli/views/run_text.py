@@ -97,7 +97,7 @@ def rounds(job: JobReport) -> str:
     copy = copied_while_down(job)
     if copy is None:
         return said
-    return f"{said}; brought with the job stopped: {many(copy.files, 'file')}, {size(copy.bytes)}"
+    return f"{said}; copied with the job stopped: {many(copy.files, 'file')}, {size(copy.bytes)}"
 
 
 def _phases(phases: tuple[PhaseReport, ...], seconds: float, undone: bool) -> Table:

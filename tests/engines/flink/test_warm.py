@@ -447,7 +447,7 @@ def test_a_warm_report_counts_all_that_was_compared_whole_and_says_what_came_aft
     (job,) = report.jobs
     copied = sum(phase.files for phase in job.phases if phase.name == "copy")
     assert copied and job.rounds
-    said = f"brought with the job stopped: {copied} file"
+    said = f"copied with the job stopped: {copied} file"
     assert said in plain_text(
         render_run.report(RunFacts(report, "run"))
     ) and said in render_html.page(RunFacts(report, "run"))
