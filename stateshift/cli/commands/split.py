@@ -58,7 +58,7 @@ def command(
     part is a query of its own; give its job only the input of its own keys. A Flink savepoint
     is divided by operators.
     """
-    _refuse_mismatch(to, column, values, operators)
+    _refuse_mismatch(to, column, values or [], operators or [])
     if operators:
         return carry(terminal, options, _by_operators(source, to, operators, waive), "flink")
     if column is not None:
@@ -83,20 +83,21 @@ def _by_operators(
 
 
 def _refuse_mismatch(
-    to: list[str], column: str | None, values: list[str] | None, operators: list[str] | None
+    to: list[str], column: str | None, values: list[str], operators: list[str]
 ) -> None:
     """Refuse options that do not say the same number of parts, or that do not go together."""
-    has_column, has_values = column is not None, bool(values)
-    if has_column != has_values or (values and len(values) != len(to)):
+    values_expected = 0 if column is None else len(to)
+    if len(values) != values_expected:
         raise typer.BadParameter(
             "--column and --values go together, with one --values for each --to"
         )
-    if operators and (column or len(operators) != len(to)):
+    operators_expected = 0 if column else len(to)
+    if operators and len(operators) != operators_expected:
         raise typer.BadParameter(
             "--operators is for savepoints, with one --operators for each --to"
         )
-    _refuse_twice("--values", values or [])
-    _refuse_twice("--operators", operators or [])
+    _refuse_twice("--values", values)
+    _refuse_twice("--operators", operators)
 
 
 def _refuse_twice(flag: str, parts: list[str]) -> None:

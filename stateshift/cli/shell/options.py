@@ -1,6 +1,6 @@
-"""What several commands take, said once. The names are those of the environment (`STATESHIFT_…`)
-and of the settings file, too. Registration reads these annotations: nothing heavy may be imported
-here.
+"""Options that several commands take, declared once. The names are those of the environment
+(`STATESHIFT_…`) and of the settings file, too. The parser reads these annotations: nothing heavy
+may be imported here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _rate(text: str | None) -> str | None:
 
 
 def names_in(text: str) -> list[str]:
-    """What an option says with commas between."""
+    """Return the names that an option gives with commas between them."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -157,12 +157,9 @@ EXITS = {
 
 
 def epilog(example: str, *codes: int, **said: str) -> str:
-    """The end of a command's help: an example to paste, and its exit codes. `said` replaces a
-    code's words (`e5=…`). The \\b keeps the lines as they are.
+    """Return the end of a command's help: an example to paste, and its exit codes. `said` replaces
+    a code's words (`e5=…`). The \\b keeps the lines as they are.
     """
-    lines = [f"  {code:<4} {said.get(f'e{code}', EXITS[code])}" for code in (0, *codes)]
-    return (
-        "\b\nExample:\n"
-        + "\n".join(f"  {line}" for line in example.split("\n"))
-        + ("\n\n\b\nExit codes:\n" + "\n".join(lines))
-    )
+    examples = [f"  {line}" for line in example.split("\n")]
+    exits = [f"  {code:<4} {said.get(f'e{code}', EXITS[code])}" for code in (0, *codes)]
+    return "\n".join(("\b", "Example:", *examples, "", "\b", "Exit codes:", *exits))

@@ -4,7 +4,8 @@
     Lines    a line at each phase's beginning and end, and every few seconds between
     Bar      one bar that is drawn over and over (rich)
 
-Both are a Meter: told by several threads at once, never asked, and never the reason for a failure.
+Both are a Meter: several threads report to it at once; it is never asked, and never the reason for
+a failure.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from stateshift.cli.views.text import Line, lines_of
+from stateshift.cli.views.text import lines_of
 from stateshift.cli.views.units import many, number, size, span
 from stateshift.storage.locations import redact
 
@@ -58,17 +59,17 @@ class Tally:
         return (self.files_done, self.files), (self.bytes_done, self.bytes)
 
     def rate(self, now: float) -> float:
-        """Bytes a second since the phase began."""
+        """Return the bytes a second since the phase began."""
         return self.bytes_done / max(now - self.began, 1e-3)
 
     def seconds_left(self, now: float) -> float | None:
-        """None where it is too early to say."""
+        """Return how long the phase will take; None where it is too early to say."""
         if self.part == 0.0 or now - self.began < 1.0:
             return None
         return (now - self.began) * (1 - self.part) / self.part
 
     def words(self, now: float) -> str:
-        """`copy: 1,200 of 3,000 files, 120 MiB of 1.2 GiB, 12 MiB/s, 1 min 30 s left`."""
+        """Return `copy: 1,200 of 3,000 files, 120 MiB of 1.2 GiB, 12 MiB/s, 1 min 30 s left`."""
         parts = list(self._parts(now)) or [span(now - self.began)]
         return f"{self.phase}: {', '.join(parts)}"
 
@@ -154,7 +155,7 @@ class Lines:
 
 
 def _counted(files: int, bytes: int) -> str:
-    """`3 files, 1.5 MiB`: what there is none of is left out."""
+    """Return `3 files, 1.5 MiB`; what is zero is left out."""
     amounts = []
     if files:
         amounts.append(many(files, "file"))
@@ -241,14 +242,16 @@ def drawn(terminal: Terminal) -> bool:
     return terminal.colours(sys.stderr) and not terminal.environment.get("CI")
 
 
+def _watch(terminal: Terminal) -> Watch:
+    if drawn(terminal):
+        return Bar(terminal.verbose)
+    return Lines(terminal.say, verbose=terminal.verbose)
+
+
 @contextmanager
 def watching(terminal: Terminal) -> Iterator[Meter]:
-    """The meter of a run, closed however it ends."""
-    watch: Watch = (
-        Bar(terminal.verbose)
-        if drawn(terminal)
-        else Lines(lambda line: terminal.talk([Line(line)]), verbose=terminal.verbose)
-    )
+    """Yield the meter of a run; close it however the run ends."""
+    watch = _watch(terminal)
     try:
         yield watch
     finally:

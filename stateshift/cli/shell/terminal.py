@@ -170,7 +170,7 @@ class Terminal:
         return open_fleet
 
     def adapters(self, meter: Meter | None = None, stop: threading.Event | None = None) -> Adapters:
-        """The real ones, unless a test gave others."""
+        """Return how the outside is reached: really, unless a test gave others."""
         import threading
         from dataclasses import replace
 

@@ -1,5 +1,4 @@
-"""What apply, resume and rollback have in common: they are watched, can be stopped, and end in a
-report.
+"""The work of apply, resume and rollback: it is watched, can be stopped, and ends in a report.
 
 The first Ctrl-C (or SIGTERM) lets the current write finish, the second exits at once; either way
 the run can be resumed. The command for it is printed when the journal holds what was begun, before
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from stateshift.specification import Spec
     from stateshift.workdir import Workdir
 
-# What a second attempt would find again.
+# Errors that a second attempt would meet again.
 STAYS = (FormatError, PlanError, VerifyError)
 
 # Does the work of a run, and calls the function once the journal holds what is being done.
@@ -113,9 +112,11 @@ def _way_out(error: StateshiftError, path: str) -> Iterator[Line]:
     """Say how to go on, where the error's hint did not say it."""
     resume, rollback = render_run.command("resume", path), render_run.command("rollback", path)
     hint = error.hint or ""
-    if resume in hint or rollback in hint:
+    is_said = resume in hint or rollback in hint
+    fails_again = isinstance(error, STAYS) or "rollback" in hint
+    if is_said:
         return
-    if isinstance(error, STAYS) or "rollback" in hint:
+    if fails_again:
         yield Line(f"take it back with: {rollback}")
     else:
         yield Line(f"go on with: {resume}")
@@ -136,7 +137,7 @@ def _left_page(terminal: Terminal, workdir: Workdir, report: Report) -> str | No
 
 @contextmanager
 def stoppable(stop: threading.Event, workdir: str) -> Iterator[None]:
-    """While this lasts, Ctrl-C and SIGTERM ask the run to stop; asked twice, the process ends
+    """Let Ctrl-C and SIGTERM ask the run to stop while this lasts; asked twice, the process ends
     where it is.
     """
     resume = render_run.command("resume", workdir)

@@ -124,11 +124,15 @@ def downtime_of(report: Report) -> Downtime:
     measured = [job for job in report.jobs if job.downtime_seconds is not None]
     if measured:
         return Downtime(Known.MEASURED, max(measured, key=_seconds_down))
-    if report.jobs and all(job.state == "rolled-back" for job in report.jobs):
-        return Downtime(Known.UNDONE)
-    if any(_was_halted(job) for job in report.jobs):
-        return Downtime(Known.UNSEEN)
-    return Downtime(Known.NONE)
+    return Downtime(_known_without_figure(report))
+
+
+def _known_without_figure(report: Report) -> Known:
+    states = {job.state for job in report.jobs}
+    if states == {"rolled-back"}:
+        return Known.UNDONE
+    was_halted = any(_was_halted(job) for job in report.jobs)
+    return Known.UNSEEN if was_halted else Known.NONE
 
 
 def _stopped_at(job: JobReport) -> float:

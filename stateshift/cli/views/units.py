@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
 def size(count: float) -> str:
-    """`0 B`, `46 B`, `1.5 KiB`, `3.2 GiB`: three digits are enough."""
+    """Return `0 B`, `46 B`, `1.5 KiB`, `3.2 GiB`: three digits are enough."""
     if count < 1024:
         return f"{count:.0f} B"
     for unit in ("KiB", "MiB", "GiB", "TiB"):
@@ -17,7 +17,7 @@ def size(count: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """`0.04 s`, `7.3 s`, `2 min 05 s`, `3 h 12 min`."""
+    """Return `0.04 s`, `7.3 s`, `2 min 05 s`, `3 h 12 min`."""
     if seconds < 9.995:
         return f"{seconds:.2f} s" if seconds < 0.995 else f"{seconds:.1f} s"
     whole = round(seconds)
@@ -30,7 +30,7 @@ def span(seconds: float) -> str:
 
 
 def number(count: int) -> str:
-    """`34,012`: digits in threes."""
+    """Return `34,012`: digits in threes."""
     return f"{count:,}"
 
 
@@ -44,13 +44,15 @@ def about(seconds: float) -> str:
     return "less than 1 s" if seconds < 1 else span(seconds)
 
 
-def many(count: int, one: str, several: str | None = None) -> str:
-    """`1 file`, `2 files`."""
-    return f"{number(count)} {one if count == 1 else several or one + 's'}"
+def many(count: int, singular: str, plural: str | None = None) -> str:
+    """Return `1 file` or `2 files`."""
+    if count == 1:
+        return f"1 {singular}"
+    return f"{number(count)} {plural or f'{singular}s'}"
 
 
 def compared(counts: Mapping[str, int]) -> str:
-    """`10 entries`, `10 entries and 4 files compared whole`: what was found to be the same, each
+    """Return `10 entries`, or `10 entries and 4 files compared whole`: how much is the same, each
     in its own unit.
     """
     whole = []
@@ -66,7 +68,7 @@ def compared(counts: Mapping[str, int]) -> str:
 
 
 def share(part: int, whole: int) -> str:
-    """`94 %` of the whole, never rounded up to all or down to nothing."""
+    """Return `94 %` of the whole, never rounded up to all or down to nothing."""
     percent = 100 * part / whole if whole else 0.0
     if 0 < percent < 1:
         return "< 1 %"
@@ -76,7 +78,7 @@ def share(part: int, whole: int) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """`0-4, 7, 9-12`: how many epochs are shown."""
+    """Return `0-4, 7, 9-12`: how many epochs are shown."""
     return ", ".join(_range(*run) for run in _runs(sorted(set(numbers))))
 
 
