@@ -4,7 +4,6 @@ RunFacts     where a run stands, with
   state        its journal's, unless nobody works on it any more
   downtime     of the job that is down, or was down the longest
   still_down   the jobs that were stopped, and that nobody has seen going on
-  compared     what was found to be the same on both sides
 Listed       a workdir of `runs`: a run, or the damage that keeps it from being read
 """
 
@@ -70,11 +69,6 @@ class RunFacts:
     def still_down(self) -> tuple[JobReport, ...]:
         """The jobs that were stopped, and that nobody has seen going on."""
         return tuple(job for job in self.report.jobs if is_down(job))
-
-    @property
-    def compared(self) -> Counter[str]:
-        """What was found to be the same on both sides, of all jobs, each in its own unit."""
-        return compared_of(self.report.jobs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import assert_never
 
 from stateshift import __version__
 from stateshift.cli.views.markup import said, tag
-from stateshift.cli.views.run_facts import Known, RunFacts, downtime_of, is_down
+from stateshift.cli.views.run_facts import Known, RunFacts, is_down
 from stateshift.cli.views.run_html_axis import axis_of
 from stateshift.cli.views.run_html_drawing import closer, picture, strip
 from stateshift.cli.views.run_html_style import STYLE
@@ -83,7 +83,7 @@ def _head(facts: RunFacts) -> Iterator[str]:
 
 def _tiles(facts: RunFacts) -> Iterator[str]:
     report = facts.report
-    yield _tile("Downtime", *_downtime(report))
+    yield _tile("Downtime", *_downtime(facts))
     yield _tile("Took", span(report.seconds), *_from_to(report))
     files = sum(job.files for job in report.jobs)
     bytes_moved = sum(job.bytes for job in report.jobs)
@@ -110,9 +110,9 @@ def _tile(label: str, value: str, *lines: str) -> str:
     return tag("div", tag("dt", said(label)), tag("dd", said(value), class_="value"), *below)
 
 
-def _downtime(report: Report) -> tuple[str, ...]:
+def _downtime(facts: RunFacts) -> tuple[str, ...]:
     """Return what the run knows of its downtime, in one word, and the lines below it."""
-    downtime = downtime_of(report)
+    report, downtime = facts.report, facts.downtime
     commit = terms_of(report.engine).one
     match downtime.known:
         case Known.LASTS:
