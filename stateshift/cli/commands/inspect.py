@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -47,29 +46,19 @@ def command(
     inside; sources and sinks; and what is wrong. Decodes a single file: an offset log, a
     commit, a delta or a snapshot.
     """
-    from stateshift import look
-    from stateshift.cli.views import survey_json
+    from stateshift import api
     from stateshift.cli.views import survey_text as render_survey
-    from stateshift.cli.views.survey_facts import first_entries, survey_facts
 
-    opening = terminal.opening()
-    seen = look.inspect(location, opening)
-    decoded = seen.file
-    if decoded is not None:
-        terminal.answer(
-            "inspect",
-            lambda: survey_json.file_document(decoded, location),
-            lambda: render_survey.decoded_file(decoded, location),
-        )
-        return None
-    assert seen.survey is not None, "a look is at a directory or at a file"
-    facts = survey_facts(seen.survey, names_in(uids or ""), files)
-    if entries:
-        shown = look.entries(location, opening, limit + 1)
-        facts = replace(facts, entries=first_entries(shown, limit))
+    inspection = api.inspect(
+        location,
+        uids=names_in(uids or ""),
+        files=files,
+        entries=limit if entries else 0,
+        adapters=terminal.doors_given,
+    )
     terminal.answer(
         "inspect",
-        lambda: survey_json.document(facts),
-        lambda: render_survey.survey(facts, terminal.verbose),
+        inspection.to_dict,
+        lambda: render_survey.inspection(inspection, terminal.verbose),
     )
     return None

@@ -27,6 +27,7 @@ from stateshift.storage.locations import redact
 from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
+    from stateshift.api import Inspection
     from stateshift.cli.views.survey_facts import (
         EndpointOf,
         FileAmounts,
@@ -45,6 +46,14 @@ KINDS = {"data": "files, and no image among them", "foreign": "files that no eng
 ROLES = {"source": "input", "sink": "output", "self": "the image itself"}
 
 Pair = tuple[str, str | Cell]
+
+
+def inspection(inspected: Inspection, verbose: bool = False) -> Iterator[Block]:
+    """Show what is at a location: a single file, or what lies in a directory."""
+    if inspected.file is not None:
+        yield from decoded_file(inspected.file, inspected.location)
+    if inspected.facts is not None:
+        yield from survey(inspected.facts, verbose)
 
 
 def decoded_file(decoded: DecodedFile, location: str) -> Iterator[Block]:
