@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, RunOptions, Source, Waive
-from stateshift.cli.shell.shortcut import carry, ending, in_place_job, one_job
+from stateshift.cli.shell.shortcut import in_place_job, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
-EPILOG = ending(
+EPILOG = run_epilog(
     "stateshift compact /data/orders --to /data/orders-small\nstateshift compact "
     "/data/orders --in-place"
 )
@@ -50,4 +50,4 @@ def command(
         job = one_job(source, to, [{"kind": "compact"}], waive, fork)
     else:
         job = in_place_job(source, [{"kind": "compact", "in_place": True}], waive)
-    return carry(terminal, options, [job])
+    return run_jobs(terminal, options, [job])

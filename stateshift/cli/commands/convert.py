@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import carry, ending, given, one_job
+from stateshift.cli.shell.shortcut import given, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
-EPILOG = ending(
+EPILOG = run_epilog(
     "stateshift convert /data/orders --to /data/orders-rocksdb --provider rocksdb\n"
     "stateshift convert /data/savepoint-1 --to /data/savepoint-for-1.20 --flink 1.20"
 )
@@ -58,4 +58,4 @@ def command(
         checkpoint_format=checkpoint_format,
         flink=flink,
     )
-    return carry(terminal, options, [one_job(source, to, [change], waive, fork)])
+    return run_jobs(terminal, options, [one_job(source, to, [change], waive, fork)])

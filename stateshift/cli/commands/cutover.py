@@ -56,5 +56,5 @@ def command(
     names = ", ".join(job.name for job in warm)
     left = steer.left(place)
     words = f"{names}: to be stopped {when}" + (f" ({left})" if left else "")
-    steer.asked(terminal, place, "asked", words, now=now)
+    steer.show_request(terminal, place, "asked", words, now=now)
     return None

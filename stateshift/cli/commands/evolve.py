@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import Keys, carry, ending, given, one_job, pairs
+from stateshift.cli.shell.shortcut import Keys, given, one_job, pairs, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
-EPILOG = ending(
+EPILOG = run_epilog(
     "stateshift evolve /data/orders --to /data/orders-2 --add max:integer --widen total=long\n"
     "stateshift evolve /data/orders --to /data/orders-2 --operator 1 --add "
     "last:string=none@count --drop spare"
@@ -95,7 +95,7 @@ def command(
         nullable_key=nullable_key,
     )
     changes = [{**change, "store": name} for name in store or ["default"]]
-    return carry(terminal, options, [one_job(source, to, changes, waive, fork)])
+    return run_jobs(terminal, options, [one_job(source, to, changes, waive, fork)])
 
 
 def column_of(text: str) -> Keys:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from stateshift.cli.shell.options import RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import carry, ending, one_job
+from stateshift.cli.shell.shortcut import one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
-EPILOG = ending("stateshift fork /data/orders --to /test/orders")
+EPILOG = run_epilog("stateshift fork /data/orders --to /test/orders")
 
 
 def command(
@@ -21,4 +21,4 @@ def command(
     The copy gets a query id of its own, so that idempotent sinks do not take it for the
     original.
     """
-    return carry(terminal, options, [one_job(source, to, [], waive, fork=True)])
+    return run_jobs(terminal, options, [one_job(source, to, [], waive, fork=True)])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from stateshift.cli.shell.options import LocalRunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import carry, ending, one_job
+from stateshift.cli.shell.shortcut import one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
-EPILOG = ending("stateshift gather hdfs://nn/checkpoints/5f2c.../chk-42 --to s3://bucket/orders")
+EPILOG = run_epilog(
+    "stateshift gather hdfs://nn/checkpoints/5f2c.../chk-42 --to s3://bucket/orders"
+)
 
 
 def command(
@@ -22,4 +24,4 @@ def command(
     by full paths, and share them with other checkpoints of the job. The new image names only
     files beside it, so it can lie anywhere.
     """
-    return carry(terminal, options, [one_job(source, to, [], waive, fork=False)], "flink")
+    return run_jobs(terminal, options, [one_job(source, to, [], waive, fork=False)], "flink")

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, RunOptions, To, Waive, names_in
-from stateshift.cli.shell.shortcut import carry, ending, given, one_job
+from stateshift.cli.shell.shortcut import given, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
-EPILOG = ending("stateshift merge /data/eu /data/us --to /data/orders")
+EPILOG = run_epilog("stateshift merge /data/eu /data/us --to /data/orders")
 
 
 def command(
@@ -56,4 +56,4 @@ def command(
     if union:
         changes.append({"kind": "union", "operators": names_in(union)})
     job = one_job(first, to, changes, waive, fork)
-    return carry(terminal, options, [job], "flink" if union else None)
+    return run_jobs(terminal, options, [job], "flink" if union else None)

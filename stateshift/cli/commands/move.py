@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import Keys, carry, ending, given, one_job
+from stateshift.cli.shell.shortcut import Keys, given, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
-EPILOG = ending(
+EPILOG = run_epilog(
     "stateshift move /data/orders --to s3://lake/orders\n"
     "stateshift move /data/orders --to s3://lake/orders --start ./start-orders\n"
     "stateshift move /data/orders --to /new/orders --warm --stop ./stop --start ./start",
@@ -66,7 +66,7 @@ def command(
         raise typer.BadParameter("--stop needs --start: a job that is stopped is started again")
     job = one_job(source, to, [], waive, fork=False)
     job |= _ends(start, stop, warm)
-    return carry(terminal, options, [job], clusters=_clusters(start, stop, warm))
+    return run_jobs(terminal, options, [job], clusters=_clusters(start, stop, warm))
 
 
 def _ends(start: str | None, stop: str | None, warm: bool) -> Keys:

@@ -38,7 +38,7 @@ def command(
     progress = steer.refuse_over(place, "pause")
     if off:
         place.steering.pause(False)
-        steer.asked(terminal, place, "running", "it goes on")
+        steer.show_request(terminal, place, "running", "it goes on")
         return None
     where = quote(str(place.path))
     if not place.held:
@@ -52,5 +52,7 @@ def command(
             hint=f"stateshift rollback {where} takes the run back",
         )
     place.steering.pause(True)
-    steer.asked(terminal, place, "paused", f"paused; to go on: stateshift pause {where} --off")
+    steer.show_request(
+        terminal, place, "paused", f"paused; to go on: stateshift pause {where} --off"
+    )
     return None

@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import Keys, carry, ending, given, one_job, pairs
+from stateshift.cli.shell.shortcut import Keys, given, one_job, pairs, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
-EPILOG = ending("stateshift rename /data/orders --to /data/orders-2 --operator 0=1 --operator 1=0")
+EPILOG = run_epilog(
+    "stateshift rename /data/orders --to /data/orders-2 --operator 0=1 --operator 1=0"
+)
 
 
 def command(
@@ -52,4 +54,4 @@ def command(
         changes.append({"kind": "rename", **named})
     if dropped:
         changes.append({"kind": "drop", **dropped})
-    return carry(terminal, options, [one_job(source, to, changes, waive, fork)])
+    return run_jobs(terminal, options, [one_job(source, to, changes, waive, fork)])

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import LocalRunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import carry, ending, one_job
+from stateshift.cli.shell.shortcut import one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
-EPILOG = ending(
+EPILOG = run_epilog(
     "stateshift repair /ckpts/5f2c.../chk-42 --files /savepoints/savepoint-1 --to /ckpts/repaired"
 )
 
@@ -34,7 +34,7 @@ def command(
     that the savepoint's files lie beside it. They do not, and it cannot be restored
     (FLINK-39964). The new image has these files.
     """
-    return carry(
+    return run_jobs(
         terminal,
         options,
         [one_job(source, to, [{"kind": "repair", "files": files}], waive, fork=False)],

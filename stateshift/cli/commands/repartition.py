@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import Keys, carry, ending, given, one_job
+from stateshift.cli.shell.shortcut import Keys, given, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
-EPILOG = ending(
+EPILOG = run_epilog(
     "stateshift repartition /data/orders --to /data/orders-64 --partitions 64\n"
     "stateshift repartition /data/savepoint-1 --to /data/savepoint-256 --max-parallelism 256"
 )
@@ -53,6 +53,6 @@ def command(
         )
     if rescaled:
         change: Keys = {"kind": "rescale", **rescaled}
-        return carry(terminal, options, [one_job(source, to, [change], waive, fork)], "flink")
+        return run_jobs(terminal, options, [one_job(source, to, [change], waive, fork)], "flink")
     change = {"kind": "repartition", "partitions": partitions}
-    return carry(terminal, options, [one_job(source, to, [change], waive, fork)])
+    return run_jobs(terminal, options, [one_job(source, to, [change], waive, fork)])

@@ -66,7 +66,7 @@ def command(
         terminal.say(f"nothing is left to do: the run {OVER[state]}{unused}")
     if place.held and place.steering.wishes().paused:
         place.steering.pause(False)
-        steer.asked(terminal, place, "running", "it was paused, and goes on")
+        steer.show_request(terminal, place, "running", "it was paused, and goes on")
         return None
     if state in (*OVER, "rolling-back"):
         fleet = None  # nothing that a fleet would do

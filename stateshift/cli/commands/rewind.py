@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import Fork, RunOptions, Source, To, Waive
-from stateshift.cli.shell.shortcut import carry, ending, given, one_job
+from stateshift.cli.shell.shortcut import given, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
-EPILOG = ending("stateshift rewind /data/orders --to /data/orders-41 --batch 41")
+EPILOG = run_epilog("stateshift rewind /data/orders --to /data/orders-41 --batch 41")
 
 Renumber = Annotated[
     bool,
@@ -40,4 +40,4 @@ def command(
     after that batch again.
     """
     change = given(kind="rewind", batch=batch, renumber=renumber or None)
-    return carry(terminal, options, [one_job(source, to, [change], waive, fork)])
+    return run_jobs(terminal, options, [one_job(source, to, [change], waive, fork)])

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.shell.options import RunOptions, Source, Waive, names_in
-from stateshift.cli.shell.shortcut import Keys, carry, ending, one_job
+from stateshift.cli.shell.shortcut import Keys, one_job, run_epilog, run_jobs
 from stateshift.cli.shell.terminal import Terminal
 
-EPILOG = ending(
+EPILOG = run_epilog(
     "stateshift split /data/orders --to /data/orders-a --to /data/orders-b\n"
     "stateshift split /data/orders --to /eu --to /us --column country --values de,fr --values us\n"
     "stateshift split /data/savepoint-1 --to /a --to /b --operators source-a,sum-a "
@@ -60,7 +60,7 @@ def command(
     """
     _refuse_mismatch(to, column, values or [], operators or [])
     if operators:
-        return carry(terminal, options, _by_operators(source, to, operators, waive), "flink")
+        return run_jobs(terminal, options, _by_operators(source, to, operators, waive), "flink")
     if column is not None:
         parts: list[Keys] = [{"column": column, "values": part} for part in values or ()]
     else:
@@ -69,7 +69,7 @@ def command(
     for number, (target, part) in enumerate(zip(to, parts, strict=True)):
         job = one_job(source, target, [{"kind": "split", **part}], waive, fork=True)
         jobs.append({**job, "name": f"{job['name']}-{number}"})
-    return carry(terminal, options, jobs)
+    return run_jobs(terminal, options, jobs)
 
 
 def _by_operators(

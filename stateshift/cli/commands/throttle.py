@@ -45,7 +45,7 @@ def command(
     steer.refuse_over(place, "throttle")
     place.steering.throttle(Throttle(limit, operations))
     limits = list(_limits(limit, operations))
-    steer.asked(
+    steer.show_request(
         terminal,
         place,
         "throttled" if limits else "running",

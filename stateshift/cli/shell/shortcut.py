@@ -32,7 +32,7 @@ Keys = dict[str, object]  # of a spec, or of a part of one
 Changes = Sequence[Keys]
 
 
-def ending(
+def run_epilog(
     example: str, e0: str = "the new image is at its target", e7: str = "the fleet failed"
 ) -> str:
     """Return the end of a shortcut's help."""
@@ -100,7 +100,7 @@ def pairs(flag: str, form: str, texts: Sequence[str] | None) -> dict[str, str]:
     return mapped
 
 
-def carry(
+def run_jobs(
     terminal: Terminal,
     options: RunOptions,
     jobs: Sequence[Keys],

@@ -21,7 +21,9 @@ OVER = ("finished", "rolled-back")
 STOPPED = "the job is being stopped, or has been"
 
 
-def asked(terminal: Terminal, workdir: Workdir, state: str, words: str, **more: object) -> None:
+def show_request(
+    terminal: Terminal, workdir: Workdir, state: str, words: str, **more: object
+) -> None:
     """Say what was asked for, and whether somebody is there to heed it."""
     held = workdir.held
     if terminal.json:
