@@ -79,15 +79,15 @@ def command(
     _refuse_both(terminal, to, batch, changes)
     opening = terminal.opening()
     wanted = look.Wanted(operator, store, batch, _batches(changes))
-    made = look.export(location, to, wanted, opening)
+    state = look.export(location, to, wanted, opening)
     if to == STDOUT:
-        for chunk in made.chunks():
+        for chunk in state.chunks():
             terminal.write(chunk)
     else:
-        size = look.save(made, to, opening)
-        _show(terminal, made, to, size)
+        size = look.save(state, to, opening)
+        _show(terminal, state, to, size)
     if not terminal.json:
-        for note in made.notes:
+        for note in state.notes:
             terminal.say(f"note: {note}")
     return None
 
@@ -111,11 +111,11 @@ def _batches(changes: str | None) -> tuple[int, int] | None:
     return int(first), int(last)
 
 
-def _show(terminal: Terminal, made: Export, to: str, size: int) -> None:
+def _show(terminal: Terminal, state: Export, to: str, size: int) -> None:
     from stateshift.cli.views import survey_json, survey_text
 
     terminal.answer(
         "export",
-        lambda: survey_json.export(made, to, size),
-        lambda: [survey_text.exported(made, to, size)],
+        lambda: survey_json.export(state, to, size),
+        lambda: [survey_text.exported(state, to, size)],
     )

@@ -41,12 +41,12 @@ class FindingGroup:
         return self.findings[0].level
 
 
-def findings(made: Iterable[Finding], verbose: bool = False) -> Iterator[Block]:
+def findings(noted: Iterable[Finding], verbose: bool = False) -> Iterator[Block]:
     """Show findings, the worst first; `verbose` shows each, else kinds are shown once.
 
     A finding that is made twice (two jobs may find the same) is always shown once.
     """
-    groups = groups_of(dict.fromkeys(made))
+    groups = groups_of(dict.fromkeys(noted))
     for group in sorted(groups, key=lambda group: ORDER.index(group.level)):
         yield from _group(group, verbose)
 
@@ -62,10 +62,10 @@ def _group(group: FindingGroup, verbose: bool) -> Iterator[Block]:
         yield Line(f"and {more} more like this: --verbose shows each", "dim", 4)
 
 
-def groups_of(made: Iterable[Finding]) -> list[FindingGroup]:
+def groups_of(noted: Iterable[Finding]) -> list[FindingGroup]:
     """Return the findings by kind, in the order in which each kind was first met."""
     by_kind: dict[Kind, list[Finding]] = {}
-    for finding in made:
+    for finding in noted:
         by_kind.setdefault(kind_of(finding), []).append(finding)
     return [FindingGroup(tuple(group)) for group in by_kind.values()]
 

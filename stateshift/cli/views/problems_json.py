@@ -67,15 +67,15 @@ def error(caught: StateshiftError) -> ErrorDocument:
     return cast("ErrorDocument", plain)
 
 
-def finding(made: Finding) -> FindingDocument:
+def finding(noted: Finding) -> FindingDocument:
     """Return the finding as every command prints it."""
     return {
-        "level": made.level,
-        "message": redact(made.message),
-        "path": made.path,
-        "offset": made.offset,
-        "hint": made.hint and redact(made.hint),
-        "waive": made.waive,
+        "level": noted.level,
+        "message": redact(noted.message),
+        "path": noted.path,
+        "offset": noted.offset,
+        "hint": noted.hint and redact(noted.hint),
+        "waive": noted.waive,
     }
 
 

@@ -468,12 +468,12 @@ def judged_image(judged: JudgedImage) -> JudgedImageDocument:
     }
 
 
-def export(made: Export, to: str, size: int) -> ExportDocument:
+def export(state: Export, to: str, size: int) -> ExportDocument:
     """Return what was written to a file."""
     return {
-        "entries": made.entries,
+        "entries": state.entries,
         "file": redact(to),
-        "format": made.format,
+        "format": state.format,
         "bytes": size,
-        "notes": list(made.notes),
+        "notes": list(state.notes),
     }

@@ -421,7 +421,7 @@ def _judged_row(image: JudgedImage) -> Row:
 # ---- export --------------------------------------------------------------------------------------
 
 
-def exported(made: Export, to: str, bytes_written: int) -> Line:
+def exported(state: Export, to: str, bytes_written: int) -> Line:
     """Return how much was written to a file."""
-    what = ("entry", "entries") if made.wanted.changes is None else ("change", "changes")
-    return Line(f"{many(made.entries, *what)}, {size(bytes_written)}: {redact(to)}")
+    what = ("entry", "entries") if state.wanted.changes is None else ("change", "changes")
+    return Line(f"{many(state.entries, *what)}, {size(bytes_written)}: {redact(to)}")

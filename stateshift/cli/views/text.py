@@ -222,13 +222,13 @@ def _indented(renderable: RenderableType, indent: int) -> RenderableType:
 def _rich_table(table: Table) -> RenderableType:
     from rich.table import Table as RichTable
 
-    made = RichTable(
+    rich_table = RichTable(
         box=None, show_header=table.titled, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False
     )
     for place, (head, title) in enumerate(zip(table.heads, table.titles, strict=True)):
         is_number = head.startswith(">")
         is_label = place == 0 and not table.titled
-        made.add_column(
+        rich_table.add_column(
             title,
             justify="right" if is_number else "left",
             no_wrap=is_number or is_label,
@@ -236,8 +236,8 @@ def _rich_table(table: Table) -> RenderableType:
             style="dim" if is_label else "",
         )
     for row in table.rows:
-        made.add_row(*map(_rich_cell, row))
-    return made
+        rich_table.add_row(*map(_rich_cell, row))
+    return rich_table
 
 
 def _rich_cell(cell: str | Cell) -> Text:
