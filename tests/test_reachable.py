@@ -33,7 +33,6 @@ ENTRIES = ("stateshift.__main__", "stateshift.api", "stateshift.job")
 CALLED_BY_OTHERS = {
     "emit": "logging calls a handler",
     "seekable": "pyarrow and Python's io ask a file",
-    "to_dict": "programs ask what stateshift.api returns",
     "schema_text": "what configs/ holds is made and compared with it",
 }
 
