@@ -54,7 +54,7 @@ def command(
         uids=names_in(uids or ""),
         files=files,
         entries=limit if entries else 0,
-        adapters=terminal.doors_given,
+        adapters=terminal.adapters_given,
     )
     terminal.answer(
         "inspect",

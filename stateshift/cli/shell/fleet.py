@@ -39,13 +39,13 @@ def fleet_for(
     if master is None:
         yield None
         return
-    from stateshift.fleet.mustering import mustered
+    from stateshift.fleet.opening import Application, open_crew
     from stateshift.storage import locations
 
     handle, log = tempfile.mkstemp(prefix="stateshift-fleet-", suffix=".log")
     os.close(handle)
     absolute = [locations.normal(each, os.getcwd()) for each in locations_read]
-    speaking, stop = _Speaking(terminal), threading.Event()
-    with mustered(terminal.open_fleet(), master, absolute, Path(log), speaking, stop) as crew:
+    application = Application(master, Path(log), _Speaking(terminal), threading.Event())
+    with open_crew(terminal.open_fleet(), application, absolute) as crew:
         yield crew
     os.unlink(log)
