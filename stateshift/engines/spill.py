@@ -28,13 +28,19 @@ from stateshift.formats.spans import hash64
 # Of keys and values, as they are written.
 BYTES_MAX = 128 * 1024 * 1024
 
+# Arrow has no types that mypy --strict could tell apart here.
+RecordBatch = Any  # a pyarrow.RecordBatch
+Table = Any  # a pyarrow.Table
+Schema = Any  # a pyarrow.Schema
+Writer = Any  # a pyarrow.RecordBatchStreamWriter
+
 # Few enough that several steps at once do not run out of open files. A pile of a pile has a 256th
 # of the records; what is too large even after five times are records of few keys.
 PILES, LEVELS = 16, 5
 
 
 def pile_of(keys: Binary, level: int) -> Ints:
-    """Which pile each key belongs on: at each level by other bits of its hash."""
+    """Return which pile each key belongs on: at each level by other bits of its hash."""
     bits = PILES.bit_length() - 1
     turned = hash64(keys) >> np.uint64(64 - bits * (level + 1))
     return (turned & np.uint64(PILES - 1)).astype(np.int64)
@@ -43,33 +49,35 @@ def pile_of(keys: Binary, level: int) -> Ints:
 class Piles:
     """As many piles as are asked for; they are gone when the `with` ends."""
 
-    def __init__(self, count: int, schema: Any) -> None:
+    def __init__(self, count: int, schema: Schema) -> None:
         self._count, self._schema = count, schema
         self._files: dict[int, IO[bytes]] = {}
-        self._writers: dict[int, Any] = {}
+        self._writers: dict[int, Writer] = {}
 
-    def deal(self, batch: Any, numbers: Ints) -> None:
-        """Records of one pile keep their order."""
+    def deal(self, batch: RecordBatch, numbers: Ints) -> None:
+        """Write each record onto the pile of its number; those of one pile keep their order."""
         order = np.argsort(numbers.astype(np.uint16), kind="stable")
         counts = np.bincount(numbers, minlength=self._count)
         dealt, start = batch.take(pa.array(order)), 0
-        with _told():
+        with _storage_errors():
             for number in np.flatnonzero(counts).tolist():
                 count = int(counts[number])
                 self._writer(number).write_batch(dealt.slice(start, count))
                 start += count
 
-    def each(self) -> Iterator[tuple[int, Iterator[Any]]]:
-        """A pile is forgotten when the next one is asked for; empty ones are left out."""
+    def each(self) -> Iterator[tuple[int, Iterator[RecordBatch]]]:
+        """Yield pile by pile; one is forgotten when the next is asked for, empty ones are left
+        out.
+        """
         for number in sorted(self._files):
             file = self._files[number]
-            with _told():
+            with _storage_errors():
                 self._writers[number].close()
                 file.seek(0)
             yield number, iter(pa.ipc.open_stream(file))
             file.close()
 
-    def _writer(self, number: int) -> Any:
+    def _writer(self, number: int) -> Writer:
         if number not in self._files:
             self._files[number] = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the `with` ends
             self._writers[number] = pa.ipc.new_stream(self._files[number], self._schema)
@@ -91,29 +99,29 @@ class Dealt:
     of them come to no more than `bytes_max`, and then as many as there are.
     """
 
-    def __init__(self, count: int, schema: Any, bytes_max: int) -> None:
+    def __init__(self, count: int, schema: Schema, bytes_max: int) -> None:
         self._count, self._schema, self._bytes_max = count, schema, bytes_max
-        self._held: list[tuple[Any, Ints]] = []
+        self._held: list[tuple[RecordBatch, Ints]] = []
         self._size = 0
         self._piles: Piles | None = None
 
-    def add(self, batch: Any, numbers: Ints) -> None:
+    def add(self, batch: RecordBatch, numbers: Ints) -> None:
         self._held.append((batch, numbers))
         self._size += batch.nbytes
         if self._size > self._bytes_max:
             self._piles = self._piles or Piles(self._count, self._schema)
-            for own, places in self._held:
-                self._piles.deal(own, places)
+            for held, places in self._held:
+                self._piles.deal(held, places)
             self._held, self._size = [], 0
 
-    def each(self) -> Iterator[Any]:
-        """Tables."""
+    def each(self) -> Iterator[Table]:
+        """Yield a table for each pile."""
         if self._piles is None:
             yield pa.Table.from_batches((batch for batch, _ in self._held), self._schema)
             return
         with self._piles as piles:
-            for own, places in self._held:
-                piles.deal(own, places)
+            for held, places in self._held:
+                piles.deal(held, places)
             for _, batches in piles.each():
                 yield pa.Table.from_batches(batches, self._schema)
 
@@ -123,15 +131,12 @@ class Dealt:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _storage_errors() -> Iterator[None]:
+    """Raise what goes wrong with a temporary file as a StorageError that names its directory."""
     try:
         yield
     except OSError as error:
-        raise StorageError(
-            (
-                f"temporary files in {tempfile.gettempdir()} cannot be written: "
-                f"{error.strerror or error}"
-            ),
-            location=tempfile.gettempdir(),
-            hint="name a directory with more room in TMPDIR",
-        ) from error
+        directory = tempfile.gettempdir()
+        fact = f"temporary files in {directory} cannot be written: {error.strerror or error}"
+        hint = "name a directory with more free space in TMPDIR"
+        raise StorageError(fact, location=directory, hint=hint) from error

@@ -12,7 +12,7 @@ State for batch N has version N+1. Spark reads the offsets of the batch before t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stateshift.engines.spark.image import spark_image
 from stateshift.formats.marks import FOLDER
@@ -100,6 +100,12 @@ def is_offset(path: str) -> bool:
 def _is_log(path: str, folder: str) -> bool:
     directory, _, name = path.rpartition("/")
     return directory.rpartition("/")[2] == folder and name.isdecimal()
+
+
+def newest_files(files: Sequence[str], ending: str) -> Sequence[str]:
+    """Return the files from the last one with this ending on; all where none has it."""
+    last = max((at for at, path in enumerate(files) if path.endswith(ending)), default=0)
+    return files[last:]
 
 
 def fence_paths(epoch: int, planned: int | None) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ position.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,15 @@ class MapType:
 class StructType:
     names: tuple[str, ...]
     types: tuple[DataType, ...]
+
+    def sliced(self, which: slice) -> StructType:
+        """Return columns that stand behind each other."""
+        return StructType(self.names[which], self.types[which])
+
+    def picked(self, positions: Sequence[int]) -> StructType:
+        """Return the columns at these positions."""
+        names = tuple(self.names[at] for at in positions)
+        return StructType(names, tuple(self.types[at] for at in positions))
 
 
 DataType = Atomic | DecimalType | ArrayType | MapType | StructType

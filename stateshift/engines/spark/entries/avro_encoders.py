@@ -21,14 +21,13 @@ Source: Spark, AvroStateEncoder, StateSchemaCompatibilityChecker; the rows are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from stateshift.engines.spark.entries.encoders import Encoder, Row, bare, halves, ordered, some
+from stateshift.engines.spark.entries.encoders import Encoder, bare, halves, ordered, unordered
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.spark.avro_rows import row_reader
-from stateshift.formats.spark.types import Atomic, StructType
+from stateshift.formats.spark.types import Atomic, Row, StructType, Value
 
 # Behind the byte that RocksDB's encoding puts before it, and behind the schema's number.
 _ROW, _NUMBERED = 1, 3
@@ -50,32 +49,29 @@ class AvroRows:
     newest: int
 
     def value(self, row: bytes) -> Row:
-        """A value without the encoding's byte, as `bare` and `listed` leave it."""
+        """Return a value without the encoding's byte, as `bare` and `listed` leave it, decoded."""
+        if len(row) < 2:
+            raise FormatError("a value has no schema's number", None, 0)
         number = int.from_bytes(row[:2], "little", signed=True)
         read = self.values.get(number)
-        if len(row) < 2 or read is None:
-            told = (
-                f"is of schema {number}, which no schema file tells"
-                if len(row) > 1
-                else "has no schema's number"
-            )
-            raise FormatError(f"a value {told}", None, 0)
+        if read is None:
+            raise FormatError(f"a value is of schema {number}, which no schema file has", None, 0)
         return read(row, 2)
 
 
 def avro_rows_of(
     key: StructType, encoder: Encoder, value: StructType | None, written: Mapping[int, StructType]
 ) -> AvroRows:
-    """FormatError where a type of the columns cannot be."""
+    """Return what decodes a store's rows; FormatError where a type of the columns cannot be."""
     values = {number: _reader(columns, value) for number, columns in written.items()}
-    newest = max(
-        (number for number, columns in written.items() if columns == value), default=KEY_SCHEMA
-    )
-    return AvroRows(_KEYS[encoder.kind](key, encoder), values, newest)
+    own = [number for number, columns in written.items() if columns == value]
+    return AvroRows(_KEYS[encoder.kind](key, encoder), values, max(own, default=KEY_SCHEMA))
 
 
 def _reader(written: StructType, wanted: StructType | None) -> Callable[[bytes, int], Row]:
-    """Rows that cannot have the newest columns are refused where there are any."""
+    """Return what reads rows of a schema; rows that cannot have the newest columns are refused
+    where there are any.
+    """
     try:
         return row_reader(written, wanted)
     except FormatError as error:
@@ -96,50 +92,47 @@ def _row(columns: StructType, encoder: Encoder) -> Decode:
 
 def _prefix(columns: StructType, encoder: Encoder) -> Decode:
     count = len(encoder.columns)
-    first, rest = (
-        row_reader(some(columns, slice(count))),
-        row_reader(some(columns, slice(count, None))),
-    )
+    leading = row_reader(columns.sliced(slice(count)))
+    others = row_reader(columns.sliced(slice(count, None)))
 
     def decode(content: bytes) -> Row:
-        one, other = halves(content)
-        return (*first(one, 0), *rest(_numbered(other), _NUMBERED))
+        first, rest = halves(content)
+        return (*leading(first, 0), *others(_numbered(rest), _NUMBERED))
 
     return decode
 
 
 def _range(columns: StructType, encoder: Encoder) -> Decode:
-    ordering = encoder.columns
-    others = [at for at in range(len(columns.types)) if at not in ordering]
-    if any(at >= len(columns.types) for at in ordering):
+    ordering, others = encoder.columns, unordered(columns, encoder)
+    if max(ordering, default=-1) >= len(columns.types):
         raise FormatError("keys are ordered by columns that they do not have", None, 0)
-    parts = 2 * len(ordering)
-    first = row_reader(StructType(("",) * parts, (Atomic("binary"),) * parts))
-    rest = row_reader(
-        StructType(
-            tuple(columns.names[at] for at in others), tuple(columns.types[at] for at in others)
-        )
-    )
+    halved = 2 * len(ordering)
+    read_ordering = row_reader(StructType(("",) * halved, (Atomic("binary"),) * halved))
+    read_others = row_reader(columns.picked(others))
 
     def decode(content: bytes) -> Row:
-        one, other = halves(content)
-        if bool(others) != bool(other):
+        first, rest = halves(content)
+        if bool(others) != bool(rest):
             raise FormatError("a key is not of the columns that order it", None, 0)
-        row: list[Any] = [None] * len(columns.types)
-        halved = first(one, 0)
-        for at, mark, value in zip(ordering, halved[::2], halved[1::2], strict=True):
-            if mark is None or value is None or len(mark) != 1:
-                raise FormatError(
-                    "a column that orders keys is not encoded as it should be", None, 5
-                )
-            row[at] = ordered(mark + value, columns.types[at])
-        for at, value in zip(
-            others, rest(_numbered(other), _NUMBERED) if others else (), strict=True
-        ):
-            row[at] = value
-        return tuple(row)
+        row: dict[int, Value] = {}
+        values = _marked(read_ordering(first, 0))
+        for at, value in zip(ordering, values, strict=True):
+            row[at] = ordered(value, columns.types[at])
+        if others:
+            row |= zip(others, read_others(_numbered(rest), _NUMBERED), strict=True)
+        return tuple(row[at] for at in range(len(columns.types)))
 
     return decode
+
+
+def _marked(halved: Sequence[bytes | None]) -> list[bytes]:
+    """Return each ordering column as one binary: its mark, and the value behind it."""
+    columns = []
+    for mark, value in zip(halved[::2], halved[1::2], strict=True):
+        if mark is None or value is None or len(mark) != 1:
+            raise FormatError("a column that orders keys is not encoded as it should be", None, 5)
+        columns.append(mark + value)
+    return columns
 
 
 def _unknown(columns: StructType, encoder: Encoder) -> Decode:
@@ -157,15 +150,14 @@ _KEYS: Mapping[str, Callable[[StructType, Encoder], Decode]] = {
 
 
 def _numbered(content: bytes) -> bytes:
-    """Whole, for the offset in it of what is wrong; asked whether it begins as a row of a key
-    does.
+    """Return the content whole, for the offset in it of what is wrong; refuse it unless it begins
+    as a row of a key does.
     """
     row = bare(content[:_NUMBERED])
     if len(row) < 2:
         raise FormatError("a row of a key has no schema's number", None, len(content))
     if row != b"\0\0":
         number = int.from_bytes(row, "little", signed=True)
-        raise UnknownVersion(
-            f"a key is of schema {number}: known is 0, which no Spark has left", None, _ROW
-        )
+        fact = f"a key is of schema {number}: known is 0, which no Spark has left"
+        raise UnknownVersion(fact, None, _ROW)
     return content

@@ -6,7 +6,7 @@ row by row.
     marked(content, starts, ends, columns)        columns that order keys: each one binary, its mark
                                                   before the value
 
-Where a column begins, only the one before it tells; but so it is in every row, and a step is taken
+Where a column begins, only the one before it says; but so it is in every row, and a step is taken
 in all of them at once. Decimals, arrays and maps are left to `formats.spark.avro_rows`, as is
 everything odd: None is given for them. That both ways agree is tested on every golden checkpoint.
 """
@@ -14,14 +14,13 @@ everything odd: None is given for them. That both ways agree is tested on every 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.spark.entries.columns import arrow_type
 from stateshift.formats.binaries import joined
-from stateshift.formats.blocks import Flags, Ints, cut
+from stateshift.formats.blocks import Column, Flags, Ints, Numbers, cut
 from stateshift.formats.spans import Content, spans, words
 from stateshift.formats.spark.types import Atomic, DataType, StructType
 
@@ -55,20 +54,19 @@ def numbered(
     return _rows(content, starts + 3, ends, columns)
 
 
-def marked(content: Content, starts: Ints, ends: Ints, columns: StructType) -> list[Any] | None:
+def marked(content: Content, starts: Ints, ends: Ints, columns: StructType) -> list[Column] | None:
     count = 2 * len(columns.types)
-    decoded = bare(
-        content,
-        starts,
-        ends,
-        StructType(tuple(map(str, range(count))), (Atomic("binary"),) * count),
-    )
-    if decoded is None or any(column.null_count for column in decoded.flatten()):
+    halved = StructType(tuple(map(str, range(count))), (Atomic("binary"),) * count)
+    decoded = bare(content, starts, ends, halved)
+    if decoded is None:
         return None
     halves = [column.cast(pa.large_binary()) for column in decoded.flatten()]
-    if any((spans(mark).sizes != 1).any() for mark in halves[::2]):
+    marks, values = halves[::2], halves[1::2]
+    if any(column.null_count for column in halves):
         return None
-    return [joined(mark, value) for mark, value in zip(halves[::2], halves[1::2], strict=True)]
+    if any((spans(mark).sizes != 1).any() for mark in marks):
+        return None
+    return list(map(joined, marks, values))
 
 
 def _rows(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa.Array | None:
@@ -76,10 +74,11 @@ def _rows(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa
         return None
     steps = _Steps(content, starts.astype(np.int64), ends)
     try:
-        found = steps.struct(np.arange(len(starts)), columns)
+        rows = steps.struct(np.arange(len(starts)), columns)
     except _Odd:
         return None
-    return found if (steps.at == ends).all() else None
+    at_end = (steps.at == ends).all()
+    return rows if at_end else None
 
 
 @dataclass
@@ -116,19 +115,23 @@ class _Steps:
                 return self.struct(here, kind)
             case Atomic(name) if name in _WHOLE:
                 return self._whole(here, _WHOLE[name], arrow_type(kind))
-            case Atomic("float" | "double" as name):
-                return self._floats(here, 4 if name == "float" else 8)
+            case Atomic("float"):
+                return self._floats(here, 4)
+            case Atomic("double"):
+                return self._floats(here, 8)
             case Atomic("boolean"):
-                found = self._bytes(here)
-                if (found > 1).any():
-                    raise _Odd
-                return pa.array(found == 1)
+                return self._booleans(here)
             case Atomic("string" | "binary"):
                 return self._texts(here, arrow_type(kind))
         raise _Odd
 
-    def _bytes(self, here: Ints) -> Any:
-        """The next byte of each."""
+    def _booleans(self, here: Ints) -> pa.Array:
+        values = self._bytes(here)
+        self._check(values <= 1)
+        return pa.array(values == 1)
+
+    def _bytes(self, here: Ints) -> Numbers:
+        """Return the next byte of each."""
         at = self.at[here]
         self._check(at < self.ends[here])
         self.at[here] = at + 1
@@ -137,10 +140,10 @@ class _Steps:
     def _varints(self, here: Ints) -> Ints:
         numbers, places = np.zeros(len(here), np.uint64), np.arange(len(here))
         for shift in range(0, 70, 7):
-            found = self._bytes(here[places]).astype(np.uint64)
-            self._check(found <= (1 if shift == 63 else 255))
-            numbers[places] |= (found & np.uint64(127)) << np.uint64(shift)
-            places = places[found > 127]
+            groups = self._bytes(here[places]).astype(np.uint64)
+            self._check(groups <= (1 if shift == 63 else 255))
+            numbers[places] |= (groups & np.uint64(127)) << np.uint64(shift)
+            places = places[groups > 127]
             if not len(places):
                 break
         return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64)
@@ -155,8 +158,8 @@ class _Steps:
         at = self.at[here]
         self._check(at + size <= self.ends[here])
         self.at[here] = at + size
-        found = words(self.content, at)
-        return pa.array(found.view("<f8") if size == 8 else found.astype("<u4").view("<f4"))
+        bits = words(self.content, at)
+        return pa.array(bits.view("<f8") if size == 8 else bits.astype("<u4").view("<f4"))
 
     def _texts(self, here: Ints, wanted: pa.DataType) -> pa.Array:
         sizes = self._varints(here)

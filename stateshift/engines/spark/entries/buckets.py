@@ -7,7 +7,7 @@ to a fleet.
 
 The sum of a bucket is over all shards of a side, wherever its keys lie: numbers of shards make no
 difference. Equal sums are equal entries, as in CompareImages. Where little differs, little is
-picked: one entry brings its bucket along.
+picked: with an entry goes its bucket.
 """
 
 from __future__ import annotations
@@ -34,19 +34,23 @@ def fold(entries: Iterable[Formed]) -> Folded:
 
 
 def added(folded: Iterable[Folded]) -> Folded:
-    """The sums of all parts of one side."""
+    """Return the sums of all parts of one side."""
     whole: Folded = {}
-    for one in folded:
-        for store, buckets in one.items():
+    for part in folded:
+        for store, buckets in part.items():
             into = whole.setdefault(store, {})
-            for bucket, (count, total, size) in buckets.items():
-                before = into.get(bucket, (0, 0, 0))
-                into[bucket] = before[0] + count, (before[1] + total) % _MODULUS, before[2] + size
+            for bucket, sums in buckets.items():
+                into[bucket] = _sum(into.get(bucket, (0, 0, 0)), sums)
     return whole
 
 
+def _sum(one: Sums, other: Sums) -> Sums:
+    total = (one[1] + other[1]) % _MODULUS
+    return one[0] + other[0], total, one[2] + other[2]
+
+
 def pick(entries: Iterable[Formed], wanted: Mapping[str, Collection[int]]) -> Iterator[Formed]:
-    """The entries of some buckets."""
+    """Yield the entries of some buckets."""
     for store, block in entries:
         places = np.flatnonzero(np.isin(buckets_of(block.keys), list(wanted.get(store, ()))))
         if len(places):
@@ -58,24 +62,28 @@ def buckets_of(keys: Binary) -> Ints:
 
 
 def differing(left: Folded, right: Folded) -> tuple[dict[str, set[int]], dict[str, int]]:
-    """The buckets that differ, by store; and how many entries the others hold on both sides."""
+    """Return the buckets that differ, by store; and how many entries the others hold on both
+    sides.
+    """
     different: dict[str, set[int]] = {}
     same: dict[str, int] = {}
     for store in dict.fromkeys((*left, *right)):
-        here, there = left.get(store, {}), right.get(store, {})
-        different[store] = {b for b in here.keys() | there.keys() if here.get(b) != there.get(b)}
-        same[store] = sum(count for b, (count, _, _) in here.items() if b not in different[store])
+        buckets, others = left.get(store, {}), right.get(store, {})
+        every = buckets.keys() | others.keys()
+        equal = {bucket for bucket in every if buckets.get(bucket) == others.get(bucket)}
+        different[store] = every - equal
+        same[store] = sum(buckets[bucket][0] for bucket in equal)
     return different, same
 
 
 def _sums(block: Block) -> dict[int, Sums]:
-    """Of a block that is not empty. Hashes are added up in quarters, so that their sums stay
-    below 64 bits.
+    """Return the sums of a block that is not empty. Hashes are added up in quarters, so that their
+    sums stay below 64 bits.
     """
     keys, values = lengths(block.keys), lengths(block.values)
     buckets = buckets_of(block.keys)
     order = np.argsort(buckets, kind="stable")
-    found, starts, counts = np.unique(buckets[order], return_index=True, return_counts=True)
+    numbers, starts, counts = np.unique(buckets[order], return_index=True, return_counts=True)
     halves = hash128(joined(numerals(keys), b" ", block.keys, block.values))[order]
     quarters = []
     for half in halves.transpose():
@@ -83,13 +91,10 @@ def _sums(block: Block) -> dict[int, Sums]:
             quarters.append(half >> shift & 0xFFFFFFFF)
     totals = [np.add.reduceat(quarter, starts).tolist() for quarter in quarters]
     sizes = np.add.reduceat((keys + values)[order], starts).tolist()
-    sums = (
-        sum(part << 32 * place for place, part in enumerate(one)) % _MODULUS
-        for one in zip(*totals, strict=True)
-    )
-    return {
-        bucket: (count, total, size)
-        for bucket, count, total, size in zip(
-            found.tolist(), counts.tolist(), sums, sizes, strict=True
-        )
-    }
+    sums = zip(counts.tolist(), map(_whole_sum, *totals), sizes, strict=True)
+    return dict(zip(numbers.tolist(), sums, strict=True))
+
+
+def _whole_sum(*quarters: int) -> int:
+    """Return the sum of hashes whose quarters have these sums, the lowest first."""
+    return sum(quarter << 32 * place for place, quarter in enumerate(quarters)) % _MODULUS

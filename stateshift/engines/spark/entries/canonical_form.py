@@ -18,16 +18,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
-from stateshift.engines.spark.entries.encoders import PLAIN, bare, listed
+from stateshift.engines.spark.entries.encoders import PLAIN, Encoder, bare, listed
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.formats.binaries import without_first
 from stateshift.formats.blocks import Binary, binary
 from stateshift.formats.spans import spans
 
 Change = Callable[[Binary], Binary]
-Show = Callable[[bytes], Any]
+Show = Callable[[bytes], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +40,13 @@ class Form:
 
 
 def common_name(store: str) -> str:
-    """What both images call the store."""
+    """Return what both images call the store."""
     return store.rpartition("/")[2]
 
 
 def forms(one: StoreView, other: StoreView, alike: bool) -> tuple[Form, Form] | str:
-    """A form for each side; the reason where the two cannot be compared. `alike`: one provider
-    has written both.
+    """Return a form for each side; the reason where the two cannot be compared. `alike`: one
+    provider has written both.
     """
     if one.many != other.many:
         return "its values are lists in one image and single rows in the other"
@@ -57,11 +56,15 @@ def forms(one: StoreView, other: StoreView, alike: bool) -> tuple[Form, Form] | 
         return "its schema is not known in both images, and they encode rows differently"
     if one.encoder.avro != other.encoder.avro:
         return "its rows are Avro's in one image only"
-    if one.encoder.kind in ("plain", "row") and other.encoder.kind in ("plain", "row"):
+    if _is_single_row(one.encoder) and _is_single_row(other.encoder):
         return _bared(one), _bared(other)
     if one.key != other.key:
         return "its keys have other columns, and are encoded differently"
     return _decoded(one), _decoded(other)
+
+
+def _is_single_row(encoder: Encoder) -> bool:
+    return encoder.kind in ("plain", "row")
 
 
 def _as_it_is(view: StoreView) -> Form:
@@ -85,9 +88,9 @@ def _same(items: Binary) -> Binary:
 
 
 def _bare(items: Binary) -> Binary:
-    """Rows without the byte that RocksDB's encoding puts before each."""
-    found = spans(items)
-    if (found.sizes < 1).any() or found.content[found.starts].any():
+    """Return rows without the byte that RocksDB's encoding puts before each."""
+    rows = spans(items)
+    if (rows.sizes < 1).any() or rows.content[rows.starts].any():
         return _each(bare)(items)  # which says what is wrong
     return without_first(items, 1)
 
@@ -97,15 +100,20 @@ def _each(change: Callable[[bytes], bytes]) -> Change:
 
 
 def _columns(view: StoreView) -> Change:
-    return _each(lambda content: json.dumps(view.named_key(view.decode_key(content))).encode())
+    def shown(content: bytes) -> bytes:
+        return json.dumps(view.named_key(view.decode_key(content))).encode()
+
+    return _each(shown)
 
 
 def _bare_value(view: StoreView) -> Change:
-    return _rows(view) if view.many else _same if view.encoder == PLAIN else _bare
+    if view.many:
+        return _rows(view)
+    return _same if view.encoder == PLAIN else _bare
 
 
 def _rows(view: StoreView) -> Change:
-    """A list as (i32LE size | 00 | row)*, which is the form without a delimiter."""
+    """Return a list as (i32LE size | 00 | row)*, which is the form without a delimiter."""
 
     def joined(content: bytes) -> bytes:
         rows = listed(content, view.delimiter)

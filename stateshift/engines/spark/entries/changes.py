@@ -11,7 +11,7 @@ format 2 the commit says which of several files of a version is the one that cou
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.entries.checksummed import checked_chunks
@@ -34,13 +34,14 @@ from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, ShardFiles, Survey
 
 Uuids = Mapping[str, tuple[tuple[str, ...], ...]]
+ChangeKind = Literal["put", "merge", "delete"]
 
 
 class Change(NamedTuple):
     """One change. `value` is None where the key was deleted."""
 
     batch: int
-    change: Literal["put", "merge", "delete"]
+    change: ChangeKind
     operator: str
     store: str
     shard: int
@@ -49,34 +50,37 @@ class Change(NamedTuple):
 
 
 class Changes:
-    """The change files of one image, found once."""
+    """The change files of one image, looked up once."""
 
     def __init__(self, storage: Storage, survey: Survey, image: Image) -> None:
         self._storage, self._image = storage, image
         self._chunks = checked_chunks(storage, survey)
+        self._is_checked = image.settings.get(ROW_CHECKSUM) == "true"
+        self._between = delimiter(image.settings)
         self._ids: dict[int, Uuids] = {}
         self._changes: dict[tuple[str, int, str, int], dict[str, str]] = {}
         self._zips: dict[tuple[str, int, str], dict[int, str]] = {}
         start = len(image.path) + 1 if image.path else 0
-        for path, *_ in survey.files:
-            place = classify(path[start:]) if path.startswith(image.path) else None
-            if place is not None and place.area == "state" and place.version is not None:
-                self._add(path, place, place.version)
+        for file in survey.files:
+            if file.path.startswith(image.path):
+                self._add(file.path, classify(file.path[start:]))
 
     def of(self, shard: ShardFiles, batch: int) -> Iterator[Change]:
-        """What the batch did to the shard's store, in the order it was written down."""
+        """Yield what the batch did to the shard's store, in the order it was written down."""
         path = self._path(shard, batch)
         try:
             yield from self._read(path, shard, batch)
         except FormatError as error:
             raise error.at(path) from error
 
-    def _add(self, path: str, place: CheckpointPath, version: int) -> None:
+    def _add(self, path: str, place: CheckpointPath) -> None:
+        if place.area != "state" or place.version is None:
+            return
         key = (place.operator or "", place.partition or 0, place.store or "")
         if place.kind in ("delta", "changelog"):
-            self._changes.setdefault((*key, version), {})[place.uuid or ""] = path
+            self._changes.setdefault((*key, place.version), {})[place.uuid or ""] = path
         elif place.kind == "zip":
-            self._zips.setdefault(key, {})[version] = path
+            self._zips.setdefault(key, {})[place.version] = path
 
     def _path(self, shard: ShardFiles, batch: int) -> str:
         files = self._changes.get((shard.operator, shard.shard, shard.store, batch + 1), {})
@@ -94,38 +98,61 @@ class Changes:
         return files[uuid]
 
     def _uuid(self, shard: ShardFiles, batch: int) -> str | None:
+        """Return which of several files of a version counts, as the batch's commit says."""
         if batch not in self._ids:
             path = layout.under(self._image.path, layout.commit_path(batch))
             self._ids[batch] = commits.decode_commit(self._storage.read(path, SMALL)).state_ids
-        names = next(o.stores for o in self._image.operators if o.id == shard.operator)
-        number = [store.name for store in names].index(shard.store)
+        operators = {operator.id: operator for operator in self._image.operators}
+        names = [store.name for store in operators[shard.operator].stores]
+        number = names.index(shard.store)
         try:
             return self._ids[batch][shard.operator][shard.shard][number]
         except (KeyError, IndexError):
             return None
 
     def _read(self, path: str, shard: ShardFiles, batch: int) -> Iterator[Change]:
-        checked, between = (
-            self._image.settings.get(ROW_CHECKSUM) == "true",
-            delimiter(self._image.settings),
-        )
-        families: dict[int, str] = {}
         if path.endswith(".delta"):
-            records = decode_delta(self._chunks(path))
-            bare = (without_row_checksum(record) if checked else record for record in records)
+            families: Mapping[int, str] = {}
+            records = self._delta(path)
         else:
-            header, records = decode_changelog(self._chunks(path))
-            bare = (_unchecked(record, between) if checked else record for record in records)
-            families = self._families(shard, batch + 1) if header.column_families else {}
-            if header.column_families and not families:
-                raise FormatError("a changelog has column families, and no snapshot names them")
-        for key, value, merge in bare:
-            change: Any = "delete" if value is None else "merge" if merge else "put"
-            store, rest = _family(families, shard.store, key)
-            yield Change(batch, change, shard.operator, store, shard.shard, rest, value)
+            families, records = self._changelog(path, shard, batch + 1)
+        for record in records:
+            store, key = _family(families, shard.store, record.key)
+            yield Change(
+                batch=batch,
+                change=_kind(record),
+                operator=shard.operator,
+                store=store,
+                shard=shard.shard,
+                key=key,
+                value=record.value,
+            )
+
+    def _delta(self, path: str) -> Iterator[Record]:
+        records = decode_delta(self._chunks(path))
+        return map(without_row_checksum, records) if self._is_checked else records
+
+    def _changelog(
+        self, path: str, shard: ShardFiles, version: int
+    ) -> tuple[Mapping[int, str], Iterator[Record]]:
+        """Return the column families of a changelog's keys, and its records without checksums."""
+        header, records = decode_changelog(self._chunks(path))
+        families = self._families(shard, version) if header.column_families else {}
+        if header.column_families and not families:
+            raise FormatError("a changelog has column families, and no snapshot names them")
+        if self._is_checked:
+            records = map(self._unchecked, records)
+        return families, records
+
+    def _unchecked(self, record: Record) -> Record:
+        """Return a changelog's record without the checksums of `rowChecksum.enabled`."""
+        key, value, merge = record
+        if value is None:
+            return Record(without_delete_checksum(key), None)
+        return Record(key, without_value_checksums(key, value, self._between), merge)
 
     def _families(self, shard: ShardFiles, version: int) -> dict[int, str]:
-        """The column families as the newest snapshot up to the version names them."""
+        """Return the column families as the newest snapshot up to the version names them."""
         zips = self._zips.get((shard.operator, shard.shard, shard.store), {})
         fitting = [number for number in zips if number <= version]
         if not fitting:
@@ -134,15 +161,14 @@ class Changes:
         return {number: f"{shard.store}/{name}" for name, number in snapshot.families.items()}
 
 
-def _unchecked(record: Record, between: bytes) -> Record:
-    """A changelog's record without the checksums of `rowChecksum.enabled`."""
-    key, value, merge = record
-    if value is None:
-        return Record(without_delete_checksum(key), None)
-    return Record(key, without_value_checksums(key, value, between), merge)
+def _kind(record: Record) -> ChangeKind:
+    if record.value is None:
+        return "delete"
+    return "merge" if record.merge else "put"
 
 
 def _family(families: Mapping[int, str], store: str, key: bytes) -> tuple[str, bytes]:
+    """Return the name of a key's column family, and the key without its id."""
     if not families:
         return store, key
     name = families.get(int.from_bytes(key[:2], "little")) if len(key) >= 2 else None

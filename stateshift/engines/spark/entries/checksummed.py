@@ -23,11 +23,11 @@ Chunks = Callable[[str], Iterator[bytes]]
 
 def checked_chunks(storage: Storage, survey: Survey) -> Chunks:
     """Return how to read a file whole, which fails at its end where its checksum does not fit."""
-    there = frozenset(file.path for file in survey.files if file.path.endswith(".crc"))
+    sidecars = frozenset(file.path for file in survey.files if file.path.endswith(".crc"))
 
     def chunks(path: str) -> Iterator[bytes]:
-        beside = f"{path}.crc"
-        wanted = _wanted(storage, beside) if beside in there else None
+        sidecar = f"{path}.crc"
+        wanted = _wanted(storage, sidecar) if sidecar in sidecars else None
         if wanted is None:
             return storage.chunks(path)
         return _held_against(storage.chunks(path), wanted, path)
@@ -48,10 +48,10 @@ def _wanted(storage: Storage, path: str) -> SparkChecksum | None:
 def _held_against(chunks: Iterator[bytes], wanted: SparkChecksum, path: str) -> Iterator[bytes]:
     value = size = 0
     for chunk in chunks:
-        value, size = crc32c(chunk, value), size + len(chunk)
+        value = crc32c(chunk, value)
+        size += len(chunk)
         yield chunk
     if (value, size) != (wanted.value, wanted.size):
+        fact = "the checksum beside it does not fit: Spark refuses to read it"
         hint = f"if the file is intact otherwise, remove {path}.crc: Spark reads it without"
-        raise FormatError(
-            "the checksum beside it does not fit: Spark refuses to read it", path, hint=hint
-        )
+        raise FormatError(fact, path, hint=hint)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,16 +22,16 @@ import pyarrow as pa
 from stateshift.engines.spark.entries import avro_vectors
 from stateshift.engines.spark.entries.avro_encoders import KEY_SCHEMA
 from stateshift.engines.spark.entries.columns import array, arrow_type
-from stateshift.engines.spark.entries.encoders import Encoder
+from stateshift.engines.spark.entries.encoders import Encoder, unordered
 from stateshift.engines.spark.entries.keys import Path
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.vectors import fits, structs
 from stateshift.errors import FormatError
-from stateshift.formats.blocks import Binary, Flags, Ints, cut
+from stateshift.formats.blocks import Binary, Column, Flags, Ints, cut
 from stateshift.formats.spans import Content, Spans, spans, words
 from stateshift.formats.spark import placement_columns
 from stateshift.formats.spark.placement import signed_hash
-from stateshift.formats.spark.types import Atomic, DataType, StructType
+from stateshift.formats.spark.types import Atomic, DataType, Row, StructType, Value
 
 # Lists of more items are decoded one by one.
 ITEMS_MAX = 10_000
@@ -42,97 +41,124 @@ _SIGN = np.uint64(1 << 63)
 # content, starts, ends, columns -> the rows that lie there, as one array; None where a loop decodes
 # them.
 Rows = Callable[[Content, Ints, Ints, StructType], "pa.Array | None"]
+# The same for columns that order keys, each as one binary.
+Binaries = Callable[[Content, Ints, Ints, StructType], list[Column] | None]
 
 
 def keys_of(view: StoreView, keys: Binary) -> pa.Array | None:
     if view.key is None or not fits(view.key) or not len(keys):
         return None
-    if view.avro is not None and view.key.types:
-        together = _avro_keys(view, spans(keys), view.key)
-        return _each(keys, view.decode_key, arrow_type(view.key)) if together is None else together
-    found, columns = spans(keys), view.key
-    match view.encoder.kind:
+    if view.avro is None or not view.key.types:
+        return _key_rows(view.encoder, keys, view.key)
+    decoded = _avro_keys(view.encoder, spans(keys), view.key)
+    if decoded is None:
+        return _each(keys, view.decode_key, arrow_type(view.key))
+    return decoded
+
+
+def _key_rows(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array | None:
+    whole = spans(keys)
+    match encoder.kind:
         case "plain":
             return structs(keys, columns)
         case "row":
-            return _bare(found.content, found.starts, found.ends, columns)
+            return _bare(whole.content, whole.starts, whole.ends, columns)
         case "prefix":
-            return _halves(found, columns, len(view.encoder.columns), _bare, _bare)
+            return _halves(whole, columns, len(encoder.columns), _bare, _bare)
         case "range":
-            return _range(found, columns, view.encoder, _binaries, _bare)
+            return _range(whole, columns, encoder, _binaries, _bare)
         case "postfix":
-            return _timed(found, found.starts, found.ends - 8, columns, found.ends - 8)
+            row = Spans(whole.content, whole.starts, whole.ends - 8)
+            return _timed(row, columns, times=row.ends)
         case "before":
-            return _timed(found, found.starts + 8, found.ends, columns, found.starts)
+            row = Spans(whole.content, whole.starts + 8, whole.ends)
+            return _timed(row, columns, times=whole.starts)
 
 
 def values_of(view: StoreView, values: Binary) -> pa.Array | None:
     if view.value is None or not fits(view.value) or not len(values) or values.null_count:
         return None
-    found = spans(values)
     if view.avro is not None and view.value.types:
-        rows = partial(avro_vectors.numbered, number=view.avro.newest)
-        where = (found.content, found.starts, found.ends, view.value)
-        together = _lists(found, view.value, view.delimiter, rows) if view.many else rows(*where)
-        kind = pa.list_(arrow_type(view.value)) if view.many else arrow_type(view.value)
-        return _each(values, view.decode_value, kind) if together is None else together
+        return _avro_values(view, values, view.value, view.avro.newest)
+    whole = spans(values)
     if view.many:
-        return _lists(found, view.value, view.delimiter, _bare)
+        return _lists(whole, view.value, view.delimiter, _bare)
     if view.encoder.kind == "plain":
         return structs(values, view.value)
-    return _bare(found.content, found.starts, found.ends, view.value)
+    return _bare(whole.content, whole.starts, whole.ends, view.value)
+
+
+def _avro_values(
+    view: StoreView, values: Binary, columns: StructType, newest: int
+) -> pa.Array | None:
+    whole = spans(values)
+    rows = partial(avro_vectors.numbered, number=newest)
+    kind = arrow_type(columns)
+    if view.many:
+        kind = pa.list_(kind)
+        decoded = _lists(whole, columns, view.delimiter, rows)
+    else:
+        decoded = rows(whole.content, whole.starts, whole.ends, columns)
+    return _each(values, view.decode_value, kind) if decoded is None else decoded
 
 
 def hashes_of(view: StoreView, keys: Binary, decoded: pa.Array | None = None) -> Ints:
-    """Asked where it is known which columns place a key; a store without any has shard 0 alone.
-    `decoded` is what `keys_of` gave, if it was asked.
+    """Return the hashes of keys whose placing columns are known; a store without any has shard 0
+    alone. `decoded` is what `keys_of` gave, if it was asked.
     """
     assert view.placed is not None, "asked before whether the placement is known"
     if not view.placed:
         return np.zeros(len(keys), np.int64)
-    decoded = keys_of(view, keys) if decoded is None else decoded
-    columns = (
-        [_column(decoded, view.key, path) for path in view.placed] if decoded is not None else []
-    )
-    if not columns or not all(placement_columns.fits(kind) for _, kind in columns):
-        found = (signed_hash(*view.placing(view.decode_key(key))) for key in keys.to_pylist())
-        return np.fromiter(found, np.int64, len(keys))
-    arrays, kinds = zip(*columns, strict=True)
-    return placement_columns.hashes(arrays, kinds, len(keys)).astype(np.int64)
+    if decoded is None:
+        decoded = keys_of(view, keys)
+    if decoded is not None:
+        columns = [_column(decoded, view.key, path) for path in view.placed]
+        if all(placement_columns.fits(kind) for _, kind in columns):
+            arrays, kinds = zip(*columns, strict=True)
+            return placement_columns.hashes(arrays, kinds, len(keys)).astype(np.int64)
+    hashes = (signed_hash(*view.placing(view.decode_key(key))) for key in keys.to_pylist())
+    return np.fromiter(hashes, np.int64, len(keys))
 
 
 def texts_of(view: StoreView, at: int, keys: Binary) -> list[str | None]:
-    """The column number `at`: text, whole numbers, true and false."""
+    """Return the column number `at`: text, whole numbers, true and false."""
     decoded = keys_of(view, keys)
     if decoded is not None:
         texts: list[str | None] = decoded.flatten()[at].cast(pa.string()).to_pylist()
         return texts
-    values = [view.decode_key(key)[at] for key in keys.to_pylist()]
-    return [
-        value if value is None or isinstance(value, str) else str(value).lower() for value in values
-    ]
+    return [_text(view.decode_key(key)[at]) for key in keys.to_pylist()]
 
 
-def _column(decoded: pa.Array, kind: Any, path: Path) -> tuple[pa.Array, DataType]:
-    """One column of a key, or one inside of it."""
+def _text(value: Value) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return str(value).lower()
+
+
+def _column(decoded: pa.Array, kind: DataType | None, path: Path) -> tuple[pa.Array, DataType]:
+    """Return one column of a key, or one inside of it."""
+    assert kind is not None, "asked of keys that were decoded"
     for at in path:
+        assert isinstance(kind, StructType), "a path leads into structs alone"
         decoded, kind = decoded.flatten()[at], kind.types[at]
     return decoded, kind
 
 
-def _avro_keys(view: StoreView, found: Spans, columns: StructType) -> pa.Array | None:
+def _avro_keys(encoder: Encoder, keys: Spans, columns: StructType) -> pa.Array | None:
     rest = partial(avro_vectors.numbered, number=KEY_SCHEMA)
-    match view.encoder.kind:
+    match encoder.kind:
         case "row":
-            return rest(found.content, found.starts, found.ends, columns)
+            return rest(keys.content, keys.starts, keys.ends, columns)
         case "prefix":
-            return _halves(found, columns, len(view.encoder.columns), avro_vectors.bare, rest)
+            return _halves(keys, columns, len(encoder.columns), avro_vectors.bare, rest)
         case "range":
-            return _range(found, columns, view.encoder, avro_vectors.marked, rest)
+            return _range(keys, columns, encoder, avro_vectors.marked, rest)
     return None
 
 
-def _each(items: Binary, decode: Callable[[bytes], Any], kind: pa.DataType) -> pa.Array | None:
+def _each(
+    items: Binary, decode: Callable[[bytes], Row | list[Row]], kind: pa.DataType
+) -> pa.Array | None:
     try:
         return array([decode(item) for item in items.to_pylist()], kind)
     except FormatError:
@@ -140,77 +166,62 @@ def _each(items: Binary, decode: Callable[[bytes], Any], kind: pa.DataType) -> p
 
 
 def _bare(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa.Array | None:
-    """Rows behind the byte that RocksDB's encoding puts before each."""
+    """Return rows that lie behind the byte which RocksDB's encoding puts before each."""
     if (ends <= starts).any() or content[starts].any():
         return None
     return structs(cut(content, starts + 1, ends), columns)
 
 
-def _binaries(content: Content, starts: Ints, ends: Ints, columns: StructType) -> list[Any] | None:
-    """Columns that order keys: each as one binary, whatever its type."""
-    decoded = _bare(
-        content, starts, ends, StructType(columns.names, (Atomic("binary"),) * len(columns.types))
-    )
+def _binaries(
+    content: Content, starts: Ints, ends: Ints, columns: StructType
+) -> list[Column] | None:
+    """Return columns that order keys: each as one binary, whatever its type."""
+    binaries = StructType(columns.names, (Atomic("binary"),) * len(columns.types))
+    decoded = _bare(content, starts, ends, binaries)
     return None if decoded is None else decoded.flatten()
 
 
 def _halves(
-    found: Spans, columns: StructType, count: int, first: Rows, rest: Rows
+    keys: Spans, columns: StructType, count: int, first: Rows, rest: Rows
 ) -> pa.Array | None:
-    middles = _middles(found)
+    middles = _middles(keys)
     if middles is None:
         return None
-    parts = (
-        (
-            first,
-            found.starts + 4,
-            middles,
-            StructType(columns.names[:count], columns.types[:count]),
-        ),
-        (rest, middles, found.ends, StructType(columns.names[count:], columns.types[count:])),
-    )
-    fields: list[Any] = []
-    for rows, starts, ends, some in parts:
-        decoded = rows(found.content, starts, ends, some)
-        if decoded is None:
-            return None
-        fields += decoded.flatten()
-    return _struct(fields, columns)
+    leading = first(keys.content, keys.starts + 4, middles, columns.sliced(slice(count)))
+    if leading is None:
+        return None
+    others = rest(keys.content, middles, keys.ends, columns.sliced(slice(count, None)))
+    if others is None:
+        return None
+    return _struct([*leading.flatten(), *others.flatten()], columns)
 
 
 def _range(
-    found: Spans,
-    columns: StructType,
-    encoder: Encoder,
-    binaries: Callable[..., list[Any] | None],
-    rows: Rows,
+    keys: Spans, columns: StructType, encoder: Encoder, binaries: Binaries, rows: Rows
 ) -> pa.Array | None:
-    middles, ordering = _middles(found), encoder.columns
-    others = [at for at in range(len(columns.types)) if at not in ordering]
-    if middles is None or any(at >= len(columns.types) for at in ordering):
+    middles = _middles(keys)
+    ordering, others = encoder.columns, unordered(columns, encoder)
+    if middles is None or max(ordering, default=-1) >= len(columns.types):
         return None
-    leading = StructType(
-        tuple(columns.names[at] for at in ordering), tuple(columns.types[at] for at in ordering)
-    )
-    first = binaries(found.content, found.starts + 4, middles, leading)
-    if first is None:
+    first = binaries(keys.content, keys.starts + 4, middles, columns.picked(ordering))
+    rest = _rest_of_range(Spans(keys.content, middles, keys.ends), columns.picked(others), rows)
+    if first is None or rest is None:
         return None
-    fields: dict[int, Any] = {
-        at: _ordered(one, columns.types[at]) for at, one in zip(ordering, first, strict=True)
-    }
-    if others:
-        some = StructType(
-            tuple(columns.names[at] for at in others), tuple(columns.types[at] for at in others)
-        )
-        rest = rows(found.content, middles, found.ends, some)
-        if rest is None:
+    fields = dict(zip(others, rest, strict=True))
+    for at, marked in zip(ordering, first, strict=True):
+        column = _ordered(marked, columns.types[at])
+        if column is None:
             return None
-        fields |= dict(zip(others, rest.flatten(), strict=True))
-    elif (middles != found.ends).any():
-        return None
-    if any(column is None for column in fields.values()):
-        return None
+        fields[at] = column
     return _struct([fields[at] for at in range(len(columns.types))], columns)
+
+
+def _rest_of_range(rest: Spans, columns: StructType, rows: Rows) -> list[Column] | None:
+    """Return the columns that do not order keys, which may be none."""
+    if not columns.types:
+        return None if rest.sizes.any() else []
+    decoded = rows(rest.content, rest.starts, rest.ends, columns)
+    return None if decoded is None else decoded.flatten()
 
 
 # Those that order in practice: times, and whole numbers.
@@ -226,30 +237,29 @@ _ORDERED = {
 
 
 def _ordered(column: pa.Array, kind: DataType) -> pa.Array | None:
-    """00 negative, 01 positive, 02 null | value, big-endian."""
+    """Decode 00 negative, 01 positive, 02 null | value, big-endian."""
     width = _ORDERED.get(kind.name) if isinstance(kind, Atomic) else None
-    found = spans(column.cast(pa.large_binary()))
-    if width is None or column.null_count or not found.sizes.all():
+    marked = spans(column.cast(pa.large_binary()))
+    if width is None or column.null_count or not marked.sizes.all():
         return None
-    marks = found.content[found.starts]
+    marks = marked.content[marked.starts]
     null = marks == 2
-    if ((found.sizes != 1 + width) & ~null | (marks > 2)).any():
+    if ((marked.sizes != 1 + width) & ~null | (marks > 2)).any():
         return None
-    numbers = words(found.content, found.starts + 1).byteswap().view(np.int64) >> (64 - 8 * width)
-    return _times(numbers, kind, null)
+    bits = words(marked.content, marked.starts + 1).byteswap().view(np.int64)
+    return _times(bits >> (64 - 8 * width), kind, null)
 
 
-def _timed(
-    found: Spans, starts: Ints, ends: Ints, columns: StructType, times: Ints
-) -> pa.Array | None:
-    """A row, and the time that is its last column, with its sign bit turned."""
+def _timed(row: Spans, columns: StructType, times: Ints) -> pa.Array | None:
+    """Decode a row, and the time that is its last column, with its sign bit turned."""
     kind = columns.types[-1]
-    if (found.sizes < 8).any() or not isinstance(kind, Atomic) or _ORDERED.get(kind.name) != 8:
+    width = _ORDERED.get(kind.name) if isinstance(kind, Atomic) else None
+    if width != 8 or (row.sizes < 0).any():
         return None
-    rest = _bare(found.content, starts, ends, StructType(columns.names[:-1], columns.types[:-1]))
+    rest = _bare(row.content, row.starts, row.ends, columns.sliced(slice(-1)))
     if rest is None:
         return None
-    numbers = (words(found.content, times).byteswap() ^ _SIGN).view(np.int64)
+    numbers = (words(row.content, times).byteswap() ^ _SIGN).view(np.int64)
     return _struct([*rest.flatten(), _times(numbers, kind, None)], columns)
 
 
@@ -259,43 +269,50 @@ def _times(numbers: Ints, kind: DataType, null: Flags | None) -> pa.Array:
     return pa.array(numbers.astype(width), mask=null).view(wanted)
 
 
-def _lists(found: Spans, columns: StructType, delimiter: bytes, rows: Rows) -> pa.Array | None:
-    """(i32LE size | row)*, the delimiter between them: item by item of all lists at once."""
-    here, at, ends = np.arange(len(found.starts)), found.starts, found.ends
+def _lists(lists: Spans, columns: StructType, delimiter: bytes, rows: Rows) -> pa.Array | None:
+    """Decode (i32LE size | row)*, the delimiter between them: item by item of all lists at once."""
+    here, at, ends = np.arange(len(lists.starts)), lists.starts, lists.ends
     steps: list[tuple[Ints, ...]] = []
     while len(here):
-        sizes = (words(found.content, at) & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        sizes = (words(lists.content, at) & np.uint64(0xFFFFFFFF)).astype(np.int64)
         after = at + 4 + sizes
         if len(steps) == ITEMS_MAX or (after > ends).any() or (sizes < 1).any():
             return None
         steps.append((here, np.full(len(here), len(steps)), at + 4, after))
         more = after < ends
-        here, at, ends = here[more], after[more], ends[more]
-        for number, byte in enumerate(delimiter):
-            if (at + number >= ends).any() or (found.content[at + number] != byte).any():
-                return None
-        at = at + len(delimiter)
-        if (at >= ends).any():
+        here, ends = here[more], ends[more]
+        behind = _behind_delimiter(Spans(lists.content, after[more], ends), delimiter)
+        if behind is None:
             return None
-    owners, numbers, starts, afters = (
-        np.concatenate(column) for column in zip(*steps, strict=True)
-    )
+        at = behind
+    owners, numbers, starts, afters = map(np.concatenate, zip(*steps, strict=True))
     order = np.lexsort((numbers, owners))
-    items = rows(found.content, starts[order], afters[order], columns)
+    items = rows(lists.content, starts[order], afters[order], columns)
     if items is None:
         return None
-    offsets = np.searchsorted(owners[order], np.arange(len(found.starts) + 1)).astype(np.int32)
+    offsets = np.searchsorted(owners[order], np.arange(len(lists.starts) + 1)).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), items)
 
 
-def _middles(found: Spans) -> Ints | None:
-    """Where the part ends whose size (i32LE) a key begins with."""
-    if (found.sizes < 5).any():
+def _behind_delimiter(rest: Spans, delimiter: bytes) -> Ints | None:
+    """Return where the next items begin; None where no delimiter stands, or nothing behind it."""
+    for number, byte in enumerate(delimiter):
+        places = rest.starts + number
+        if (places >= rest.ends).any() or (rest.content[places] != byte).any():
+            return None
+    begins = rest.starts + len(delimiter)
+    return None if (begins >= rest.ends).any() else begins
+
+
+def _middles(keys: Spans) -> Ints | None:
+    """Return where the part ends whose size (i32LE) a key begins with."""
+    if (keys.sizes < 5).any():
         return None
-    sizes = (words(found.content, found.starts) & np.uint64(0xFFFFFFFF)).astype(np.int64)
-    middles = found.starts + 4 + sizes
-    return None if ((sizes < 1) | (middles > found.ends)).any() else middles
+    sizes = (words(keys.content, keys.starts) & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    middles = keys.starts + 4 + sizes
+    outside = (sizes < 1) | (middles > keys.ends)
+    return None if outside.any() else middles
 
 
-def _struct(fields: list[Any], columns: StructType) -> pa.Array:
+def _struct(fields: list[Column], columns: StructType) -> pa.Array:
     return pa.StructArray.from_arrays(fields, fields=list(arrow_type(columns)))

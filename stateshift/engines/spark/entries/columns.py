@@ -10,7 +10,7 @@
     interval day to second           duration[us]
     interval year to month           int32, months
     calendar interval                struct<months, days, microseconds>: Arrow's own has
-                                     nanoseconds, and less room
+                                     nanoseconds, and a smaller range
     variant                          struct<value: binary, metadata: binary>, as Spark's Parquet has
                                      it
     struct array map void            struct list map null
@@ -22,7 +22,6 @@ A schema's names may repeat; the later ones are numbered, as everywhere we show 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 
@@ -35,6 +34,7 @@ from stateshift.formats.spark.types import (
     DecimalType,
     MapType,
     StructType,
+    Value,
 )
 
 _ATOMIC = {
@@ -58,7 +58,8 @@ _ATOMIC = {
     ),
     "variant": pa.struct([("value", pa.binary()), ("metadata", pa.binary())]),
 }
-_TOLD = {
+# What a field's metadata says where Arrow's type does not.
+_SPARK_TYPES = {
     "year-month": "interval year to month",
     "day-time": "interval day to second",
     "calendar": "interval",
@@ -73,28 +74,25 @@ def arrow_type(kind: DataType) -> pa.DataType:
         case DecimalType(precision, scale):
             return pa.decimal128(precision, scale)
         case StructType(names, types):
-            return pa.struct(
-                [_field(name, one) for name, one in zip(unique(names), types, strict=True)]
-            )
+            return pa.struct(list(map(_field, unique(names), types)))
         case ArrayType(element):
             return pa.list_(_field("element", element))
         case MapType(key, value):
             return pa.map_(arrow_type(key), _field("value", value))
 
 
-def array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Decoded values as one array."""
+def array(values: Sequence[Value], kind: pa.DataType) -> pa.Array:
+    """Return decoded values as one array."""
     try:
         return pa.array(values, kind)
     except UnicodeEncodeError as error:
-        raise FormatError(
-            "a string is not UTF-8, and Arrow has no other",
-            hint="write JSON lines (.jsonl), which escape it",
-        ) from error
+        hint = "write JSON lines (.jsonl), which escape it"
+        raise FormatError("a string is not UTF-8, and Arrow has no other", hint=hint) from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise FormatError(f"values do not fit their type {kind}: {error}") from error
 
 
 def _field(name: str, kind: DataType) -> pa.Field:
-    told = _TOLD.get(kind.name) if isinstance(kind, Atomic) else None
-    return pa.field(name, arrow_type(kind), metadata={"spark.type": told} if told else None)
+    spark_type = _SPARK_TYPES.get(kind.name) if isinstance(kind, Atomic) else None
+    metadata = {"spark.type": spark_type} if spark_type else None
+    return pa.field(name, arrow_type(kind), metadata=metadata)

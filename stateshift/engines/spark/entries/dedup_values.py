@@ -1,13 +1,14 @@
 """The columns of dropDuplicates' values, found by looking at the state where the schema is wrong
 (see `dedup_rows`). Reads only.
 
-Operator metadata (4.0 and later) says whether an operator is dropDuplicates. Without it the state
-tells.
+Operator metadata (4.0 and later) says whether an operator is dropDuplicates. Without it, the state
+shows it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from stateshift.engines.spark.entries.dedup_rows import ONE_NULL, VALUE, lists_the_input
 from stateshift.engines.spark.entries.store_view import StoreView
@@ -31,31 +32,31 @@ OPERATOR = "dedupe"
 def dedup_value(
     storage: Storage, image: Image, view: StoreView, operator: str | None
 ) -> StructType | None:
-    """The columns of the view's values: one void column where the store is dropDuplicates' own,
-    else the schema's.
+    """Return the columns of the view's values: one void column where the store is dropDuplicates'
+    own, else the schema's.
     """
     if view.key is None or view.value is None or view.avro is not None:
         return view.value
     if operator == OPERATOR:
         return VALUE
-    unknown = operator is None and view.store == DEFAULT_STORE
-    if unknown and lists_the_input(view.key, view.value) and _holds_nulls(storage, image, view):
-        return VALUE
-    return view.value
+    if operator is not None or view.store != DEFAULT_STORE:
+        return view.value
+    if not lists_the_input(view.key, view.value):
+        return view.value
+    return VALUE if _holds_nulls(storage, image, view) else view.value
 
 
 def _holds_nulls(storage: Storage, image: Image, view: StoreView) -> bool:
     """Whether the first value that can be read is the one null. All values are, or none."""
-    paths = (
-        path for shard in image.shards if shard.operator == view.operator for path in shard.files
-    )
-    for path in paths:
+    one_null = ONE_NULL if view.encoder.kind == "plain" else b"\0" + ONE_NULL
+    shards = [shard for shard in image.shards if shard.operator == view.operator]
+    for path in chain.from_iterable(shard.files for shard in shards):
         try:
             value = next(_values(_blocks(storage, path)), None)
         except (FormatError, MissingFile):
-            continue  # another file tells
+            continue  # another file shows it
         if value is not None:
-            return value == (ONE_NULL if view.encoder.kind == "plain" else b"\0" + ONE_NULL)
+            return value == one_null
     return False
 
 
@@ -67,12 +68,14 @@ def _values(blocks: Iterable[Block]) -> Iterator[bytes]:
 
 
 def _blocks(storage: Storage, path: str) -> Iterator[Block]:
-    if path.endswith(".delta"):
-        yield from decode_delta_blocks(storage.chunks(path))
-    elif path.endswith(".snapshot"):
-        yield from decode_snapshot_blocks(storage.chunks(path))
-    elif path.endswith(".changelog"):
-        yield from decode_changelog_blocks(storage.chunks(path))[1]
-    elif path.endswith(".sst"):
-        for block, _ in decode_sst_blocks(bounds.gathered(storage.chunks(path), "an SST")):
-            yield block
+    match path.rpartition(".")[2]:
+        case "delta":
+            yield from decode_delta_blocks(storage.chunks(path))
+        case "snapshot":
+            yield from decode_snapshot_blocks(storage.chunks(path))
+        case "changelog":
+            _, blocks = decode_changelog_blocks(storage.chunks(path))
+            yield from blocks
+        case "sst":
+            for block, _ in decode_sst_blocks(bounds.gathered(storage.chunks(path), "an SST")):
+                yield block

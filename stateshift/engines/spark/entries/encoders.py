@@ -1,15 +1,18 @@
 """How a store's rows are put together to keys and values: Spark's encoders, undone. Pure.
 
-    plain    row                                                     HDFS-backed, every key and value
-    row      00 | row                                                RocksDB
-    prefix   i32LE size | 00 row of the first columns | 00 row of the others      session windows, maps, timers
-    range    i32LE size | 00 row of the ordering columns | [00 row of the others] time to live,
-             timers by time
+    plain    row                                             HDFS-backed, every key and value
+    row      00 | row                                        RocksDB
+    prefix   i32LE size | 00 row of the first columns        session windows, maps, timers
+             | 00 row of the others
+    range    i32LE size | 00 row of the ordering columns     time to live, timers by time
+             | [00 row of the others]
                each ordering column as binary: 00 negative, 01 positive, 02 null | value,
                big-endian
-    postfix  00 row without the time | i64BE time, its sign bit turned            joins of state format 4
+    postfix  00 row without the time                         joins of state format 4
+             | i64BE time, its sign bit turned
     before   i64BE time, its sign bit turned | 00 row without the time
-    list     (i32LE size | 00 row)*, between them the merge operator's delimiter  list state, joins of state format 4
+    list     (i32LE size | 00 row)*, between them            list state, joins of state format 4
+             the merge operator's delimiter
 
 Under `encodingFormat=avro` rows are others and the rest alike: see `avro_encoders`.
 
@@ -24,14 +27,13 @@ import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from stateshift.errors import FormatError, UnknownVersion
-from stateshift.formats.spark.types import Atomic, DataType, StructType
+from stateshift.formats.spark.types import Atomic, DataType, Row, StructType, Value
 from stateshift.formats.spark.unsafe_row import decode_row
 
 Kind = Literal["plain", "row", "prefix", "range", "postfix", "before"]
-Row = tuple[Any, ...]
 
 # More columns than any key has: what a damaged file may not make us count to.
 COLUMNS_MAX = 10_000
@@ -62,27 +64,24 @@ PLAIN, ROW = Encoder("plain"), Encoder("row")
 
 
 def encoder_of(spec: str) -> Encoder:
-    """From the JSON that a schema file of version 3 keeps with each store."""
+    """Return the encoder that a schema file of version 3 describes with each store, in JSON."""
     try:
         plain = json.loads(spec)
-        kind = _SPECS.get(plain["keyStateEncoderType"])
-        if kind is None:
-            raise UnknownVersion(
-                f"keys are encoded by {str(plain['keyStateEncoderType'])[:80]}, which is not known"
-            )
+        name = plain["keyStateEncoderType"]
+        kind = _SPECS.get(name)
         prefix = int(plain["numColsPrefixKey"]) if kind == "prefix" else 0
-        columns = tuple(int(column) for column in plain.get("orderingOrdinals", ()))
-        if not 0 <= prefix <= COLUMNS_MAX or any(
-            not 0 <= column <= COLUMNS_MAX for column in columns
-        ):
-            raise FormatError(f"a key encoder speaks of columns that no key has: {spec[:80]!r}")
-        return Encoder(kind, tuple(range(prefix)) if kind == "prefix" else columns)
+        ordering = tuple(map(int, plain.get("orderingOrdinals", ())))
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise FormatError(f"a key encoder is described by {spec[:80]!r}") from error
+    if kind is None:
+        raise UnknownVersion(f"keys are encoded by {str(name)[:80]}, which is not known")
+    if not all(0 <= column <= COLUMNS_MAX for column in (prefix, *ordering)):
+        raise FormatError(f"a key encoder names columns that no key has: {spec[:80]!r}")
+    return Encoder(kind, tuple(range(prefix)) if kind == "prefix" else ordering)
 
 
 def decode_key(content: bytes, columns: StructType, encoder: Encoder) -> Row:
-    """The key's columns, in the order of its schema."""
+    """Return the key's columns, in the order of its schema."""
     return _DECODERS[encoder.kind](content, columns, encoder)
 
 
@@ -91,29 +90,40 @@ def decode_list(content: bytes, columns: StructType, delimiter: bytes) -> list[R
 
 
 def listed(content: bytes, delimiter: bytes) -> Iterator[bytes]:
-    """The rows of a list, one after the other."""
+    """Yield the rows of a list, one after the other."""
     position, gap = 0, len(delimiter)
     while True:
-        start = position + 4
-        (size,) = _SIZE.unpack_from(content, position) if start <= len(content) else (-1,)
-        if size < 1 or start + size > len(content):
+        row, end = _sized(content, position)
+        if row is None:
             raise FormatError("an item of a list lies outside of it", None, position)
-        yield bare(content[start : start + size])
-        position = start + size
-        if position == len(content):
+        yield bare(row)
+        if end == len(content):
             return
-        if content[position : position + gap] != delimiter:
-            raise FormatError(
-                "the items of a list are not divided as the merge operator does", None, position
-            )
-        position += gap
+        if content[end : end + gap] != delimiter:
+            fact = "the items of a list are not divided as the merge operator does"
+            raise FormatError(fact, None, end)
+        position = end + gap
 
 
 def bare(content: bytes) -> bytes:
-    """A row without the byte that RocksDB's encoding puts before it."""
+    """Return a row without the byte that RocksDB's encoding puts before it."""
     if content[:1] != b"\0":
         raise FormatError("a row does not begin with the encoding that is known", None, 0)
     return content[1:]
+
+
+def _sized(content: bytes, position: int) -> tuple[bytes | None, int]:
+    """Return the bytes of the size that stands here, and where they end; None where there are
+    none, or not so many.
+    """
+    start = position + 4
+    if start > len(content):
+        return None, position
+    (size,) = _SIZE.unpack_from(content, position)
+    end = start + size
+    if size < 1 or end > len(content):
+        return None, position
+    return content[start:end], end
 
 
 def _plain(content: bytes, columns: StructType, encoder: Encoder) -> Row:
@@ -127,40 +137,39 @@ def _row(content: bytes, columns: StructType, encoder: Encoder) -> Row:
 def _prefix(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     first, rest = halves(content)
     count = len(encoder.columns)
-    others = some(columns, slice(count, None))
-    return (*decode_row(first, some(columns, slice(count))), *decode_row(bare(rest), others))
+    leading = decode_row(first, columns.sliced(slice(count)))
+    others = decode_row(bare(rest), columns.sliced(slice(count, None)))
+    return (*leading, *others)
 
 
 def _range(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     first, rest = halves(content)
-    ordering = encoder.columns
-    others = [at for at in range(len(columns.types)) if at not in ordering]
-    if not all(at < len(columns.types) for at in ordering) or bool(others) != bool(rest):
+    ordering, others = encoder.columns, unordered(columns, encoder)
+    if max(ordering, default=-1) >= len(columns.types) or bool(others) != bool(rest):
         raise FormatError("a key is not of the columns that order it", None, 0)
-    row: list[Any] = [None] * len(columns.types)
-    binary = StructType(
-        tuple(columns.names[at] for at in ordering), tuple(Atomic("binary") for _ in ordering)
-    )
-    for at, value in zip(ordering, decode_row(first, binary), strict=True):
+    binaries = StructType(columns.picked(ordering).names, (Atomic("binary"),) * len(ordering))
+    row: dict[int, Value] = {}
+    for at, value in zip(ordering, decode_row(first, binaries), strict=True):
         row[at] = ordered(value, columns.types[at])
     if others:
-        kinds = StructType(
-            tuple(columns.names[at] for at in others), tuple(columns.types[at] for at in others)
-        )
-        for at, value in zip(others, decode_row(bare(rest), kinds), strict=True):
-            row[at] = value
-    return tuple(row)
+        row |= zip(others, decode_row(bare(rest), columns.picked(others)), strict=True)
+    return tuple(row[at] for at in range(len(columns.types)))
+
+
+def unordered(columns: StructType, encoder: Encoder) -> list[int]:
+    """Return which columns of a key do not order it."""
+    return [at for at in range(len(columns.types)) if at not in encoder.columns]
 
 
 def _postfix(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     _check_time(content, columns)
-    row = decode_row(bare(content[:-8]), some(columns, slice(-1)))
+    row = decode_row(bare(content[:-8]), columns.sliced(slice(-1)))
     return (*row, _LONG.unpack(content[-8:])[0] - _SIGN)
 
 
 def _before(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     _check_time(content, columns)
-    row = decode_row(bare(content[8:]), some(columns, slice(-1)))
+    row = decode_row(bare(content[8:]), columns.sliced(slice(-1)))
     return (*row, _LONG.unpack(content[:8])[0] - _SIGN)
 
 
@@ -183,45 +192,42 @@ _DECODERS: Mapping[Kind, Callable[[bytes, StructType, Encoder], Row]] = {
 }
 
 
-def some(columns: StructType, which: slice) -> StructType:
-    """Some columns that stand behind each other."""
-    return StructType(columns.names[which], columns.types[which])
-
-
 def halves(content: bytes) -> tuple[bytes, bytes]:
-    """The bare row of the size that is said first, and what follows it."""
-    (size,) = _SIZE.unpack_from(content) if len(content) >= 4 else (-1,)
-    if size < 1 or 4 + size > len(content):
+    """Return the bare row of the size that stands first, and what follows it."""
+    row, end = _sized(content, 0)
+    if row is None:
         raise FormatError("the first columns of a key lie outside of it", None, 0)
-    return bare(content[4 : 4 + size]), content[4 + size :]
+    return bare(row), content[end:]
 
 
 _ORDERED = {
-    "boolean": "?",
-    "byte": "b",
-    "short": "h",
-    "integer": "i",
-    "long": "q",
-    "float": "f",
-    "double": "d",
-    "date": "i",
-    "timestamp": "q",
-    "timestamp_ntz": "q",
-    "year-month": "i",
-    "day-time": "q",
+    "boolean": struct.Struct(">?"),
+    "byte": struct.Struct(">b"),
+    "short": struct.Struct(">h"),
+    "integer": struct.Struct(">i"),
+    "long": struct.Struct(">q"),
+    "float": struct.Struct(">f"),
+    "double": struct.Struct(">d"),
+    "date": struct.Struct(">i"),
+    "timestamp": struct.Struct(">q"),
+    "timestamp_ntz": struct.Struct(">q"),
+    "year-month": struct.Struct(">i"),
+    "day-time": struct.Struct(">q"),
 }
+_FRACTIONS = ("float", "double")
 
 
-def ordered(value: bytes | None, wanted: DataType) -> Any:
-    """A column that sorts as bytes do: a sign, then the value, big-endian; of negative fractions
-    all bits turned.
+def ordered(value: bytes | None, wanted: DataType) -> Value:
+    """Return a column that sorts as bytes do: a sign, then the value, big-endian; of negative
+    fractions all bits turned.
     """
     if value is None or value[:1] == b"\2":
         return None
-    code = _ORDERED.get(wanted.name) if isinstance(wanted, Atomic) else None
-    if code is None or len(value) != 1 + struct.calcsize(f">{code}") or value[0] > 1:
+    name = wanted.name if isinstance(wanted, Atomic) else ""
+    form = _ORDERED.get(name)
+    if form is None or len(value) != 1 + form.size or value[0] > 1:
         raise FormatError("a column that orders keys is not encoded as it should be")
-    body = value[1:]
-    if code in "fd" and value[0] == 0:
+    is_negative, body = value[0] == 0, value[1:]
+    if is_negative and name in _FRACTIONS:
         body = bytes(byte ^ 0xFF for byte in body)
-    return struct.unpack(f">{code}", body)[0]
+    return form.unpack(body)[0]

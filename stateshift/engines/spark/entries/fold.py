@@ -29,6 +29,7 @@ import pyarrow as pa
 from stateshift.engines.spark.entries import row_checksums
 from stateshift.engines.spark.entries.last_writes import Writes, settled
 from stateshift.engines.spark.entries.settings import ROW_CHECKSUM, delimiter
+from stateshift.engines.spark.layout import newest_files
 from stateshift.engines.spill import BYTES_MAX
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
@@ -44,7 +45,7 @@ from stateshift.formats.spark.state_blocks import (
 from stateshift.survey import ShardFiles
 from stateshift.world import Read
 
-# (store, keys): what the files of a shard delete.
+# Called with (store, keys): what the files of a shard delete.
 Deleted = Callable[[str, Binary], None]
 
 # Later than any sequence number of RocksDB's, which have 56 bits.
@@ -58,9 +59,9 @@ def folded(
     bytes_max: int = BYTES_MAX,
     deleted: Deleted | None = None,
 ) -> Iterator[tuple[str, Block]]:
-    """The entries of one shard, with their stores; the same files give the same blocks. More than
-    `bytes_max` of what was written is not held in memory. `deleted` is called with the keys that
-    the files delete, of which no entry tells.
+    """Yield the entries of one shard, with their stores; the same files give the same blocks. More
+    than `bytes_max` of what was written is not held in memory. `deleted` is called with the keys
+    that the files delete, which no entry shows.
     """
     kinds = {path.rpartition(".")[2] for path in shard.files}
     if kinds <= {"snapshot", "delta"}:
@@ -75,23 +76,26 @@ def folded(
 def _rows(
     read: Read, shard: ShardFiles, settings: Mapping[str, str], deleted: Deleted | None
 ) -> Iterator[Writes]:
-    """What an HDFS-backed shard's files write."""
+    """Yield what an HDFS-backed shard's files write."""
     checked = settings.get(ROW_CHECKSUM) == "true"
-    snapshots = [at for at, path in enumerate(shard.files) if path.endswith(".snapshot")]
     count = 0
-    for path in shard.files[snapshots[-1] if snapshots else 0 :]:
+    for path in newest_files(shard.files, ".snapshot"):
         try:
-            blocks = (
-                decode_snapshot_blocks if path.endswith(".snapshot") else decode_delta_blocks
-            )(read(path))
-            for block in blocks:
-                bare = _whole(row_checksums.off_rows(block) if checked else block)
-                if deleted is not None and bare.values.null_count:
-                    deleted(shard.store, bare.keys.filter(bare.values.is_null()))
-                yield Writes(bare, _times(count, bare))
-                count += len(bare)
+            for block in _bare_rows(read, path, checked):
+                if deleted is not None and block.values.null_count:
+                    deleted(shard.store, block.keys.filter(block.values.is_null()))
+                yield Writes(block, _times(count, block))
+                count += len(block)
         except FormatError as error:
             raise error.at(path) from error
+
+
+def _bare_rows(read: Read, path: str, checked: bool) -> Iterator[Block]:
+    """Yield a file's records, rows without checksums and of whole words."""
+    is_snapshot = path.endswith(".snapshot")
+    decode = decode_snapshot_blocks if is_snapshot else decode_delta_blocks
+    for block in decode(read(path)):
+        yield _whole(row_checksums.off_rows(block) if checked else block)
 
 
 def _times(start: int, block: Block) -> Ints:
@@ -99,16 +103,13 @@ def _times(start: int, block: Block) -> Ints:
 
 
 def _whole(block: Block) -> Block:
-    """Rows are whole words: before 2.3, Spark wrote four bytes too many."""
-    found = spans(block.values)
-    more = found.sizes % 8
+    """Cut rows to whole words: before 2.3, Spark wrote four bytes too many."""
+    rows = spans(block.values)
+    more = rows.sizes % 8
     if not more.any():
         return block
-    return Block(
-        block.keys,
-        cut(found.content, found.starts, found.ends - more, missing(block.values)),
-        block.merges,
-    )
+    values = cut(rows.content, rows.starts, rows.ends - more, missing(block.values))
+    return Block(block.keys, values, block.merges)
 
 
 class _RocksDB:
@@ -118,8 +119,10 @@ class _RocksDB:
         self, read: Read, shard: ShardFiles, settings: Mapping[str, str], deleted: Deleted | None
     ) -> None:
         self._read, self._shard, self._deleted = read, shard, deleted
-        self._checked, self._between = settings.get(ROW_CHECKSUM) == "true", delimiter(settings)
+        self._checked = settings.get(ROW_CHECKSUM) == "true"
+        self._between = delimiter(settings)
         self._snapshot, self._typed = RocksDBSnapshot((), 0), False
+        self._next_time = _AFTER_TABLES
 
     def folded(self, bytes_max: int) -> Iterator[tuple[str, Block]]:
         for block in settled(self._writes(), self._between, bytes_max):
@@ -127,94 +130,89 @@ class _RocksDB:
             yield from self._named(bare)
 
     def _writes(self) -> Iterator[Writes]:
-        tables = {
-            path.rpartition("/")[2]: path for path in self._shard.files if path.endswith(".sst")
-        }
-        zips = [at for at, path in enumerate(self._shard.files) if path.endswith(".zip")]
-        count = _AFTER_TABLES
-        for path in self._shard.files[zips[-1] if zips else 0 :]:
+        for path in newest_files(self._shard.files, ".zip"):
             try:
-                if path.endswith(".zip"):
-                    self._snapshot = decode_zip(bounds.gathered(self._read(path), "a zip"))
-                    for writes in self._tables(tables):
-                        self._tell_deleted(writes.block)
-                        yield writes
-                elif path.endswith(".changelog"):
-                    for block in self._changes(path):
-                        self._tell_deleted(block)
-                        yield Writes(block, _times(count, block))
-                        count += len(block)
+                for writes in self._writes_of(path):
+                    self._report_deleted(writes.block)
+                    yield writes
             except FormatError as error:
                 raise error.at(path) from error
         if self._typed and not self._snapshot.families:
-            raise FormatError(
-                "a changelog has column families, and no snapshot before it names them",
-                self._shard.files[0],
-            )
+            fact = "a changelog has column families, and no snapshot before it names them"
+            raise FormatError(fact, self._shard.files[0])
 
-    def _tables(self, tables: Mapping[str, str]) -> Iterator[Writes]:
-        """What a version's tables hold, one after the other."""
+    def _writes_of(self, path: str) -> Iterator[Writes]:
+        """Yield what a zip's tables hold, or a changelog."""
+        if path.endswith(".zip"):
+            self._snapshot = decode_zip(bounds.gathered(self._read(path), "a zip"))
+            yield from self._tables()
+        if path.endswith(".changelog"):
+            for block in self._changes(path):
+                yield Writes(block, _times(self._next_time, block))
+                self._next_time += len(block)
+
+    def _tables(self) -> Iterator[Writes]:
+        """Yield what a version's tables hold, one after the other."""
+        tables = [path for path in self._shard.files if path.endswith(".sst")]
+        paths = {path.rpartition("/")[2]: path for path in tables}
         for table in self._snapshot.tables:
-            path = tables.get(table.stored)
+            path = paths.get(table.stored)
             if path is None:
-                raise FormatError(
-                    f"the version needs the table {table.stored}, which is not among its files"
-                )
-            bounds.require_whole(table.size, "an SST")
-            content = bounds.gathered(self._read(path), "an SST")
-            if len(content) != table.size:
-                raise FormatError(
-                    f"an SST of {table.size} bytes is {len(content)} long", path, len(content)
-                )
+                fact = f"the version needs the table {table.stored}, which is not among its files"
+                raise FormatError(fact)
             try:
-                for block, sequences in decode_sst_blocks(content):
+                for block, sequences in decode_sst_blocks(self._table(path, table.size)):
                     yield Writes(block, sequences)
             except FormatError as error:
                 raise error.at(path) from error
+
+    def _table(self, path: str, size: int) -> bytes:
+        bounds.require_whole(size, "an SST")
+        content = bounds.gathered(self._read(path), "an SST")
+        if len(content) != size:
+            fact = f"an SST of {size} bytes is {len(content)} long"
+            raise FormatError(fact, path, len(content))
+        return content
 
     def _changes(self, path: str) -> Iterable[Block]:
         header, blocks = decode_changelog_blocks(self._read(path))
         self._typed = self._typed or header.column_families
         return map(row_checksums.off_deletes, blocks) if self._checked else blocks
 
-    def _tell_deleted(self, block: Block) -> None:
+    def _report_deleted(self, block: Block) -> None:
         if self._deleted is None or not block.values.null_count:
             return
-        gone = block.values.is_null()
-        keys = block.keys.filter(gone)
-        if (
-            self._snapshot.families
-        ):  # tables also hold deletes of column families that were removed since
-            known = list(self._snapshot.families.values())
+        keys = block.keys.filter(block.values.is_null())
+        known = list(self._snapshot.families.values())
+        if known:  # tables also hold deletes of column families that were removed since
             keys = keys.filter(pa.array(np.isin(_families(spans(keys)), known)))
         nothing = pa.nulls(len(keys), block.values.type)
         for store, named in self._named(Block(keys, nothing)):
             self._deleted(store, named.keys)
 
     def _named(self, block: Block) -> Iterator[tuple[str, Block]]:
-        """Column families by name, and their ids taken off."""
-        names = {
-            number: f"{self._shard.store}/{name}"
-            for name, number in self._snapshot.families.items()
-        }
+        """Yield the entries of each column family by its name, its id taken off their keys."""
+        store = self._shard.store
+        names = {number: f"{store}/{name}" for name, number in self._snapshot.families.items()}
         if not names:
-            yield self._shard.store, block
+            yield store, block
             return
-        found = spans(block.keys)
-        ids = _families(found)
+        keys = spans(block.keys)
+        ids = _families(keys)
         nameless = np.flatnonzero(~np.isin(ids, list(names)))
         if len(nameless):
-            first = block.keys[int(nameless[0])].as_py()[:2]
-            raise FormatError(
-                f"a key of the column family {first.hex()}, which has no name", self._shard.files[0]
-            )
+            family = block.keys[int(nameless[0])].as_py()[:2].hex()
+            fact = f"a key of the column family {family}, which has no name"
+            raise FormatError(fact, self._shard.files[0])
         for number in np.unique(ids).tolist():
             places = np.flatnonzero(ids == number)
-            keys = cut(found.content, found.starts[places] + 2, found.ends[places])
-            yield names[number], Block(keys, block.values.take(pa.array(places)))
+            bare = cut(keys.content, keys.starts[places] + 2, keys.ends[places])
+            yield names[number], Block(bare, block.values.take(pa.array(places)))
 
 
 def _families(keys: Spans) -> Ints:
-    """The numbers of the keys' column families; -1 for a key that is too short to have one."""
+    """Return the numbers of the keys' column families; -1 for a key that is too short to have
+    one.
+    """
     ids = (words(keys.content, keys.starts) & np.uint64(0xFFFF)).astype(np.int64)
     return np.where(keys.sizes < 2, -1, ids)

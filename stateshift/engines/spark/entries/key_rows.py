@@ -24,41 +24,46 @@ _MOVED = np.uint64(8 << 32)
 
 
 def row_and_last(view: StoreView, keys: Binary, last: bool) -> tuple[Binary, Ints] | None:
-    """Asked of keys that decode. Without `last`, nothing is cut out; None where such keys are
-    not single rows.
+    """Return the rows of keys that decode, and what their last columns hold. Without `last`,
+    nothing is cut out; None where such keys are not single rows.
     """
     assert view.key is not None, "asked before whether the columns are known"
     if view.encoder.kind not in ("plain", "row"):
         return None
-    found = spans(keys)
-    starts = found.starts + (view.encoder.kind == "row")
+    whole = spans(keys)
+    starts, ends = whole.starts + (view.encoder.kind == "row"), whole.ends
     if not last:
-        return cut(found.content, starts, found.ends), np.zeros(len(keys), np.int64)
+        return cut(whole.content, starts, ends), np.zeros(len(keys), np.int64)
     count = len(view.key.types)
-    bits = 8 * ((count + 63) // 64)
-    if count < 2 or (count + 62) // 64 * 8 != bits or ((found.ends - starts) % 8).any():
+    bits = _null_bytes(count)
+    if count < 2 or _null_bytes(count - 1) != bits or ((ends - starts) % 8).any():
         return None
     slots = starts + bits + 8 * (count - 1)
-    rows = joined(cut(found.content, starts, slots), cut(found.content, slots + 8, found.ends))
+    rows = joined(cut(whole.content, starts, slots), cut(whole.content, slots + 8, ends))
     offsets = [bits // 8 + at for at, kind in enumerate(view.key.types[:-1]) if _has_offset(kind)]
-    return _moved(spans(rows), offsets), words(found.content, slots).view(np.int64)
+    return _moved(spans(rows), offsets), words(whole.content, slots).view(np.int64)
+
+
+def _null_bytes(count: int) -> int:
+    """Return how many bytes of null bits a row of so many columns has."""
+    return (count + 63) // 64 * 8
 
 
 def row_and_time(view: StoreView, keys: Binary) -> Binary | None:
-    found = spans(keys)
+    whole = spans(keys)
     match view.encoder.kind:
         case "postfix":
-            rows, times = (found.starts + 1, found.ends - 8), (found.ends - 8, found.ends)
+            rows, times = (whole.starts + 1, whole.ends - 8), (whole.ends - 8, whole.ends)
         case "before":
-            rows, times = (found.starts + 9, found.ends), (found.starts, found.starts + 8)
+            rows, times = (whole.starts + 9, whole.ends), (whole.starts, whole.starts + 8)
         case _:
             return None
-    return joined(cut(found.content, *rows), cut(found.content, *times))
+    return joined(cut(whole.content, *rows), cut(whole.content, *times))
 
 
 def _moved(rows: Spans, slots: list[int]) -> Binary:
-    """What these slots point at stands eight bytes further forward than they say. Rows are whole
-    words.
+    """Return the rows with these slots corrected: what they point at has moved eight bytes
+    forward. Rows are whole words.
     """
     first = int(rows.starts[0]) if len(rows.starts) else 0
     ends = int(rows.ends[-1]) if len(rows.ends) else 0

@@ -9,8 +9,7 @@
     join, keyWithIndexToValue           all but the last, which is the index
     join, keyWithTsToValues, tsWithKey  all but the last, which is the time
     transformWithState                  the grouping key: all columns, or the one called `key`; of
-                                        an `elementKey` that
-                                        is an item of a map, its `key`
+                                        an `elementKey` that is an item of a map, its `key`
     without a key                       none
     anything else of Spark's            all
 
@@ -32,6 +31,8 @@ from stateshift.formats.spark.types import Atomic, StructType, decode_struct
 
 # One column of a key, or one inside of it.
 Path = tuple[int, ...]
+# A store's schema as a survey has it, in plain JSON.
+Schema = Mapping[str, Any]
 
 SESSION_START = "sessionStartTime"
 NAMEABLE = ("string", "byte", "short", "integer", "long", "boolean")
@@ -58,79 +59,78 @@ class KeyRule:
     placed: tuple[Path, ...]
 
 
-def key_rule(operator: str | None, store: str, schema: Mapping[str, Any], framed: bool) -> KeyRule:
-    """The rule of one store or column family, from what its schema says; FormatError where that
-    is not known.
+def key_rule(operator: str | None, store: str, schema: Schema, framed: bool) -> KeyRule:
+    """Return the rule of one store or column family, from what its schema says; FormatError where
+    that is not known.
     """
-    if is_collated(schema["key"]):
-        raise FormatError(
-            f"the key of {store} holds collated strings, whose placement is not known"
-        )
-    key = decode_struct(schema["key"])
-    if schema["encoder"] and not framed:
+    text, spec, prefix = schema["key"], schema["encoder"], schema["prefix"]
+    if is_collated(text):
+        fact = f"the key of {store} holds collated strings, whose placement is not known"
+        raise FormatError(fact)
+    key = decode_struct(text)
+    if spec and not framed:
         raise FormatError(f"the keys of {store} are encoded as only RocksDB has them")
-    placed = placed_by(operator, store, key, schema["prefix"])
+    placed = placed_by(operator, store, key, prefix)
     if placed is None:
-        raise FormatError(
-            f"{operator} is not an operator of Spark's: how it places its keys is not known"
-        )
-    encoder = key_encoder(key, schema["encoder"], schema["prefix"], framed)
-    return KeyRule(schema["key"], replace(encoder, avro=bool(schema.get("avro"))), placed)
+        fact = f"{operator} is not an operator of Spark's: how it places its keys is not known"
+        raise FormatError(fact)
+    encoder = key_encoder(key, spec, prefix, framed)
+    return KeyRule(text, replace(encoder, avro=bool(schema.get("avro"))), placed)
 
 
 def key_encoder(key: StructType, spec: str | None, prefix: int, framed: bool) -> Encoder:
-    """From the JSON that a schema file of version 3 keeps with each store, else from the operator's
-    metadata, else from the names that Spark's operators have always given their columns.
+    """Return how keys are encoded: as a schema file of version 3 says in JSON for each store, else
+    the operator's metadata, else the names that Spark's operators have always given their columns.
     """
     if not framed:
         return PLAIN
     if spec:
         return encoder_of(spec)
-    leading = prefix or (len(key.types) - 1 if is_session(key) else 0)
+    leading = prefix
+    if not leading and is_session(key):
+        leading = len(key.types) - 1
     return Encoder("prefix", tuple(range(leading))) if 0 < leading < len(key.types) else ROW
 
 
 def placed_by(
     operator: str | None, store: str, key: StructType, prefix: int = 0
 ) -> tuple[Path, ...] | None:
-    """Which columns decide the shard: those by which the operator's input is distributed. None
-    where that is not known.
+    """Return which columns decide the shard: those by which the operator's input is distributed.
+    None where that is not known.
     """
     count = len(key.types)
-    if all(kind == Atomic("void") for kind in key.types):
+    if set(key.types) <= {Atomic("void")}:
         return ()
     if store.endswith(_SUFFIXED) or is_session(key):
         return _first(count - 1)
-    if operator is not None and operator.startswith("transformWithState"):
-        return _by_group(key)
     if operator is None or operator in _BY_WHOLE_KEY:
         return _first(prefix or count)
-    return None
+    return _by_group(key) if operator.startswith("transformWithState") else None
 
 
 def nameable(rule: KeyRule, column: str) -> int | None:
-    """Which of the key's columns this is, if it is one that decides and that a person can name a
-    value of: text, whole numbers, true and false.
+    """Return which of the key's columns this is, if it is one that decides and that a person can
+    name a value of: text, whole numbers, true and false.
     """
     schema = decode_struct(rule.schema)
-    names = [schema.names[path[0]] if len(path) == 1 else None for path in rule.placed]
-    if column not in names:
-        return None
-    number = rule.placed[names.index(column)][0]
-    kind = schema.types[number]
-    return number if isinstance(kind, Atomic) and kind.name in NAMEABLE else None
+    for path in rule.placed:
+        number = path[0]
+        if len(path) == 1 and schema.names[number] == column:
+            kind = schema.types[number]
+            return number if isinstance(kind, Atomic) and kind.name in NAMEABLE else None
+    return None
 
 
 def is_session(key: StructType) -> bool:
-    """Session windows are kept by key and the start of the session, which is found by a scan
-    over the key.
+    """Whether a key is a session window's: they are kept by key and the start of the session, which
+    is found by a scan over the key.
     """
     return len(key.names) > 1 and key.names[-1] == SESSION_START
 
 
 def is_collated(schema: str) -> bool:
-    """Collated strings are placed by their collation's own key, which only the ICU library can
-    compute.
+    """Whether there are collated strings: they are placed by their collation's own key, which only
+    the ICU library can compute.
     """
     return "__COLLATIONS" in schema or "string collate" in schema
 
@@ -140,14 +140,14 @@ def _first(count: int) -> tuple[Path, ...]:
 
 
 def _by_group(key: StructType) -> tuple[Path, ...]:
-    """transformWithState: the grouping key, which maps, timers and times to live keep inside of
-    a composite one.
+    """Return the grouping key of transformWithState, which maps, timers and times to live keep
+    inside of a composite one.
     """
     if "key" in key.names and len(key.names) > 1:
         return ((key.names.index("key"),),)
-    if "elementKey" in key.names:
-        at = key.names.index("elementKey")
-        inner = key.types[at]
-        composite = isinstance(inner, StructType) and inner.names == ("key", "userKey")
-        return ((at, 0),) if composite else ((at,),)
-    return _first(len(key.types))
+    if "elementKey" not in key.names:
+        return _first(len(key.types))
+    at = key.names.index("elementKey")
+    inner = key.types[at]
+    is_composite = isinstance(inner, StructType) and inner.names == ("key", "userKey")
+    return ((at, 0),) if is_composite else ((at,),)

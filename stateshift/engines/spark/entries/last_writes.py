@@ -22,13 +22,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stateshift.engines.spill import BYTES_MAX, LEVELS, PILES, Piles, pile_of
+from stateshift.engines.spill import BYTES_MAX, LEVELS, PILES, Piles, RecordBatch, pile_of
 from stateshift.formats.blocks import Binary, Block, Flags, Ints
 from stateshift.formats.spans import Words, hash64, missing
 
@@ -61,10 +60,12 @@ class Writes:
 def settled(
     writes: Iterable[Writes], between: bytes, bytes_max: int = BYTES_MAX, level: int = 0
 ) -> Iterator[Block]:
-    coming, held, size = iter(writes), [], 0
-    for one in coming:
-        held.append(one)
-        size += one.size
+    coming = iter(writes)
+    held: list[Writes] = []
+    size = 0
+    for write in coming:
+        held.append(write)
+        size += write.size
         if size > bytes_max and level < LEVELS:
             break
     else:
@@ -73,26 +74,26 @@ def settled(
         yield from _settled(held, between)
         return
     with Piles(PILES, _SCHEMA) as piles:
-        for one in chain(_given_up(held), coming):
-            piles.deal(_batch(one), pile_of(one.block.keys, level))
+        for write in chain(_given_up(held), coming):
+            piles.deal(_batch(write), pile_of(write.block.keys, level))
         for _, pile in piles.each():
             yield from settled(map(_writes, pile), between, bytes_max, level + 1)
 
 
 def _given_up(held: list[Writes]) -> Iterator[Writes]:
-    """One after the other, each forgotten when it is handed out."""
+    """Yield one after the other, each forgotten when it is handed out."""
     held.reverse()
     while held:
         yield held.pop()
 
 
 def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
-    """Writes that fit into memory; the list is emptied, so that nothing is held longer than it
-    is needed.
+    """Settle writes that fit into memory; the list is emptied, so that nothing is held longer than
+    it is needed.
     """
     if not writes:
         return
-    hashes = np.concatenate([hash64(one.block.keys) for one in writes])
+    hashes = np.concatenate([hash64(write.block.keys) for write in writes])
     again = _repeated(hashes)
     kept = np.ones(len(hashes), bool)
     joined: Block | None = None
@@ -103,28 +104,29 @@ def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
         kept[again[last]] = True
         del several
     start = 0
-    for one in _given_up(writes):
-        live = kept[start : start + len(one.block)] & ~missing(one.block.values)
-        start += len(one.block)
+    for write in _given_up(writes):
+        block = write.block
+        live = kept[start : start + len(block)] & ~missing(block.values)
+        start += len(block)
         if live.any():
-            yield _puts(one.block if live.all() else one.block.take(np.flatnonzero(live)))
+            yield _puts(block if live.all() else block.take(np.flatnonzero(live)))
     if joined is not None:
         yield joined
 
 
 def _repeated(hashes: Words) -> Ints | None:
-    """Which hashes are there more than once; None where each is there once, which is the rule in
-    a snapshot.
+    """Return which hashes are there more than once; None where each is there once, which is the
+    rule in a snapshot.
     """
     ordered = np.sort(hashes)
     if not (ordered[1:] == ordered[:-1]).any():
         return None
     order = np.argsort(hashes)
     same = hashes[order][1:] == hashes[order][:-1]
-    found = np.zeros(len(hashes), bool)
-    found[order[1:][same]] = True
-    found[order[:-1][same]] = True
-    return np.flatnonzero(found)
+    repeated = np.zeros(len(hashes), bool)
+    repeated[order[1:][same]] = True
+    repeated[order[:-1][same]] = True
+    return np.flatnonzero(repeated)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,7 +146,7 @@ class _Several:
         return cls(block.take(places), first, places)
 
     def lasts(self, between: bytes) -> tuple[Ints, Block | None]:
-        """Which writes are all that is left of their keys; and the keys whose values were
+        """Return which writes are all that is left of their keys; and the keys whose values were
         joined.
         """
         ends = np.append(np.flatnonzero(self.first)[1:], len(self.first)) - 1
@@ -159,9 +161,8 @@ class _Several:
         several = ends > bases[ends]
         if not several.any():
             return self.places[ends], None
-        return self.places[ends[~several]], self._joined(
-            bases[ends[several]], ends[several], between
-        )
+        joined = self._joined(bases[ends[several]], ends[several], between)
+        return self.places[ends[~several]], joined
 
     def _joined(self, bases: Ints, ends: Ints, between: bytes) -> Block:
         counts = ends - bases + 1
@@ -176,59 +177,59 @@ class _Several:
 
 
 def _grouped(keys: Binary, hashes: Words, when: Words) -> tuple[Ints, Flags]:
-    """The order by key and time, and where in it each key begins."""
+    """Return the order by key and time, and where in it each key begins."""
     order = np.lexsort((np.arange(len(when)), when, hashes))
     ordered = keys.take(pa.array(order))
-    same = pc.equal(ordered.slice(1), ordered.slice(0, len(order) - 1)).to_numpy(
-        zero_copy_only=False
-    )
-    first = np.append([True], ~same)
-    if (first[1:] & (hashes[order][1:] == hashes[order][:-1])).any():  # two keys of one hash
+    same = pc.equal(ordered.slice(1), ordered.slice(0, len(order) - 1))
+    first = np.append([True], ~same.to_numpy(zero_copy_only=False))
+    same_hash = hashes[order][1:] == hashes[order][:-1]
+    if (first[1:] & same_hash).any():  # two keys of one hash
         return _grouped(keys, keys.dictionary_encode().indices.to_numpy(), when)
     return order, first
 
 
 def _picked(writes: list[Writes], which: Ints) -> tuple[Block, Words]:
-    """These of all writes, as one block."""
-    found, start = [], 0
-    for one in writes:
-        end = start + len(one.block)
+    """Return these of all writes, as one block."""
+    picked, start = [], 0
+    for write in writes:
+        end = start + len(write.block)
         own = which[np.searchsorted(which, start) : np.searchsorted(which, end)] - start
-        found.append(Writes(one.block.take(own), one.when[own]))
+        picked.append(Writes(write.block.take(own), write.when[own]))
         start = end
-    (whole,) = _together(found)
+    (whole,) = _together(picked)
     return whole.block, whole.when
 
 
 def _together(writes: list[Writes]) -> list[Writes]:
-    """All as one; none where there are none."""
+    """Return all as one; none where there are none."""
     if len(writes) < 2:
         return writes
-    blocks = [one.block for one in writes]
-    merges = [
-        block.merges if block.merges is not None else np.zeros(len(block), bool) for block in blocks
-    ]
-    block = Block(
-        pa.concat_arrays([block.keys for block in blocks]),
-        pa.concat_arrays([block.values for block in blocks]),
-        np.concatenate(merges) if any(block.merges is not None for block in blocks) else None,
-    )
-    return [Writes(block, np.concatenate([one.when for one in writes]))]
+    blocks = [write.block for write in writes]
+    keys = pa.concat_arrays([block.keys for block in blocks])
+    values = pa.concat_arrays([block.values for block in blocks])
+    merges = None
+    if any(block.merges is not None for block in blocks):
+        merges = np.concatenate(list(map(_merges, blocks)))
+    when = np.concatenate([write.when for write in writes])
+    return [Writes(Block(keys, values, merges), when)]
+
+
+def _merges(block: Block) -> Flags:
+    """Return which values are merged, in a block that may have none."""
+    return np.zeros(len(block), bool) if block.merges is None else block.merges
 
 
 def _puts(block: Block) -> Block:
     return Block(block.keys, block.values)
 
 
-def _batch(writes: Writes) -> Any:
+def _batch(writes: Writes) -> RecordBatch:
     block = writes.block
-    merges = block.merges if block.merges is not None else np.zeros(len(block), bool)
-    return pa.record_batch(
-        [block.keys, block.values, pa.array(merges), pa.array(writes.when)], schema=_SCHEMA
-    )
+    columns = [block.keys, block.values, pa.array(_merges(block)), pa.array(writes.when)]
+    return pa.record_batch(columns, schema=_SCHEMA)
 
 
-def _writes(batch: Any) -> Writes:
+def _writes(batch: RecordBatch) -> Writes:
     keys, values, merge, when = batch.columns
     merges = merge.to_numpy(zero_copy_only=False)
     return Writes(Block(keys, values, merges if merges.any() else None), when.to_numpy())

@@ -1,10 +1,10 @@
 """Row checksums (4.3, `rowChecksum.enabled`) of many records: checked, and taken off.
 
-    off_rows     HDFS-backed records    put: i32LE crc32c(key, row) | row      delete: i32LE crc32c(key) | key
+    off_rows     HDFS-backed records    put: i32LE crc32c(key, row) | row
+                                        delete: i32LE crc32c(key) | key
     off_deletes  a changelog's deletes  i32LE crc32c(key) | key; its puts and merges keep theirs
     off_values   RocksDB's values       (i32LE crc32c(key, payload) | i32LE size | payload)*,
-                                        between merged values
-                                        the merge operator's delimiter
+                                        between merged values the merge operator's delimiter
 
 Each row has its own, so they are computed row by row; it is C that does it.
 """
@@ -23,22 +23,20 @@ from stateshift.formats.spark.state_files import Record, without_row_checksum
 
 def off_rows(block: Block) -> Block:
     bare = [without_row_checksum(Record(key, value)) for key, value in block.records()]
-    return Block(
-        binary([key for key, _, _ in bare]), binary([value for _, value, _ in bare]), block.merges
-    )
+    keys = binary([record.key for record in bare])
+    values = binary([record.value for record in bare])
+    return Block(keys, values, block.merges)
 
 
 def off_deletes(block: Block) -> Block:
     deleted = np.flatnonzero(missing(block.values))
     if not len(deleted):
         return block
-    bare = [
-        without_row_checksum(Record(key, None)).key
-        for key in block.keys.take(pa.array(deleted)).to_pylist()
-    ]
+    checked = block.keys.take(pa.array(deleted)).to_pylist()
+    bare = binary([without_delete_checksum(key) for key in checked])
     places = np.arange(len(block))
     places[deleted] = len(block) + np.arange(len(deleted))
-    keys = pa.concat_arrays([block.keys, binary(bare)]).take(pa.array(places))
+    keys = pa.concat_arrays([block.keys, bare]).take(pa.array(places))
     return Block(keys, block.values, block.merges)
 
 
@@ -52,21 +50,19 @@ def without_delete_checksum(key: bytes) -> bytes:
 
 
 def without_value_checksums(key: bytes, value: bytes, between: bytes) -> bytes:
-    """One value without its checksums."""
+    """Return one value without its checksums."""
     payloads, position, seed = [], 0, crc32c(key)
     while True:
-        expected, size = (
-            int.from_bytes(value[position : position + 4], "little"),
-            value[position + 4 : position + 8],
-        )
         start = position + 8
-        payload = value[start : start + int.from_bytes(size, "little")]
-        if len(size) < 4 or len(payload) != int.from_bytes(size, "little"):
+        expected = int.from_bytes(value[position : position + 4], "little")
+        size = int.from_bytes(value[position + 4 : start], "little")
+        payload = value[start : start + size]
+        if start > len(value) or len(payload) != size:
             raise FormatError("a value is shorter than its checksum says")
         if crc32c(payload, seed) != expected:
             raise FormatError("a row's checksum does not fit its content")
         payloads.append(payload)
-        position = start + len(payload)
+        position = start + size
         if position == len(value):
             return between.join(payloads)
         position += len(between)

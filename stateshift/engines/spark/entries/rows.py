@@ -7,15 +7,22 @@ hexadecimal: bytes are not a matter of opinion, and nothing is guessed.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite, isnan
-from typing import Any
 
 from stateshift.engines.spark.entries.dedup_rows import ONE_NULL, VALUE, lists_the_input
 from stateshift.errors import FormatError
 from stateshift.formats.spark import schema as schema_format
-from stateshift.formats.spark.types import ArrayType, DataType, MapType, StructType, decode_struct
+from stateshift.formats.spark.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructType,
+    Value,
+    decode_struct,
+)
 from stateshift.formats.spark.unsafe_row import decode_row
 
 
@@ -29,8 +36,8 @@ class RowSchema:
 
     @classmethod
     def of(cls, content: bytes | None, provider: str | None) -> RowSchema:
-        """From a schema file; under RocksDB each row stands behind one byte, the version of its
-        encoding.
+        """Return what a schema file says; under RocksDB each row stands behind one byte, the
+        version of its encoding.
         """
         if content is None:
             return cls()
@@ -40,23 +47,23 @@ class RowSchema:
         except FormatError:
             return cls()
 
-    def show_key(self, content: bytes) -> Any:
+    def show_key(self, content: bytes) -> object:
         return _shown(content, self.key, self.encoded)
 
-    def show_value(self, content: bytes) -> Any:
+    def show_value(self, content: bytes) -> object:
         return _shown(content, self._value_columns(content), self.encoded)
 
     def _value_columns(self, content: bytes) -> StructType | None:
-        """Those of the schema, but for what dropDuplicates keeps under a schema of its input's
-        columns.
+        """Return those of the schema, but for what dropDuplicates keeps under a schema of its
+        input's columns.
         """
-        if self.key is None or self.value is None or not content.endswith(ONE_NULL):
-            return self.value
         bare = content[1:] if self.encoded else content
-        return VALUE if bare == ONE_NULL and lists_the_input(self.key, self.value) else self.value
+        if self.key is None or self.value is None or bare != ONE_NULL:
+            return self.value
+        return VALUE if lists_the_input(self.key, self.value) else self.value
 
 
-def _shown(content: bytes, wanted: StructType | None, encoded: bool) -> Any:
+def _shown(content: bytes, wanted: StructType | None, encoded: bool) -> object:
     row = content[1:] if encoded and content[:1] == b"\0" else content
     if wanted is None:
         return {"hex": content.hex()}
@@ -66,44 +73,48 @@ def _shown(content: bytes, wanted: StructType | None, encoded: bool) -> Any:
         return {"hex": content.hex()}
 
 
-def named(values: Any, wanted: DataType) -> Any:
-    """Decoded values as plain JSON. Names may repeat in a state schema: the later ones are
+def named(value: Value, wanted: DataType) -> object:
+    """Return a decoded value as plain JSON. Names may repeat in a state schema: the later ones are
     numbered.
     """
-    if values is None:
+    if value is None:
         return None
     match wanted:
         case StructType(names, types):
-            return {
-                name: named(value, kind)
-                for name, value, kind in zip(unique(names), values, types, strict=True)
-            }
+            return dict(zip(unique(names), map(named, value, types), strict=True))
         case ArrayType(element):
-            return [named(value, element) for value in values]
-        case MapType(key, value):
-            return [[named(k, key), named(v, value)] for k, v in values]
-    return _plain(values)
+            return [named(item, element) for item in value]
+        case MapType(key_type, item_type):
+            return [[named(key, key_type), named(item, item_type)] for key, item in value]
+    return _plain(value)
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not isfinite(
-        value
-    ):  # JSON has no numbers for these: as Spark writes them
-        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+def _plain(value: Value) -> object:
+    if isinstance(value, float):
+        return _number(value)
     if isinstance(value, bytes):
         return {"hex": value.hex()}
     if isinstance(value, Decimal):
         return str(value)
-    return (
-        [_plain(part) for part in value] if isinstance(value, tuple) else value
-    )  # intervals, variants
+    if isinstance(value, tuple):  # intervals, variants
+        return [_plain(part) for part in value]
+    return value
+
+
+def _number(value: float) -> float | str:
+    """Return a number; a word, as Spark writes it, where JSON has no number."""
+    if isfinite(value):
+        return value
+    if isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
 
 
 def unique(names: tuple[str, ...]) -> list[str]:
-    """The names, those that repeat told apart by a number."""
-    seen: dict[str, int] = {}
+    """Return the names, those that repeat told apart by a number."""
+    counts = Counter[str]()
     unique = []
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        unique.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+        counts[name] += 1
+        unique.append(name if counts[name] == 1 else f"{name}#{counts[name]}")
     return unique

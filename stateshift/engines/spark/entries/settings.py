@@ -12,7 +12,7 @@ MERGE_OPERATOR = "spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion"
 
 
 def is_avro(settings: Mapping[str, str], families: bool) -> bool:
-    """Whether rows are Avro's: transformWithState alone may have them, whose schema files tell of
+    """Whether rows are Avro's: transformWithState alone may have them, whose schema files name
     column families (of version 3); with every other stateful operator Spark refuses the setting
     (UnsupportedOperationChecker).
     """
@@ -20,5 +20,5 @@ def is_avro(settings: Mapping[str, str], families: bool) -> bool:
 
 
 def delimiter(settings: Mapping[str, str]) -> bytes:
-    """What RocksDB puts between merged values. Absent means version 1 (Spark, RocksDBConf)."""
+    """Return what RocksDB puts between merged values. Absent means version 1 (RocksDBConf)."""
     return b"" if settings.get(MERGE_OPERATOR, "1") == "2" else b","

@@ -47,7 +47,7 @@ class Side:
         return self.views.of(self.operator.id, store)
 
     def stores(self) -> dict[str, str]:
-        """Common name -> this side's."""
+        """Return common name -> this side's."""
         if self.views is None or self.operator is None:
             return {}
         names = {}
@@ -74,39 +74,41 @@ class Sides:
         return (self.left, self.right)[number]
 
     def names(self) -> list[str]:
-        """Every store of either side."""
+        """Return every store of either side."""
         return list(dict.fromkeys((*self.left.stores(), *self.right.stores())))
 
     def form(self, store: str) -> tuple[Form, Form] | str:
         if store not in self._forms:
-            left, right = (
-                self.left.stores().get(store, store),
-                self.right.stores().get(store, store),
-            )
-            self._forms[store] = self._chosen(store, self.left.view(left), self.right.view(right))
+            left = self.left.view(self.left.stores().get(store, store))
+            right = self.right.view(self.right.stores().get(store, store))
+            self._forms[store] = self._chosen(store, left, right)
         return self._forms[store]
 
     @property
     def met(self) -> list[str]:
-        """Every store of which an entry was seen, or the form asked for."""
+        """Return every store of which an entry was seen, or the form asked for."""
         return list(self._forms)
 
     def formed(self, side: int, shards: Iterable[ShardFiles]) -> Iterator[Formed]:
-        """Entries that cannot be compared are left out: of their stores nothing is said but
-        that.
+        """Yield the entries that can be compared; of stores that cannot, nothing else is
+        reported.
         """
-        for store, block in self[side].blocks(shards) if shards else ():
+        if not shards:
+            return
+        for store, block in self[side].blocks(shards):
             forms = self.form(store)
             if not isinstance(forms, str):
                 keys = joined(store.encode() + SEPARATOR, forms[side].key(block.keys))
                 yield store, Block(keys, forms[side].value(block.values))
 
     def _chosen(self, store: str, left: StoreView, right: StoreView) -> tuple[Form, Form] | str:
-        """A store that one side lacks needs no form of its own there."""
-        one, other = self.left.operator, self.right.operator
-        if one is None or store not in self.left.stores():
+        """Return the forms of a store; a side that lacks it needs no form of its own there."""
+        if self.left.operator is None or store not in self.left.stores():
             left = right
-        if other is None or store not in self.right.stores():
+        if self.right.operator is None or store not in self.right.stores():
             right = left
-        alike = one is None or other is None or one.provider == other.provider
-        return forms(left, right, alike or left is right)
+        return forms(left, right, self._have_one_provider() or left is right)
+
+    def _have_one_provider(self) -> bool:
+        one, other = self.left.operator, self.right.operator
+        return one is None or other is None or one.provider == other.provider

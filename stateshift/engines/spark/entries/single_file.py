@@ -1,7 +1,7 @@
 """A single file of a checkpoint, decoded into something a person can read. Pure: the person at
 three in the morning sees the bytes that we see.
 
-What a file is, its path tells: the names Spark gives are its only type information.
+What a file is, its path says: the names Spark gives are its only type information.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any
 
 from stateshift.engines.spark.entries.rows import RowSchema
 from stateshift.engines.spark.layout import SINK_LOG
@@ -31,26 +30,23 @@ from stateshift.formats.spark import (
 )
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.positions import position_of
-from stateshift.formats.spark.text import decode_object, decode_text
+from stateshift.formats.spark.text import JsonObject, decode_object, decode_text
+
+Reader = Callable[[str, bytes, RowSchema], DecodedFile]
 
 
 def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> DecodedFile:
-    """The file at `path` (any location: its last names tell what it is), with `rows` to read
-    state by.
+    """Return the file at `path` decoded (any location: its last names say what it is), with `rows`
+    to read state by.
     """
-    place = classify(inside(path))
     owner = marks.fence_owner(content)
     if owner is not None:
         return DecodedFile(path, "fence", (f"fenced by run {owner}",), {"fenced_by": owner})
     if path.endswith(marks.INDEX):
-        return _told(path, "index of operators", marks.decode_index(content))
+        return _decoded(path, "index of operators", marks.decode_index(content))
     if f"{SINK_LOG}/" in path and not path.endswith(".crc"):
         return _log(path, "file sink log", content)
-    reader = _READERS.get(place.area if place.area != "state" else place.kind or "")
-    if place.area == "offsets" and _is_of_source(path, content):
-        reader = _source
-    if place.area == "sidecar":
-        reader = _hadoop_crc if place.kind == "hadoop-crc" else _spark_crc
+    reader = _reader_of(path, content)
     if reader is None:
         raise FormatError(
             "not a file of a checkpoint that stateshift knows",
@@ -62,6 +58,18 @@ def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> Dec
             "name that its writer gives it",
         )
     return reader(path, content, rows or RowSchema())
+
+
+def _reader_of(path: str, content: bytes) -> Reader | None:
+    """Return what reads a file of an area of the checkpoint, or a state file of a kind."""
+    place = classify(inside(path))
+    if place.area == "state":
+        return _READERS.get(place.kind or "")
+    if place.area == "sidecar":
+        return _hadoop_crc if place.kind == "hadoop-crc" else _spark_crc
+    if place.area == "offsets" and _is_of_source(path, content):
+        return _source
+    return _READERS.get(place.area)
 
 
 def check_file(path: str, chunks: Iterable[bytes]) -> None:
@@ -81,14 +89,14 @@ def check_file(path: str, chunks: Iterable[bytes]) -> None:
 
 
 def _first(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
-    """The first chunk, and all of them."""
+    """Return the first chunk, and all of them."""
     more = iter(chunks)
     first = next(more, b"")
     return first, chain((first,), more)
 
 
 def schema_path(path: str) -> str | None:
-    """Where the schema lies by which the state file at `path` is read: under shard 0 of its
+    """Return where the schema lies by which the state file at `path` is read: under shard 0 of its
     operator.
     """
     within = inside(path)
@@ -96,18 +104,19 @@ def schema_path(path: str) -> str | None:
     if place.area != "state" or place.operator is None:
         return None
     store = "" if place.store == "default" else f"{place.store}/"
-    return path[: len(path) - len(within)] + f"state/{place.operator}/0/{store}_metadata/schema"
+    return f"{path.removesuffix(within)}state/{place.operator}/0/{store}_metadata/schema"
 
 
 def inside(path: str) -> str:
-    """The part of a location that lies inside its checkpoint: the shortest end of it that is a
-    name Spark gives.
+    """Return the part of a location that lies inside its checkpoint: the shortest end of it that
+    is a name Spark gives.
     """
     parts = path.split("/")
-    tails = ("/".join(parts[start:]) for start in range(len(parts) - 1, -1, -1))
-    return next(
-        (tail for tail in tails if classify(tail).area not in ("other", "metadata")), parts[-1]
-    )
+    for start in range(len(parts) - 1, -1, -1):
+        tail = "/".join(parts[start:])
+        if classify(tail).area not in ("other", "metadata"):
+            return tail
+    return parts[-1]
 
 
 def _is_of_source(path: str, content: bytes) -> bool:
@@ -118,14 +127,13 @@ def _is_of_source(path: str, content: bytes) -> bool:
     return path.split("/")[-4:-3] == ["sources"] and content[:1] == b"{"
 
 
-def _told(path: str, what: str, value: Any) -> DecodedFile:
-    return DecodedFile(
-        path, what, tuple(json.dumps(value, indent=2, ensure_ascii=False).splitlines()), value
-    )
+def _decoded(path: str, what: str, value: object) -> DecodedFile:
+    lines = json.dumps(value, indent=2, ensure_ascii=False).splitlines()
+    return DecodedFile(path, what, tuple(lines), value)
 
 
 def _metadata(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    return _told(path, "query metadata", {"id": metadata.decode_metadata(content).id})
+    return _decoded(path, "query metadata", {"id": metadata.decode_metadata(content).id})
 
 
 def _offsets(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
@@ -138,7 +146,7 @@ def _offsets(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
         "sources": sources,
         "conf": dict(entry.conf),
     }
-    return _told(path, f"offset log v{entry.version}", value)
+    return _decoded(path, f"offset log v{entry.version}", value)
 
 
 def _commit(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
@@ -146,34 +154,36 @@ def _commit(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
     value = {
         "version": entry.version,
         "next_batch_watermark_ms": entry.watermark_ms,
-        "state_unique_ids": {
-            op: [list(shard) for shard in shards] for op, shards in entry.state_ids.items()
-        },
+        "state_unique_ids": {op: list(map(list, ids)) for op, ids in entry.state_ids.items()},
         "sinks": dict(entry.sinks),
     }
-    return _told(path, f"commit log v{entry.version}", value)
+    return _decoded(path, f"commit log v{entry.version}", value)
 
 
 def _source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
     kind = source_log.source_kind(content)
     if kind in ("file", "file-sink"):
         return _log(path, "file source log", content)
-    if kind in ("rate", "kafka"):
+    if kind == "rate":
         offset = _json(source_log.decode_initial_offset(content))
-        named = position_of(offset, True).kind if kind == "kafka" else kind
-        return _told(path, f"{named} source, initial offset", offset)
+        return _decoded(path, "rate source, initial offset", offset)
+    if kind == "kafka":
+        return _initial_offset(path, _json(source_log.decode_initial_offset(content)))
     if content[:1] == b"{":
-        plain = decode_object(decode_text(content, "an initial offset"), "an initial offset")
-        return _told(path, f"{position_of(plain, True).kind} source, initial offset", plain)
+        text = decode_text(content, "an initial offset")
+        return _initial_offset(path, decode_object(text, "an initial offset"))
     text = content.decode("utf-8", "replace")
     return DecodedFile(path, "source log of a kind we do not know", tuple(text.splitlines()), text)
 
 
+def _initial_offset(path: str, offset: object) -> DecodedFile:
+    return _decoded(path, f"{position_of(offset, True).kind} source, initial offset", offset)
+
+
 def _log(path: str, what: str, content: bytes) -> DecodedFile:
     entries = [dict(entry.fields) for entry in source_log.decode_source_log((content,))]
-    return DecodedFile(
-        path, what, tuple(json.dumps(e, ensure_ascii=False) for e in entries), entries
-    )
+    lines = tuple(json.dumps(entry, ensure_ascii=False) for entry in entries)
+    return DecodedFile(path, what, lines, entries)
 
 
 def _schema_log(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
@@ -184,38 +194,41 @@ def _schema_log(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
         "source_path": entry.source_path,
         "schema": _json(entry.data_schema),
     }
-    return _told(path, f"Delta schema log v{entry.version}", value)
+    return _decoded(path, f"Delta schema log v{entry.version}", value)
 
 
 def _operator(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    found = operator_metadata.decode_operator_metadata(content)
-    stores = [
-        {"name": s.name, "partitions": s.partitions, "schema_paths": list(s.schema_paths)}
-        for s in found.stores
-    ]
+    operator = operator_metadata.decode_operator_metadata(content)
+    stores = []
+    for store in operator.stores:
+        paths = list(store.schema_paths)
+        stores.append({"name": store.name, "partitions": store.partitions, "schema_paths": paths})
     value = {
-        "operator": found.operator,
-        "name": found.name,
+        "operator": operator.operator,
+        "name": operator.name,
         "stores": stores,
-        "properties": dict(found.properties),
+        "properties": dict(operator.properties),
     }
-    return _told(path, f"operator metadata v{found.version}", value)
+    return _decoded(path, f"operator metadata v{operator.version}", value)
 
 
 def _schema(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    found = schema.decode_schema(content)
-    stores = [{"name": s.name, "key": _json(s.key), "value": _json(s.value)} for s in found.stores]
-    return _told(path, f"state schema v{found.version}", stores)
+    file = schema.decode_schema(content)
+    stores = []
+    for store in file.stores:
+        stores.append({"name": store.name, "key": _json(store.key), "value": _json(store.value)})
+    return _decoded(path, f"state schema v{file.version}", stores)
 
 
 def _zip(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    found = rocksdb.decode_zip(content)
+    snapshot = rocksdb.decode_zip(content)
     tables = [
         {"name": table.stored, "local_name": table.local, "bytes": table.size}
-        for table in found.tables
+        for table in snapshot.tables
     ]
-    value = {"keys": found.keys, "column_families": dict(found.families), "tables": tables}
-    return _told(path, "RocksDB snapshot", value)
+    families = dict(snapshot.families)
+    value = {"keys": snapshot.keys, "column_families": families, "tables": tables}
+    return _decoded(path, "RocksDB snapshot", value)
 
 
 def _delta(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
@@ -242,63 +255,64 @@ def _records(
     return DecodedFile(path, f"{what}, {len(value)} records", tuple(map(_line, value)), value)
 
 
-def _line(record: dict[str, Any]) -> str:
-    key, value = (json.dumps(record[name], ensure_ascii=False) for name in ("key", "value"))
-    return f"{record['do']} {key}" + ("" if record["do"] == "delete" else f" = {value}")
+def _line(record: JsonObject) -> str:
+    key = json.dumps(record["key"], ensure_ascii=False)
+    if record["do"] == "delete":
+        return f"delete {key}"
+    value = json.dumps(record["value"], ensure_ascii=False)
+    return f"{record['do']} {key} = {value}"
 
 
-def _record(record: state_files.Record, rows: RowSchema) -> dict[str, Any]:
-    do = "delete" if record.value is None else "merge" if record.merge else "put"
-    value = None if record.value is None else rows.show_value(record.value)
-    return {"do": do, "key": rows.show_key(record.key), "value": value}
+def _record(record: state_files.Record, rows: RowSchema) -> JsonObject:
+    key = rows.show_key(record.key)
+    if record.value is None:
+        return {"do": "delete", "key": key, "value": None}
+    do = "merge" if record.merge else "put"
+    return {"do": do, "key": key, "value": rows.show_value(record.value)}
 
 
 def _table(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    """Every write that the table holds, of one key the newest first: which of them count, the
-    other tables tell.
+    """Return every write that the table holds, of one key the newest first: which of them count,
+    the other tables say.
     """
     value = []
     shown = bounds.Shown("what the table holds")
     for entry in sst.decode_sst(content):
         shown.add(len(entry.key) + len(entry.value))
         value.append(_write(entry, rows))
-    return DecodedFile(
-        path, f"RocksDB table, {len(value)} entries", tuple(map(_line, value)), value
-    )
+    lines = tuple(map(_line, value))
+    return DecodedFile(path, f"RocksDB table, {len(value)} entries", lines, value)
 
 
-def _write(entry: sst.TableEntry, rows: RowSchema) -> dict[str, Any]:
-    deleted = entry.kind in sst.DELETES
-    return {
-        "do": "delete" if deleted else "merge" if entry.kind == sst.MERGE else "put",
-        "key": rows.show_key(entry.key),
-        "sequence": entry.sequence,
-        "value": None if deleted else rows.show_value(entry.value),
-    }
+def _write(entry: sst.TableEntry, rows: RowSchema) -> JsonObject:
+    key, sequence = rows.show_key(entry.key), entry.sequence
+    if entry.kind in sst.DELETES:
+        return {"do": "delete", "key": key, "sequence": sequence, "value": None}
+    do = "merge" if entry.kind == sst.MERGE else "put"
+    return {"do": do, "key": key, "sequence": sequence, "value": rows.show_value(entry.value)}
 
 
 def _hadoop_crc(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    found = crc.decode_hadoop_crc(content)
-    return _told(
-        path,
-        "Hadoop checksums",
-        {"bytes_per_chunk": found.bytes_per_chunk, "crc32c": list(found.values)},
-    )
+    checksums = crc.decode_hadoop_crc(content)
+    value = {"bytes_per_chunk": checksums.bytes_per_chunk, "crc32c": list(checksums.values)}
+    return _decoded(path, "Hadoop checksums", value)
 
 
 def _spark_crc(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    found = crc.decode_spark_crc(content)
-    return _told(path, "Spark checksum", {"crc32c": found.value, "bytes": found.size})
+    checksum = crc.decode_spark_crc(content)
+    return _decoded(path, "Spark checksum", {"crc32c": checksum.value, "bytes": checksum.size})
 
 
-def _json(text: str | None) -> Any:
+def _json(text: str | None) -> object:
+    if text is None:
+        return None
     try:
-        return None if text is None else json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return text
 
 
-_READERS: dict[str, Callable[[str, bytes, RowSchema], DecodedFile]] = {
+_READERS: dict[str, Reader] = {
     "metadata": _metadata,
     "offsets": _offsets,
     "commits": _commit,

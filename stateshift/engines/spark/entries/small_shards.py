@@ -1,8 +1,7 @@
 """A HDFS-backed shard of little files, folded record by record: what Arrow takes for each file, and
 for each block, is more than what a few records take in Python.
 
-    begun = Begun(read, BYTES)      what was read of a file to see how much there is, is not read
-                                    again
+    begun = Begun(read, BYTES)      a file that was begun to see how much there is, is gone on with
     few_rows(begun, shard, settings) -> {key: value}, or None where there is more: `folded(begun,
     ...)` then
 
@@ -11,11 +10,12 @@ The entries are those that `fold` finds, which is tested on every golden checkpo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
 from stateshift.engines.spark.entries.settings import ROW_CHECKSUM
+from stateshift.engines.spark.layout import newest_files
 from stateshift.errors import FormatError
 from stateshift.formats.spark.state_files import (
     Record,
@@ -38,7 +38,7 @@ WORD = 8  # bytes; rows are whole words, but before 2.3 Spark wrote four bytes t
 @dataclass
 class Begun:
     """Reads files, some of which were begun. A file that was begun is gone on with once, and
-    then read anew.
+    then read again from its beginning.
     """
 
     open: Read
@@ -66,27 +66,45 @@ class Begun:
 def few_rows(
     begun: Begun, shard: ShardFiles, settings: Mapping[str, str]
 ) -> dict[bytes, bytes] | None:
-    """Every live key with its value; the same files give the same order."""
-    kinds = [path.rpartition(".")[2] for path in shard.files]
-    if not set(kinds) <= {"snapshot", "delta"}:
+    """Return every live key with its value; the same files give the same order. None where there is
+    more.
+    """
+    if not all(path.endswith((".snapshot", ".delta")) for path in shard.files):
         return None
-    last = max((at for at, kind in enumerate(kinds) if kind == "snapshot"), default=0)
-    if not begun.are_few(shard.files[last:]):
+    files = tuple(newest_files(shard.files, ".snapshot"))
+    if not begun.are_few(files):
         return None
-    checked, rows, left = settings.get(ROW_CHECKSUM) == "true", dict[bytes, bytes](), DECODED_BYTES
-    for path, kind in zip(shard.files[last:], kinds[last:], strict=True):
+    checked = settings.get(ROW_CHECKSUM) == "true"
+    rows: dict[bytes, bytes] = {}
+    bytes_left = DECODED_BYTES
+    for path in files:
         try:
-            found = list[Record]()  # the whole file, before anything is said of its checksums
-            for record in (decode_snapshot if kind == "snapshot" else decode_delta)(begun(path)):
-                found.append(record)
-                left -= len(record.key) + len(record.value or b"")
-                if left < 0:
-                    return None
-            for key, value, _ in map(without_row_checksum, found) if checked else found:
-                if value is None:
-                    rows.pop(key, None)
-                else:
-                    rows[key] = value[: len(value) // WORD * WORD]
+            records, bytes_left = _records(begun, path, bytes_left)
+            if bytes_left < 0:
+                return None
+            _apply(map(without_row_checksum, records) if checked else records, rows)
         except FormatError as error:
             raise error.at(path) from error
     return rows
+
+
+def _records(begun: Begun, path: str, bytes_left: int) -> tuple[list[Record], int]:
+    """Return a file's records, and how many bytes may still be decoded; below zero, there are more
+    records. The whole file is read before anything is said of its checksums.
+    """
+    decode = decode_snapshot if path.endswith(".snapshot") else decode_delta
+    records = []
+    for record in decode(begun(path)):
+        records.append(record)
+        bytes_left -= len(record.key) + len(record.value or b"")
+        if bytes_left < 0:
+            break
+    return records, bytes_left
+
+
+def _apply(records: Iterable[Record], rows: dict[bytes, bytes]) -> None:
+    for key, value, _ in records:
+        if value is None:
+            rows.pop(key, None)
+        else:
+            rows[key] = value[: len(value) // WORD * WORD]

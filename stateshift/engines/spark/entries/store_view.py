@@ -1,6 +1,6 @@
 """One store, and how its bytes are read and shown. Pure.
 
-StoreView  key, value     the columns, None where no schema tells them
+StoreView  key, value     the columns, None where no schema has them
            encoder, many  how keys, and whether values as lists, are put together
            avro           how rows are decoded that are Avro's (the encoder says whether they are)
            placed         the columns that decide the shard (see `keys`), None where it is not known
@@ -9,13 +9,11 @@ StoreView  key, value     the columns, None where no schema tells them
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from stateshift.engines.spark.entries.avro_encoders import AvroRows, avro_rows_of
 from stateshift.engines.spark.entries.encoders import (
     PLAIN,
     Encoder,
-    Row,
     bare,
     decode_key,
     decode_list,
@@ -24,7 +22,7 @@ from stateshift.engines.spark.entries.encoders import (
 from stateshift.engines.spark.entries.keys import KeyRule, Path
 from stateshift.engines.spark.entries.rows import named
 from stateshift.errors import FormatError
-from stateshift.formats.spark.types import DataType, StructType, decode_struct
+from stateshift.formats.spark.types import DataType, Row, StructType, Value, decode_struct
 from stateshift.formats.spark.unsafe_row import decode_row
 
 
@@ -44,7 +42,7 @@ class StoreView:
 
     @classmethod
     def of_rule(cls, store: str, rule: KeyRule) -> StoreView:
-        """As far as a rule tells: its keys."""
+        """Return a view that knows what a rule does: the store's keys."""
         key = decode_struct(rule.schema)
         avro = avro_rows_of(key, rule.encoder, None, {}) if rule.encoder.avro else None
         return cls("", store, key, encoder=rule.encoder, placed=rule.placed, avro=avro)
@@ -55,69 +53,69 @@ class StoreView:
 
     def decode_key(self, content: bytes) -> Row:
         assert self.key is not None, "asked before whether the columns are known"
-        return (
-            decode_key(content, self.key, self.encoder)
-            if self.avro is None
-            else self.avro.key(content)
-        )
+        if self.avro is not None:
+            return self.avro.key(content)
+        return decode_key(content, self.key, self.encoder)
 
     def decode_value(self, content: bytes) -> Row | list[Row]:
-        """The value's columns, a list of such where the store keeps lists."""
+        """Return the value's columns, a list of such where the store keeps lists."""
         assert self.value is not None, "asked before whether the columns are known"
         if self.avro is not None:
-            read = self.avro.value
-            return (
-                [read(row) for row in listed(content, self.delimiter)]
-                if self.many
-                else read(bare(content))
-            )
+            return self._decode_avro(content, self.avro)
         if self.many:
             return decode_list(content, self.value, self.delimiter)
-        return decode_row(content if self.encoder.kind == "plain" else bare(content), self.value)
+        row = content if self.encoder.kind == "plain" else bare(content)
+        return decode_row(row, self.value)
 
-    def show_key(self, content: bytes) -> Any:
-        """Plain JSON by column names; hexadecimal where nothing tells how to read it."""
+    def _decode_avro(self, content: bytes, avro: AvroRows) -> Row | list[Row]:
+        if self.many:
+            return [avro.value(row) for row in listed(content, self.delimiter)]
+        return avro.value(bare(content))
+
+    def show_key(self, content: bytes) -> object:
+        """Return plain JSON by column names; hexadecimal where it is not known how to read it."""
+        if self.key is None:
+            return _hex(content)
         try:
-            return (
-                self.named_key(self.decode_key(content)) if self.key is not None else _hex(content)
-            )
+            return self.named_key(self.decode_key(content))
         except FormatError:
             return _hex(content)
 
-    def show_value(self, content: bytes) -> Any:
+    def show_value(self, content: bytes) -> object:
+        if self.value is None:
+            return _hex(content)
         try:
-            return (
-                self.named_value(self.decode_value(content))
-                if self.value is not None
-                else _hex(content)
-            )
+            return self.named_value(self.decode_value(content))
         except FormatError:
             return _hex(content)
 
-    def named_key(self, key: Row) -> Any:
-        """A decoded key as plain JSON, by the names of its columns."""
+    def named_key(self, key: Row) -> object:
+        """Return a decoded key as plain JSON, by the names of its columns."""
         assert self.key is not None, "asked before whether the columns are known"
         return named(key, self.key)
 
-    def named_value(self, value: Row | list[Row]) -> Any:
+    def named_value(self, value: Row | list[Row]) -> object:
         assert self.value is not None, "asked before whether the columns are known"
         if isinstance(value, list):
             return [named(row, self.value) for row in value]
         return named(value, self.value)
 
-    def placing(self, key: Row) -> tuple[list[Any], list[DataType]]:
-        """The values, and their types, that a key's shard is computed from."""
+    def placing(self, key: Row) -> tuple[list[Value], list[DataType]]:
+        """Return the values, and their types, that a key's shard is computed from."""
         assert self.key is not None and self.placed is not None, (
             "asked before whether the placement is known"
         )
-        values, types = [], []
+        values: list[Value] = []
+        types: list[DataType] = []
         for path in self.placed:
-            value, kind = key, self.key
+            value: Value = key
+            kind: DataType = self.key
             for at in path:
-                value, kind = value[at], kind.types[at]  # type: ignore[assignment]
+                assert isinstance(kind, StructType), "a path leads into structs alone"
+                value, kind = value[at], kind.types[at]
             values.append(value)
             types.append(kind)
-        return values, types  # type: ignore[return-value]
+        return values, types
 
 
 def _hex(content: bytes) -> dict[str, str]:

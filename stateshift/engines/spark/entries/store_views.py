@@ -12,9 +12,9 @@ names tell: Spark's operators have always called their stores and columns the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
 
 from stateshift.engines.spark.entries.avro_encoders import avro_rows_of
 from stateshift.engines.spark.entries.dedup_values import dedup_value
@@ -24,17 +24,26 @@ from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.small_files import SMALL
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import operator_metadata
-from stateshift.formats.spark.names import CheckpointPath, classify
+from stateshift.formats.spark.names import Area, CheckpointPath, classify
+from stateshift.formats.spark.operator_metadata import OperatorMetadata
 from stateshift.formats.spark.schema import StoreSchema, decode_schema
 from stateshift.formats.spark.types import Atomic, StructType, decode_struct
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Image
+from stateshift.survey import Image, Operator
 
 ROCKSDB, HDFS_BACKED = "rocksdb", "hdfs-backed"
 
 _JOIN_LISTS = ("-keyWithTsToValues", "-tsWithKey")
 
 T = TypeVar("T")
+UNNUMBERED = -1  # a file of which there is one for all batches
+
+
+class Described(NamedTuple):
+    """The schema of a store, or of one of its column families."""
+
+    schema: StoreSchema
+    is_family: bool
 
 
 class Views:
@@ -44,180 +53,203 @@ class Views:
         self._views = dict(views)
 
     def of(self, operator: str, store: str) -> StoreView:
-        found = self._views.get((operator, store))
-        if found is None:  # an operator without virtual column families may still name its one
-            outer, _, family = store.partition("/")
-            whole = self._views.get((operator, outer)) if family == "default" else None
-            found = replace(whole, store=store) if whole else StoreView(operator, store)
-            self._views[operator, store] = found
-        return found
+        view = self._views.get((operator, store))
+        if view is None:
+            view = self._default_family(operator, store) or StoreView(operator, store)
+            self._views[operator, store] = view
+        return view
+
+    def _default_family(self, operator: str, store: str) -> StoreView | None:
+        """Return the store's view by its family: an operator without virtual column families may
+        still name its one.
+        """
+        outer, _, family = store.partition("/")
+        whole = self._views.get((operator, outer))
+        if family != "default" or whole is None:
+            return None
+        return replace(whole, store=store)
 
     def names(self, operator: str, store: str) -> tuple[str, ...]:
-        """What entries of a store on disk call their stores: it, or its column families."""
-        names = []
-        for op, name in self._views:
-            if op == operator and name.partition("/")[0] == store:
-                names.append(name)
-        return tuple(names)
+        """Return what entries of a store on disk call their stores: it, or its column families."""
+        own = [name for owner, name in self._views if owner == operator]
+        return tuple(name for name in own if name.partition("/")[0] == store)
 
     def all(self) -> tuple[StoreView, ...]:
         return tuple(self._views.values())
 
 
+@dataclass(frozen=True, slots=True)
+class _OperatorFiles:
+    """One operator's metadata and schemas in an image. A job starts without these files, too: one
+    that is damaged is taken for missing here, and reported by `verify`.
+    """
+
+    storage: Storage
+    files: Mapping[str, CheckpointPath]
+
+    def metadata(self) -> OperatorMetadata | None:
+        """Return the newest that applies: that of version 2 is per batch."""
+        versions = self._versions("state-metadata")
+        if not versions:
+            return None
+        _, path = versions[-1]
+        return self._decoded(path, operator_metadata.decode_operator_metadata)
+
+    def schemas(self, store: str) -> list[Described]:
+        """Return the store's schema, or one for each of its column families."""
+        for version, path in reversed(self._versions("state-schema", store)):
+            file = self._decoded(path, decode_schema)
+            if file is not None and version == UNNUMBERED:
+                return [Described(file.stores[0], is_family=False)]
+            if file is not None:
+                return [Described(schema, is_family=True) for schema in file.stores]
+        return []
+
+    def written(self, store: str, metadata: OperatorMetadata | None) -> dict[tuple[str, int], str]:
+        """Return column family, number of a schema of its values -> that schema. Files that the
+        metadata does not name are of batches that were begun again.
+        """
+        named = _schema_files(metadata)
+        written = {}
+        for version, path in self._versions("state-schema", store):
+            if version == UNNUMBERED or (named and path.rpartition("/")[2] not in named):
+                continue
+            file = self._decoded(path, decode_schema)
+            for schema in file.stores if file else ():
+                written[schema.name, schema.value_id] = schema.value
+        return written
+
+    def _versions(self, area: Area, store: str | None = None) -> list[tuple[int, str]]:
+        """Return the files of an area, those with the lowest version first."""
+        versions = []
+        for path, place in self.files.items():
+            if place.area == area and place.store == store:
+                versions.append((UNNUMBERED if place.version is None else place.version, path))
+        return sorted(versions)
+
+    def _decoded(self, path: str, decode: Callable[[bytes], T]) -> T | None:
+        try:
+            return decode(self.storage.read(path, SMALL))
+        except (FormatError, MissingFile):
+            return None
+
+
+def _schema_files(metadata: OperatorMetadata | None) -> set[str]:
+    """Return the names of the schema files that an operator's metadata names."""
+    names = set()
+    for store in metadata.stores if metadata else ():
+        for path in store.schema_paths:
+            names.add(path.rpartition("/")[2])
+    return names
+
+
 def views_of(storage: Storage, image: Image) -> Views:
-    """From the schemas and metadata that a restart at the image's epoch reads."""
+    """Return the views by the schemas and metadata that a restart at the image's epoch reads."""
     start = len(image.path) + 1 if image.path else 0
     files = {path: classify(path[start:]) for path in image.needed}
-    found: dict[tuple[str, str], StoreView] = {}
+    views: dict[tuple[str, str], StoreView] = {}
     for operator in image.operators:
         own = {path: place for path, place in files.items() if place.operator == operator.id}
-        metadata = _metadata(storage, own)
+        operator_files = _OperatorFiles(storage, own)
+        metadata = operator_files.metadata()
         for store in operator.stores:
-            schemas = _schemas(storage, own, store.name)
-            avro = is_avro(image.settings, any(family for _, family in schemas))
-            written = _written(storage, own, store.name, metadata) if avro else {}
-            for schema, family in schemas:
-                name = f"{store.name}/{schema.name}" if family else store.name
-                empty = StoreView(operator.id, name, delimiter=delimiter(image.settings))
-                view = _view(empty, schema, family, operator.provider, metadata, operator.name)
-                view = _of_avro(view, schema, written) if avro else view
+            for view in _store_views(image, operator, store.name, operator_files, metadata):
                 value = dedup_value(storage, image, view, operator.name)
-                found[operator.id, name] = replace(view, value=value)
-            if not any(
-                key[0] == operator.id and key[1].split("/")[0] == store.name for key in found
-            ):
-                found[operator.id, store.name] = StoreView(operator.id, store.name)
-    return Views(found)
+                views[view.operator, view.store] = replace(view, value=value)
+    return Views(views)
+
+
+def _store_views(
+    image: Image,
+    operator: Operator,
+    store: str,
+    files: _OperatorFiles,
+    metadata: OperatorMetadata | None,
+) -> Iterator[StoreView]:
+    """Yield the view of a store, or of each of its column families."""
+    schemas = files.schemas(store)
+    if not schemas:
+        yield StoreView(operator.id, store)
+    avro = is_avro(image.settings, any(described.is_family for described in schemas))
+    written = files.written(store, metadata) if avro else {}
+    for described in schemas:
+        name = f"{store}/{described.schema.name}" if described.is_family else store
+        empty = StoreView(operator.id, name, delimiter=delimiter(image.settings))
+        view = _view(empty, described, operator, metadata)
+        yield _of_avro(view, described.schema, written) if avro else view
 
 
 def _view(
     empty: StoreView,
-    schema: StoreSchema,
-    family: bool,
-    provider: str | None,
-    metadata: operator_metadata.OperatorMetadata | None,
-    operator: str | None,
+    described: Described,
+    operator: Operator,
+    metadata: OperatorMetadata | None,
 ) -> StoreView:
+    schema, is_family = described
     try:
         key, value = decode_struct(schema.key), decode_struct(schema.value)
-        value = value if family else _with_wide_timeout(value, operator)
-        prefix = (
-            max((store.prefix_columns for store in metadata.stores), default=0) if metadata else 0
+        if not is_family:
+            value = _with_wide_timeout(value, operator.name)
+        encoder = key_encoder(
+            key, schema.encoder, _prefix_columns(metadata), operator.provider == ROCKSDB
         )
-        encoder = key_encoder(key, schema.encoder, prefix, provider == ROCKSDB)
     except FormatError:
         return empty
-    if provider not in (ROCKSDB, HDFS_BACKED):
+    if operator.provider not in (ROCKSDB, HDFS_BACKED):
         return empty
-    name = schema.name if family else empty.store
-    placed = None if is_collated(schema.key) else placed_by(operator, name, key)
-    many = family and keeps_lists(name, metadata)
+    name = schema.name if is_family else empty.store
+    placed = None if is_collated(schema.key) else placed_by(operator.name, name, key)
+    many = is_family and keeps_lists(name, metadata)
     return replace(empty, key=key, value=value, encoder=encoder, many=many, placed=placed)
+
+
+def _prefix_columns(metadata: OperatorMetadata | None) -> int:
+    if metadata is None:
+        return 0
+    return max((store.prefix_columns for store in metadata.stores), default=0)
 
 
 def _of_avro(
     view: StoreView, schema: StoreSchema, written: Mapping[tuple[str, int], str]
 ) -> StoreView:
-    """The same store, its rows Avro's: values by the schema that each of them names."""
+    """Return the same store, its rows Avro's: values by the schema that each of them names."""
     if view.key is None or view.value is None:
         return view
     older = {number: text for (family, number), text in written.items() if family == schema.name}
+    encoder = replace(view.encoder, avro=True)
     try:
-        values = {number: decode_struct(text) for number, text in older.items()} | {
-            schema.value_id: view.value
-        }
-        encoder = replace(view.encoder, avro=True)
-        return replace(
-            view, encoder=encoder, avro=avro_rows_of(view.key, encoder, view.value, values)
-        )
+        values = {number: decode_struct(text) for number, text in older.items()}
+        values[schema.value_id] = view.value
+        avro = avro_rows_of(view.key, encoder, view.value, values)
     except FormatError:
         return StoreView(view.operator, view.store, delimiter=view.delimiter)
+    return replace(view, encoder=encoder, avro=avro)
 
 
 def _with_wide_timeout(value: StructType, operator: str | None) -> StructType:
-    """State format 1 of flatMapGroupsWithState calls its last column an integer, and keeps a long
-    there (FlatMapGroupsWithStateExecHelper, StateManagerImplV1).
+    """Return a value whose last column is a long, where it is a timeout: state format 1 of
+    flatMapGroupsWithState calls it an integer, and keeps a long there
+    (FlatMapGroupsWithStateExecHelper, StateManagerImplV1).
     """
-    if operator not in (None, "flatMapGroupsWithState") or value.names[-1:] != (
-        "timeoutTimestamp",
-    ):
+    if operator not in (None, "flatMapGroupsWithState"):
+        return value
+    if value.names[-1:] != ("timeoutTimestamp",):
         return value
     return replace(value, types=(*value.types[:-1], Atomic("long")))
 
 
-def keeps_lists(store: str, metadata: operator_metadata.OperatorMetadata | None) -> bool:
+def keeps_lists(store: str, metadata: OperatorMetadata | None) -> bool:
     """Whether the values of a column family are lists."""
     if store.endswith(_JOIN_LISTS):
         return True
     variables = metadata.properties.get("stateVariables") if metadata else None
-    return any(
-        isinstance(one, dict)
-        and one.get("stateName") == store
-        and "List" in str(one.get("stateVariableType"))
-        for one in (variables if isinstance(variables, list) else ())
-    )
+    if not isinstance(variables, list):
+        return False
+    return any(_is_list_variable(variable, store) for variable in variables)
 
 
-def _metadata(
-    storage: Storage, files: Mapping[str, CheckpointPath]
-) -> operator_metadata.OperatorMetadata | None:
-    """The newest that applies: that of version 2 is per batch."""
-    own = [
-        (place.version if place.version is not None else -1, path)
-        for path, place in files.items()
-        if place.area == "state-metadata"
-    ]
-    return (
-        _decoded(storage, max(own)[1], operator_metadata.decode_operator_metadata) if own else None
-    )
-
-
-def _schemas(
-    storage: Storage, files: Mapping[str, CheckpointPath], store: str
-) -> list[tuple[StoreSchema, bool]]:
-    """The store's schema, or one for each of its column families."""
-    own = [
-        (place.version if place.version is not None else -1, path)
-        for path, place in files.items()
-        if place.area == "state-schema" and place.store == store
-    ]
-    for version, path in sorted(own, reverse=True):
-        found = _decoded(storage, path, decode_schema)
-        if found is not None:
-            return [(one, version >= 0) for one in found.stores[: None if version >= 0 else 1]]
-    return []
-
-
-def _written(
-    storage: Storage,
-    files: Mapping[str, CheckpointPath],
-    store: str,
-    metadata: operator_metadata.OperatorMetadata | None,
-) -> dict[tuple[str, int], str]:
-    """Column family, number of a schema of its values -> that schema. Files that the metadata does
-    not name are of batches that were begun again.
-    """
-    told = set()
-    for one in metadata.stores if metadata else ():
-        for path in one.schema_paths:
-            told.add(path.rpartition("/")[2])
-    own = [
-        (place.version, path)
-        for path, place in files.items()
-        if place.area == "state-schema"
-        and place.store == store
-        and place.version is not None
-        and (not told or path.rpartition("/")[2] in told)
-    ]
-    decoded = (_decoded(storage, path, decode_schema) for _, path in sorted(own))
-    return {(one.name, one.value_id): one.value for file in decoded if file for one in file.stores}
-
-
-def _decoded(storage: Storage, path: str, decode: Callable[[bytes], T]) -> T | None:
-    """A job starts without these files, too: who wants to know that one is damaged asks
-    `verify`.
-    """
-    try:
-        return decode(storage.read(path, SMALL))
-    except (FormatError, MissingFile):
-        return None
+def _is_list_variable(variable: object, store: str) -> bool:
+    """Whether this is the list variable that a store holds."""
+    if not isinstance(variable, dict) or variable.get("stateName") != store:
+        return False
+    return "List" in str(variable.get("stateVariableType"))

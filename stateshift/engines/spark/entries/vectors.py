@@ -2,7 +2,8 @@
 of row by row.
 
     rows are one content of words: all of them, and all structs inside, begin at multiples of 8
-    a fixed column is one gather of words; a string is a gather of words, then a copy of its bytes by Arrow
+    a fixed column is one gather of words
+    a string is a gather of words, then a copy of its bytes by Arrow
     the items of all lists are one column of their own
 
 Calendar intervals, variants and lists of nothing but nulls are left to `unsafe_row`, as is
@@ -13,14 +14,14 @@ golden checkpoint.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.spark.entries.columns import arrow_type
 from stateshift.formats.blocks import Binary, Flags, Ints, cut
-from stateshift.formats.spans import Content, spans, words
+from stateshift.formats.spans import Content, Words, spans, words
 from stateshift.formats.spark.types import (
     ArrayType,
     Atomic,
@@ -44,6 +45,7 @@ _FIXED = {
     "day-time": "<i8",
     "year-month": "<i4",
 }
+_ATOMIC = frozenset((*_FIXED, "string", "binary", "void"))
 _LOW = np.uint64(0xFFFFFFFF)
 
 
@@ -51,34 +53,69 @@ def fits(kind: DataType) -> bool:
     """Whether all of a type can be decoded this way."""
     match kind:
         case Atomic(name):
-            return name in _FIXED or name in ("string", "binary", "void")
+            return name in _ATOMIC
         case DecimalType():
             return True
         case StructType(_, types):
             return all(map(fits, types))
         case ArrayType(element):
-            return element != Atomic("void") and fits(element)
+            return _fits_as_item(element)
         case MapType(key, value):
-            return Atomic("void") not in (key, value) and fits(key) and fits(value)
+            return _fits_as_item(key) and _fits_as_item(value)
     return False
 
 
+def _fits_as_item(kind: DataType) -> bool:
+    return kind != Atomic("void") and fits(kind)
+
+
 def structs(rows: Binary, kind: StructType) -> pa.Array | None:
-    """The rows as one struct array; None where one of them is not as it should be, or there is
-    nothing to decode.
+    """Return the rows as one struct array; None where one of them is not as it should be, or there
+    is nothing to decode.
     """
-    found = spans(rows)
-    if not len(rows) or rows.null_count or not kind.types or (found.sizes % 8).any():
+    if not len(rows) or rows.null_count or not kind.types:
         return None
-    if (found.starts % 8).any():  # rows that lie among other things
-        found = spans(cut(found.content, found.starts, found.ends))
-    made = _Buffer(found.content).struct(found.starts, found.ends, np.ones(len(rows), bool), kind)
-    if made is not None:
+    whole = spans(rows)
+    if (whole.sizes % 8).any():
+        return None
+    if (whole.starts % 8).any():  # rows that lie among other things
+        whole = spans(cut(whole.content, whole.starts, whole.ends))
+    every = np.ones(len(rows), bool)
+    decoded = _Buffer(whole.content).struct(whole.starts, whole.ends, every, kind)
+    if decoded is not None:
         try:
-            made.validate(full=True)
+            decoded.validate(full=True)
         except pa.ArrowInvalid:  # a string that is not UTF-8
             return None
-    return made
+    return decoded
+
+
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """A column of structs, or with `owners` the items of lists: a slot for each, and where the
+    row or list lies that it is in. `left` is how many bytes of each row, or list, no part has
+    taken yet.
+    """
+
+    slots: Words
+    starts: Ints
+    ends: Ints
+    valid: Flags
+    left: Ints
+    owners: Ints | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Parts of variable size: where each begins, and how long it is."""
+
+    begin: Ints
+    size: Ints
+    valid: Flags
+
+    def are_not(self, right: Flags) -> bool:
+        """Whether one that is valid is not as it should be."""
+        return bool((self.valid & ~right).any())
 
 
 class _Buffer:
@@ -91,7 +128,7 @@ class _Buffer:
         self._words = self._bytes[: len(self._bytes) // 8 * 8].view("<u8")
 
     def struct(self, starts: Ints, ends: Ints, here: Flags, kind: StructType) -> pa.Array | None:
-        """Structs from `starts` to `ends`, those of them that are `here`."""
+        """Return structs from `starts` to `ends`, those of them that are `here`."""
         count = len(kind.types)
         bits = (count + 63) // 64
         if (here & ((starts % 8 != 0) | (ends - starts < 8 * (bits + count)))).any():
@@ -99,138 +136,153 @@ class _Buffer:
         first = np.where(here, starts // 8, 0)
         left = np.where(here, ends - starts, 0)
         columns = []
-        for at, (_, one) in enumerate(zip(kind.names, kind.types, strict=True)):
+        for at, column_kind in enumerate(kind.types):
             nulls = self._at(first + at // 64) >> np.uint64(at % 64) & np.uint64(1)
-            valid = here & (nulls == 0)
             slots = self._at(first + bits + at)
-            column = self._column(slots, starts, ends, valid, left, one)
+            column = self._column(
+                _Slots(slots, starts, ends, valid=here & (nulls == 0), left=left), column_kind
+            )
             if column is None:
                 return None
             columns.append(column)
-        mask = None if here.all() else pa.array(~here)
         if not columns:
             return None
+        mask = None if here.all() else pa.array(~here)
         return pa.StructArray.from_arrays(columns, fields=list(arrow_type(kind)), mask=mask)
 
-    def _at(self, places: Ints) -> Any:
-        """Words by their number; beyond the end (only ever of what is not shown) the last one."""
+    def _at(self, places: Ints) -> Words:
+        """Return words by their number; beyond the end (only ever of what is not shown) the last
+        one.
+        """
         return self._words[np.minimum(places, len(self._words) - 1)]
 
-    def _column(
-        self,
-        slots: Any,
-        starts: Ints,
-        ends: Ints,
-        valid: Flags,
-        left: Ints,
-        kind: DataType,
-        owners: Ints | None = None,
-    ) -> pa.Array | None:
-        """A column of a struct, or with `owners` the items of lists. `left` is what each row, or
-        list, still has room for.
-        """
-        wanted = arrow_type(kind)
+    def _column(self, column: _Slots, kind: DataType) -> pa.Array | None:
+        slots, valid = column.slots, column.valid
         match kind:
             case Atomic("void"):
                 return pa.nulls(len(slots))
             case Atomic(name) if name in _FIXED:
-                return _fixed(slots, valid, _FIXED[name], wanted)
+                return _fixed(slots, valid, _FIXED[name], arrow_type(kind))
             case DecimalType(precision, _) if precision <= 18:
-                return _decimals(slots, valid, wanted)
-        size = np.where(valid, slots & _LOW, 0).astype(np.int64)
-        begin = starts + np.where(valid, slots >> np.uint64(32), 0).astype(np.int64)
-        # The parts of one row or list may not add up to more than there is of it.
-        left -= size if owners is None else np.bincount(owners, size, len(left)).astype(np.int64)
-        if (
-            valid & ((begin + size > ends) | ((left if owners is None else left[owners]) < 0))
-        ).any():
-            return None
+                return _decimals(slots, valid, arrow_type(kind))
+        parts = _parts(column)
+        return None if parts is None else self._variable(parts, kind)
+
+    def _variable(self, parts: _Parts, kind: DataType) -> pa.Array | None:
+        """Return a column of parts of variable size."""
+        begin, size, valid = parts.begin, parts.size, parts.valid
         match kind:
             case StructType():
                 return self.struct(begin, begin + size, valid, kind)
             case DecimalType():
-                return (
-                    None
-                    if (size > 16).any()
-                    else self._long_decimals(begin + size, size, valid, wanted)
-                )
+                return self._long_decimals(parts, arrow_type(kind))
             case ArrayType(element):
-                found = self._items(begin, size, valid, element)
-                return found and _listed(found[0], found[1], valid, wanted)
+                items = self._items(parts, element)
+                return None if items is None else _listed(*items, valid, arrow_type(kind))
             case MapType():
-                return self._maps(begin, size, valid, kind)
-        return self._texts(begin, size, valid, wanted)
+                return self._maps(parts, kind)
+        return self._texts(parts, arrow_type(kind))
 
-    def _items(
-        self, begin: Ints, size: Ints, valid: Flags, kind: DataType
-    ) -> tuple[Ints, pa.Array] | None:
-        """How many items each list has, and all of them one behind the other."""
-        if (valid & ((size < 8) | (begin % 8 != 0))).any():
+    def _items(self, lists: _Parts, kind: DataType) -> tuple[Ints, pa.Array] | None:
+        """Return how many items each list has, and all of them one behind the other."""
+        begin, size, valid = lists.begin, lists.size, lists.valid
+        if lists.are_not((size >= 8) & (begin % 8 == 0)):
             return None
         first = np.where(valid, begin // 8, 0)
         counts = np.where(valid, self._at(first), 0).view(np.int64)
-        width = (
-            np.dtype(_FIXED[kind.name]).itemsize
-            if isinstance(kind, Atomic) and kind.name in _FIXED
-            else 8
-        )
-        if (valid & ((counts < 0) | (counts > 8 * size))).any():
+        width = _width(kind)
+        if lists.are_not((counts >= 0) & (counts <= 8 * size)):
             return None
         bits = (counts + 63) // 64
-        if (valid & (8 + 8 * bits + width * counts > size)).any():
+        if lists.are_not(8 + 8 * bits + width * counts <= size):
             return None
         owners = np.repeat(np.arange(len(counts)), counts)
         number = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
-        nulls = self._at(first[owners] + 1 + number // 64) >> (number % 64).astype(
-            np.uint64
-        ) & np.uint64(1)
-        slots = words(self._bytes, (first + 1 + bits)[owners] * 8 + width * number)
-        left, here = np.where(valid, size, 0), nulls == 0
-        items = self._column(slots, begin[owners], (begin + size)[owners], here, left, kind, owners)
+        shift = (number % 64).astype(np.uint64)
+        nulls = self._at(first[owners] + 1 + number // 64) >> shift & np.uint64(1)
+        column = _Slots(
+            slots=words(self._bytes, (first + 1 + bits)[owners] * 8 + width * number),
+            starts=begin[owners],
+            ends=(begin + size)[owners],
+            valid=nulls == 0,
+            left=np.where(valid, size, 0),
+            owners=owners,
+        )
+        items = self._column(column, kind)
         return None if items is None else (counts, items)
 
-    def _maps(self, begin: Ints, size: Ints, valid: Flags, kind: MapType) -> pa.Array | None:
-        """The size of the list of keys, that list, and the list of values."""
-        if (valid & ((size < 8) | (begin % 8 != 0))).any():
+    def _maps(self, maps: _Parts, kind: MapType) -> pa.Array | None:
+        """Decode the size of the list of keys, that list, and the list of values."""
+        begin, size, valid = maps.begin, maps.size, maps.valid
+        if maps.are_not((size >= 8) & (begin % 8 == 0)):
             return None
         middle = np.where(valid, self._at(np.where(valid, begin // 8, 0)), 0).view(np.int64)
-        if (valid & ((middle < 0) | (middle > size - 8))).any():
+        if maps.are_not((middle >= 0) & (middle <= size - 8)):
             return None
-        keys = self._items(begin + 8, middle, valid, kind.key)
-        values = self._items(
-            begin + 8 + middle, np.where(valid, size - 8 - middle, 0), valid, kind.value
-        )
-        if keys is None or values is None or (keys[0] != values[0]).any() or keys[1].null_count:
+        rest = np.where(valid, size - 8 - middle, 0)
+        keys = self._items(_Parts(begin + 8, middle, valid), kind.key)
+        values = self._items(_Parts(begin + 8 + middle, rest, valid), kind.value)
+        if keys is None or values is None:
+            return None
+        if (keys[0] != values[0]).any() or keys[1].null_count:
             return None
         wanted = arrow_type(kind)
         fields = [wanted.key_field, wanted.item_field]
-        return _listed(
-            keys[0], pa.StructArray.from_arrays([keys[1], values[1]], fields=fields), valid, wanted
-        )
+        pairs = pa.StructArray.from_arrays([keys[1], values[1]], fields=fields)
+        return _listed(keys[0], pairs, valid, wanted)
 
-    def _texts(self, begin: Ints, size: Ints, valid: Flags, wanted: pa.DataType) -> pa.Array | None:
-        if int(size.sum()) >= 1 << 31:
+    def _texts(self, parts: _Parts, wanted: pa.DataType) -> pa.Array | None:
+        if int(parts.size.sum()) >= 1 << 31:
             return None
-        begin = np.where(valid, begin, 0)
-        found = cut(self._bytes, begin, begin + size, None if valid.all() else ~valid)
+        begin = np.where(parts.valid, parts.begin, 0)
+        missing = None if parts.valid.all() else ~parts.valid
+        texts = cut(self._bytes, begin, begin + parts.size, missing)
         try:
-            return found.cast(wanted)
+            return texts.cast(wanted)
         except pa.ArrowInvalid:  # not UTF-8
             return None
 
-    def _long_decimals(self, end: Ints, size: Ints, valid: Flags, wanted: pa.DataType) -> pa.Array:
-        """Two's complement, big-endian, of at most 16 bytes; as Arrow has it, little-endian and
-        of 16.
+    def _long_decimals(self, parts: _Parts, wanted: pa.DataType) -> pa.Array | None:
+        """Decode two's complement, big-endian, of at most 16 bytes; as Arrow has it, little-endian
+        and of 16.
         """
+        begin, size, valid = parts.begin, parts.size, parts.valid
+        if (size > 16).any():
+            return None
         back = np.arange(1, 17)
         inside = back <= size[:, None]
-        digits = self._bytes[np.where(inside & valid[:, None], end[:, None] - back, 0)]
-        first = self._bytes[np.where(size > 0, end - size, 0)]
+        places = (begin + size)[:, None] - back
+        digits = self._bytes[np.where(inside & valid[:, None], places, 0)]
+        first = self._bytes[np.where(size > 0, begin, 0)]
         sign = np.where((size > 0) & (first > 127), 255, 0).astype(np.uint8)
         wide = np.where(inside, digits, sign[:, None])
-        return pa.Array.from_buffers(
-            wanted, len(size), [_bitmap(valid), pa.py_buffer(wide.tobytes())]
-        )
+        buffers = [_bitmap(valid), pa.py_buffer(wide.tobytes())]
+        return pa.Array.from_buffers(wanted, len(size), buffers)
+
+
+def _parts(column: _Slots) -> _Parts | None:
+    """Return the parts that slots point at; None where they do not lie in their rows or lists. The
+    parts of one row or list may not add up to more than there is of it.
+    """
+    valid, owners, left = column.valid, column.owners, column.left
+    size = np.where(valid, column.slots & _LOW, 0).astype(np.int64)
+    offsets = np.where(valid, column.slots >> np.uint64(32), 0).astype(np.int64)
+    begin = column.starts + offsets
+    if owners is None:
+        left -= size  # in place: the row's other columns count on
+        left_of_own = left
+    else:
+        left -= np.bincount(owners, size, len(left)).astype(np.int64)
+        left_of_own = left[owners]
+    parts = _Parts(begin, size, valid)
+    return None if parts.are_not((begin + size <= column.ends) & (left_of_own >= 0)) else parts
+
+
+def _width(kind: DataType) -> int:
+    """Return how many bytes an item of a list takes."""
+    if isinstance(kind, Atomic) and kind.name in _FIXED:
+        return np.dtype(_FIXED[kind.name]).itemsize
+    return 8
 
 
 def _listed(counts: Ints, items: pa.Array, valid: Flags, wanted: pa.DataType) -> pa.Array | None:
@@ -238,12 +290,11 @@ def _listed(counts: Ints, items: pa.Array, valid: Flags, wanted: pa.DataType) ->
         return None
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
-    return pa.Array.from_buffers(
-        wanted, len(counts), [_bitmap(valid), pa.py_buffer(offsets)], children=[items]
-    )
+    buffers = [_bitmap(valid), pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(wanted, len(counts), buffers, children=[items])
 
 
-def _fixed(slots: Any, valid: Flags, code: str, wanted: pa.DataType) -> pa.Array:
+def _fixed(slots: Words, valid: Flags, code: str, wanted: pa.DataType) -> pa.Array:
     width = np.dtype(code).itemsize
     values = np.ascontiguousarray(slots).view(code)[:: 8 // width]
     if pa.types.is_boolean(wanted):
@@ -252,12 +303,12 @@ def _fixed(slots: Any, valid: Flags, code: str, wanted: pa.DataType) -> pa.Array
     return pa.Array.from_buffers(wanted, len(slots), [_bitmap(valid), data])
 
 
-def _decimals(slots: Any, valid: Flags, wanted: pa.DataType) -> pa.Array:
-    """Unscaled longs widened to the 16 bytes that Arrow has for every decimal."""
+def _decimals(slots: Words, valid: Flags, wanted: pa.DataType) -> pa.Array:
+    """Widen unscaled longs to the 16 bytes that Arrow has for every decimal."""
     low = np.where(valid, slots.view("<i8"), 0)
     wide = np.stack((low, low >> 63), axis=1).astype("<i8")
     return pa.Array.from_buffers(wanted, len(slots), [_bitmap(valid), pa.py_buffer(wide.tobytes())])
 
 
-def _bitmap(valid: Flags) -> Any:
+def _bitmap(valid: Flags) -> pa.Buffer | None:
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little").tobytes())
