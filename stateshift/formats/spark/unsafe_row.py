@@ -167,6 +167,11 @@ def _value(place: _Container, slot: int, wanted: DataType) -> Value:
         case DecimalType(precision, scale) if precision <= 18:
             return scaled(_LONG.unpack_from(content, slot)[0], scale)
     start, end = place.part(slot)
+    return _variable(content, start, end, wanted)
+
+
+def _variable(content: bytes, start: int, end: int, wanted: DataType) -> Value:
+    """Return the value of a variable part."""
     match wanted:
         case DecimalType():
             return _wide_decimal(content, start, end, wanted)

@@ -5,8 +5,7 @@ has passed. Pure.
     offsets/K-1, offsets/K   offsets/L-1, offsets/L
     offsets/K+1, if kept     offsets/L+1
     commits/K                commits/L
-    state version K+1        state version L+1, written anew: Spark looks for the whole chain by
-                             number
+    state version K+1        state version L+1, rewritten: Spark looks for the whole chain by number
     sources/<i>/             the same: a source counts its own entries (FileStreamSource,
                              metadataLogCurrentOffset)
     _metadata, _stateSchema  the same: of the versions up to a batch the newest applies
@@ -16,7 +15,7 @@ never seen. What it has of batches K+1 to L stays there until somebody takes it 
 read again.
 
 L is the highest number that a batch of the job was ever given, as far as the logs of the checkpoint
-and of the sink tell: a batch that was planned, and not committed, may have reached the sink.
+and of the sink say: a batch that was planned, and not committed, may have reached the sink.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ sight. Pure.
                                 and values are single rows
 
     "stateshift.sessions": "<JSON>"  stores whose keys RocksDB has in two, which are then put
-    together (see
-                                   `session_keys`)
+                                     together (see `session_keys`)
 
     "stateshift.evolve": "<JSON>"  rows as they are after they became others (see `evolution`)
 
@@ -26,13 +25,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stateshift.engines.spark.layout import FRAME
 from stateshift.engines.spark.rewrite.evolution import Bytes, evolver
 from stateshift.engines.spark.rewrite.session_keys import of_operator
 from stateshift.engines.spark.rewrite.split import belongs
-from stateshift.engines.spark.rewrite.sums import adders
+from stateshift.engines.spark.rewrite.stores import of_stores
+from stateshift.engines.spark.rewrite.sums import Add, adders
+from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.survey import ShardFiles
 from stateshift.world import Read
 
@@ -49,78 +50,82 @@ SUMS = "stateshift.sums"
 def comparable(
     read: Read, shard: ShardFiles, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, Block]]:
-    """The entries of one shard, as far as the settings let them be seen."""
+    """Yield the entries of one shard, as far as the settings let them be seen."""
     from stateshift.engines.spark.entries.fold import folded
+    from stateshift.engines.spark.rewrite.row_blocks import mapped
+
+    framed = any(path.endswith((".zip", ".changelog")) for path in shard.files)
+    unframes = settings.get(ROWS) == PLAIN_ROWS and framed
+    keep = None
+    if PART in settings:
+        keep = belongs(json.loads(settings[PART]), shard.operator, shard.shard)
+    evolvers = _evolvers(shard, json.loads(settings.get(EVOLVE, "{}")), framed)
+    sessions = of_operator(json.loads(settings.get(SESSIONS, "{}")), shard.operator, parting=False)
+    entries = _summed(read, shard, settings) if SUMS in settings else folded(read, shard, settings)
+    for store, block in entries:
+        if keep is not None:
+            block = keep(store, block)
+        if store in evolvers:
+            block = mapped(block, *evolvers[store])
+        if unframes:
+            block = _unframed(block, sessions.get(store))
+        yield store, block
+
+
+def _unframed(block: Block, key: Bytes | None) -> Block:
+    """Return RocksDB's entries as an HDFS-backed store has them; `key` makes such a key where a
+    byte is not all.
+    """
     from stateshift.engines.spark.rewrite.row_blocks import mapped
     from stateshift.formats.binaries import without_prefix
     from stateshift.formats.blocks import Block
 
-    kept = (
-        belongs(json.loads(settings[PART]), shard.operator, shard.shard)
-        if PART in settings
-        else None
-    )
-    framed = any(path.endswith((".zip", ".changelog")) for path in shard.files)
-    plain = settings.get(ROWS) == PLAIN_ROWS and framed
-    evolvers = _evolvers(shard, json.loads(settings.get(EVOLVE, "{}")), framed)
-    found = _summed(read, shard, settings) if SUMS in settings else folded(read, shard, settings)
-    sessions = (
-        of_operator(json.loads(settings.get(SESSIONS, "{}")), shard.operator, parting=False)
-        if plain
-        else {}
-    )
-    for store, block in found:
-        own = kept(store, block) if kept else block
-        own = mapped(own, *evolvers[store]) if store in evolvers else own
-        if plain:
-            keys = (
-                mapped(own, sessions[store], None).keys
-                if store in sessions
-                else without_prefix(own.keys, FRAME)
-            )
-            own = Block(keys, without_prefix(own.values, FRAME))
-        yield store, own
+    keys = without_prefix(block.keys, FRAME) if key is None else mapped(block, key, None).keys
+    return Block(keys, without_prefix(block.values, FRAME))
 
 
 def _evolvers(
-    shard: ShardFiles, evolutions: Mapping[str, Any], framed: bool
+    shard: ShardFiles, evolutions: Mapping[str, Plain], framed: bool
 ) -> dict[str, tuple[Bytes, Bytes]]:
-    own = f"{shard.operator}/"
-    return {
-        name.removeprefix(own): evolver(one, framed)
-        for name, one in evolutions.items()
-        if name.startswith(own)
-    }
+    own = of_stores(evolutions, shard.operator)
+    return {store: evolver(evolution, framed) for store, evolution in own.items()}
 
 
 def _summed(
     read: Read, shard: ShardFiles, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, Block]]:
-    """One shard of several checkpoints, added up: held in memory, one checkpoint after the other. A
-    key that cannot be added comes as often as it is there, so that the comparison fails.
+    """Yield one shard of several checkpoints, added up: held in memory, one checkpoint after the
+    other. A key that cannot be added comes as often as it is there, so that the comparison fails.
     """
     from stateshift.engines.spark.entries.fold import folded
-    from stateshift.formats.blocks import binary, block_of
+    from stateshift.formats.blocks import block_of
 
     asked = json.loads(settings[SUMS])
-    add = adders(shard.operator, asked["sums"])
-    found: dict[str, dict[bytes, bytes]] = {}
+    adds = adders(shard.operator, asked["sums"])
+    totals: dict[str, dict[bytes, bytes]] = {}
     for place in asked["places"]:
         own = replace(shard, files=tuple(path for path in shard.files if path.startswith(place)))
         for store, block in folded(read, own, settings):
-            known = found.setdefault(store, {})
-            records = [(key, value) for key, value in block.records() if value is not None]
-            again = [(key, value) for key, value in records if key in known]
-            if again and store not in add:
-                yield store, block_of(again)
-            elif again:
-                ones = binary([known[key] for key, _ in again])
-                sums = add[store](ones, binary([value for _, value in again])).to_pylist()
-                records += [(key, value) for (key, _), value in zip(again, sums, strict=True)]
-            known |= (
-                records
-                if store in add
-                else [(key, value) for key, value in records if key not in known]
-            )
-    for store, items in found.items():
+            known = totals.setdefault(store, {})
+            puts = {key: value for key, value in block.records() if value is not None}
+            repeated = {key: value for key, value in puts.items() if key in known}
+            if store in adds:
+                _add_up(known, puts, adds[store])
+                continue
+            known.update((key, value) for key, value in puts.items() if key not in repeated)
+            if repeated:
+                yield store, block_of(repeated.items())
+    for store, items in totals.items():
         yield store, block_of(items.items())
+
+
+def _add_up(known: dict[bytes, bytes], puts: Mapping[bytes, bytes], add: Add) -> None:
+    """Put into `known`, or add to what it has of a key."""
+    from stateshift.formats.blocks import binary
+
+    repeated = [key for key in puts if key in known]
+    before = binary([known[key] for key in repeated])
+    known |= puts
+    if repeated:
+        sums = add(before, binary([puts[key] for key in repeated]))
+        known.update(zip(repeated, sums.to_pylist(), strict=True))

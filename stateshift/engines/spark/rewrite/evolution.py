@@ -3,7 +3,8 @@
     {"kind": "evolve", "operator": "0", "store": "default",
      "add": [{"name": "last", "type": "long", "default": null, "after": "count"}],
      "widen": {"total": "long"}, "rename": {"total": "sum"}, "drop": ["spare"],
-     "widen_key": {"id": "long"}, "rename_key": {"id": "number"}, "nullable": ["at"], "nullable_key": ["id"]}
+     "widen_key": {"id": "long"}, "rename_key": {"id": "number"},
+     "nullable": ["at"], "nullable_key": ["id"]}
 
     store       as entries name it: `default`, `left-keyWithIndexToValue`, `default/<column family>`
     Evolution   one such store: its schemas before and after, as StructType JSON, and the change of
@@ -18,14 +19,14 @@ entry then moves to the shard where the job looks for it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from stateshift.engines.spark.entries.encoders import listed
 from stateshift.engines.spark.image import spark_image
-from stateshift.engines.spark.rewrite.wishes import Wishes
+from stateshift.engines.spark.rewrite.wishes import Plain, Wishes
 from stateshift.errors import FormatError
 from stateshift.formats.spark.row_change import Row, Unfit, evolve
 from stateshift.plain import from_plain
@@ -44,8 +45,8 @@ class Evolution:
 
     key: str
     value: str
-    key_change: Mapping[str, Any]
-    value_change: Mapping[str, Any]
+    key_change: Plain
+    value_change: Plain
     new_key: str
     new_value: str
     lists: bool
@@ -57,36 +58,32 @@ class Evolution:
         return bool(self.key_change.get("widen"))
 
 
-def evolution_of(change: Mapping[str, Any], schema: Mapping[str, Any], delimiter: str) -> Evolution:
-    """One store's, from what is asked for and its schema; `Unfit` where it cannot be."""
-    keys = {
-        kind: change[f"{kind}_key"]
-        for kind in ("widen", "rename", "nullable")
-        if change.get(f"{kind}_key")
-    }
-    values = {
-        kind: change[kind]
-        for kind in ("add", "widen", "rename", "drop", "nullable")
-        if change.get(kind)
-    }
-    new_key = _told("its key", schema["key"], keys)
-    new_value = _told("its value", schema["value"], values)
+def evolution_of(change: Plain, schema: Plain, delimiter: str) -> Evolution:
+    """Return one store's, from what is asked for and its schema; `Unfit` where it cannot be."""
+    keys = {}
+    for kind in ("widen", "rename", "nullable"):
+        if change.get(f"{kind}_key"):
+            keys[kind] = change[f"{kind}_key"]
+    values = {}
+    for kind in ("add", "widen", "rename", "drop", "nullable"):
+        if change.get(kind):
+            values[kind] = change[kind]
     return Evolution(
-        schema["key"],
-        schema["value"],
-        keys,
-        values,
-        new_key,
-        new_value,
-        bool(schema.get("lists")),
-        delimiter,
+        key=schema["key"],
+        value=schema["value"],
+        key_change=keys,
+        value_change=values,
+        new_key=_evolved("its key", schema["key"], keys),
+        new_value=_evolved("its value", schema["value"], values),
+        lists=bool(schema.get("lists")),
+        delimiter=delimiter,
     )
 
 
-def wanted(
-    wishes: Wishes, image: Image
-) -> Iterator[tuple[str, Mapping[str, Any], Mapping[str, Any] | None]]:
-    """Per store that is to change: its name, what is asked for, and its schema, if there is one."""
+def wanted(wishes: Wishes, image: Image) -> Iterator[tuple[str, Plain, Plain | None]]:
+    """Yield what is to change, by store: its name, what is asked for, and its schema, if there is
+    one.
+    """
     schemas = spark_image(image).schemas
     for change in wishes.evolve:
         name = f"{change['operator']}/{change.get('store', 'default')}"
@@ -94,49 +91,49 @@ def wanted(
 
 
 def evolutions(wishes: Wishes, image: Image, delimiter: str) -> dict[str, Evolution]:
-    """Of all stores; those that cannot be are left out: the findings tell of them."""
-    found = {}
+    """Return those of all stores, without those that cannot be: the findings report them."""
+    by_store = {}
     for name, change, schema in wanted(wishes, image):
-        try:
-            if schema is not None:
-                found[name] = evolution_of(change, schema, delimiter)
-        except Unfit:
+        if schema is None:
             continue
-    return found
+        with suppress(Unfit):
+            by_store[name] = evolution_of(change, schema, delimiter)
+    return by_store
 
 
-def evolver(plain: Mapping[str, Any], framed: bool) -> tuple[Bytes, Bytes]:
-    """What makes old keys and values new ones, as the provider holds them."""
-    one = from_plain(Evolution, plain)
-    key = evolve(json.loads(one.key), one.key_change).apply
-    value = evolve(json.loads(one.value), one.value_change).apply
-    in_value = (
-        partial(_in_list, value, one.delimiter.encode())
-        if one.lists
-        else _behind_frame(value, framed)
-    )
-    return (_behind_frame(key, framed) if one.rekeyed else lambda key: key), in_value
+def evolver(plain: Plain, framed: bool) -> tuple[Bytes, Bytes]:
+    """Return what makes old keys and values new ones, as the provider holds them."""
+    evolution = from_plain(Evolution, plain)
+    key = evolve(json.loads(evolution.key), evolution.key_change).apply
+    value = evolve(json.loads(evolution.value), evolution.value_change).apply
+    new_key = _behind_frame(key, framed) if evolution.rekeyed else _same
+    if evolution.lists:
+        return new_key, partial(_in_list, value, evolution.delimiter.encode())
+    return new_key, _behind_frame(value, framed)
 
 
-def _told(what: str, schema: str, change: Mapping[str, Any]) -> str:
+def _same(content: bytes) -> bytes:
+    return content
+
+
+def _evolved(what: str, schema: str, change: Plain) -> str:
+    """Return the schema changed; what is wrong says of which schema."""
     try:
-        return json.dumps(
-            evolve(json.loads(schema), change).schema, separators=(",", ":"), ensure_ascii=False
-        )
+        evolved = evolve(json.loads(schema), change).schema
     except Unfit as error:
         raise Unfit(f"{what}: {error}") from error
+    return json.dumps(evolved, separators=(",", ":"), ensure_ascii=False)
 
 
 def _behind_frame(apply: Row, framed: bool) -> Bytes:
-    """RocksDB has a byte before every row."""
+    """Return the same for rows behind a byte, as RocksDB has them."""
     if not framed:
         return apply
 
     def applied(content: bytes) -> bytes:
         if content[:1] != FRAME:
-            raise FormatError(
-                f"a row begins with {content[:1].hex() or 'nothing'}, not with RocksDB's byte 00"
-            )
+            first = content[:1].hex() or "nothing"
+            raise FormatError(f"a row begins with {first}, not with RocksDB's byte 00")
         return FRAME + apply(content[1:])
 
     return applied

@@ -1,5 +1,5 @@
-"""What becomes of an image's state where more is asked for than a copy: which files are written
-anew, and how. Pure.
+"""What becomes of an image's state where more is asked for than a copy: which files are rewritten,
+and how. Pure.
 
 Reshaping
   steps      state, in the transform phase: TransformShard over pieces of it, and files that get
@@ -15,15 +15,14 @@ Reshaping
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
 
 from stateshift import plain
 from stateshift.engines.bundles import PIECES_MAX, bundled
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.entries.keys import key_rule
+from stateshift.engines.spark.entries.keys import KeyRule, key_rule
 from stateshift.engines.spark.entries.settings import CODEC, ROW_CHECKSUM
 from stateshift.engines.spark.image import spark_image
 from stateshift.engines.spark.layout import ROCKSDB
@@ -51,10 +50,10 @@ from stateshift.engines.spark.rewrite.pieces import (
     whole,
     written,
 )
-from stateshift.engines.spark.rewrite.request import Asked
+from stateshift.engines.spark.rewrite.request import Request
 from stateshift.engines.spark.rewrite.session_keys import sessions_of
 from stateshift.engines.spark.rewrite.sums import cannot_add
-from stateshift.engines.spark.rewrite.wishes import wishes_of
+from stateshift.engines.spark.rewrite.wishes import Plain, wishes_of
 from stateshift.engines.spark.rewrite.zip_format import zip_format, zip_format_guessed
 from stateshift.specification import JobSpec
 from stateshift.step import CompareImages, TransformShard
@@ -70,210 +69,226 @@ class Reshaping:
     shards: tuple[ShardFiles, ...] = ()
     compares: tuple[CompareImages, ...] = ()
     logs: Mapping[str, Change] = field(default_factory=dict)
-    operators: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    operators: Mapping[str, Plain] = field(default_factory=dict)
     paths: Mapping[str, str | None] = field(default_factory=dict)
 
 
 def reshaping_of(job: JobSpec, facts: Facts, piece_bytes_max: int = PIECE_BYTES_MAX) -> Reshaping:
-    """Of every image, added up; empty where the job asks for no change."""
+    """Return what becomes of every image, added up; empty where the job asks for no change."""
     wishes = wishes_of(job.transform)
     if not wishes.any:
         return Reshaping()
-    images = enumerate(facts.source.images)
-    made = [
-        _reshaped(Asked(wishes, image, facts, number), piece_bytes_max) for number, image in images
-    ]
+    parts = []
+    for number, image in enumerate(facts.source.images):
+        parts.append(_reshaped(Request(wishes, image, facts, number), piece_bytes_max))
     logs: dict[str, Change] = {}
-    operators: dict[str, Mapping[str, Any]] = {}
+    operators: dict[str, Plain] = {}
     paths: dict[str, str | None] = {}
-    for one in made:
-        logs.update(one.logs)
-        operators.update(one.operators)
-        paths.update(one.paths)
+    for part in parts:
+        logs.update(part.logs)
+        operators.update(part.operators)
+        paths.update(part.paths)
     return Reshaping(
-        steps=tuple(chain.from_iterable(one.steps for one in made)),
-        replaced=frozenset().union(*(one.replaced for one in made)),
-        shards=tuple(chain.from_iterable(one.shards for one in made)),
-        compares=tuple(chain.from_iterable(one.compares for one in made)),
+        steps=tuple(chain.from_iterable(part.steps for part in parts)),
+        replaced=frozenset().union(*(part.replaced for part in parts)),
+        shards=tuple(chain.from_iterable(part.shards for part in parts)),
+        compares=tuple(chain.from_iterable(part.compares for part in parts)),
         logs=logs,
         operators=operators,
         paths=paths,
     )
 
 
-def _reshaped(asked: Asked, piece_bytes_max: int) -> Reshaping:
+def _reshaped(request: Request, piece_bytes_max: int) -> Reshaping:
     pieces: list[Piece] = []
-    for store in asked.stores:
-        pieces += pieces_of(asked, store, piece_bytes_max)
-    both: dict[bool, list[ShardFiles]] = {True: [], False: []}
-    for store in asked.stores:
-        for shard in store.shards:
-            both[is_rewritten(asked, store, shard)].append(shard)
-    taken = frozenset(chain.from_iterable(shard.files for shard in both[True]))
-    same = [
-        Piece((shard,), (_renamed(asked, shard),), None, asked.size((shard,)))
-        for shard in both[False]
-    ]
-    all_shards: list[ShardFiles] = []
-    for piece in (*pieces, *same):
-        all_shards.extend(piece.targets)
-    shards = tuple(all_shards)
-    schemas = list(schemas_of(asked))
+    for store in request.stores:
+        pieces += pieces_of(request, store, piece_bytes_max)
+    taken, same = _taken_and_same(request)
+    shards = tuple(chain.from_iterable(piece.targets for piece in (*pieces, *same)))
+    schemas = list(schemas_of(request))
     taken |= {step.inputs[0].path for step in schemas}
-    paths = {path: new for path, new in paths_of(asked).items() if path not in taken}
+    paths = {path: new for path, new in paths_of(request).items() if path not in taken}
     steps = [
-        _step(asked, number, bundle) for number, bundle in enumerate(bundled(pieces, PIECES_MAX))
+        _step(request, number, bundle) for number, bundle in enumerate(bundled(pieces, PIECES_MAX))
     ]
     return Reshaping(
-        steps=(*steps, *joined_logs(asked), *schemas),
+        steps=(*steps, *joined_logs(request), *schemas),
         replaced=taken | frozenset(paths),
         shards=shards,
-        compares=tuple(_compares(asked, pieces, same)),
-        logs=dict(logs_of(asked, shards)),
-        operators=dict(operators_of(asked)),
+        compares=tuple(_compares(request, pieces, same)),
+        logs=dict(logs_of(request, shards)),
+        operators=dict(operators_of(request)),
         paths=paths,
     )
 
 
-def _renamed(asked: Asked, shard: ShardFiles) -> ShardFiles:
-    """The same shard under its new path. It keeps its operator's old id, by which it is
+def _taken_and_same(request: Request) -> tuple[frozenset[str], list[Piece]]:
+    """Return the files of shards that are rewritten; and the shards that are not."""
+    taken: set[str] = set()
+    same = []
+    for store in request.stores:
+        for shard in store.shards:
+            if is_rewritten(request, store, shard):
+                taken.update(shard.files)
+            else:
+                renamed = _renamed(request, shard)
+                same.append(Piece((shard,), (renamed,), None, request.size((shard,))))
+    return frozenset(taken), same
+
+
+def _renamed(request: Request, shard: ShardFiles) -> ShardFiles:
+    """Return the same shard under its new path. It keeps its operator's old id, by which it is
     compared.
     """
-    return replace(
-        shard, files=tuple(new for path in shard.files if (new := asked.path(path)) is not None)
-    )
+    return replace(shard, files=tuple(filter(None, map(request.path, shard.files))))
 
 
-def _step(asked: Asked, number: int, pieces: list[Piece]) -> TransformShard:
-    moved = {piece.sources[0].operator for piece in pieces if piece.partitions}
-    rules = {}
-    for store in asked.stores:
-        for name, rule in (store.rules or {}).items():
-            if store.operator in moved:
-                rules[f"{store.operator}/{name}"] = rule
-    settings = asked.image.settings
-    options = {
-        "pieces": [_plain(piece) for piece in pieces],
-        "settings": asked.reading(),
-        "provider": asked.provider,
-        "codec": asked.conf.get(CODEC, settings.get(CODEC, "lz4")),
-        "checksums": settings.get(ROW_CHECKSUM) == "true",
-        **({"rules": plain.to_plain(rules)} if moved else {}),
-        **({"part": asked.part} if asked.part else {}),
-        **_evolution(asked),
-        **({"sessions": sessions} if (sessions := _sessions(asked)) else {}),
-        **({"sums": _sums(asked)} if asked.joining else {}),
-        "format": zip_format(asked),
-        "format_without_zip": zip_format_guessed(asked),
-    }
-    step = []
-    for piece in pieces:
-        for path in piece.files:
-            step.append(asked.info(path))
+def _step(request: Request, number: int, pieces: list[Piece]) -> TransformShard:
+    inputs = chain.from_iterable(piece.files for piece in pieces)
+    targets = chain.from_iterable(piece.targets for piece in pieces)
     return TransformShard(
-        name=f"transform/state-{asked.number}-{number}",
+        name=f"transform/state-{request.number}-{number}",
         transform=REWRITE_STATE,
-        options=options,
-        source=asked.above,
-        inputs=tuple(step),
-        target=asked.target,
-        outputs=tuple(
-            path for piece in pieces for shard in piece.targets for path in written(shard)
-        ),
+        options=_options(request, pieces),
+        source=request.above,
+        inputs=tuple(map(request.info, inputs)),
+        target=request.target,
+        outputs=tuple(chain.from_iterable(map(written, targets))),
     )
 
 
-def _plain(piece: Piece) -> dict[str, Any]:
+def _options(request: Request, pieces: list[Piece]) -> dict[str, object]:
+    """Return the options of `rewrite_state`: see there."""
+    settings = request.image.settings
+    options: dict[str, object] = {
+        "pieces": [_plain(piece) for piece in pieces],
+        "settings": request.reading(),
+        "provider": request.provider,
+        "codec": request.conf.get(CODEC, settings.get(CODEC, "lz4")),
+        "checksums": settings.get(ROW_CHECKSUM) == "true",
+    }
+    moved = {piece.sources[0].operator for piece in pieces if piece.partitions}
+    if moved:
+        options["rules"] = plain.to_plain(_rules(request, moved))
+    if request.part:
+        options["part"] = request.part
+    options |= _evolution(request)
+    sessions = _sessions(request)
+    if sessions:
+        options["sessions"] = sessions
+    if request.joining:
+        options["sums"] = _sums(request)
+    options["format"] = zip_format(request)
+    options["format_without_zip"] = zip_format_guessed(request)
+    return options
+
+
+def _rules(request: Request, operators: Collection[str]) -> dict[str, KeyRule]:
+    """Return how the keys of these operators are placed."""
+    rules = {}
+    for store in request.stores:
+        if store.operator in operators:
+            for name, rule in (store.rules or {}).items():
+                rules[f"{store.operator}/{name}"] = rule
+    return rules
+
+
+def _plain(piece: Piece) -> dict[str, object]:
     first = piece.sources[0]
-    tables = [
-        [path.rpartition("/")[2] for path in shard.files if path.endswith(".sst")]
-        for shard in piece.targets
-    ]
-    return {
+    plain: dict[str, object] = {
         "operator": first.operator,
         "store": first.store,
         "sources": [[shard.shard, list(shard.files)] for shard in piece.sources],
         "targets": [shard.shard for shard in piece.targets],
-        **({"tables": tables} if any(tables) else {}),
-        **({"partitions": list(piece.partitions)} if piece.partitions else {}),
     }
+    tables = list(map(_tables, piece.targets))
+    if any(tables):
+        plain["tables"] = tables
+    if piece.partitions:
+        plain["partitions"] = list(piece.partitions)
+    return plain
 
 
-def _as_one(sources: tuple[ShardFiles, ...]) -> ShardFiles:
-    paths: list[str] = []
-    for source in sources:
-        paths.extend(source.files)
-    return replace(sources[0], files=tuple(paths))
+def _tables(shard: ShardFiles) -> list[str]:
+    return [path.rpartition("/")[2] for path in shard.files if path.endswith(".sst")]
 
 
-def _evolution(asked: Asked) -> dict[str, Any]:
-    """Rows that become others, and where their keys then belong."""
-    if not asked.evolved:
+def _as_one(piece: Piece) -> Piece:
+    """Return a piece whose sources are one shard, of the files of all."""
+    return replace(piece, sources=(replace(piece.sources[0], files=piece.files),))
+
+
+def _evolution(request: Request) -> dict[str, object]:
+    """Return the rows that become others, and where their keys then belong."""
+    if not request.evolved:
         return {}
-    schemas = spark_image(asked.image).schemas
-    framed = asked.provider == ROCKSDB
-    names = {operator.id: operator.name for operator in asked.image.operators}
-    after = {
-        name: key_rule(
-            names.get(name.partition("/")[0]), name, {**schemas[name], "key": one.new_key}, framed
-        )
-        for name, one in asked.evolved.items()
-        if one.rekeyed
-    }
-    return {"evolve": plain.to_plain(asked.evolved), "rules_after": plain.to_plain(after)}
+    schemas = spark_image(request.image).schemas
+    framed = request.provider == ROCKSDB
+    names = {operator.id: operator.name for operator in request.image.operators}
+    rules_after = {}
+    for name, evolution in request.evolved.items():
+        if evolution.rekeyed:
+            operator = names.get(name.partition("/")[0])
+            schema = {**schemas[name], "key": evolution.new_key}
+            rules_after[name] = key_rule(operator, name, schema, framed)
+    return {"evolve": plain.to_plain(request.evolved), "rules_after": plain.to_plain(rules_after)}
 
 
-def _sessions(asked: Asked) -> dict[str, str]:
-    return sessions_of(asked.stores) if asked.other_provider else {}
+def _sessions(request: Request) -> dict[str, str]:
+    return sessions_of(request.stores) if request.other_provider else {}
 
 
-def _sums(asked: Asked) -> dict[str, Any]:
-    """How values of one key are added, for the stores that have the columns to add."""
-    columns = list((asked.wishes.merge or {}).get("sum", ()))
-    schemas = spark_image(asked.image).schemas
-    sums = {}
-    for store, schema in schemas.items():
+def _sums(request: Request) -> dict[str, object]:
+    """Return how values of one key are added, for the stores that have the columns to add."""
+    columns = list((request.wishes.merge or {}).get("sum", ()))
+    framed = request.provider == ROCKSDB
+    sums: dict[str, object] = {}
+    for store, schema in spark_image(request.image).schemas.items():
         if columns and cannot_add(schema, columns) is None:
-            sums[store] = {
-                "schema": schema["value"],
-                "columns": columns,
-                "framed": asked.provider == ROCKSDB,
-            }
+            sums[store] = {"schema": schema["value"], "columns": columns, "framed": framed}
     return sums
 
 
-def _compares(asked: Asked, pieces: list[Piece], same: list[Piece]) -> Iterator[CompareImages]:
-    settings = asked.reading() | ({ROWS: PLAIN_ROWS} if asked.other_provider else {})
-    if sessions := _sessions(asked):
-        settings |= {SESSIONS: json.dumps(sessions, sort_keys=True)}
-    part = {PART: json.dumps(asked.part, sort_keys=True)} if asked.part else {}
-    evolved = (
-        {EVOLVE: json.dumps(_evolution(asked)["evolve"], sort_keys=True)} if asked.evolved else {}
-    )
+def _compares(request: Request, pieces: list[Piece], same: list[Piece]) -> Iterator[CompareImages]:
     compared = [*whole(pieces), *(piece for piece in same if piece.sources != piece.targets)]
-    sums: dict[str, str] = {}
-    if asked.joining and (asked.wishes.merge or {}).get("sum"):
-        # What was added is in no source alone.
-        sums = {
-            SUMS: json.dumps(
-                {"sums": _sums(asked), "places": list(asked.joining.places)}, sort_keys=True
-            )
-        }
-        compared = [replace(piece, sources=(_as_one(piece.sources),)) for piece in compared]
-    seen = {**settings, **part, **evolved, **sums}
+    settings = _target_view(request)
+    source_settings = settings | _source_view(request)
+    if SUMS in source_settings:  # what was added is in no source alone
+        compared = list(map(_as_one, compared))
     for number, bundle in enumerate(bundled(compared)):
-        shards: list[ShardFiles] = []
-        for piece in bundle:
-            shards.extend(piece.sources)
         yield CompareImages(
-            f"compare/state-{asked.number}-{number}",
+            f"compare/state-{request.number}-{number}",
             layout.ENGINE,
-            asked.above,
-            asked.target,
-            tuple(shards),
+            request.above,
+            request.target,
+            tuple(chain.from_iterable(piece.sources for piece in bundle)),
             tuple(chain.from_iterable(piece.targets for piece in bundle)),
             (),
-            seen,
+            source_settings,
             sum(piece.size for piece in bundle),
-            None if seen == settings else settings,
+            None if source_settings == settings else settings,
         )
+
+
+def _target_view(request: Request) -> dict[str, str]:
+    """Return the settings by which a comparison reads both sides."""
+    settings = request.reading()
+    if request.other_provider:
+        settings[ROWS] = PLAIN_ROWS
+    sessions = _sessions(request)
+    if sessions:
+        settings[SESSIONS] = json.dumps(sessions, sort_keys=True)
+    return settings
+
+
+def _source_view(request: Request) -> dict[str, str]:
+    """Return the settings by which it sees a source as the target should be."""
+    settings = {}
+    if request.part:
+        settings[PART] = json.dumps(request.part, sort_keys=True)
+    if request.evolved:
+        settings[EVOLVE] = json.dumps(_evolution(request)["evolve"], sort_keys=True)
+    if request.joining and (request.wishes.merge or {}).get("sum"):
+        sums = {"sums": _sums(request), "places": list(request.joining.places)}
+        settings[SUMS] = json.dumps(sums, sort_keys=True)
+    return settings

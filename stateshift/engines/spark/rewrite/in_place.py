@@ -12,21 +12,22 @@ The new files have the names under which Spark's own maintenance would have writ
 restart finds them at any time: there is no moment at which it would read half of the old and half
 of the new. Until the job has committed another batch, a rollback puts everything back: afterwards
 later versions build on the new tables, and it is refused. What was set aside is removed by whoever
-needs the room.
+needs the space.
 
-A RocksDB version that has its own N.zip is left as it is: to make it anew would be to overwrite
+A RocksDB version that has its own N.zip is left as it is: to make it again would be to overwrite
 what a restart reads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from stateshift.engines.bundles import bundled
 from stateshift.engines.spark.rewrite.files import Reshaping
 from stateshift.engines.spark.rewrite.wishes import Wishes
 from stateshift.formats.marks import FOLDER
-from stateshift.formats.spark.names import classify
+from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.step import FenceSource, LiftFence, MoveFiles, Rename
 from stateshift.survey import Facts, FileInfo, Finding, Image, ShardFiles
 
@@ -40,44 +41,72 @@ def lifted(fences: list[FenceSource]) -> Iterator[LiftFence]:
 
 
 def set_aside(facts: Facts, reshaping: Reshaping) -> Iterator[MoveFiles]:
-    """Everything that no restart from version N would read, as far as it is of N or older."""
+    """Yield what sets aside everything that no restart from version N would read, as far as it is
+    of N or older.
+    """
     if not facts.source.traits.get("renames", True):
         return
-    found = (
-        Rename(file.path, f"{SUPERSEDED}/{(image.epoch or 0) + 1}/{file.path}", file.size)
-        for image in facts.source.images
-        for file in superseded(image, facts.source.files, reshaping.shards)
-    )
-    for number, bundle in enumerate(bundled(found)):
+    renames = []
+    for image in facts.source.images:
+        folder = f"{SUPERSEDED}/{_version(image)}"
+        for file in superseded(image, facts.source.files, reshaping.shards):
+            renames.append(Rename(file.path, f"{folder}/{file.path}", file.size))
+    for number, bundle in enumerate(bundled(renames)):
         yield MoveFiles(f"retire/aside-{number}", facts.source.location, tuple(bundle))
 
 
 def superseded(
     image: Image, files: tuple[FileInfo, ...], shards: tuple[ShardFiles, ...]
 ) -> Iterator[FileInfo]:
-    kept = {path for shard in shards for path in shard.files}
-    kept |= set(image.planned_state.files if image.planned_state is not None else ())
+    kept = set(chain.from_iterable(shard.files for shard in shards))
+    if image.planned_state is not None:
+        kept.update(image.planned_state.files)
     stores = {(shard.operator, shard.store) for shard in shards}
-    epoch = image.epoch or 0
-    # A zip of the planned batch names tables of versions before it: Spark tidies up those that
-    # nobody needs.
-    keeps_tables = image.planned is not None and image.planned > epoch
     for file in files:
         if image.path and not file.path.startswith(f"{image.path}/"):
             continue
         path = file.path.removesuffix(".crc")
         place = classify(path[len(image.path) + 1 :] if image.path else path)
-        if place.area == "state" and (place.operator or "", place.store or "") in stores:
-            old = place.kind in CHANGES and place.version is not None and place.version <= epoch + 1
-            table = place.kind == "sst" and not keeps_tables
-            if (old or table) and path not in kept:
-                yield file
-        # The two last planned batches are looked at by a restart, and the last commit.
-        elif place.version is not None and (
-            (place.area == "offsets" and place.version < epoch - 1)
-            or (place.area == "commits" and place.version < epoch)
-        ):
+        if place.area != "state":
+            is_old = _is_old_log(place, image)
+        elif (place.operator or "", place.store or "") in stores:
+            is_old = path not in kept and _is_old_state(place, image)
+        else:
+            is_old = False
+        if is_old:
             yield file
+
+
+def _is_old_state(place: CheckpointPath, image: Image) -> bool:
+    """Whether a state file is of the image's version or older."""
+    if place.kind == "sst":
+        return not _plans_a_batch(image)
+    if place.kind not in CHANGES or place.version is None:
+        return False
+    return place.version <= _version(image)
+
+
+def _plans_a_batch(image: Image) -> bool:
+    """Whether a batch was planned and not committed. Its zip names tables of versions before it:
+    Spark tidies up those that nobody needs.
+    """
+    return image.planned is not None and image.planned > (image.epoch or 0)
+
+
+def _is_old_log(place: CheckpointPath, image: Image) -> bool:
+    """Whether no restart looks at a log: it looks at the two last planned batches, and the last
+    commit.
+    """
+    epoch = image.epoch or 0
+    if place.version is None:
+        return False
+    if place.area == "offsets":
+        return place.version < epoch - 1
+    return place.area == "commits" and place.version < epoch
+
+
+def _version(image: Image) -> int:
+    return (image.epoch or 0) + 1
 
 
 def of_in_place(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
@@ -88,20 +117,18 @@ def of_in_place(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
         yield Finding(
             "warn",
             f"{source.location} is changed where it lies: its job must be stopped. A fence "
-            "keeps it from committing "
-            "while this runs",
+            "keeps it from committing while this runs",
             hint=(
                 "stop it, or name its cluster in the spec (source_cluster) so that it is "
                 "stopped for you"
             ),
         )
     for image in source.images:
-        if image.planned is not None and image.epoch is not None and image.planned > image.epoch:
+        if image.epoch is not None and _plans_a_batch(image):
             yield Finding(
                 "note",
                 f"{image.name or image.path or source.location}: batch {image.planned} was "
-                "planned and not "
-                "committed; it runs again, on what is compacted here",
+                "planned and not committed; it runs again, on what is compacted here",
             )
     if source.traits.get("renames", True):
         yield Finding(

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from stateshift.engines.bundles import PIECES_MAX, bundled
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.rewrite.merge import MERGE_COMMITS, MERGE_OFFSETS, Joining
-from stateshift.engines.spark.rewrite.request import Asked
+from stateshift.engines.spark.rewrite.request import Request
+from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.step import TransformShard
 from stateshift.survey import FileInfo, ShardFiles
 
@@ -33,142 +33,160 @@ class Change:
     """
 
     transform: str
-    options: Mapping[str, Any]
+    options: Plain
     path: str
     source: str | None = None
     inputs: tuple[FileInfo, ...] = ()
 
 
-def logs_of(asked: Asked, shards: tuple[ShardFiles, ...]) -> Iterator[tuple[str, Change]]:
-    """`shards` is the state as it lies at the target."""
-    for path in asked.image.first_read:
-        inside = asked.inside(path)
-        if asked.joining is not None:
-            if inside != layout.METADATA:
-                yield path, _joined(asked, asked.joining, inside, shards)
-            continue
-        new = asked.log_path(path)
-        sources, dropped = asked.wishes.sources, asked.wishes.dropped_sources
-        if inside.startswith("offsets/") and (asked.conf or sources or dropped):
-            options = {"conf": asked.conf, "sources": dict(sources), "dropped": list(dropped)}
-            yield path, Change(REWRITE_OFFSETS, options, new)
-        elif inside.startswith("commits/") and asked.format_2:
-            ids = _ids(asked, shards) if asked.uuids else None
-            yield path, Change(REWRITE_COMMIT, {"state_ids": ids}, new)
-        elif new != path:
-            yield path, Change(KEEP, {}, new)
+def logs_of(request: Request, shards: tuple[ShardFiles, ...]) -> Iterator[tuple[str, Change]]:
+    """Yield what becomes of offsets and commits, by path. `shards` is the state as it lies at the
+    target.
+    """
+    for path in request.image.first_read:
+        change = _log_change(request, path, shards)
+        if change is not None:
+            yield path, change
 
 
-def operators_of(asked: Asked) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    folders = {f"state/{old}": f"state/{new}" for old, new in asked.wishes.operators.items()}
-    under = {
-        layout.under(asked.image.path, a): layout.under(asked.image.path, b)
-        for a, b in folders.items()
-    }
-    for path in asked.image.needed:
-        place = asked.place(path)
-        if place.area == "delta-schema-log" and asked.wishes.sources:
-            yield path, {"folders": _source_folders(asked)}
-        if place.area != "state-metadata":
-            continue
-        new = asked.wishes.operators.get(place.operator or "")
-        changes = {
-            **({"partitions": asked.wishes.partitions} if asked.wishes.partitions else {}),
-            **({"operator": int(new), "folders": under} if new is not None else {}),
-        }
-        if changes:
-            yield path, changes
+def _log_change(request: Request, path: str, shards: tuple[ShardFiles, ...]) -> Change | None:
+    inside = request.inside(path)
+    if request.joining is not None:
+        if inside == layout.METADATA:
+            return None
+        return _joined(request, request.joining, inside, shards)
+    new = request.log_path(path)
+    sources, dropped = request.wishes.sources, request.wishes.dropped_sources
+    if inside.startswith("offsets/") and any((request.conf, sources, dropped)):
+        options = {"conf": request.conf, "sources": dict(sources), "dropped": list(dropped)}
+        return Change(REWRITE_OFFSETS, options, new)
+    if inside.startswith("commits/") and request.format_2:
+        ids = _ids(request, shards) if request.uuids else None
+        return Change(REWRITE_COMMIT, {"state_ids": ids}, new)
+    return Change(KEEP, {}, new) if new != path else None
 
 
-def _source_folders(asked: Asked) -> dict[str, str]:
-    """The folders of sources that get another number or name, as Delta's schema logs name them."""
-    renamed = {f"sources/{old}": f"sources/{new}" for old, new in asked.wishes.sources.items()}
-    return {
-        layout.under(asked.image.path, a): layout.under(asked.image.path, b)
-        for a, b in renamed.items()
-    }
+def operators_of(request: Request) -> Iterator[tuple[str, Plain]]:
+    for path in request.image.needed:
+        place = request.place(path)
+        if place.area == "delta-schema-log" and request.wishes.sources:
+            yield path, {"folders": _folders(request, "sources", request.wishes.sources)}
+        if place.area == "state-metadata":
+            changes = _metadata_changes(request, place.operator or "")
+            if changes:
+                yield path, changes
 
 
-def paths_of(asked: Asked) -> dict[str, str | None]:
-    moved = {path: new for path in asked.image.needed if (new := asked.path(path)) != path}
-    return moved | dict.fromkeys(_logs_of_dropped_sources(asked))
+def _metadata_changes(request: Request, operator: str) -> Plain:
+    changes: dict[str, object] = {}
+    if request.wishes.partitions:
+        changes["partitions"] = request.wishes.partitions
+    new = request.wishes.operators.get(operator)
+    if new is not None:
+        changes["operator"] = int(new)
+        changes["folders"] = _folders(request, "state", request.wishes.operators)
+    return changes
 
 
-def _logs_of_dropped_sources(asked: Asked) -> Iterator[str]:
-    """Delta's schema logs of sources that are left behind."""
-    for embedded in asked.image.embedded:
+def _folders(request: Request, area: str, names: Mapping[str, str]) -> dict[str, str]:
+    """Return the folders of operators or sources that get another number or name, as the files of
+    an image name them.
+    """
+    above = layout.under(request.image.path, area)
+    return {f"{above}/{old}": f"{above}/{new}" for old, new in names.items()}
+
+
+def paths_of(request: Request) -> dict[str, str | None]:
+    moved: dict[str, str | None] = {}
+    for path in request.image.needed:
+        new = request.path(path)
+        if new != path:
+            moved[path] = new
+    return moved | dict.fromkeys(_logs_of_dropped_sources(request))
+
+
+def _logs_of_dropped_sources(request: Request) -> Iterator[str]:
+    """Yield Delta's schema logs of sources that are left behind."""
+    for embedded in request.image.embedded:
         folder, _, source = embedded.path.rpartition("/")
-        is_of_source = (
-            folder.endswith("/sources") and asked.place(embedded.file).area == "delta-schema-log"
-        )
-        if is_of_source and source in asked.wishes.dropped_sources:
+        is_of_source = folder.endswith("/sources")
+        is_schema_log = request.place(embedded.file).area == "delta-schema-log"
+        if is_of_source and is_schema_log and source in request.wishes.dropped_sources:
             yield embedded.file
 
 
-def schemas_of(asked: Asked) -> Iterator[TransformShard]:
-    """Each a step of its own: they are few."""
-    for path in asked.image.needed:
-        place = asked.place(path)
-        new = asked.path(path)
+def schemas_of(request: Request) -> Iterator[TransformShard]:
+    """Yield a step for each schema file of stores whose rows become others: they are few."""
+    for path in request.image.needed:
+        place = request.place(path)
+        new = request.path(path)
         if place.area != "state-schema" or new is None:
             continue
-        start = f"{place.operator}/{place.store}"
-        changed = {}
-        for name, one in asked.evolved.items():
-            if name == start or name.startswith(f"{start}/"):
-                changed[name[len(start) + 1 :]] = {"key": one.new_key, "value": one.new_value}
+        changed = _new_schemas(request, f"{place.operator}/{place.store}")
         if changed:
             yield TransformShard(
-                f"transform/schema-{asked.number}-{new}",
-                REWRITE_SCHEMA,
-                {"stores": changed},
-                asked.above,
-                (asked.info(path),),
-                asked.target,
-                (new,),
+                name=f"transform/schema-{request.number}-{new}",
+                transform=REWRITE_SCHEMA,
+                options={"stores": changed},
+                source=request.above,
+                inputs=(request.info(path),),
+                target=request.target,
+                outputs=(new,),
             )
 
 
-def joined_logs(asked: Asked) -> Iterator[TransformShard]:
-    logs = dict(asked.joining.logs()) if asked.joining else {}
-    for number, bundle in enumerate(
-        bundled((asked.info(path) for path in sorted(logs)), PIECES_MAX)
-    ):
+def _new_schemas(request: Request, store: str) -> dict[str, dict[str, str]]:
+    """Return the new schemas of a store by column family; its own under ""."""
+    changed = {}
+    for name, evolution in request.evolved.items():
+        if name == store or name.startswith(f"{store}/"):
+            family = name[len(store) + 1 :]
+            changed[family] = {"key": evolution.new_key, "value": evolution.new_value}
+    return changed
+
+
+def joined_logs(request: Request) -> Iterator[TransformShard]:
+    logs = dict(request.joining.logs()) if request.joining else {}
+    files = [request.info(path) for path in sorted(logs)]
+    for number, bundle in enumerate(bundled(files, PIECES_MAX)):
         yield TransformShard(
-            f"transform/joined-{number}",
-            KEEP,
-            {},
-            asked.above,
-            tuple(bundle),
-            asked.target,
-            tuple(logs[file.path] for file in bundle),
+            name=f"transform/joined-{number}",
+            transform=KEEP,
+            options={},
+            source=request.above,
+            inputs=tuple(bundle),
+            target=request.target,
+            outputs=tuple(logs[file.path] for file in bundle),
         )
 
 
-def _joined(asked: Asked, joining: Joining, inside: str, shards: tuple[ShardFiles, ...]) -> Change:
-    """A log of all the checkpoints together."""
+def _joined(
+    request: Request, joining: Joining, inside: str, shards: tuple[ShardFiles, ...]
+) -> Change:
+    """Return a log of all the checkpoints together."""
     if inside.startswith("commits/"):
-        options = {
-            "state_ids": _ids(asked, shards) if asked.uuids else None,
-            "format_2": asked.format_2,
-        }
-        return Change(
-            MERGE_COMMITS, options, inside, asked.above, tuple(map(asked.info, joining.commits()))
-        )
-    back = (asked.image.epoch or 0) - int(inside.rpartition("/")[2])
-    inputs = tuple(map(asked.info, joining.offsets(back)))
-    return Change(MERGE_OFFSETS, {"conf": asked.conf}, inside, asked.above, inputs)
+        ids = _ids(request, shards) if request.uuids else None
+        options = {"state_ids": ids, "format_2": request.format_2}
+        inputs = tuple(map(request.info, joining.commits()))
+        return Change(MERGE_COMMITS, options, inside, request.above, inputs)
+    back = (request.image.epoch or 0) - int(inside.rpartition("/")[2])
+    inputs = tuple(map(request.info, joining.offsets(back)))
+    return Change(MERGE_OFFSETS, {"conf": request.conf}, inside, request.above, inputs)
 
 
-def _ids(asked: Asked, shards: tuple[ShardFiles, ...]) -> dict[str, list[list[str]]]:
-    """Which file of the version is the right one, by operator, shard and store."""
-    found: dict[str, dict[int, list[str]]] = {}
+def _ids(request: Request, shards: tuple[ShardFiles, ...]) -> dict[str, list[list[str]]]:
+    """Return which file of the version is the right one, by operator, shard and store."""
+    by_operator: dict[str, dict[int, list[str]]] = {}
     for shard in sorted(shards, key=lambda shard: (shard.operator, shard.shard, shard.store)):
-        own = [path for path in shard.files if path.endswith((".zip", ".changelog"))]
-        uuid = asked.place(own[-1]).uuid if own else None
-        operator = asked.wishes.operators.get(shard.operator, shard.operator)
-        found.setdefault(operator, {}).setdefault(shard.shard, []).append(uuid or "")
-    return {
-        operator: [stores for _, stores in sorted(numbered.items())]
-        for operator, numbered in found.items()
-    }
+        operator = request.wishes.operators.get(shard.operator, shard.operator)
+        by_shard = by_operator.setdefault(operator, {})
+        by_shard.setdefault(shard.shard, []).append(_id(request, shard))
+    ids = {}
+    for operator, by_shard in by_operator.items():
+        ids[operator] = [by_shard[number] for number in sorted(by_shard)]
+    return ids
+
+
+def _id(request: Request, shard: ShardFiles) -> str:
+    own = [path for path in shard.files if path.endswith((".zip", ".changelog"))]
+    return (request.place(own[-1]).uuid or "") if own else ""

@@ -48,45 +48,47 @@ class Joining:
     others: tuple[Survey, ...]
 
     @property
+    def surveys(self) -> tuple[Survey, ...]:
+        return (self.source, *self.others)
+
+    @property
     def images(self) -> tuple[Image, ...]:
-        return tuple(survey.images[0] for survey in (self.source, *self.others))
+        return tuple(survey.images[0] for survey in self.surveys)
 
     @cached_property
     def root(self) -> str:
-        return layout.deepest_above(survey.location for survey in (self.source, *self.others))
+        return layout.deepest_above(survey.location for survey in self.surveys)
 
     def below_root(self, number: int, path: str) -> str:
-        """A path of the job (0) or of another (1, 2, …), from the root."""
-        survey = (self.source, *self.others)[number]
-        return layout.under(survey.location[len(self.root) :].lstrip("/"), path)
+        """Return a path of the job (0) or of another (1, 2, …), from the root."""
+        location = self.surveys[number].location
+        return layout.under(location[len(self.root) :].lstrip("/"), path)
 
     @property
     def places(self) -> tuple[str, ...]:
-        """What paths of each of them begin with, from the root."""
-        return tuple(self.below_root(number, "") for number in range(1 + len(self.others)))
+        """Return what paths of each of them begin with, from the root."""
+        return tuple(self.below_root(number, "") for number in range(len(self.surveys)))
 
     @cached_property
     def infos(self) -> Mapping[str, FileInfo]:
-        surveys = (self.source, *self.others)
-        found = (
-            (self.below_root(n, file.path), file)
-            for n, survey in enumerate(surveys)
-            for file in survey.files
-        )
-        return {path: file._replace(path=path) for path, file in found}
+        infos = {}
+        for number, survey in enumerate(self.surveys):
+            for file in survey.files:
+                path = self.below_root(number, file.path)
+                infos[path] = file._replace(path=path)
+        return infos
 
-    def shards(self, store: tuple[str, str], shard: int) -> Iterator[ShardFiles]:
-        """One shard of a store, in each of them, from the root."""
-        for number, image in enumerate(self.images):
-            for one in image.shards:
-                if (one.operator, one.store) == store and one.shard == shard:
-                    yield replace(
-                        one, files=tuple(self.below_root(number, path) for path in one.files)
-                    )
+    def shards(self, store: tuple[str, str], number: int) -> Iterator[ShardFiles]:
+        """Yield one shard of a store, in each of them, from the root."""
+        for of_image, image in enumerate(self.images):
+            for shard in image.shards:
+                if (shard.operator, shard.store) == store and shard.shard == number:
+                    files = tuple(self.below_root(of_image, path) for path in shard.files)
+                    yield replace(shard, files=files)
 
     def offsets(self, back: int) -> tuple[str, ...]:
-        """The logs of the last committed batch (0), or of the one before it (1) where there is
-        one.
+        """Return the logs of the last committed batch (0), or of the one before it (1) where there
+        is one.
         """
         paths = []
         for number, image in enumerate(self.images):
@@ -95,22 +97,26 @@ class Joining:
         return tuple(paths)
 
     def commits(self) -> tuple[str, ...]:
-        return tuple(
-            self.below_root(n, layout.commit_path(image.epoch or 0))
-            for n, image in enumerate(self.images)
-        )
+        paths = []
+        for number, image in enumerate(self.images):
+            paths.append(self.below_root(number, layout.commit_path(image.epoch or 0)))
+        return tuple(paths)
 
     def logs(self) -> Iterator[tuple[str, str]]:
-        """The others' source logs: from the root, and where they go."""
+        """Yield the others' source logs: from the root, and where they go."""
         taken = len(sources_of(self.images[0]))
-        for number, image in list(enumerate(self.images))[1:]:
+        for number, image in enumerate(self.images[1:], start=1):
             own = sources_of(image)
-            for path in image.needed:
-                parts = path.split("/")
-                if parts[0] == "sources" and len(parts) > 2 and not path.endswith(".crc"):
-                    name = str(taken + own.index(parts[1])) if parts[1].isdecimal() else parts[1]
-                    yield self.below_root(number, path), "/".join(("sources", name, *parts[2:]))
+            for path in filter(_is_source_log, image.needed):
+                _, source, *rest = path.split("/")
+                name = str(taken + own.index(source)) if source.isdecimal() else source
+                yield self.below_root(number, path), "/".join(("sources", name, *rest))
             taken += len(own)
+
+
+def _is_source_log(path: str) -> bool:
+    parts = path.split("/")
+    return parts[0] == "sources" and len(parts) > 2 and not path.endswith(".crc")
 
 
 def joining_of(facts: Facts) -> Joining | None:
@@ -122,11 +128,11 @@ def sources_of(image: Image) -> list[str]:
 
 
 def of_joining(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """What has to hold before states are put together."""
+    """Yield what has to hold before states are put together, and does not."""
     if not facts.others:
         return
     source = facts.source
-    if source.kind != "checkpoint" or source.epoch is None:
+    if not _is_committed_checkpoint(source):
         yield Finding(
             "refuse",
             f"{source.location} is not a single checkpoint: there is nothing to merge into",
@@ -139,14 +145,14 @@ def of_joining(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         )
     for other in facts.others:
         yield from other.findings
-        if other.kind != "checkpoint" or other.epoch is None:
-            yield Finding(
-                "refuse",
-                f"{other.location} is no checkpoint with a committed batch ({other.kind})",
-                hint=f"stateshift inspect {quote(other.location)}",
-            )
+        if _is_committed_checkpoint(other):
+            yield from _of_other(job, source, other)
             continue
-        yield from _of_other(job, source, other)
+        yield Finding(
+            "refuse",
+            f"{other.location} is no checkpoint with a committed batch ({other.kind})",
+            hint=f"stateshift inspect {quote(other.location)}",
+        )
     yield Finding(
         "warn",
         f"the job goes on with the sources of {source.location} first, then those of "
@@ -155,77 +161,115 @@ def of_joining(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     )
 
 
+def _is_committed_checkpoint(survey: Survey) -> bool:
+    return survey.kind == "checkpoint" and survey.epoch is not None
+
+
 def _of_other(job: JobSpec, source: Survey, other: Survey) -> Iterator[Finding]:
-    ours, theirs = source.images[0], other.images[0]
-    yield from theirs.findings
-    if theirs.fence is not None:
+    yield from other.images[0].findings
+    yield from _of_fence(other)
+    yield from _of_file_system(source, other)
+    if job.planned_batch == "keep":
+        yield from _of_planned_batch(source)
+        yield from _of_planned_batch(other)
+    yield from _of_operators(source, other)
+    yield from _of_settings(source, other)
+    yield from _of_schemas(source, other)
+    yield from _of_schema_logs(other)
+    yield from _of_source_names(source, other)
+
+
+def _of_fence(other: Survey) -> Iterator[Finding]:
+    fence = other.images[0].fence
+    if fence is not None:
         yield Finding(
             "refuse",
-            f"{other.location} was moved away by run {theirs.fence}: it is fenced",
+            f"{other.location} was moved away by run {fence}: it is fenced",
             hint="merge it from where it is now",
         )
+
+
+def _of_file_system(source: Survey, other: Survey) -> Iterator[Finding]:
     if other.location.split("/")[:3] != source.location.split("/")[:3]:
         yield Finding(
             "refuse",
             f"{other.location} is not on the file system of {source.location}",
             hint="move it there first, as a job of its own",
         )
-    for survey, image in ((source, ours), (other, theirs)):
-        if (
-            image.planned is not None
-            and image.planned > (image.epoch or 0)
-            and job.planned_batch == "keep"
-        ):
-            yield Finding(
-                "refuse",
-                (
-                    f"{survey.location}: batch {image.planned} was planned and not committed, "
-                    "and has no like in the other"
-                ),
-                hint='let its job finish it, or say "planned_batch": "drop"',
-            )
-    shapes = [
-        [(o.id, o.name, [s.name for s in o.stores]) for o in image.operators]
-        for image in (ours, theirs)
-    ]
-    if shapes[0] != shapes[1]:
+
+
+def _of_planned_batch(survey: Survey) -> Iterator[Finding]:
+    image = survey.images[0]
+    if image.planned is not None and image.planned > (image.epoch or 0):
+        yield Finding(
+            "refuse",
+            f"{survey.location}: batch {image.planned} was planned and not committed, "
+            "and has no like in the other",
+            hint='let its job finish it, or say "planned_batch": "drop"',
+        )
+
+
+def _of_operators(source: Survey, other: Survey) -> Iterator[Finding]:
+    if _operators(source.images[0]) != _operators(other.images[0]):
         yield Finding(
             "refuse",
             f"{other.location} has other operators than {source.location}",
             hint="only checkpoints of the same query are merged; `rename` makes ids alike",
         )
+
+
+def _operators(image: Image) -> list[tuple[str, str | None, tuple[str, ...]]]:
+    operators = []
+    for operator in image.operators:
+        stores = tuple(store.name for store in operator.stores)
+        operators.append((operator.id, operator.name, stores))
+    return operators
+
+
+def _of_settings(source: Survey, other: Survey) -> Iterator[Finding]:
+    ours, theirs = source.images[0].settings, other.images[0].settings
     for key in ALIKE:
-        here, there = ours.settings.get(key), theirs.settings.get(key)
-        if here != there:
+        if ours.get(key) != theirs.get(key):
             yield Finding(
                 "refuse",
-                f"{other.location} has {key} = {there}, {source.location} has {here}",
+                f"{other.location} has {key} = {theirs.get(key)}, {source.location} has "
+                f"{ours.get(key)}",
                 hint="`repartition` or `convert` one of them first",
             )
-    ours_schemas, their_schemas = spark_image(ours).schemas, spark_image(theirs).schemas
-    for store in sorted(ours_schemas.keys() | their_schemas.keys()):
-        if ours_schemas.get(store) != their_schemas.get(store):
+
+
+def _of_schemas(source: Survey, other: Survey) -> Iterator[Finding]:
+    ours, theirs = (spark_image(survey.images[0]).schemas for survey in (source, other))
+    for store in sorted(ours.keys() | theirs.keys()):
+        if ours.get(store) != theirs.get(store):
             yield Finding(
                 "refuse",
                 f"{other.location}: the rows of {store} have other columns than in "
                 f"{source.location}",
                 hint="only checkpoints of the same query are merged",
             )
-    tracked = [path for path in theirs.needed if classify(path).area == "delta-schema-log"]
+
+
+def _of_schema_logs(other: Survey) -> Iterator[Finding]:
+    needed = other.images[0].needed
+    tracked = [path for path in needed if classify(path).area == "delta-schema-log"]
     if tracked:
         yield Finding(
             "refuse",
             f"{other.location} has a schema log of Delta's ({tracked[0]}), which names its source "
             "by a number that it does not keep in a merge",
-            hint="let the sources of one of them be other than Delta's, or start anew",
+            hint="let the sources of one of them be other than Delta's, or start its job from an "
+            "empty checkpoint",
         )
-    named = []
-    for name in sources_of(theirs):
-        if not name.isdecimal() and name in sources_of(ours):
-            named.append(name)
-    if named:
+
+
+def _of_source_names(source: Survey, other: Survey) -> Iterator[Finding]:
+    ours = sources_of(source.images[0])
+    theirs = [name for name in sources_of(other.images[0]) if not name.isdecimal()]
+    shared = [name for name in theirs if name in ours]
+    if shared:
         yield Finding(
             "refuse",
-            f"both have a source called {named[0]}",
+            f"both have a source called {shared[0]}",
             hint="`rename` it in one of them first",
         )

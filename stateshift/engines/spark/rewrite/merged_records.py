@@ -20,18 +20,20 @@ Add = Callable[[Binary, Binary, Binary], Binary]
 
 
 def united(blocks: Iterator[Block], add: Add) -> Iterator[Block]:
-    """Each key once. The last key of a block waits for the next one, which may begin with it."""
+    """Yield each key once. The last key of a block waits for the next one, which may begin with
+    it.
+    """
     waiting: Block | None = None
     for block in blocks:
-        found = _once(block if waiting is None else whole([waiting, block]), add)
-        yield part(found, 0, len(found) - 1)
-        waiting = part(found, len(found) - 1, len(found))
+        once = _once(block if waiting is None else whole([waiting, block]), add)
+        yield part(once, 0, len(once) - 1)
+        waiting = part(once, len(once) - 1, len(once))
     if waiting is not None:
         yield waiting
 
 
 def _once(block: Block, add: Add) -> Block:
-    """Neighbours of one key are added, every second of them at a time, until there are none."""
+    """Add neighbours of one key, every second of them at a time, until there are none."""
     while (again := _again(block.keys)).any():
         seconds = np.flatnonzero(again & ~np.concatenate(([False], again[:-1])))
         block = _added(block, seconds, add)
@@ -39,13 +41,16 @@ def _once(block: Block, add: Add) -> Block:
 
 
 def _added(block: Block, seconds: Ints, add: Add) -> Block:
-    """Without the records at `seconds`, each of which is added to the one before it."""
-    one, other = (block.take(places) for places in (seconds - 1, seconds))
-    sums = add(one.keys, one.values, other.values)
+    """Return the block without the records at `seconds`, each of which is added to the one before
+    it.
+    """
+    firsts, others = block.take(seconds - 1), block.take(seconds)
+    sums = add(firsts.keys, firsts.values, others.values)
     places = np.arange(len(block))
+    keys = block.keys.take(pa.array(np.delete(places, seconds)))
     places[seconds - 1] = len(block) + np.arange(len(seconds))
     values = pa.concat_arrays([block.values, sums]).take(pa.array(np.delete(places, seconds)))
-    return Block(block.keys.take(pa.array(np.delete(np.arange(len(block)), seconds))), values)
+    return Block(keys, values)
 
 
 def _again(keys: Binary) -> Flags:

@@ -16,14 +16,15 @@ promise, TABLE_BYTES each.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import gcd
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.entries.settings import CODEC
 from stateshift.engines.spark.layout import HDFS
-from stateshift.engines.spark.rewrite.request import Asked
+from stateshift.engines.spark.rewrite.request import Request
 from stateshift.engines.spark.rewrite.stores import StoreState, partitions_of
 from stateshift.engines.spark.rewrite.zip_format import other_format
 from stateshift.formats.rocksdb.manifest import FIRST_TABLE
@@ -47,60 +48,78 @@ class Piece:
 
     @property
     def files(self) -> tuple[str, ...]:
-        paths: list[str] = []
-        for shard in self.sources:
-            paths.extend(shard.files)
-        return tuple(paths)
+        return tuple(chain.from_iterable(shard.files for shard in self.sources))
 
 
-def pieces_of(asked: Asked, store: StoreState, bytes_max: int = PIECE_BYTES_MAX) -> Iterator[Piece]:
-    """Everything of the store that is written anew."""
-    if asked.joining is not None:
+def pieces_of(
+    request: Request, store: StoreState, bytes_max: int = PIECE_BYTES_MAX
+) -> Iterator[Piece]:
+    """Yield everything of the store that is rewritten."""
+    if request.joining is not None:
         for shard in store.shards:
-            sources = tuple(asked.joining.shards((store.operator, store.store), shard.shard))
-            yield _alone(asked, store, shard.shard, sources)
-    elif moves(asked, store):
-        yield from _moved(asked, store, bytes_max)
+            sources = tuple(request.joining.shards((store.operator, store.store), shard.shard))
+            yield _alone(request, store, shard.shard, sources)
+    elif moves(request, store):
+        yield from _moved(request, store, bytes_max)
     else:
         for shard in store.shards:
-            if is_rewritten(asked, store, shard):
-                yield _alone(asked, store, shard.shard, (shard,))
+            if is_rewritten(request, store, shard):
+                yield _alone(request, store, shard.shard, (shard,))
 
 
-def is_rewritten(asked: Asked, store: StoreState, shard: ShardFiles) -> bool:
-    """Whether a shard is written anew, rather than copied."""
-    everything = (
-        asked.wishes.renumber
-        or asked.other_provider
-        or CODEC in asked.conf
-        or asked.part
-        or asked.joining
-    )
-    if asked.wishes.in_place and any(
-        path.endswith(".zip") and asked.is_of_version(path) for path in shard.files
-    ):
+def is_rewritten(request: Request, store: StoreState, shard: ShardFiles) -> bool:
+    """Whether a shard is rewritten, rather than copied."""
+    if request.wishes.in_place and _has_own_zip(request, shard):
         return False  # its own zip would be overwritten
-    other = asked.wishes.of_state and other_format(asked.image, asked.facts)
-    if everything or moves(asked, store) or asked.evolves(store) or other:
+    if _rewrites_all(request) or moves(request, store) or request.evolves(store):
         return True
-    uuids = asked.wishes.format_1 and any("_" in path.rpartition("/")[2] for path in shard.files)
-    return (asked.wishes.compact and not is_settled(shard, asked.size((shard,)))) or uuids
+    if request.wishes.compact and not is_settled(shard, request.size((shard,))):
+        return True
+    return request.wishes.format_1 and any(map(_has_id, shard.files))
 
 
-def moves(asked: Asked, store: StoreState) -> bool:
+def _rewrites_all(request: Request) -> bool:
+    """Whether every shard is rewritten, whatever lies in it."""
+    wishes = request.wishes
+    return any(
+        (
+            wishes.renumber,
+            request.other_provider,
+            CODEC in request.conf,
+            request.part,
+            request.joining,
+            wishes.of_state and other_format(request.image, request.facts),
+        )
+    )
+
+
+def _has_own_zip(request: Request, shard: ShardFiles) -> bool:
+    zips = [path for path in shard.files if path.endswith(".zip")]
+    return any(map(request.is_of_version, zips))
+
+
+def _has_id(path: str) -> bool:
+    """Whether a state file has an id in its name, as under checkpoint format 2."""
+    return "_" in path.rpartition("/")[2]
+
+
+def moves(request: Request, store: StoreState) -> bool:
     """Whether entries change their shard."""
-    after = asked.wishes.partitions
-    other = after is not None and after != partitions_of(asked.image)
-    return (other or _is_rekeyed(asked, store)) and not store.single
+    if store.single:
+        return False
+    after = request.wishes.partitions
+    if after is not None and after != partitions_of(request.image):
+        return True
+    return _is_rekeyed(request, store)
 
 
-def _is_rekeyed(asked: Asked, store: StoreState) -> bool:
-    return any(one.rekeyed for one in asked.evolves(store))
+def _is_rekeyed(request: Request, store: StoreState) -> bool:
+    return any(evolution.rekeyed for evolution in request.evolves(store))
 
 
 def is_settled(shard: ShardFiles, size: int) -> bool:
-    """Nothing is left to compact: a snapshot alone, or as few tables as its bytes need without a
-    changelog behind them.
+    """Whether nothing is left to compact: a snapshot alone, or as few tables as its bytes need
+    without a changelog behind them.
     """
     endings = [path.rpartition(".")[2] for path in shard.files]
     if "zip" not in endings:
@@ -113,69 +132,82 @@ def table_count(size: int) -> int:
 
 
 def components(before: int, after: int) -> Iterator[tuple[range, range]]:
-    """Groups of source and target shards between which entries can move."""
+    """Yield groups of source and target shards between which entries can move."""
     step = gcd(before, after)
     return ((range(rest, before, step), range(rest, after, step)) for rest in range(step))
 
 
 def whole(pieces: list[Piece]) -> list[Piece]:
-    """Pieces that are read from the same shards, as one: only together do they hold what those
-    hold.
+    """Return pieces that are read from the same shards, as one: only together do they hold what
+    those hold.
     """
-    found: dict[tuple[ShardFiles, ...], Piece] = {}
+    by_sources: dict[tuple[ShardFiles, ...], Piece] = {}
     for piece in pieces:
-        known = found.get(piece.sources)
-        found[piece.sources] = (
-            replace(piece, targets=known.targets + piece.targets) if known else piece
-        )
-    return list(found.values())
+        known = by_sources.get(piece.sources)
+        if known is not None:
+            piece = replace(piece, targets=known.targets + piece.targets)
+        by_sources[piece.sources] = piece
+    return list(by_sources.values())
 
 
 def written(shard: ShardFiles) -> tuple[str, ...]:
-    """The files of a shard in the order in which they are written: what names others after them."""
+    """Return the files of a shard in the order in which they are written: what names others after
+    them.
+    """
     return tuple(sorted(shard.files, key=lambda path: path.endswith(".zip")))
 
 
-def _alone(asked: Asked, store: StoreState, shard: int, sources: tuple[ShardFiles, ...]) -> Piece:
-    size = asked.size(sources)
-    return Piece(sources, (_made(asked, store, shard, size),), None, size)
+def _alone(
+    request: Request, store: StoreState, shard: int, sources: tuple[ShardFiles, ...]
+) -> Piece:
+    size = request.size(sources)
+    return Piece(sources, (_made(request, store, shard, size),), None, size)
 
 
-def _moved(asked: Asked, store: StoreState, bytes_max: int) -> Iterator[Piece]:
-    before = partitions_of(asked.image)
+def _moved(request: Request, store: StoreState, bytes_max: int) -> Iterator[Piece]:
+    before = partitions_of(request.image)
     assert before is not None, "the findings have asked"
-    after = asked.wishes.partitions or before
+    after = request.wishes.partitions or before
     by_number = {shard.shard: shard for shard in store.shards}
-    everywhere = [(range(before), range(after))]  # another key's hash says nothing of where it was
-    for here, there in everywhere if _is_rekeyed(asked, store) else components(before, after):
-        sources = tuple(by_number[number] for number in here)
-        size = asked.size(sources)
-        passes = min(len(there), -(-size // bytes_max) or 1)
+    for source_numbers, target_numbers in _groups(request, store, before, after):
+        sources = tuple(by_number[number] for number in source_numbers)
+        size = request.size(sources)
+        target_size = size // len(target_numbers)
+        passes = min(len(target_numbers), -(-size // bytes_max) or 1)
         for start in range(passes):
-            targets = tuple(
-                _made(asked, store, number, size // len(there)) for number in there[start::passes]
-            )
+            numbers = target_numbers[start::passes]
+            targets = tuple(_made(request, store, number, target_size) for number in numbers)
             yield Piece(sources, targets, (before, after), size)
 
 
-def _made(asked: Asked, store: StoreState, shard: int, size: int) -> ShardFiles:
-    """The shard as it will be written, from so many bytes."""
-    operator = asked.wishes.operators.get(store.operator, store.operator)
-    folder = f"state/{operator}/{shard}" + (
-        "" if store.store == DEFAULT_STORE else f"/{store.store}"
-    )
-    folder = layout.under(asked.image.path, folder)
-    own = f"{folder}/{asked.version_after}"
-    if asked.provider == HDFS:
-        names = [f"{own}.snapshot"]
+def _groups(
+    request: Request, store: StoreState, before: int, after: int
+) -> Iterable[tuple[range, range]]:
+    """Return which shards become which others."""
+    if _is_rekeyed(request, store):  # another key's hash says nothing of where it was
+        return [(range(before), range(after))]
+    return components(before, after)
+
+
+def _made(request: Request, store: StoreState, shard: int, size: int) -> ShardFiles:
+    """Return the shard as it will be written, from so many bytes."""
+    operator = request.wishes.operators.get(store.operator, store.operator)
+    folder = layout.under(request.image.path, f"state/{operator}/{shard}")
+    if store.store != DEFAULT_STORE:
+        folder = f"{folder}/{store.store}"
+    own = f"{folder}/{request.version_after}"
+    if request.provider == HDFS:
+        return ShardFiles(store.operator, store.store, shard, (f"{own}.snapshot",))
+    if request.uuids:
+        unique = request.uuid_of(store, shard) or _id(request, own)
+        own_zip = f"{own}_{unique}.zip"
     else:
-        numbers = range(FIRST_TABLE, FIRST_TABLE + table_count(size))
-        tables = [f"{folder}/SSTs/{n:06}-{_id(asked, f'{own} {n}')}.sst" for n in numbers]
-        unique = asked.uuid_of(store, shard) or _id(asked, own)
-        names = [f"{own}_{unique}.zip" if asked.uuids else f"{own}.zip", *tables]
-    return ShardFiles(store.operator, store.store, shard, tuple(names))
+        own_zip = f"{own}.zip"
+    numbers = range(FIRST_TABLE, FIRST_TABLE + table_count(size))
+    tables = [f"{folder}/SSTs/{n:06}-{_id(request, f'{own} {n}')}.sst" for n in numbers]
+    return ShardFiles(store.operator, store.store, shard, (own_zip, *tables))
 
 
-def _id(asked: Asked, place: str) -> uuid.UUID:
-    """An id for a file: the same file gets the same."""
-    return uuid.uuid5(uuid.NAMESPACE_URL, f"{asked.image.identity} {asked.target} {place}")
+def _id(request: Request, place: str) -> uuid.UUID:
+    """Return an id for a file: the same file gets the same."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, f"{request.image.identity} {request.target} {place}")

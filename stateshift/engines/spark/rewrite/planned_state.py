@@ -1,14 +1,14 @@
 """Which state of a planned batch goes along with an image, and under which paths. Pure.
 
 A batch that was planned and not committed is kept, so that it runs again at the target. A sink that
-has it already does not run its plan, so that nobody writes its state again: see `survey.restart.planned`.
-Brought along, the state is there in that case; in the other one Spark overwrites it, as it would in
-place.
+has it already does not run its plan, so that nobody writes its state again: see
+`survey.restart.planned`. Copied, the state is there in that case; in the other one Spark overwrites
+it, as it would in place.
 
     carried      changes that leave the files of one version as they are: a copy, `compact`,
                  `rename`, `drop`
-    not carried  changes that would have to write them anew: other partitions, provider, codec,
-                 rows, keys
+    not carried  changes that would have to rewrite them: other partitions, provider, codec, rows,
+                 keys
 """
 
 from __future__ import annotations
@@ -34,22 +34,23 @@ def kept_batch(job: JobSpec, image: Image) -> int | None:
 
 
 def rewrites_versions(wishes: Wishes, image: Image) -> bool:
-    """Whether a change writes every version of the state anew, so that files of another version
-    do not fit beside.
+    """Whether a change rewrites every version of the state, so that files of another version do
+    not fit beside.
     """
-    other_settings = settings_after(wishes, image.settings)
-    return bool(
-        other_settings
-        or wishes.renumber
-        or wishes.format_1
-        or wishes.split
-        or wishes.merge
-        or wishes.evolve
+    return any(
+        (
+            settings_after(wishes, image.settings),
+            wishes.renumber,
+            wishes.format_1,
+            wishes.split,
+            wishes.merge,
+            wishes.evolve,
+        )
     )
 
 
 def planned_paths(job: JobSpec, facts: Facts, images: Iterable[Image]) -> Mapping[str, str]:
-    """Return the files to bring, by their path at the source: their path at the target.
+    """Return the files to copy, by their path at the source: their path at the target.
 
     A job that runs writes them at this moment. What is copied of it is planned once more when it
     has stopped.
@@ -57,12 +58,11 @@ def planned_paths(job: JobSpec, facts: Facts, images: Iterable[Image]) -> Mappin
     if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued"):
         return {}
     wishes = wishes_of(job.transform)
-    carrying = (image for image in images if kept_batch(job, image) is not None)
-    news = {}
-    for image in carrying:
-        for path, new in _paths(wishes, image):
-            news[path] = new
-    return news
+    paths: dict[str, str] = {}
+    for image in images:
+        if kept_batch(job, image) is not None:
+            paths.update(_paths(wishes, image))
+    return paths
 
 
 def _paths(wishes: Wishes, image: Image) -> Iterator[tuple[str, str]]:
@@ -80,13 +80,13 @@ def planned_copies(facts: Facts, paths: Mapping[str, str]) -> Iterator[CopyFiles
     for survey in (facts.source, *facts.merges):
         for file in survey.files:
             infos[file.path] = file
-    for number, bundle in enumerate(bundled(infos[path] for path in sorted(paths))):
-        names = tuple(paths[file.path] for file in bundle)
+    files = [infos[path] for path in sorted(paths)]
+    for number, bundle in enumerate(bundled(files)):
         yield CopyFiles(
             f"copy/planned-{number}",
             facts.source.location,
             facts.target.location,
             tuple(bundle),
-            names=names,
+            names=tuple(paths[file.path] for file in bundle),
             replaceable=True,
         )

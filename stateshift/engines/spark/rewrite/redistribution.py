@@ -1,8 +1,8 @@
 """Entries on their way from source shards to target shards: read, dealt out by their keys, put in
 order. Pure.
 
-    folded -> [part] -> [frame] -> [evolve] -> deal out -> [column family] -> piles -> [united] -> blocks of a target,
-    in order
+    folded -> [part] -> [frame] -> [evolve] -> deal out -> [column family] -> piles -> [united]
+           -> blocks of a target, in order
 
 Records of one key can come from several checkpoints only, which are merged: they are added (see
 `sums`) or refused.
@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +30,9 @@ from stateshift.engines.spark.rewrite.merged_records import united
 from stateshift.engines.spark.rewrite.row_blocks import mapped
 from stateshift.engines.spark.rewrite.shards import framed, internal_families, unframed, with_family
 from stateshift.engines.spark.rewrite.split import belongs
+from stateshift.engines.spark.rewrite.stores import of_stores
 from stateshift.engines.spark.rewrite.sums import Add, adders
+from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats.binaries import part
 from stateshift.formats.blocks import Binary, Block, Ints, binary
@@ -51,7 +52,7 @@ class Gathered:
     unite: Callable[[Iterator[Block]], Iterator[Block]]
 
     def blocks(self, target: int, table: int = 0, tables: int = 1) -> Iterator[Block]:
-        """The target's entries in order; one of several parts of about the same size, of which each
+        """Yield the target's entries in order; of several parts of about the same size one, which
         goes on where the one before it ends.
         """
         pile = self.piles[target]
@@ -63,35 +64,38 @@ class Gathered:
 class Gathering:
     """One piece of a rewriting (see `state`). `base` has the column families of its targets."""
 
-    plain: Mapping[str, Any]
-    options: Mapping[str, Any]
+    plain: Plain
+    options: Plain
     sources: Sequence[ShardFiles]
     open: Read
     base: RocksDBSnapshot
 
     def gathered(self, scratch: Scratch) -> Gathered:
-        piles, internal, apart = SortedPiles(scratch), Counter[int](), internal_families(self.base)
+        piles, internal = SortedPiles(scratch), Counter[int]()
+        counted_apart = internal_families(self.base)
         for source in self.sources:
             for store, block in self.read(source):
+                is_internal = store.rpartition("/")[2] in counted_apart
                 for target, own in self._dealt(source, store, block):
                     piles.add(target, with_family(store, own, self._families))
-                    internal[target] += len(own) * (store.rpartition("/")[2] in apart)
-        found = {target: piles.pile(target) for target in self.plain["targets"]}
-        return Gathered(
-            found, internal, self._united if len(self.sources) > 1 else lambda blocks: blocks
-        )
+                    internal[target] += len(own) if is_internal else 0
+        by_target = {target: piles.pile(target) for target in self.plain["targets"]}
+        unite = self._united if len(self.sources) > 1 else _as_they_are
+        return Gathered(by_target, internal, unite)
 
     def read(self, source: ShardFiles) -> Iterator[tuple[str, Block]]:
-        """The entries of a source that are wanted, in the targets' encoding."""
-        change, wanted = self._framing(source.files), self.options.get("part")
-        keep = belongs(wanted, source.operator, source.shard) if wanted else None
+        """Yield the entries of a source that are wanted, in the targets' encoding."""
+        change, part = self._framing(source.files), self.options.get("part")
+        keep = belongs(part, source.operator, source.shard) if part else None
         for store, block in folded(self.open, source, self.options["settings"]):
-            own = keep(store, block) if keep else block
-            own = change(store, own) if change and len(own) else own
-            yield (
-                store,
-                mapped(own, None, self._evolvers[store][1]) if store in self._evolvers else own,
-            )
+            if keep is not None:
+                block = keep(store, block)
+            if change is not None and len(block):
+                block = change(store, block)
+            if store in self._evolvers:
+                _, new_value = self._evolvers[store]
+                block = mapped(block, None, new_value)
+            yield store, block
 
     @cached_property
     def _families(self) -> Mapping[str, int]:
@@ -99,48 +103,48 @@ class Gathering:
 
     @property
     def changes_nothing(self) -> bool:
-        """About any entry of a source: all of them are read as they will be written."""
-        return not (
-            self.options.get("part")
-            or self._evolvers
-            or any(self._framing(one.files) for one in self.sources)
-        )
+        """Whether all entries of its sources are read as they will be written."""
+        if self.options.get("part") or self._evolvers:
+            return False
+        return not any(self._framing(source.files) for source in self.sources)
 
     def _framing(self, files: tuple[str, ...]) -> Callable[[str, Block], Block] | None:
-        """What changes about a row when the provider does."""
-        came = ROCKSDB if any(path.endswith((".zip", ".changelog")) for path in files) else HDFS
-        if came == self.options["provider"] or not files:
+        """Return what changes about a row when the provider does."""
+        is_rocksdb = any(path.endswith((".zip", ".changelog")) for path in files)
+        provider = ROCKSDB if is_rocksdb else HDFS
+        if provider == self.options["provider"] or not files:
             return None
-        change, keys = framed if came == HDFS else unframed, self._session_keys
+        change = unframed if is_rocksdb else framed
+        keys = self._session_keys
         return lambda store, block: change(store, block, keys.get(store))
 
     @cached_property
     def _session_keys(self) -> Mapping[str, Bytes]:
+        sessions = self.options.get("sessions", {})
         parting = self.options["provider"] == ROCKSDB
-        return session_keys.of_operator(
-            self.options.get("sessions", {}), self.plain["operator"], parting
-        )
+        return session_keys.of_operator(sessions, self.plain["operator"], parting)
 
     def _dealt(self, source: ShardFiles, store: str, block: Block) -> Iterator[tuple[int, Block]]:
-        """The records of each target; those of other pieces, which take the shard's other keys,
-        are left out.
+        """Yield the records of each target; those of other pieces, which take the shard's other
+        keys, are left out.
         """
         if not self.plain.get("partitions"):
             yield self.plain["targets"][0], block
             return
         before, after = self.plain["partitions"]
-        hashed = self._hashes(source, store, block)
-        _check_places(source, store, block, hashed % before)
+        hashes = self._hashes(source, store, block)
+        _check_places(source, store, block, hashes % before)
         if store in self._views_after:
-            block = mapped(block, self._evolvers[store][0], None)
-            hashed = hashes_of(self._views_after[store], block.keys)
-        numbers = hashed % after
-        places = np.argsort(numbers, kind="stable")
-        block, numbers = block.take(places), numbers[places]
-        cuts = np.concatenate(([0], np.flatnonzero(np.diff(numbers)) + 1, [len(numbers)]))
+            new_key, _ = self._evolvers[store]
+            block = mapped(block, new_key, None)
+            hashes = hashes_of(self._views_after[store], block.keys)
+        targets = hashes % after
+        order = np.argsort(targets, kind="stable")
+        block, targets = block.take(order), targets[order]
+        cuts = np.concatenate(([0], np.flatnonzero(np.diff(targets)) + 1, [len(targets)]))
         for start, end in pairwise(cuts.tolist()):
-            if start < end and int(numbers[start]) in self._targets:
-                yield int(numbers[start]), part(block, start, end)
+            if start < end and int(targets[start]) in self._targets:
+                yield int(targets[start]), part(block, start, end)
 
     @cached_property
     def _targets(self) -> frozenset[int]:
@@ -149,9 +153,8 @@ class Gathering:
     def _hashes(self, source: ShardFiles, store: str, block: Block) -> Ints:
         view = self._views.get(store)
         if view is None:
-            raise FormatError(
-                f"entries of the store {store}, of which no schema tells", source.files[0]
-            )
+            fact = f"entries of the store {store}, which no schema describes"
+            raise FormatError(fact, source.files[0])
         return hashes_of(view, block.keys)
 
     @cached_property
@@ -160,7 +163,7 @@ class Gathering:
 
     @cached_property
     def _views_after(self) -> Mapping[str, StoreView]:
-        """Of stores whose keys become others."""
+        """Return the views of stores whose keys become others."""
         return self._views_of("rules_after")
 
     def _views_of(self, option: str) -> Mapping[str, StoreView]:
@@ -170,27 +173,26 @@ class Gathering:
     @cached_property
     def _evolvers(self) -> Mapping[str, tuple[Bytes, Bytes]]:
         framed = self.options["provider"] == ROCKSDB
-        return {store: evolver(one, framed) for store, one in self._own("evolve").items()}
+        evolutions = self._own("evolve").items()
+        return {store: evolver(evolution, framed) for store, evolution in evolutions}
 
-    def _own(self, option: str) -> dict[str, Any]:
-        """What an option says of the stores of this piece's operator."""
-        own = f"{self.plain['operator']}/"
-        told = self.options.get(option, {}).items()
-        return {name.removeprefix(own): value for name, value in told if name.startswith(own)}
+    def _own(self, option: str) -> dict[str, Plain]:
+        """Return what an option says of the stores of this piece's operator."""
+        return of_stores(self.options.get(option, {}), self.plain["operator"])
 
     def _united(self, blocks: Iterator[Block]) -> Iterator[Block]:
         return united(blocks, self._add)
 
     def _add(self, keys: Binary, values: Binary, others: Binary) -> Binary:
-        """What keys that are in several of the merged checkpoints have in the end."""
+        """Return what keys that are in several of the merged checkpoints have in the end."""
         if not self._families:
             return self._adder(self.plain["store"], keys[0].as_py())(values, others)
+        sums = []
         rows = zip(keys.to_pylist(), values.to_pylist(), others.to_pylist(), strict=True)
-        found = [
-            self._adder(*self._store_of(key))(binary([one]), binary([other]))
-            for key, one, other in rows
-        ]
-        return pa.concat_arrays(found)
+        for key, value, other in rows:
+            add = self._adder(*self._store_of(key))
+            sums.append(add(binary([value]), binary([other])))
+        return pa.concat_arrays(sums)
 
     def _adder(self, store: str, key: bytes) -> Add:
         add = self._adders.get(store)
@@ -203,16 +205,19 @@ class Gathering:
         return adders(self.plain["operator"], self.options.get("sums", {}))
 
     def _store_of(self, key: bytes) -> tuple[str, bytes]:
-        name = next(
-            name
-            for name, number in self._families.items()
-            if number == int.from_bytes(key[:2], "little")
-        )
+        names = {number: name for name, number in self._families.items()}
+        name = names[int.from_bytes(key[:2], "little")]
         return f"{self.plain['store']}/{name}", key[2:]
 
 
+def _as_they_are(blocks: Iterator[Block]) -> Iterator[Block]:
+    return blocks
+
+
 def _check_places(source: ShardFiles, store: str, block: Block, places: Ints) -> None:
-    """State that was distributed otherwise than by its keys' hashes cannot be distributed anew."""
+    """Refuse state that was distributed otherwise than by its keys' hashes: it cannot be
+    redistributed by them.
+    """
     wrong = np.flatnonzero(places != source.shard)
     if len(wrong):
         key, folder = block.keys[int(wrong[0])].as_py(), source.files[0].rpartition("/")[0]

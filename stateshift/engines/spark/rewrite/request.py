@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import chain
 
 from stateshift import plain
 from stateshift.engines.spark import layout
@@ -21,14 +21,14 @@ from stateshift.engines.spark.rewrite.stores import (
     provider_of,
     stores_of,
 )
-from stateshift.engines.spark.rewrite.wishes import Wishes, path_after, settings_after
+from stateshift.engines.spark.rewrite.wishes import Plain, Wishes, path_after, settings_after
 from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """`number` counts the images of a workflow."""
 
     wishes: Wishes
@@ -46,38 +46,33 @@ class Asked:
 
     @property
     def above(self) -> str:
-        """Where the state is read from."""
+        """Return where the state is read from."""
         return self.joining.root if self.joining else self.facts.source.location
 
     @cached_property
     def _infos(self) -> Mapping[str, FileInfo]:
-        return (
-            self.joining.infos
-            if self.joining
-            else {file.path: file for file in self.facts.source.files}
-        )
+        if self.joining:
+            return self.joining.infos
+        return {file.path: file for file in self.facts.source.files}
 
     def info(self, path: str) -> FileInfo:
         return self._infos.get(path) or FileInfo(path, 0)
 
     def size(self, shards: Iterable[ShardFiles]) -> int:
-        sizes = []
-        for shard in shards:
-            for path in shard.files:
-                sizes.append(self.info(path).size)
-        return sum(sizes)
+        paths = chain.from_iterable(shard.files for shard in shards)
+        return sum(self.info(path).size for path in paths)
 
     # -- paths
 
     def inside(self, path: str) -> str:
-        """A path of the location as the image has it."""
+        """Return a path of the location as the image has it."""
         return path[len(self.image.path) + 1 :] if self.image.path else path
 
     def place(self, path: str) -> CheckpointPath:
         return classify(self.inside(path))
 
     def path(self, path: str) -> str | None:
-        """Where a file is afterwards; None where it is left behind."""
+        """Return where a file is afterwards; None where it is left behind."""
         new = path_after(self.wishes, self.inside(path))
         return None if new is None else layout.under(self.image.path, new)
 
@@ -94,7 +89,7 @@ class Asked:
 
     @cached_property
     def version_after(self) -> int:
-        """The version that the state has at the target."""
+        """Return the version that the state has at the target."""
         return number_after(self.wishes, self.image, self.facts.sink) + 1
 
     @cached_property
@@ -104,8 +99,10 @@ class Asked:
     @cached_property
     def format_2(self) -> bool:
         """Whether the image is of checkpoint format 2."""
-        places = (self.place(path) for path in self.image.state_files)
-        return any(place.uuid for place in places if place.kind in ("zip", "changelog"))
+        for place in map(self.place, self.image.state_files):
+            if place.uuid and place.kind in ("zip", "changelog"):
+                return True
+        return False
 
     @property
     def uuids(self) -> bool:
@@ -115,24 +112,21 @@ class Asked:
     def is_of_version(self, path: str) -> bool:
         return self.place(path).version == self.version
 
-    def uuid_of(self, store: StoreState, shard: int) -> str | None:
-        """The id that a version has to keep, as its commit names it: where it stays in its
+    def uuid_of(self, store: StoreState, number: int) -> str | None:
+        """Return the id that a version has to keep, as its commit names it: where it stays in its
         place.
         """
         if not self.wishes.in_place:
             return None
-        places = []
-        for one in store.shards:
-            if one.shard == shard:
-                for path in one.files:
-                    places.append(self.place(path))
-        return next(
-            (place.uuid for place in places if place.version == self.version and place.uuid), None
-        )
+        own = [shard.files for shard in store.shards if shard.shard == number]
+        for place in map(self.place, chain.from_iterable(own)):
+            if place.version == self.version and place.uuid:
+                return place.uuid
+        return None
 
     @cached_property
     def conf(self) -> dict[str, str]:
-        """What changes in the configuration that the offset log records."""
+        """Return what changes in the configuration that the offset log records."""
         return settings_after(self.wishes, self.image.settings)
 
     @property
@@ -141,23 +135,22 @@ class Asked:
 
     @cached_property
     def stores(self) -> tuple[StoreState, ...]:
-        found = stores_of(self.image, self.provider == ROCKSDB)
-        return tuple(
-            store for store in found if store.operator not in self.wishes.dropped_operators
-        )
+        stores = stores_of(self.image, self.provider == ROCKSDB)
+        dropped = self.wishes.dropped_operators
+        return tuple(store for store in stores if store.operator not in dropped)
 
     @cached_property
-    def part(self) -> dict[str, Any] | None:
-        """What of the entries belongs to the part that is asked for."""
+    def part(self) -> Plain | None:
+        """Return what of the entries belongs to the part that is asked for."""
         split = self.wishes.split
         if split is None:
             return None
         if "by" in split:
             return {"shards": shards_of(split["by"], split["part"], partitions_of(self.image) or 0)}
         rules = {}
-        for s in self.stores:
-            for name, rule in (s.rules or {}).items():
-                rules[f"{s.operator}/{name}"] = rule
+        for store in self.stores:
+            for name, rule in (store.rules or {}).items():
+                rules[f"{store.operator}/{name}"] = rule
         return {
             "column": split["column"],
             "values": list(split["values"]),
@@ -166,19 +159,17 @@ class Asked:
 
     @cached_property
     def evolved(self) -> Mapping[str, Evolution]:
-        """Stores whose rows become others, by "<operator>/<store>"."""
+        """Return the stores whose rows become others, by "<operator>/<store>"."""
         return evolutions(self.wishes, self.image, delimiter(self.image.settings).decode())
 
     def evolves(self, store: StoreState) -> list[Evolution]:
-        """Of one store on disk: its own, or those of its column families."""
-        whole = f"{store.operator}/{store.store}"
-        ones = []
-        for name, one in self.evolved.items():
-            if name == whole or name.startswith(f"{whole}/"):
-                ones.append(one)
-        return ones
+        """Return what becomes of a store on disk, or of its column families."""
+        whole = f"{store.operator}/{store.store}/"
+        return [
+            evolution for name, evolution in self.evolved.items() if f"{name}/".startswith(whole)
+        ]
 
     def reading(self) -> dict[str, str]:
-        """The settings that say how rows are read."""
+        """Return the settings that say how rows are read."""
         settings = self.image.settings
         return {key: settings[key] for key in (ROW_CHECKSUM, MERGE_OPERATOR) if key in settings}

@@ -7,11 +7,10 @@ from stateshift.formats.blocks import Block, binary
 
 
 def mapped(block: Block, keys: Bytes | None, values: Bytes | None) -> Block:
-    """The same records with other keys, or other values; None for those that stay."""
-    new_keys = block.keys if keys is None else binary([keys(key) for key in block.keys.to_pylist()])
-    new_values = (
-        block.values
-        if values is None
-        else binary([values(value) for value in block.values.to_pylist()])
-    )
+    """Return the same records with other keys, or other values; None for those that stay."""
+    new_keys, new_values = block.keys, block.values
+    if keys is not None:
+        new_keys = binary([keys(key) for key in block.keys.to_pylist()])
+    if values is not None:
+        new_values = binary([values(value) for value in block.values.to_pylist()])
     return Block(new_keys, new_values, block.merges)

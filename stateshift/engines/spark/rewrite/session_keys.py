@@ -18,13 +18,13 @@ from stateshift.engines.spark.entries.encoders import bare, halves
 from stateshift.engines.spark.entries.keys import is_session
 from stateshift.engines.spark.layout import FRAME
 from stateshift.engines.spark.rewrite.evolution import Bytes
-from stateshift.engines.spark.rewrite.stores import StoreState
+from stateshift.engines.spark.rewrite.stores import StoreState, of_stores
 from stateshift.formats.spark.row_change import cut, glued
 from stateshift.formats.spark.types import decode_struct
 
 
 def sessions_of(stores: Iterable[StoreState]) -> dict[str, str]:
-    """The stores whose keys a conversion cuts in two, or puts together."""
+    """Return the schemas of stores whose keys a conversion cuts in two, or puts together."""
     schemas = {}
     for store in stores:
         for name, rule in (store.rules or {}).items():
@@ -34,23 +34,18 @@ def sessions_of(stores: Iterable[StoreState]) -> dict[str, str]:
 
 
 def of_operator(sessions: Mapping[str, str], operator: str, parting: bool) -> dict[str, Bytes]:
-    """Per store of an operator, what makes a key of one provider that of the other."""
+    """Return what makes a key of one provider that of the other, by store of an operator."""
     make: Callable[[str], Bytes] = parted if parting else whole
-    own = f"{operator}/"
-    return {
-        name.removeprefix(own): make(schema)
-        for name, schema in sessions.items()
-        if name.startswith(own)
-    }
+    return {store: make(schema) for store, schema in of_stores(sessions, operator).items()}
 
 
 def parted(schema: str) -> Bytes:
-    """A row to RocksDB's key."""
+    """Return what makes RocksDB's key of a row."""
     return partial(_part, cut(*_described(schema)))
 
 
 def whole(schema: str) -> Bytes:
-    """The inverse."""
+    """Return what makes a row of RocksDB's key."""
     return partial(_glue, glued(*_described(schema)))
 
 

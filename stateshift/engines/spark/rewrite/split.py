@@ -11,11 +11,13 @@ that a comparison reads the source by.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from stateshift.engines.spark.entries.keys import KeyRule, nameable
 from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.spark.rewrite.stores import of_stores
+from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.errors import FormatError
 from stateshift.plain import from_plain
 
@@ -26,24 +28,32 @@ if TYPE_CHECKING:
 Kept = Callable[[str, "Block"], "Block"]
 
 
-def belongs(part: Mapping[str, Any], operator: str, shard: int) -> Kept:
-    """What to keep of one shard's entries."""
+def belongs(part: Plain, operator: str, shard: int) -> Kept:
+    """Return what to keep of one shard's entries."""
     if "shards" in part:
-        inside = shard in part["shards"]
-        return lambda store, block: block if inside else block.take(_none())
-    values, own = frozenset(part["values"]), f"{operator}/"
-    ours = {name: rule for name, rule in part["rules"].items() if name.startswith(own)}
-    rules = {name.removeprefix(own): from_plain(KeyRule, rule) for name, rule in ours.items()}
+        return _all if shard in part["shards"] else _nothing
+    column, values = part["column"], frozenset(part["values"])
+    plain_rules = of_stores(part["rules"], operator)
+    rules = {store: from_plain(KeyRule, rule) for store, rule in plain_rules.items()}
 
     def kept(store: str, block: Block) -> Block:
-        at = nameable(rules[store], part["column"]) if store in rules else None
+        at = nameable(rules[store], column) if store in rules else None
         if at is None:
-            raise FormatError(
-                f"entries of the store {store}, whose keys have no column {part['column']}"
-            )
+            fact = f"entries of the store {store}, whose keys have no column {column}"
+            raise FormatError(fact)
         return _with(block, StoreView.of_rule(store, rules[store]), at, values)
 
     return kept
+
+
+def _all(store: str, block: Block) -> Block:
+    return block
+
+
+def _nothing(store: str, block: Block) -> Block:
+    import numpy as np
+
+    return block.take(np.zeros(0, np.int64))
 
 
 def _with(block: Block, view: StoreView, at: int, values: frozenset[str]) -> Block:
@@ -54,12 +64,8 @@ def _with(block: Block, view: StoreView, at: int, values: frozenset[str]) -> Blo
     return block.take(np.flatnonzero([text in values for text in texts_of(view, at, block.keys)]))
 
 
-def _none() -> Any:
-    import numpy as np
-
-    return np.zeros(0, np.int64)
-
-
 def shards_of(by: int, part: int, partitions: int) -> list[int]:
-    """The shards of part `part` of `by`: a run of them, as long as the others' but for one."""
+    """Return the shards of part `part` of `by`: a run of them, as long as the others' but for
+    one.
+    """
     return list(range(part * partitions // by, (part + 1) * partitions // by))

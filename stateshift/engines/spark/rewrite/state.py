@@ -6,12 +6,10 @@
                targets             [shard, ...]
                tables              RocksDB: [[name in SSTs/, ...], ...] for each target
                partitions          [before, after]: each entry goes to the shard of its key, after
-                                   it was seen that it
-                                   comes from where its key puts it
+                                   it was seen that it comes from where its key puts it
              rules     for these, "<operator>/<store>" -> KeyRule
              sums      "<operator>/<store>" -> how values of one key are added (see `sums`), where
-                       checkpoints are
-                       merged: a piece then has the same shard of several of them
+                       checkpoints are merged: a piece then has the same shard of several of them
              evolve    "<operator>/<store>" -> Evolution, where rows become others (see `evolution`)
              rules_after   KeyRule of those of them whose keys do
              sessions  "<operator>/<store>" -> the key's schema, where the provider changes (see
@@ -20,18 +18,17 @@
              settings  what the sources' rows are read by (see `fold`)
              provider, codec, checksums     how the targets are written
              format    the number that stands in a zip's metadata (see `zip_format`); null for that
-                       of the sources, or
-                       `format_without_zip` where they have none
+                       of the sources, or `format_without_zip` where they have none
 
     outputs  HDFS-backed   N.snapshot                  for each target
              RocksDB       its tables, then N.zip      for each target
 
 A piece is read once. What has to be put in order or dealt out on the way is held in piles (see
-`redistribution`) until the next piece is read; a shard that becomes one snapshot goes straight through,
-a block at a time, and where its files are little, record by record.
+`redistribution`) until the next piece is read; a shard that becomes one snapshot goes straight
+through, a block at a time, and where its files are little, record by record.
 
 Profile (a million entries of 24 and 32 bytes, seconds of one core): compacted 0.6 as snapshots and
-1.3 as tables, dealt out anew 1.4 and 1.8; most of it is Arrow's taking, joining and sorting, then
+1.3 as tables, redistributed 1.4 and 1.8; most of it is Arrow's taking, joining and sorting, then
 LZ4's. Reading six million from disk and writing them as tables held 0.5 GB at most, a million 0.3
 GB: beyond what piles may hold, they lie in the scratch file.
 """
@@ -42,14 +39,14 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import starmap
-from typing import Any
+from itertools import chain, starmap
 
 from stateshift.engines.spark.entries.small_shards import Begun, few_rows
 from stateshift.engines.spark.layout import HDFS
 from stateshift.engines.spark.rewrite import shards
 from stateshift.engines.spark.rewrite.redistribution import Gathered, Gathering
 from stateshift.engines.spark.rewrite.shards import TableContent
+from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.errors import FormatError
 from stateshift.formats import bounds
 from stateshift.formats.blocks import Block
@@ -62,9 +59,9 @@ from stateshift.survey import ShardFiles
 
 
 def rewrite_state(
-    options: Mapping[str, Any], inputs: Sequence[Content], scratch: Scratch = io.BytesIO
+    options: Plain, inputs: Sequence[Content], scratch: Scratch = io.BytesIO
 ) -> Sequence[Content]:
-    """The contents of every target, in order; nothing is read before one of them is."""
+    """Return the contents of every target, in order; nothing is read before one of them is."""
     contents: list[Content] = []
     position, held = 0, _Held(scratch)
     for plain in options["pieces"]:
@@ -85,7 +82,7 @@ class _Held:
 
     def gathered(self, piece: _Piece) -> Gathered:
         if self._of is not piece or self._gathered is None:
-            self._gathered = None  # make room first
+            self._gathered = None  # free its memory first
             self._of, self._gathered = piece, piece.gathering().gathered(self._scratch)
         return self._gathered
 
@@ -94,65 +91,63 @@ class _Piece:
     """Source shards of one store that become target shards of it."""
 
     def __init__(
-        self,
-        plain: Mapping[str, Any],
-        options: Mapping[str, Any],
-        inputs: Sequence[Content],
-        held: _Held,
+        self, plain: Plain, options: Plain, inputs: Sequence[Content], held: _Held
     ) -> None:
         self.plain, self.options, self.held = plain, options, held
         operator, store = plain["operator"], plain["store"]
         self.sources = [
             ShardFiles(operator, store, shard, tuple(paths)) for shard, paths in plain["sources"]
         ]
-        paths: list[str] = []
-        for source in self.sources:
-            paths.extend(source.files)
+        paths = chain.from_iterable(source.files for source in self.sources)
         self.inputs = dict(zip(paths, inputs, strict=True))
 
     def contents(self) -> Iterator[Content]:
-        for number, target in enumerate(self.plain["targets"]):
-            if self.options["provider"] == HDFS:
-                yield self._snapshot(target)
-            else:
-                yield from self._version(target, self.plain["tables"][number])
+        targets = self.plain["targets"]
+        if self.options["provider"] == HDFS:
+            yield from map(self._snapshot, targets)
+            return
+        for target, names in zip(targets, self.plain["tables"], strict=True):
+            yield from self._version(target, names)
 
     def gathering(self) -> Gathering:
-        return Gathering(
-            self.plain, self.options, self.sources, lambda path: self.inputs[path](), self._base
-        )
+        return Gathering(self.plain, self.options, self.sources, self._open, self._base)
+
+    def _open(self, path: str) -> Iterator[bytes]:
+        return self.inputs[path]()
 
     def _snapshot(self, target: int) -> Content:
         def content() -> Iterator[bytes]:
-            if not self._goes_straight:
-                return self._encoded(self.held.gathered(self).blocks(target))
-            gathering = self.gathering()
-            begun = Begun(gathering.open)
-            rows = (
-                few_rows(begun, self.sources[0], self.options["settings"])
-                if gathering.changes_nothing
-                else None
-            )
-            if rows is None:
-                return self._encoded(
-                    block for _, block in replace(gathering, open=begun).read(self.sources[0])
-                )
-            records = starmap(Record, rows.items())
-            return encode_delta(
-                map(with_row_checksum, records) if self.options["checksums"] else records,
-                self.options["codec"],
-            )
+            if self._goes_straight:
+                return self._straight()
+            return self._encoded(self.held.gathered(self).blocks(target))
 
         return content
+
+    def _straight(self) -> Iterator[bytes]:
+        """Return the one source as a snapshot: record by record where its files are little."""
+        gathering = self.gathering()
+        begun = Begun(gathering.open)
+        (source,) = self.sources
+        if gathering.changes_nothing:
+            rows = few_rows(begun, source, self.options["settings"])
+            if rows is not None:
+                return self._encoded_rows(rows)
+        entries = replace(gathering, open=begun).read(source)
+        return self._encoded(block for _, block in entries)
+
+    def _encoded_rows(self, rows: Mapping[bytes, bytes]) -> Iterator[bytes]:
+        records: Iterator[Record] = starmap(Record, rows.items())
+        if self.options["checksums"]:
+            records = map(with_row_checksum, records)
+        return encode_delta(records, self.options["codec"])
 
     def _encoded(self, blocks: Iterator[Block]) -> Iterator[bytes]:
         checked = map(checked_rows, blocks) if self.options["checksums"] else blocks
         return encode_snapshot(checked, self.options["codec"])
 
     def _version(self, target: int, names: Sequence[str]) -> Iterator[Content]:
-        tables = [
-            TableContent(partial(self._in_table, target, n, len(names))) for n in range(len(names))
-        ]
+        count = len(names)
+        tables = [TableContent(partial(self._in_table, target, n, count)) for n in range(count)]
         yield from tables
 
         def zipped() -> Iterator[bytes]:
@@ -175,22 +170,18 @@ class _Piece:
 
     @property
     def _format(self) -> int:
-        found = self._base.format if self._base.text else self.options["format_without_zip"]
-        return int(self.options["format"] or found)
+        of_sources = self._base.format if self._base.text else self.options["format_without_zip"]
+        return int(self.options["format"] or of_sources)
 
     @cached_property
     def _base(self) -> RocksDBSnapshot:
-        """The column families of the targets: those of the sources."""
-        zips = []
-        for source in self.sources:
-            for path in source.files:
-                if path.endswith(".zip"):
-                    zips.append(path)
-        bases = (self._decoded(path) for path in zips)
+        """Return the column families of the targets: those of the sources."""
+        paths = chain.from_iterable(source.files for source in self.sources)
+        bases = map(self._decoded, [path for path in paths if path.endswith(".zip")])
         return shards.united(base for base in bases if base.text)
 
     def _decoded(self, path: str) -> RocksDBSnapshot:
         try:
-            return decode_zip(bounds.gathered(self.inputs[path](), "a zip"))
+            return decode_zip(bounds.gathered(self._open(path), "a zip"))
         except FormatError as error:
             raise error.at(path) from error

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from stateshift.engines.spark import chains
-from stateshift.engines.spark.entries.keys import KeyRule, key_rule
+from stateshift.engines.spark.entries.keys import KeyRule, Schema, key_rule
 from stateshift.engines.spark.image import spark_image
 from stateshift.errors import FormatError
-from stateshift.survey import Image, ShardFiles
+from stateshift.survey import Image, Operator, ShardFiles
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +34,53 @@ class StoreState:
 
 
 def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
-    """The stores of the image, each with the rules for its keys (and those of its column
+    """Return the stores of the image, each with the rules for its keys (and those of its column
     families).
     """
-    schemas = spark_image(image).schemas
-    counts = {operator.id: operator.shards for operator in image.operators}
-    names = {operator.id: operator.name for operator in image.operators}
+    operators = {operator.id: operator for operator in image.operators}
     groups: dict[tuple[str, str], list[ShardFiles]] = {}
     for shard in image.shards:
         groups.setdefault((shard.operator, shard.store), []).append(shard)
-    found = []
+    stores = []
     for (operator, store), shards in groups.items():
-        whole = f"{operator}/{store}"
-        own = {}
-        for n, s in schemas.items():
-            if n == whole or n.startswith(whole + "/"):
-                own[n[len(operator) + 1 :]] = s
-        rules, unknown = _rules(names.get(operator), own, framed)
-        single = counts[operator] == 1 and partitions_of(image) != 1
-        single = single or (bool(rules) and not any(rule.placed for rule in rules.values()))
-        found.append(StoreState(operator, store, tuple(shards), rules or None, single, unknown))
-    return tuple(found)
+        rules, unknown = _rules(operators[operator].name, _schemas(image, operator, store), framed)
+        stores.append(
+            StoreState(
+                operator=operator,
+                store=store,
+                shards=tuple(shards),
+                rules=rules or None,
+                single=_has_single_shard(image, operators[operator]) or _is_unplaced(rules),
+                unknown=unknown,
+            )
+        )
+    return tuple(stores)
+
+
+def _schemas(image: Image, operator: str, store: str) -> dict[str, Schema]:
+    """Return the schemas of a store, or of its column families, by the names that entries have."""
+    own = of_stores(spark_image(image).schemas, operator)
+    return {name: schema for name, schema in own.items() if f"{name}/".startswith(f"{store}/")}
+
+
+def _has_single_shard(image: Image, operator: Operator) -> bool:
+    """Whether an operator has one shard where others have more."""
+    return operator.shards == 1 and partitions_of(image) != 1
+
+
+def _is_unplaced(rules: Mapping[str, KeyRule]) -> bool:
+    """Whether no column of its keys decides the shard: all of them are in shard 0."""
+    return bool(rules) and not any(rule.placed for rule in rules.values())
+
+
+def of_stores(by_store: Mapping[str, T], operator: str) -> dict[str, T]:
+    """Return what is there of an operator's stores: "<operator>/<store>" -> it, by the store."""
+    start = f"{operator}/"
+    own = {}
+    for name, value in by_store.items():
+        if name.startswith(start):
+            own[name.removeprefix(start)] = value
+    return own
 
 
 def partitions_of(image: Image) -> int | None:
@@ -64,7 +92,7 @@ def provider_of(image: Image) -> str | None:
 
 
 def _rules(
-    operator: str | None, schemas: Mapping[str, Mapping[str, Any]], framed: bool
+    operator: str | None, schemas: Mapping[str, Schema], framed: bool
 ) -> tuple[dict[str, KeyRule], str | None]:
     try:
         rules = {name: key_rule(operator, name, schema, framed) for name, schema in schemas.items()}

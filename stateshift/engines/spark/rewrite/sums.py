@@ -15,15 +15,28 @@ something is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from stateshift.engines.spark.rewrite.stores import of_stores
+from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.errors import Incompatible
 from stateshift.formats.spark.types import Atomic, DataType, DecimalType, StructType, decode_struct
 
 if TYPE_CHECKING:
-    from stateshift.formats.blocks import Binary
-
+    from stateshift.formats.blocks import Binary, Flags, Ints, Numbers
 Add = Callable[["Binary", "Binary"], "Binary"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column that is added: where in a row its null bit and its slot are, and its numpy type."""
+
+    null_byte: int
+    null_bit: int
+    slot: int
+    width: str
+
 
 _WIDTHS = {
     "byte": "<i1",
@@ -35,34 +48,40 @@ _WIDTHS = {
 }
 
 
-def adders(operator: str, sums: Mapping[str, Mapping[str, Any]]) -> dict[str, Add]:
-    """Per store of the operator: the function that adds two values each, row by row."""
-    own = f"{operator}/"
-    return {
-        name.removeprefix(own): _adder(decode_struct(one["schema"]), one["columns"], one["framed"])
-        for name, one in sums.items()
-        if name.startswith(own)
-    }
+def adders(operator: str, sums: Mapping[str, Plain]) -> dict[str, Add]:
+    """Return the functions that add two values each, row by row, by store of the operator."""
+    adds = {}
+    for store, how in of_stores(sums, operator).items():
+        adds[store] = _adder(decode_struct(how["schema"]), how["columns"], how["framed"])
+    return adds
 
 
-def cannot_add(schema: Mapping[str, Any], columns: list[str]) -> str | None:
-    """The first of the columns that is not there, or of a type that cannot be added; in Avro rows
-    none has a place of its own.
+def cannot_add(schema: Plain, columns: list[str]) -> str | None:
+    """Return the first of the columns that is not there, or of a type that cannot be added; in Avro
+    rows none has a place of its own.
     """
     value = decode_struct(schema["value"])
+    widths: dict[str, list[str | None]] = {}
+    for name, kind in zip(value.names, value.types, strict=True):
+        widths.setdefault(name, []).append(_width(kind))
     for column in columns:
-        kinds = [
-            kind for name, kind in zip(value.names, value.types, strict=True) if name == column
-        ]
-        if schema.get("avro") or not kinds or not all(_width(kind) for kind in kinds):
+        can_add = column in widths and all(widths[column])
+        if schema.get("avro") or not can_add:
             return column
     return None
 
 
 def _adder(schema: StructType, columns: list[str], framed: bool) -> Add:
-    nulls = 1 if framed else 0
-    slots = nulls + (len(schema.types) + 63) // 64 * 8
-    added = {n: _width(kind) for n, kind in enumerate(schema.types) if schema.names[n] in columns}
+    first_null = 1 if framed else 0
+    first_slot = first_null + (len(schema.types) + 63) // 64 * 8
+    least = first_slot + 8 * len(schema.types)
+    added = []
+    for number, (name, kind) in enumerate(zip(schema.names, schema.types, strict=True)):
+        if name in columns:
+            width = _width(kind)
+            assert width is not None, "the findings have asked"
+            place = first_null + number // 8
+            added.append(_Column(place, 1 << number % 8, first_slot + 8 * number, width))
 
     def add(ones: Binary, others: Binary) -> Binary:
         import numpy as np
@@ -71,51 +90,52 @@ def _adder(schema: StructType, columns: list[str], framed: bool) -> Add:
         from stateshift.formats.binaries import lengths, of_width
 
         sizes = lengths(ones)
-        if (sizes != lengths(others)).any() or (
-            len(sizes) and sizes.min() < slots + 8 * len(schema.types)
-        ):
+        if (sizes != lengths(others)).any() or sizes.min(initial=least) < least:
             raise _different(schema, columns)
-        order, found = [], []
+        order, sums = [], []
         for size in np.unique(sizes):  # rows of one size are a matrix
             places = np.flatnonzero(sizes == size)
-            rows, more = (_matrix(side, places, size) for side in (ones, others))
-            for number, width in added.items():
-                assert width is not None, "the findings have asked"
-                _add(rows, more, number, nulls, slots, width)
+            rows, more = _matrix(ones, places, size), _matrix(others, places, size)
+            for column in added:
+                _add(rows, more, column)
             if (rows != more).any():  # `more` took over what was added
                 raise _different(schema, columns)
             order.append(places)
-            found.append(of_width(rows))
+            sums.append(of_width(rows))
         back = np.argsort(np.concatenate(order))
-        return pa.concat_arrays(found).take(pa.array(back))
+        return pa.concat_arrays(sums).take(pa.array(back))
 
     return add
 
 
-def _matrix(column: Binary, places: Any, size: int) -> Any:
-    """The rows at these places, all of one size, as a matrix of bytes that can be changed."""
+def _matrix(column: Binary, places: Ints, size: int) -> Numbers:
+    """Return the rows at these places, all of one size, as a matrix of bytes that can be
+    changed.
+    """
     import numpy as np
     import pyarrow as pa
 
     from stateshift.formats.binaries import edges
 
     starts, content = edges(column.take(pa.array(places)))
-    return (
-        np.frombuffer(content, np.uint8)[starts[0] : starts[-1]].reshape(len(places), size).copy()
-    )
+    rows = np.frombuffer(content, np.uint8)[starts[0] : starts[-1]]
+    return rows.reshape(len(places), size).copy()
 
 
-def _add(rows: Any, more: Any, number: int, nulls: int, slots: int, width: str) -> None:
+def _add(rows: Numbers, more: Numbers, column: _Column) -> None:
     """Add a column of `more` to that of `rows`, and make both the same there."""
     import numpy as np
 
-    slot, byte, bit = slots + 8 * number, nulls + number // 8, 1 << number % 8
-    size = np.dtype(width).itemsize
-    null, null_too = (side[:, byte] & bit != 0 for side in (rows, more))
-    one, other = (
-        np.ascontiguousarray(side[:, slot : slot + size]).view(width)[:, 0] for side in (rows, more)
-    )
-    total = np.where(null, other, np.where(null_too, one, _total(one, other, ~(null | null_too))))
+    byte, bit, slot = column.null_byte, column.null_bit, column.slot
+    size = np.dtype(column.width).itemsize
+
+    def values(side: Numbers) -> Numbers:
+        return np.ascontiguousarray(side[:, slot : slot + size]).view(column.width)[:, 0]
+
+    null, null_too = rows[:, byte] & bit != 0, more[:, byte] & bit != 0
+    one, other = values(rows), values(more)
+    both = _total(one, other, ~(null | null_too))
+    total = np.where(null, other, np.where(null_too, one, both))
     rows[:, slot : slot + size] = total.view(np.uint8).reshape(-1, size)
     kept = np.where(null & null_too, bit, 0).astype(np.uint8)
     rows[:, byte] = rows[:, byte] & np.uint8(~bit & 0xFF) | kept
@@ -123,17 +143,17 @@ def _add(rows: Any, more: Any, number: int, nulls: int, slots: int, width: str) 
     more[:, byte] = more[:, byte] & np.uint8(~bit & 0xFF) | kept
 
 
-def _total(one: Any, other: Any, counts: Any) -> Any:
-    """The sums, of which those that count stay in the range of their type."""
+def _total(one: Numbers, other: Numbers, counts: Flags) -> Numbers:
+    """Return the sums, of which those that count stay in the range of their type."""
     import numpy as np
 
     with np.errstate(over="ignore", invalid="ignore"):
         total = one + other
     if total.dtype.kind == "i":
-        left = (other >= 0) != (total >= one)
+        overflows = (other >= 0) != (total >= one)
     else:
-        left = np.isinf(total) & np.isfinite(one) & np.isfinite(other)
-    wrong = np.flatnonzero(left & counts)
+        overflows = np.isinf(total) & np.isfinite(one) & np.isfinite(other)
+    wrong = np.flatnonzero(overflows & counts)
     if len(wrong):
         exact = one[wrong[0]].item() + other[wrong[0]].item()
         raise Incompatible(f"a sum of {exact} leaves the range of its column", hint=_BACK)

@@ -4,9 +4,8 @@ touched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from stateshift.engines.spark.places import (
     REWRITE_LOG,
@@ -22,6 +21,7 @@ from stateshift.engines.spark.rewrite.logs import (
 )
 from stateshift.engines.spark.rewrite.merge import MERGE_COMMITS, MERGE_OFFSETS
 from stateshift.engines.spark.rewrite.state import rewrite_state
+from stateshift.engines.spark.rewrite.wishes import Plain
 from stateshift.formats import bounds
 from stateshift.formats.spark import (
     commits,
@@ -36,59 +36,47 @@ from stateshift.storage.protocol import Content
 from stateshift.world import Transform
 
 
-def rewrite_log(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """A file source's or a file sink's log with its places changed, line by line."""
+def rewrite_log(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+    """Change the places in a file source's or a file sink's log, line by line."""
     (log,) = inputs
-    relocation = _relocation(options)
+    # The spec has places as a person writes them; in the files they stand as Hadoop quotes them.
+    relocation = Relocation(_quoted(options["mapping"]))
     return (lambda: source_log.rewrite_source_log(log(), relocation, options["unmapped"]),)
 
 
-def rewrite_operator_metadata(
-    options: Mapping[str, Any], inputs: Sequence[Content]
-) -> Sequence[Content]:
-    """An operator's metadata with the paths of its schema files changed, and its number of
-    partitions.
-    """
+def rewrite_operator_metadata(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+    """Change the paths of schema files in an operator's metadata, and its number of partitions."""
     (content,) = inputs
-    # Not quoted, unlike in the logs.
-    relocation = Relocation(
-        {plain_location(old): plain_location(new) for old, new in options["mapping"]}
-    )
+    relocation = Relocation(_plain(options["mapping"]))
 
     def rewritten() -> bytes:
-        metadata = operator_metadata.decode_operator_metadata(
-            bounds.gathered(content(), "a log or a schema")
-        )
-        metadata = (
-            operator_metadata.relocated(metadata, relocation) if options["mapping"] else metadata
-        )
+        metadata = operator_metadata.decode_operator_metadata(_whole(content))
+        if options["mapping"]:
+            metadata = operator_metadata.relocated(metadata, relocation)
         if "partitions" in options:
             metadata = operator_metadata.with_partitions(metadata, options["partitions"])
         if "operator" in options:
             metadata = operator_metadata.with_operator(metadata, options["operator"])
         return operator_metadata.encode_operator_metadata(metadata)
 
-    return (lambda: iter((rewritten(),)),)
+    return (_file(rewritten),)
 
 
-def rewrite_schema_log(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """An entry of Delta's schema log with the path of its source's folder changed."""
+def rewrite_schema_log(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+    """Change the path of its source's folder in an entry of Delta's schema log."""
     (content,) = inputs
-    # Not quoted, like in operators' metadata.
-    relocation = Relocation(
-        {plain_location(old): plain_location(new) for old, new in options["mapping"]}
-    )
+    relocation = Relocation(_plain(options["mapping"]))
 
     def rewritten() -> bytes:
         entry = delta_schema_log.decode_schema_log(b"".join(content()))
         return delta_schema_log.encode_schema_log(delta_schema_log.relocated(entry, relocation))
 
-    return (lambda: iter((rewritten(),)),)
+    return (_file(rewritten),)
 
 
-def rewrite_offsets(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """A planned batch under another configuration, which overrides the session's on a restart, and
-    with its sources renamed.
+def rewrite_offsets(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+    """Put a planned batch under another configuration, which overrides the session's on a restart,
+    and rename its sources.
     """
     (content,) = inputs
 
@@ -98,84 +86,89 @@ def rewrite_offsets(options: Mapping[str, Any], inputs: Sequence[Content]) -> Se
         named = offsets.with_sources(entry, options.get("sources", {}), options.get("dropped", ()))
         return offsets.encode_offsets(named)
 
-    return (lambda: iter((rewritten(),)),)
+    return (_file(rewritten),)
 
 
-def rewrite_schema(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """A schema file of stores whose rows become others; "" is the one store of a file that has
-    no column families.
+def rewrite_schema(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+    """Change a schema file of stores whose rows become others; "" is the one store of a file that
+    has no column families.
     """
     (content,) = inputs
 
     def rewritten() -> bytes:
-        found = schema.decode_schema(bounds.gathered(content(), "a log or a schema"))
-        told = options["stores"]
-        stores = tuple(
-            replace(store, **told.get(store.name if found.version == 3 else "", {}))
-            for store in found.stores
-        )
-        return schema.encode_schema(replace(found, stores=stores))
+        file = schema.decode_schema(_whole(content))
+        stores = []
+        for store in file.stores:
+            name = store.name if file.version == 3 else ""
+            stores.append(replace(store, **options["stores"].get(name, {})))
+        return schema.encode_schema(replace(file, stores=tuple(stores)))
 
-    return (lambda: iter((rewritten(),)),)
+    return (_file(rewritten),)
 
 
-def keep(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """Files as they are, for another path."""
+def keep(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+    """Keep files as they are, for another path."""
     return inputs
 
 
-def rewrite_commit(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """A finished batch whose state has other files: their ids under checkpoint format 2, none
-    where they have none.
+def rewrite_commit(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+    """Change a finished batch whose state has other files: their ids under checkpoint format 2,
+    none where they have none.
     """
     (content,) = inputs
     ids = options["state_ids"]
 
     def rewritten() -> bytes:
-        entry = commits.decode_commit(bounds.gathered(content(), "a log or a schema"))
+        entry = commits.decode_commit(_whole(content))
         return commits.encode_commit(commits.with_state_ids(entry, ids))
 
-    return (lambda: iter((rewritten(),)),)
+    return (_file(rewritten),)
 
 
-def merge_offsets(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """The same batch of several queries as one: the sources of all of them."""
+def merge_offsets(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+    """Make one of the same batch of several queries: it has the sources of all of them."""
 
     def merged() -> bytes:
-        entries = [
-            offsets.decode_offsets(bounds.gathered(content(), "a log or a schema"))
-            for content in inputs
-        ]
+        entries = [offsets.decode_offsets(_whole(content)) for content in inputs]
         return offsets.encode_offsets(offsets.with_conf(offsets.united(entries), options["conf"]))
 
-    return (lambda: iter((merged(),)),)
+    return (_file(merged),)
 
 
-def merge_commits(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """The last finished batch of several queries as one: the first's, with the smallest
+def merge_commits(options: Plain, inputs: Sequence[Content]) -> Sequence[Content]:
+    """Make one of the last finished batch of several queries: the first's, with the smallest
     watermark.
     """
 
     def merged() -> bytes:
-        entries = [
-            commits.decode_commit(bounds.gathered(content(), "a log or a schema"))
-            for content in inputs
-        ]
-        entry = commits.with_watermark(entries[0], min(entry.watermark_ms for entry in entries))
+        entries = [commits.decode_commit(_whole(content)) for content in inputs]
+        watermark = min(entry.watermark_ms for entry in entries)
+        entry = commits.with_watermark(entries[0], watermark)
         if options["format_2"]:
             entry = commits.with_state_ids(entry, options["state_ids"])
         return commits.encode_commit(entry)
 
-    return (lambda: iter((merged(),)),)
+    return (_file(merged),)
 
 
-def _relocation(options: Mapping[str, Any]) -> Relocation:
-    """The spec speaks of places as a person writes them; in the files they stand as Hadoop
-    quotes them.
+def _whole(content: Content) -> bytes:
+    return bounds.gathered(content(), "a log or a schema")
+
+
+def _file(make: Callable[[], bytes]) -> Content:
+    """Return a file as its content: made when it is read."""
+    return lambda: iter((make(),))
+
+
+def _quoted(mapping: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return {encode_location(old): encode_location(new) for old, new in mapping}
+
+
+def _plain(mapping: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return places as operators' metadata and Delta's schema logs have them: not quoted, unlike
+    in the logs of files.
     """
-    return Relocation(
-        {encode_location(old): encode_location(new) for old, new in options["mapping"]}
-    )
+    return {plain_location(old): plain_location(new) for old, new in mapping}
 
 
 TRANSFORMS: Mapping[str, Transform] = {

@@ -14,6 +14,9 @@ from stateshift.engines.spark.survey.restart.operators import PROVIDER
 from stateshift.specification import JobSpec
 from stateshift.survey import Image
 
+# What a spec asks for, or the options of a step say, in plain JSON: modules draw it at their top.
+Plain = Mapping[str, Any]
+
 PARTITIONS = ("spark.sql.shuffle.partitions", "spark.sql.streaming.internal.stateStore.partitions")
 CLASSES = {
     HDFS: "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
@@ -37,23 +40,25 @@ class Wishes:
     sources: Mapping[str, str] = field(default_factory=dict)
     dropped_operators: tuple[str, ...] = ()
     dropped_sources: tuple[str, ...] = ()
-    split: Mapping[str, Any] | None = None
-    merge: Mapping[str, Any] | None = None
-    evolve: tuple[Mapping[str, Any], ...] = ()
+    split: Plain | None = None
+    merge: Plain | None = None
+    evolve: tuple[Plain, ...] = ()
 
     @property
     def of_state(self) -> bool:
-        """Whether any state file is written anew, rather than copied."""
-        return bool(
-            self.renumber
-            or self.compact
-            or self.partitions
-            or self.provider
-            or self.codec
-            or self.format_1
-            or self.split
-            or self.merge
-            or self.evolve
+        """Whether any state file is rewritten, rather than copied."""
+        return any(
+            (
+                self.renumber,
+                self.compact,
+                self.partitions,
+                self.provider,
+                self.codec,
+                self.format_1,
+                self.split,
+                self.merge,
+                self.evolve,
+            )
         )
 
     @property
@@ -61,13 +66,14 @@ class Wishes:
         return self != Wishes(rewind=self.rewind)
 
 
-def wishes_of(changes: Sequence[Mapping[str, Any]]) -> Wishes:
+def wishes_of(changes: Sequence[Plain]) -> Wishes:
     by_kind = {change["kind"]: change for change in changes}
-    none: Mapping[str, Any] = {}
+    none: Plain = {}
     convert, rename, drop = (by_kind.get(kind, none) for kind in ("convert", "rename", "drop"))
+    rewind = by_kind.get("rewind", none)
     return Wishes(
-        rewind=by_kind.get("rewind", none).get("batch"),
-        renumber=by_kind.get("rewind", none).get("renumber", False),
+        rewind=rewind.get("batch"),
+        renumber=rewind.get("renumber", False),
         compact="compact" in by_kind,
         in_place=by_kind.get("compact", none).get("in_place", False),
         partitions=by_kind.get("repartition", none).get("partitions"),
@@ -85,18 +91,20 @@ def wishes_of(changes: Sequence[Mapping[str, Any]]) -> Wishes:
 
 
 def path_after(wishes: Wishes, path: str) -> str | None:
-    """Where a file of the image is afterwards, as far as operators and sources have other names;
-    None where what it belongs to is left behind.
+    """Return where a file of the image is afterwards, as far as operators and sources have other
+    names; None where what it belongs to is left behind.
     """
     area, _, rest = path.partition("/")
     name, slash, rest = rest.partition("/")
-    names, dropped = {
-        "state": (wishes.operators, wishes.dropped_operators),
-        "sources": (wishes.sources, wishes.dropped_sources),
-    }.get(area, ({}, ()))
-    if not slash or name in dropped:
-        return None if name in dropped else path
-    return f"{area}/{names.get(name, name)}/{rest}"
+    names: Mapping[str, str] = {}
+    dropped: tuple[str, ...] = ()
+    if area == "state":
+        names, dropped = wishes.operators, wishes.dropped_operators
+    if area == "sources":
+        names, dropped = wishes.sources, wishes.dropped_sources
+    if name in dropped:
+        return None
+    return f"{area}/{names.get(name, name)}/{rest}" if slash else path
 
 
 def taken_along(job: JobSpec, image: Image) -> Image:
@@ -112,30 +120,29 @@ def taken_along(job: JobSpec, image: Image) -> Image:
         area, _, rest = path[start:].partition("/")
         return area != "state" or rest.partition("/")[0] not in dropped
 
-    planned = image.planned_state
-    if planned is not None:
-        planned = replace(planned, files=tuple(filter(goes, planned.files)))
+    planned_state = image.planned_state
+    if planned_state is not None:
+        planned_state = replace(planned_state, files=tuple(filter(goes, planned_state.files)))
     return replace(
         image,
         operators=tuple(operator for operator in image.operators if operator.id not in dropped),
         shards=tuple(shard for shard in image.shards if shard.operator not in dropped),
         needed=tuple(filter(goes, image.needed)),
-        planned_state=planned,
+        planned_state=planned_state,
     )
 
 
 def settings_after(wishes: Wishes, settings: Mapping[str, str]) -> dict[str, str]:
-    """What changes in the configuration that the offset log records, and that overrides the
+    """Return what changes in the configuration that the offset log records, and that overrides the
     session's on a restart.
     """
     changes: dict[str, str] = {}
     if wishes.partitions:
         # Both, where there are both (SPARK-53942); the first pins the number of state partitions.
-        found = {}
-        for key in PARTITIONS:
-            if key in settings or key == PARTITIONS[0]:
-                found[key] = str(wishes.partitions)
-        changes |= found
+        first, second = PARTITIONS
+        changes[first] = str(wishes.partitions)
+        if second in settings:
+            changes[second] = str(wishes.partitions)
     if wishes.provider:
         changes[PROVIDER] = CLASSES[wishes.provider]
     if wishes.codec:

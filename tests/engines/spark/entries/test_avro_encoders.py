@@ -67,7 +67,7 @@ def test_a_value_is_read_by_the_schema_that_it_names() -> None:
     assert rows.value(b"\1\0" + ONE + OTHER) == (1, "x")
     with pytest.raises(FormatError, match="was of type string and is of type long"):
         rows.value(b"\2\0" + OTHER)
-    with pytest.raises(FormatError, match="schema 3, which no schema file tells"):
+    with pytest.raises(FormatError, match="schema 3, which no schema file has"):
         rows.value(b"\3\0" + OTHER)
     with pytest.raises(FormatError, match="no schema's number"):
         rows.value(b"\0")
@@ -86,7 +86,7 @@ def test_without_the_older_schema_file_what_it_describes_is_refused_and_the_rest
                 told.append("read")
             except FormatError as error:
                 told.append(error.fact)
-    assert {"read", "a value is of schema 0, which no schema file tells"} == set(told)
+    assert {"read", "a value is of schema 0, which no schema file has"} == set(told)
 
 
 def test_avro_rows_and_others_are_not_compared() -> None:
