@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 from stateshift.specification import JobSpec
 from stateshift.step import CopyFiles
-from stateshift.survey import Facts, FileInfo, Image, ShardFiles
+from stateshift.survey import Facts, FileInfo, Image, ShardFiles, Survey
 
 FILES_MAX = 256
 PIECES_MAX = 16  # of what is rewritten: one after the other in its step, while other steps run
@@ -27,13 +27,14 @@ S = TypeVar("S", bound=_Sized)
 
 
 def bundled(items: Iterable[S], files_max: int = FILES_MAX) -> Iterator[list[S]]:
-    """Runs of at most `files_max` items and, beyond the first, BYTES_MAX bytes; in the order
+    """Yield runs of at most `files_max` items and, beyond the first, BYTES_MAX bytes; in the order
     given.
     """
     bundle: list[S] = []
     size = 0
     for item in items:
-        if bundle and (len(bundle) >= files_max or size + item.size > BYTES_MAX):
+        is_full = len(bundle) >= files_max or size + item.size > BYTES_MAX
+        if bundle and is_full:
             yield bundle
             bundle, size = [], 0
         bundle.append(item)
@@ -45,16 +46,18 @@ def bundled(items: Iterable[S], files_max: int = FILES_MAX) -> Iterator[list[S]]
 def shard_bundles(
     shards: Iterable[ShardFiles], sizes: Mapping[str, int]
 ) -> Iterator[tuple[tuple[ShardFiles, ...], int]]:
-    """Shards grouped the same way, with the bytes of each group."""
+    """Yield shards grouped the same way, with the bytes of each group."""
     bundle: list[ShardFiles] = []
     files = size = 0
     for shard in shards:
         own = sum(sizes.get(path, 0) for path in shard.files)
-        if bundle and (files + len(shard.files) > FILES_MAX or size + own > BYTES_MAX):
+        is_full = files + len(shard.files) > FILES_MAX or size + own > BYTES_MAX
+        if bundle and is_full:
             yield tuple(bundle), size
             bundle, files, size = [], 0, 0
         bundle.append(shard)
-        files, size = files + len(shard.files), size + own
+        files += len(shard.files)
+        size += own
     if bundle:
         yield tuple(bundle), size
 
@@ -69,8 +72,8 @@ class Group:
 
 
 def is_hadoop_checksum(path: str) -> bool:
-    """`.name.crc`: what Hadoop's local file system keeps beside every file, and nobody else
-    reads.
+    """Whether it is `.name.crc`: what Hadoop's local file system keeps beside every file, and
+    nobody else reads.
     """
     name = path.rsplit("/", 1)[-1]
     return name.startswith(".") and name.endswith(".crc")
@@ -86,39 +89,55 @@ class Copies:
 def copies(
     job: JobSpec, facts: Facts, images: tuple[Image, ...], left_out: frozenset[tuple[str, str]]
 ) -> Copies:
-    """What is copied as it is: what the images need, but for what is published last or rewritten
-    (`left_out`, as (location, path)), and the places that move along, whose files keep their times.
+    """Return what is copied as it is: what the images need, but for what is published last or
+    rewritten (`left_out`, as (location, path)), and the places that move along, whose files keep
+    their times.
     """
-    source, target = facts.source.location, facts.target.location
     infos = {}
     for survey in (facts.source, *facts.merges):
         for file in survey.files:
             infos[file.path] = file
-    firsts: set[str] = set()
-    for image in images:
-        firsts.update(image.first_read)
-    wanted = sorted(set(chain.from_iterable(image.needed for image in images)) - firsts)
-    # The checksum of a file that is rewritten is left out with it: a stale one makes an intact file
-    # unreadable.
-    state = tuple(
-        infos[path] for path in wanted if (source, path.removesuffix(".crc")) not in left_out
-    )
-    groups = [Group(source, target, state)]
+    groups = [_state_group(facts, images, infos, left_out)]
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         if data.copy:
-            files = tuple(
-                file
-                for file in sorted(here.files)
-                if (here.location, file.path) not in left_out and not is_hadoop_checksum(file.path)
-            )
-            groups.append(Group(here.location, there.location, files))
-    return Copies(
-        tuple(groups), copy_steps(groups), {path: file.size for path, file in infos.items()}
-    )
+            groups.append(_data_group(here, there, left_out))
+    sizes = {path: file.size for path, file in infos.items()}
+    return Copies(tuple(groups), copy_steps(groups), sizes)
+
+
+def _state_group(
+    facts: Facts,
+    images: tuple[Image, ...],
+    infos: Mapping[str, FileInfo],
+    left_out: frozenset[tuple[str, str]],
+) -> Group:
+    """Return the files of the images. The checksum of a file that is rewritten is left out with it:
+    a stale one makes an intact file unreadable.
+    """
+    source = facts.source.location
+    first_read = set(chain.from_iterable(image.first_read for image in images))
+    needed = set(chain.from_iterable(image.needed for image in images))
+    files = []
+    for path in sorted(needed - first_read):
+        if (source, path.removesuffix(".crc")) not in left_out:
+            files.append(infos[path])
+    return Group(source, facts.target.location, tuple(files))
+
+
+def _data_group(here: Survey, there: Survey, left_out: frozenset[tuple[str, str]]) -> Group:
+    """Return the files of a place that moves along."""
+    files = []
+    for file in sorted(here.files):
+        is_left_out = (here.location, file.path) in left_out
+        if not is_left_out and not is_hadoop_checksum(file.path):
+            files.append(file)
+    return Group(here.location, there.location, tuple(files))
 
 
 def copy_steps(groups: Iterable[Group]) -> tuple[CopyFiles, ...]:
-    """The state's group is the first; what moves along keeps its times."""
+    """Return the steps that copy: the state's group is the first; what moves along keeps its
+    times.
+    """
     steps = []
     for g, group in enumerate(groups):
         for number, bundle in enumerate(bundled(group.files)):

@@ -1,14 +1,14 @@
-"""Whether what moves may be written where it goes, and has space there: told before anything is.
-Pure.
+"""Whether what moves may be written where it goes, and has space there: reported before anything
+is. Pure.
 
-A storage that cannot be asked is told as that, once. What is needed is counted from the surveys:
-the files that a restart reads, and the data that moves along; what is written anew on the way is
-taken to be as large.
+A storage that cannot be asked is reported as that, once. What is needed is counted from the
+surveys: the files that a restart reads, and the data that moves along; what is rewritten on the way
+is taken to be as large.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from shlex import quote
 
@@ -27,16 +27,14 @@ class Need:
     files: int
 
 
-def of_room(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+def of_free_space(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     needs = tuple(_needs(job, facts))
     yield from _of_permission(job, facts)
     yield from _of_space(needs)
     mute = [need.location for need in needs if need.room.bytes_free is None]
-    locations = []
     for survey in _written(job, facts):
         if survey.denied is None and survey.room is not None:
-            locations.append(survey.location)
-    mute += locations
+            mute.append(survey.location)
     for location in dict.fromkeys(mute):
         yield Finding(
             "note",
@@ -62,7 +60,7 @@ def _of_permission(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 
 def _why(place: str, survey: Survey, facts: Facts) -> str:
-    """What is to be written there, where that is not the image."""
+    """Return what is to be written there, where that is not the image."""
     if relation(place, survey.location) == "around":
         return " (the lock lies beside its target)"
     return " (the old job is fenced off there)" if survey is facts.source else ""
@@ -76,55 +74,79 @@ def _listing(location: str) -> str:
 
 def _of_space(needs: tuple[Need, ...]) -> Iterator[Finding]:
     for shared in dict.fromkeys(need.room.shared for need in needs):
-        own = [need for need in needs if need.room.shared == shared]
-        room, size = own[0].room, sum(need.bytes * need.room.copies for need in own)
-        files, where = sum(need.files for need in own), " and ".join(need.location for need in own)
-        free = min((n.room.bytes_free for n in own if n.room.bytes_free is not None), default=None)
-        names = min((n.room.files_free for n in own if n.room.files_free is not None), default=None)
-        kept = f" (each byte {room.copies} times)" if room.copies > 1 else ""
-        if free is not None and free < size:
-            yield _short(
-                f"{where} needs {_size(size)}{kept}, and {_limit(own, free)} leaves {_size(free)}"
-            )
-        elif free is not None and free < 2 * size:
-            yield Finding(
-                "warn",
-                f"{where} needs {_size(size)}{kept} of the {_size(free)} that "
-                f"{_limit(own, free)} leaves: there is no "
-                "room for as much again, which a job soon writes",
-            )
-        if names is not None and names < files:
-            limit = next(n.room.files_limit for n in own if n.room.files_free == names)
-            yield _short(f"{where} needs {files} files, and {limit} leaves {names}")
+        together = [need for need in needs if need.room.shared == shared]
+        yield from _of_bytes(together)
+        yield from _of_files(together)
+
+
+def _of_bytes(needs: list[Need]) -> Iterator[Finding]:
+    """Compare the bytes that places of one space need with what is free there."""
+    free = _least(need.room.bytes_free for need in needs)
+    if free is None:
+        return
+    size = sum(need.bytes * need.room.copies for need in needs)
+    copies = needs[0].room.copies
+    kept = f" (each byte {copies} times)" if copies > 1 else ""
+    limit = next(need.room.limit for need in needs if need.room.bytes_free == free)
+    if free < size:
+        yield _short(
+            f"{_places(needs)} needs {_size(size)}{kept}, and {limit} leaves {_size(free)}"
+        )
+    elif free < 2 * size:
+        yield Finding(
+            "warn",
+            f"{_places(needs)} needs {_size(size)}{kept} of the {_size(free)} that "
+            f"{limit} leaves: there is no space for as much again, which a job soon writes",
+        )
+
+
+def _of_files(needs: list[Need]) -> Iterator[Finding]:
+    """Compare the files that places of one space need with how many it still takes."""
+    free = _least(need.room.files_free for need in needs)
+    files = sum(need.files for need in needs)
+    if free is not None and free < files:
+        limit = next(need.room.files_limit for need in needs if need.room.files_free == free)
+        yield _short(f"{_places(needs)} needs {files} files, and {limit} leaves {free}")
+
+
+def _least(numbers: Iterable[int | None]) -> int | None:
+    return min((number for number in numbers if number is not None), default=None)
+
+
+def _places(needs: list[Need]) -> str:
+    return " and ".join(need.location for need in needs)
 
 
 def _short(fact: str) -> Finding:
-    hint = 'make room, or choose another place; or, where more comes meanwhile, "waive": ["space"]'
+    hint = (
+        "free some space, or choose another place; or, where more comes meanwhile, "
+        '"waive": ["space"]'
+    )
     return Finding("refuse", fact, waive="space", hint=hint)
 
 
-def _limit(needs: list[Need], free: int) -> str:
-    return next(need.room.limit for need in needs if need.room.bytes_free == free)
-
-
 def _needs(job: JobSpec, facts: Facts) -> Iterator[Need]:
-    """The places that take something, as far as their storages were asked."""
-    sizes = [_needed(survey) for survey in (facts.source, *facts.merges, *facts.others)]
-    image = facts.target if job.target else facts.source if job.transform else None
+    """Yield the places that take something, as far as their storages were asked."""
+    image = _image_place(job, facts)
     if image is not None and image.room is not None:
-        yield Need(
-            image.location,
-            image.room,
-            sum(size for size, _ in sizes),
-            sum(count for _, count in sizes),
-        )
+        sizes = list(map(_needed, (facts.source, *facts.merges, *facts.others)))
+        size = sum(size for size, _ in sizes)
+        count = sum(count for _, count in sizes)
+        yield Need(image.location, image.room, size, count)
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         if data.copy and there.room is not None:
             yield Need(there.location, there.room, here.bytes, len(here.files))
 
 
+def _image_place(job: JobSpec, facts: Facts) -> Survey | None:
+    """Return where an image is written: at the target, or in place."""
+    if job.target:
+        return facts.target
+    return facts.source if job.transform else None
+
+
 def _needed(survey: Survey) -> tuple[int, int]:
-    """Bytes and files that a restart reads."""
+    """Return how many bytes and files a restart reads."""
     sizes = {file.path: file.size for file in survey.files}
     paths: set[str] = set()
     for image in survey.images:

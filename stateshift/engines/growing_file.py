@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 class Pieces(io.RawIOBase):
@@ -16,7 +19,7 @@ class Pieces(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, content: Any) -> int:
+    def write(self, content: ReadableBuffer) -> int:
         piece = bytes(content)
         self._held.append(piece)
         self._size += len(piece)

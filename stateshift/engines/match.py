@@ -19,13 +19,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stateshift.engines.spill import BYTES_MAX, LEVELS, PILES, Piles, pile_of
+from stateshift.engines.spill import BYTES_MAX, LEVELS, PILES, Piles, RecordBatch, pile_of
 from stateshift.formats.binaries import whole
 from stateshift.formats.blocks import Binary, Block, Flags, Ints, binary, block_of
 from stateshift.formats.spans import Words, hash64
@@ -33,6 +32,8 @@ from stateshift.formats.spans import Words, hash64
 SCHEMA = pa.schema([("key", pa.large_binary()), ("value", pa.large_binary()), ("side", pa.int8())])
 
 Sided = tuple[int, Block]
+Value = bytes | None
+Record = tuple[bytes, Value]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,9 +59,9 @@ def matched(
         if size > bytes_max and level < LEVELS:
             break
     else:
-        yield from _matched(
-            *(_whole(block for own, block in held if own == side) for side in (0, 1))
-        )
+        left, right = _whole(held, 0), _whole(held, 1)
+        held.clear()
+        yield from _matched(left, right)
         return
     with Piles(PILES, SCHEMA) as piles:
         for side, block in chain(held, coming):
@@ -92,25 +93,25 @@ class Shelf:
         self._piles.close()
 
 
-def batch_of(side: int, block: Block) -> Any:
-    return pa.record_batch(
-        [block.keys, block.values, pa.repeat(pa.scalar(side, pa.int8()), len(block))], schema=SCHEMA
-    )
+def batch_of(side: int, block: Block) -> RecordBatch:
+    sides = pa.repeat(pa.scalar(side, pa.int8()), len(block))
+    return pa.record_batch([block.keys, block.values, sides], schema=SCHEMA)
 
 
-def sided(batch: Any) -> Iterator[Sided]:
-    """The inverse of `batch_of`, also for batches of both sides."""
+def sided(batch: RecordBatch) -> Iterator[Sided]:
+    """Yield the inverse of `batch_of`, also for batches of both sides."""
     keys, values, side = batch.columns
     sides = side.to_numpy()
-    for one in (0, 1):
-        places = np.flatnonzero(sides == one)
+    for number in (0, 1):
+        places = np.flatnonzero(sides == number)
         if len(places):
-            yield one, Block(keys, values).take(places)
+            yield number, Block(keys, values).take(places)
 
 
-def _whole(blocks: Iterable[Block]) -> Block:
-    found = list(blocks)
-    return whole(found) if found else block_of(())
+def _whole(held: Iterable[Sided], side: int) -> Block:
+    """Return the blocks of one side as one."""
+    own = [block for number, block in held if number == side]
+    return whole(own) if own else block_of(())
 
 
 def _matched(left: Block, right: Block) -> Iterator[Matched]:
@@ -149,42 +150,41 @@ class _Side:
         return cls(hashes, order, ordered[1:][ordered[1:] == ordered[:-1]])
 
     def without(self, odd: Words) -> Ints:
-        """The places in the order of their hashes, but for those of odd ones."""
+        """Return the places in the order of their hashes, but for those of odd ones."""
         return self.order[~np.isin(self.hashes[self.order], odd)] if len(odd) else self.order
 
 
 def _paired(
     left: Block, one: _Side, right: Block, other: _Side, odd: Words
 ) -> tuple[Ints, Ints, Words]:
-    """Which records of the left are which of the right; and hashes that two keys share."""
+    """Return which records of the left are which of the right; and hashes that two keys share."""
     ours, theirs = one.without(odd), other.without(odd)
     known, wanted = one.hashes[ours], other.hashes[theirs]
-    at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
-    found = known[at] == wanted if len(known) else np.zeros(len(wanted), bool)
-    here, there = ours[at[found]], theirs[found]
-    same = np.asarray(
-        pc.equal(left.keys.take(pa.array(here)), right.keys.take(pa.array(there)))
-    ).astype(bool)
-    return here[same], there[same], wanted[found][~same]
+    if not len(known):
+        return ours, theirs[:0], wanted[:0]
+    at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    match = known[at] == wanted
+    here, there = ours[at[match]], theirs[match]
+    left_keys, right_keys = left.keys.take(pa.array(here)), right.keys.take(pa.array(there))
+    same = np.asarray(pc.equal(left_keys, right_keys)).astype(bool)
+    return here[same], there[same], wanted[match][~same]
 
 
 def _rest(count: int, paired: Ints, hashes: Words, odd: Words) -> Flags:
-    """What has no partner, and is not odd."""
+    """Return what has no partner, and is not odd."""
     rest = np.ones(count, bool)
     rest[paired] = False
     return rest & ~np.isin(hashes, odd) if len(odd) else rest
 
 
 def _one_by_one(left: Block, right: Block) -> Matched:
-    values: dict[bytes, tuple[list[Any], list[Any]]] = {}
+    values: dict[bytes, tuple[list[Value], list[Value]]] = {}
     for side, block in enumerate((left, right)):
         for key, value in block.records():
             values.setdefault(key, ([], []))[side].append(value)
     same: list[bytes] = []
-    removed: list[tuple[bytes, Any]] = []
-    added: list[tuple[bytes, Any]] = []
-    before: list[tuple[bytes, Any]] = []
-    after: list[tuple[bytes, Any]] = []
+    removed, added = list[Record](), list[Record]()
+    before, after = list[Record](), list[Record]()
     for key, (ours, theirs) in values.items():
         missing, more = _without(ours, theirs), _without(theirs, ours)
         same += [key] * (len(ours) - len(missing))
@@ -198,8 +198,8 @@ def _one_by_one(left: Block, right: Block) -> Matched:
     )
 
 
-def _without(values: list[Any], taken: list[Any]) -> list[Any]:
-    """The values but for those that are also in `taken`, one for one."""
+def _without(values: list[Value], taken: list[Value]) -> list[Value]:
+    """Return the values but for those that are also in `taken`, one for one."""
     rest = list(values)
     for value in taken:
         if value in rest:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from stateshift import extensions
 from stateshift.engines.protocol import Engine
@@ -65,15 +65,16 @@ def engine(name: str) -> Engine:
 
 
 def _added(name: str) -> Engine:
-    loaded: Any = extensions.load(extensions.ENGINES, name)
+    loaded = extensions.load(extensions.ENGINES, name)
     missing = [method for method in METHODS if not hasattr(loaded, method)]
     if missing:
         lacks = f"is no engine: it has no {', '.join(missing)}"
         raise extensions.refuse(extensions.ENGINES, name, lacks)
-    if loaded.name != name:
-        lacks = f"calls itself {loaded.name!r}: its transforms would not be found"
+    added = cast(Engine, loaded)
+    if added.name != name:
+        lacks = f"calls itself {added.name!r}: its transforms would not be found"
         raise extensions.refuse(extensions.ENGINES, name, lacks)
-    return cast(Engine, loaded)
+    return added
 
 
 def engines() -> Iterator[Engine]:
@@ -97,9 +98,9 @@ def _engines_added() -> Iterator[Engine]:
 
 def recognised(storage: Storage) -> str | None:
     """Return the name of the engine whose image lies there; None where nothing lies there."""
-    for name, known in BUILT_IN.items():
-        if storage.stat(known.begins_with) is not None:
-            return name
+    built_in = next(_begun_by(storage), None)
+    if built_in is not None:
+        return built_in
     for known_engine in engines():
         if _recognises(known_engine, storage):
             return known_engine.name
@@ -127,6 +128,13 @@ def _recognises(known: Engine, storage: Storage) -> bool:
         return False
 
 
+def _begun_by(storage: Storage) -> Iterator[str]:
+    """Yield stateshift's own engines whose first file is there."""
+    for name, known in BUILT_IN.items():
+        if storage.stat(known.begins_with) is not None:
+            yield name
+
+
 def found_at(
     location: str, opening: Opening, thorough: bool = False
 ) -> tuple[Engine, Storage, Survey]:
@@ -142,11 +150,10 @@ def found_at(
         if known_engine.name not in BUILT_IN and not _recognises(known_engine, opening(location)):
             continue
         storage, survey = known_engine.survey(location, opening, thorough)
-        found = known_engine, storage, survey
         if survey.images:
-            return found
+            return known_engine, storage, survey
         if known_engine.name in BUILT_IN:
-            last = found
+            last = known_engine, storage, survey
     assert last is not None, "stateshift has engines of its own"
     return last
 
@@ -155,9 +162,8 @@ def _likeliest_first(storage: Storage) -> Iterator[Engine]:
     """Yield the engines whose first file is there, then the others: who looks at one engine's image
     does not wait for another engine.
     """
-    likely = [n for n, known in BUILT_IN.items() if storage.stat(known.begins_with) is not None]
-    for name in likely:
-        yield engine(name)
+    likely = list(_begun_by(storage))
+    yield from map(engine, likely)
     for known_engine in engines():
         if known_engine.name not in likely:
             yield known_engine

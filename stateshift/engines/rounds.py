@@ -1,8 +1,8 @@
 """What rounds need to know of any engine's image: which of its files are there already, and what is
-still to be brought. Pure.
+still to be copied. Pure.
 
     at the target already    facts.brought, by the location they came from and their path
-    still to be brought      what the image needs otherwise, but for the files that make it visible
+    still to be copied       what the image needs otherwise, but for the files that make it visible
 """
 
 from __future__ import annotations
@@ -16,66 +16,68 @@ from stateshift.survey import Facts, FileInfo, ShardFiles, Survey
 
 
 def bare(facts: Facts) -> Facts:
-    """Without stamps: a plan says what is done with which file, and rounds alone care which one
-    it was.
+    """Return facts without stamps: a plan says what is done with which file, and rounds alone care
+    which one it was.
     """
     return replace(
         facts,
-        source=replace(facts.source, files=_bare(facts.source.files)),
-        target=replace(facts.target, files=_bare(facts.target.files)),
-        merges=tuple(replace(survey, files=_bare(survey.files)) for survey in facts.merges),
-        data=tuple(
-            (replace(here, files=_bare(here.files)), replace(there, files=_bare(there.files)))
-            for here, there in facts.data
-        ),
-        others=tuple(replace(survey, files=_bare(survey.files)) for survey in facts.others),
+        source=_bare(facts.source),
+        target=_bare(facts.target),
+        merges=tuple(map(_bare, facts.merges)),
+        data=tuple((_bare(here), _bare(there)) for here, there in facts.data),
+        others=tuple(map(_bare, facts.others)),
     )
 
 
-def _bare(files: Iterable[FileInfo]) -> tuple[FileInfo, ...]:
-    return tuple(FileInfo(*file[:3]) for file in files)
+def _bare(survey: Survey) -> Survey:
+    return replace(survey, files=tuple(FileInfo(*file[:3]) for file in survey.files))
 
 
 def still_to_copy(facts: Facts, copied: Copies) -> Copies:
-    """The same, without the files that are there already. What is left is bundled anew: little of
-    it lay beside much that is not, and a bundle's files are copied at the same time, but few
-    bundles are.
+    """Return the same, without the files that are there already. What is left is bundled again:
+    little of it lay beside much that is not, and a bundle's files are copied at the same time, but
+    few bundles are.
     """
     if not facts.brought:
         return copied
-    left = (
-        (g, tuple(f for f in g.files if (g.source, f.path) not in facts.brought))
-        for g in copied.groups
-    )
-    groups = tuple(replace(group, files=files) for group, files in left)
-    return replace(copied, groups=groups, steps=copy_steps(groups))
+    groups = []
+    for group in copied.groups:
+        files = (file for file in group.files if (group.source, file.path) not in facts.brought)
+        groups.append(replace(group, files=tuple(files)))
+    return replace(copied, groups=tuple(groups), steps=copy_steps(groups))
 
 
-def brought_by(
+def transfers_of(
     facts: Facts,
     copied: Copies,
     chains: Iterable[ShardFiles],
     anchors: tuple[FileInfo, ...],
     read_back: bool,
 ) -> Iterator[BringFiles]:
-    """The round that does what these copies would, as far as it is not done. A bundle knows the
-    chains that its files complete, also where what is missing of one is in another bundle.
+    """Yield the round that does what these copies would, as far as it is not done. A bundle knows
+    the chains that its files complete, also where what is missing of one is in another bundle.
     """
     stamps = {}
     for survey in _sources(facts):
-        for f in survey.files:
-            stamps[(survey.location, f.path)] = f
-    owners = {}
+        for file in survey.files:
+            stamps[survey.location, file.path] = file
+    chain_of = {}
     for chain in chains:
         for path in chain.files:
-            owners[path] = chain
+            chain_of[path] = chain
     for step in still_to_copy(facts, copied).steps:
         items = tuple(stamps[step.source, item.path] for item in step.items)
-        shards = tuple(
-            {id(c): c for item in items if (c := owners.get(item.path)) is not None}.values()
-        )
+        completed = [chain_of[item.path] for item in items if item.path in chain_of]
+        once = {id(chain): chain for chain in completed}
         yield BringFiles(
-            step.name, step.source, step.target, items, shards, anchors, step.keep_times, read_back
+            step.name,
+            step.source,
+            step.target,
+            items,
+            tuple(once.values()),
+            anchors,
+            step.keep_times,
+            read_back,
         )
 
 
@@ -87,18 +89,14 @@ def _sources(facts: Facts) -> Iterator[Survey]:
 def kept(
     facts: Facts, wanted: Collection[tuple[str, str]], again: Collection[str]
 ) -> Iterator[KeepBrought]:
-    """What was brought and is wanted stays, and becomes this plan's to answer for. What is not
-    wanted goes; what is wanted, and is not what was brought, is written `again`, there.
+    """Yield what stays: what was copied and is wanted, which becomes this plan's to answer for.
+    What is not wanted goes; what is wanted, and is not what was copied, is written `again`, there.
     """
-    targets = dict.fromkeys(
-        (*(one.target for one in facts.brought.values()), *(place for place, _ in facts.left))
-    )
-    for number, target in enumerate(targets):
+    targets = [arrived.target for arrived in facts.brought.values()]
+    targets += [place for place, _ in facts.left]
+    for number, target in enumerate(dict.fromkeys(targets)):
         items: list[FileEvidence] = []
-        gone: set[str] = set()
-        for place, path in facts.left:
-            if place == target and path not in again:
-                gone.add(path)
+        gone = {path for place, path in facts.left if place == target} - set(again)
         for key, arrived in facts.brought.items():
             if arrived.target != target:
                 continue

@@ -11,20 +11,23 @@ from stateshift.storage.protocol import Storage
 
 
 def single(location: str, opening: Callable[[str], Storage]) -> tuple[Storage, str] | None:
-    """The storage and name of a single file, None where the location is a directory or nothing."""
+    """Return the storage and name of a single file, None where the location is a directory or
+    nothing.
+    """
     location = locations.normal(location, os.getcwd())
     name = locations.name(location)
     if not name:
         return None
     storage = opening(locations.parent(location))
     try:
-        return (storage, name) if storage.stat(name) is not None else None
+        is_there = storage.stat(name) is not None
     except StorageError:
         return None
+    return (storage, name) if is_there else None
 
 
 def folder_of_single(location: str, opening: Callable[[str], Storage]) -> str:
-    """The folder that a single file lies in; of what is no file, the location itself."""
+    """Return the folder that a single file lies in; of what is no file, the location itself."""
     if single(location, opening) is None:
         return location
     return locations.parent(locations.normal(location, os.getcwd()))

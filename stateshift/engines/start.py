@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from stateshift.plan import Phase
 from stateshift.specification import JobSpec
@@ -16,8 +16,8 @@ from stateshift.survey import Facts
 
 @dataclass(frozen=True)
 class Awaited:
-    """By what the job shows that it has gone on from its image: files below a location, or what
-    its cluster says.
+    """What shows that the job has gone on from its image: files below a location, or what its
+    cluster says.
     """
 
     location: str
@@ -26,62 +26,72 @@ class Awaited:
     idle: tuple[str, ...] = ()
 
 
-def prepared(
-    job: JobSpec, facts: Facts, location: str, options: Mapping[str, Any]
-) -> Iterator[Phase]:
-    """Before the old job is stopped: the new one comes up, and waits. Nothing where the spec
-    does not ask for it.
+@dataclass(frozen=True)
+class Handed:
+    """What the job is handed: where its image lies, and options for its cluster, in plain JSON."""
+
+    location: str
+    options: Mapping[str, Any]
+
+
+class _Submission(TypedDict):
+    """How the job is started, whether early or when its image is there."""
+
+    cluster: str
+    job: str
+    location: str
+    connection: str | None
+    options: Mapping[str, Any]
+    environment: Mapping[str, str]
+    attempt: int
+
+
+def prepared(job: JobSpec, facts: Facts, handed: Handed) -> Iterator[Phase]:
+    """Yield what happens before the old job is stopped: the new one comes up, and waits. Nothing
+    where the spec does not ask for it.
     """
     if job.submit is None or job.target_cluster is None or not job.submit.prepare:
         return
-    how = _started(job, facts, location, options)
-    yield Phase(
-        "prepare", (PrepareJob(name="prepare/job", seconds_max=job.submit.seconds_max, **how),)
-    )
+    how = _submission(job, facts, handed)
+    early = PrepareJob(name="prepare/job", seconds_max=job.submit.seconds_max, **how)
+    yield Phase("prepare", (early,))
 
 
 def start(
     job: JobSpec,
     facts: Facts,
-    location: str,
-    options: Mapping[str, Any],
+    handed: Handed,
     awaited: Awaited | None,
     fences: tuple[FenceSource, ...] = (),
 ) -> Iterator[Phase]:
-    """Nothing where the spec says nothing of it. `location` is what the job is handed."""
+    """Yield what starts the job; nothing where the spec says nothing of it."""
     if job.submit is None or job.target_cluster is None:
         return
     submit = SubmitJob(
         name="submit/job",
         fences=fences,
         prepared=job.submit.prepare,
-        **_started(job, facts, location, options),
+        **_submission(job, facts, handed),
     )
     yield Phase("submit", (submit,))
     if awaited is not None:
-        yield Phase(
-            "confirm",
-            (
-                AwaitProgress(
-                    name="confirm/progress",
-                    cluster=job.target_cluster,
-                    job=job.name,
-                    location=awaited.location,
-                    commits=awaited.commits,
-                    idle=awaited.idle,
-                    epoch=awaited.epoch,
-                    seconds_max=job.submit.seconds_max,
-                    attempt=facts.attempt,
-                ),
-            ),
+        progress = AwaitProgress(
+            name="confirm/progress",
+            cluster=job.target_cluster,
+            job=job.name,
+            location=awaited.location,
+            commits=awaited.commits,
+            idle=awaited.idle,
+            epoch=awaited.epoch,
+            seconds_max=job.submit.seconds_max,
+            attempt=facts.attempt,
         )
+        yield Phase("confirm", (progress,))
 
 
-def _started(
-    job: JobSpec, facts: Facts, location: str, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """How the job is started, whether early or when its image is there: the second recognises
-    the first.
+def _submission(job: JobSpec, facts: Facts, handed: Handed) -> _Submission:
+    """Return how the job is started: one that starts when its image is there recognises the one
+    that was started early.
     """
     assert job.submit is not None and job.target_cluster is not None, (
         "only a job that is to be started"
@@ -89,9 +99,9 @@ def _started(
     return {
         "cluster": job.target_cluster,
         "job": job.name,
-        "location": location,
+        "location": handed.location,
         "connection": job.connection,
-        "options": options,
+        "options": handed.options,
         "environment": job.submit.environment,
         "attempt": facts.attempt,
     }

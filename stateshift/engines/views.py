@@ -24,18 +24,21 @@ class DecodedFile:
     path: str
     format: str
     lines: tuple[str, ...]
-    value: Any
+    value: object
 
 
 @dataclass(frozen=True, slots=True)
 class ShownEntry:
+    """An entry, its key and value in plain JSON. `note` says why they are not columns, and what
+    would make them so; it is the same for all entries of a store.
+    """
+
     operator: str
     store: str
     shard: int
-    key: Any
-    value: Any
+    key: object
+    value: object
     note: str | None = None
-    """Why key and value are not columns, and what would make them so. The same for all entries of a store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class ImageAt:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What was found of one image on the way, and from which of its epochs a job could restart."""
+    """The findings of one image, and from which of its epochs a job could restart."""
 
     findings: tuple[Finding, ...]
     epochs: tuple[int, ...]
@@ -58,22 +61,22 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One entry that differs, decoded as far as it can be. `before` is A's value, `after` B's;
-    None where it is not.
+    """One entry that differs, decoded as far as it can be, in plain JSON. `before` is A's value,
+    `after` B's; None where it is not.
     """
 
     operator: str
     store: str
     change: Change
-    key: Any
-    before: Any
-    after: Any
+    key: object
+    before: object
+    after: object
 
 
 @dataclass(slots=True)
 class Counts:
-    """What was found of one store of one operator. `unit` says what is counted: entries, or
-    things compared whole.
+    """How one store of one operator compares. `unit` says what is counted: entries, or things
+    compared whole.
     """
 
     operator: str
@@ -103,7 +106,7 @@ class Differences:
 
     @property
     def same(self) -> dict[str, int]:
-        """How much is the same on both sides, by what it is counted in."""
+        """Return how much is the same on both sides, by what it is counted in."""
         counts = {"entries": 0}
         for store in self.stores:
             counts[store.unit] = counts.get(store.unit, 0) + store.same

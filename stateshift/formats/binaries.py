@@ -29,33 +29,33 @@ _NOTHING = pa.scalar(b"", pa.large_binary())
 
 
 def joined(*parts: Binary | bytes) -> Binary:
-    columns = [
-        pa.scalar(part, pa.large_binary()) if isinstance(part, bytes) else part for part in parts
-    ]
+    columns = []
+    for part in parts:
+        columns.append(pa.scalar(part, pa.large_binary()) if isinstance(part, bytes) else part)
     return pc.binary_join_element_wise(*columns, _NOTHING)
 
 
 def without_first(column: Binary, count: int) -> Binary:
-    """Every item has at least `count` bytes."""
+    """Return each without its first bytes; every item has at least `count`."""
     starts, content = edges(column)
     return cut(cast(bytes, content), starts[:-1] + count, starts[1:])
 
 
 def without_prefix(column: Binary, prefix: bytes) -> Binary:
-    """Each without the prefix, where it has it."""
+    """Return each without the prefix, where it has it."""
     starts, content = edges(column)
     gone = pc.starts_with(column, prefix).to_numpy(zero_copy_only=False) * len(prefix)
     return cut(cast(bytes, content), starts[:-1] + gone, starts[1:])
 
 
 def edges(column: Binary) -> tuple[Ints, memoryview]:
-    """Where each item begins, the end last, and the bytes they all lie in. There are no nulls."""
+    """Return where each item begins, the end last, and the bytes they all lie in. There are no
+    nulls.
+    """
     _, offsets, content = column.buffers()
-    starts = (
-        np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
-        if offsets
-        else np.zeros(1, np.int64)
-    )
+    starts = np.zeros(1, np.int64)
+    if offsets:
+        starts = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8)
     return starts, memoryview(content if content is not None else b"")
 
 
@@ -65,8 +65,8 @@ def of_width(matrix: Ints) -> Binary:
 
 
 def binaries(content: Ints, starts: Ints) -> Binary:
-    """The bytes of a numpy array as a column: items begin at `starts`, of which the last is the
-    end.
+    """Return the bytes of a numpy array as a column: items begin at `starts`, of which the last is
+    the end.
     """
     buffers = [
         None,
@@ -81,13 +81,13 @@ def lengths(column: Binary) -> Ints:
 
 
 def numerals(numbers: Ints) -> Binary:
-    """Each number in decimal digits."""
+    """Return each number in decimal digits."""
     return pa.array(numbers).cast(pa.string()).cast(pa.large_binary())
 
 
 def varints(numbers: Ints) -> tuple[Ints, Flags]:
-    """Each number in a row of its own, seven bits to the byte, and which bytes of the row are
-    used.
+    """Return each number in a row of its own, seven bits to the byte, and which bytes of the row
+    are used.
     """
     groups = numbers[:, None].astype(np.int64) >> np.arange(0, 35, 7)
     more = groups >> 7 > 0
@@ -96,11 +96,11 @@ def varints(numbers: Ints) -> tuple[Ints, Flags]:
 
 
 def whole(blocks: Sequence[Block]) -> Block:
-    """Blocks of puts as one."""
+    """Return blocks of puts as one."""
     if len(blocks) == 1:
         return blocks[0]
-    keys, values = ([getattr(block, side) for block in blocks] for side in ("keys", "values"))
-    return Block(pa.concat_arrays(keys), pa.concat_arrays(values))
+    keys = pa.concat_arrays([block.keys for block in blocks])
+    return Block(keys, pa.concat_arrays([block.values for block in blocks]))
 
 
 def in_order(block: Block) -> Block:
@@ -112,12 +112,12 @@ def in_order(block: Block) -> Block:
 
 
 def part(block: Block, start: int, end: int) -> Block:
-    """Some of the records that follow each other, without copying them."""
+    """Return some of the records that follow each other, without copying them."""
     return Block(block.keys.slice(start, end - start), block.values.slice(start, end - start))
 
 
 def count_upto(keys: Binary, bound: bytes) -> int:
-    """How many of these ascending keys are not after `bound`."""
+    """Return how many of these ascending keys are not after `bound`."""
     low, high = 0, len(keys)
     while low < high:
         middle = (low + high) // 2

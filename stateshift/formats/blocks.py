@@ -51,13 +51,13 @@ class Block:
         return int(self.keys.nbytes) + int(self.values.nbytes)
 
     def take(self, places: Ints) -> Block:
-        """The records at these places, in this order."""
+        """Return the records at these places, in this order."""
         picked = pa.array(places)
         merges = None if self.merges is None else self.merges[places]
         return Block(self.keys.take(picked), self.values.take(picked), merges)
 
     def records(self) -> Iterator[tuple[bytes, bytes | None]]:
-        """One by one: for what is shown to a person, and for tests."""
+        """Yield records one by one: for what is shown to a person, and for tests."""
         return zip(self.keys.to_pylist(), self.values.to_pylist(), strict=True)
 
 
@@ -66,14 +66,14 @@ def binary(items: Sequence[bytes | None]) -> Binary:
 
 
 def block_of(records: Iterable[tuple[bytes, bytes | None]]) -> Block:
-    """The inverse of `records`, without merges."""
+    """Return the inverse of `records`, without merges."""
     pairs = list(records)
     return Block(binary([key for key, _ in pairs]), binary([value for _, value in pairs]))
 
 
 def cut(content: bytes | Numbers, starts: Ints, ends: Ints, missing: Flags | None = None) -> Binary:
-    """The pieces of `content` (bytes, or an array of them) from each start to its end; null where
-    `missing`.
+    """Return the pieces of `content` (bytes, or an array of them) from each start to its end; null
+    where `missing`.
 
     Content and the gaps between the pieces are laid out as one Arrow array without copying a byte,
     of which every second item is then taken.

@@ -5,10 +5,10 @@ thing may have.
            STATESHIFT_MEMORY
     whole  a quarter: a file that is held at once, such as a table of RocksDB's or a zip
     piece  a sixteenth: a record, a block, a line. It is copied a few times on its way
-    text   a 64th: a JSON document, whose objects take up to 34 times the room of their text
+    text   a 64th: a JSON document, whose objects take up to 34 times the memory of their text
 
-Files that are streamed may have any size. A format asks before it makes room for a length that it
-has read; a length that the bytes cannot hold is damage, and the format says so itself.
+Files that are streamed may have any size. A format asks before it allocates a length that it has
+read; a length that the bytes cannot hold is damage, and the format says so itself.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ def total() -> int:
 
 
 def whole() -> int:
-    """The longest file that is held at once."""
+    """Return how long a file may be that is held at once."""
     return _Bound.total // _SHARES["whole"]
 
 
 def piece() -> int:
-    """The longest record, block or line."""
+    """Return how long a record, block or line may be."""
     return _Bound.total // _SHARES["piece"]
 
 
 def text() -> int:
-    """The longest JSON document."""
+    """Return how long a JSON document may be."""
     return _Bound.total // _SHARES["text"]
 
 
@@ -89,16 +89,12 @@ class Shown:
                 f"{self._what} is too long to be shown at once: {_Bound.total // _MIB:,} MiB "
                 "are allowed"
             )
-            raise TooLarge(
-                fact,
-                None,
-                None,
-                hint="stateshift export LOCATION --to FILE.jsonl holds little at once",
-            )
+            hint = "stateshift export LOCATION --to FILE.jsonl holds little at once"
+            raise TooLarge(fact, None, None, hint=hint)
 
 
 def gathered(chunks: Iterable[bytes], what: str) -> bytes:
-    """The chunks as one, for what can only be read as a whole."""
+    """Return the chunks as one, for what can only be read as a whole."""
     held: list[bytes] = []
     size = 0
     for chunk in chunks:

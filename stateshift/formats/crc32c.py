@@ -6,13 +6,13 @@ import google_crc32c
 
 
 def crc32c(data: bytes, value: int = 0) -> int:
-    """The CRC32C of `data`, continued from `value`; never negative."""
+    """Return the CRC32C of `data`, continued from `value`; never negative."""
     return int(google_crc32c.extend(value, bytes(data)))
 
 
 def masked_crc32c(data: bytes, value: int = 0) -> int:
-    """RocksDB's checksum of `data`: rotated and offset, so that checksums of checksums stay good
-    (crc32c.h).
+    """Return RocksDB's checksum of `data`: rotated and offset, so that checksums of checksums stay
+    good (crc32c.h).
     """
     value = crc32c(data, value)
     return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -12,7 +12,7 @@ do not know.
     _stateshift/released        our answer, once the image is there
     _stateshift/fence/0, /1 …   the fence, before it is put up, where a rename is sooner than a new
                                 file
-    _stateshift/staged/PATH     what will make the image visible as PATH, where that was brought
+    _stateshift/staged/PATH     what will make the image visible as PATH, where that was copied
                                 beforehand
     offsets/N+1, commits/N+1    the fence: taken so that no zombie of the old job can commit (text:
                                 `fence_text`)
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import chain
 
 from stateshift.errors import FormatError
 
@@ -44,25 +45,21 @@ _FENCE = "stateshift fence v1\n"
 
 
 def encode_index(directories: Mapping[str, str]) -> bytes:
-    """The name index, one operator a line."""
-    text = json.dumps(
-        {"version": 1, "operators": dict(sorted(directories.items()))}, indent=1, ensure_ascii=False
-    )
-    return (text + "\n").encode()
+    """Return the name index, one operator a line."""
+    index = {"version": 1, "operators": dict(sorted(directories.items()))}
+    return (json.dumps(index, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def decode_index(content: bytes, path: str = INDEX) -> dict[str, str]:
-    """Name -> directory."""
+    """Return name -> directory."""
     try:
         plain = json.loads(content)
-        operators = plain["operators"]
-        if plain["version"] == 1 and all(
-            _is_text(name) and _is_text(d) for name, d in operators.items()
-        ):
-            return dict(operators)
+        version, operators = plain["version"], dict(plain["operators"].items())
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"not an index of operators: {error}", path, 0) from error
-    raise FormatError("not an index of operators of version 1", path, 0)
+    if version != 1 or not all(map(_is_text, chain(operators, operators.values()))):
+        raise FormatError("not an index of operators of version 1", path, 0)
+    return operators
 
 
 def _is_text(value: object) -> bool:
@@ -73,8 +70,9 @@ def _is_text(value: object) -> bool:
 
 
 def encode_stop(job: str, tag: str | None, until: float) -> bytes:
-    """The marker: whom it asks to stop, and until when (seconds since 1970). It runs out, so that
-    one which nobody came to take away does not stop the job that is started here the next time.
+    """Return the marker: whom it asks to stop, and until when (seconds since 1970). It runs out, so
+    that one which nobody came to take away does not stop the job that is started here the next
+    time.
     """
     plain = {"version": 1, "job": job, "tag": tag, "until": until}
     return (json.dumps(plain, sort_keys=True, ensure_ascii=False) + "\n").encode()
@@ -91,18 +89,21 @@ def asks_to_stop(content: bytes, job: str | None, tag: str | None, now: float) -
         wanted, marked, until = plain["job"], plain["tag"], float(plain["until"])
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return False
-    return now <= until and (job is None or job == wanted) and (marked is None or marked == tag)
+    means_job = job is None or job == wanted
+    means_submission = marked is None or marked == tag
+    return now <= until and means_job and means_submission
 
 
 def encode_idle(tag: str, epoch: int | None) -> bytes:
-    """Which submission is restored and waits for input, and the last epoch it has committed."""
-    return (
-        json.dumps({"tag": tag, "epoch": epoch}, sort_keys=True, ensure_ascii=False) + "\n"
-    ).encode()
+    """Return which submission is restored and waits for input, and the last epoch it has
+    committed.
+    """
+    plain = {"tag": tag, "epoch": epoch}
+    return (json.dumps(plain, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def encode_tag(tag: str) -> bytes:
-    """Which submission waits, or may go on."""
+    """Return which submission waits, or may go on."""
     return (json.dumps({"tag": tag}) + "\n").encode()
 
 
@@ -112,11 +113,15 @@ def is_meant(content: bytes | None, tag: str) -> bool:
 
 
 def fence_text(owner: str) -> str:
-    """The fence's content: no engine takes it for a log entry, and a person reads whose it is."""
+    """Return the fence's content: no engine takes it for a log entry, and a person reads whose it
+    is.
+    """
     return f"{_FENCE}{owner}\nThe state of this job was moved. To undo: stateshift rollback\n"
 
 
 def fence_owner(content: bytes) -> str | None:
-    """Who put up the fence, or None if this is not one."""
+    """Return who put up the fence, or None if this is not one."""
     text = content.decode("utf-8", "replace")
-    return text[len(_FENCE) :].split("\n", 1)[0] if text.startswith(_FENCE) else None
+    if not text.startswith(_FENCE):
+        return None
+    return text.removeprefix(_FENCE).split("\n", 1)[0]

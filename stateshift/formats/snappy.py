@@ -9,8 +9,8 @@ from stateshift.formats import bounds
 
 
 def decompressed(data: bytes, start: int) -> bytes:
-    """One raw snappy block. Its longest copy makes 64 bytes of 3: a claim beyond that is
-    refused.
+    """Return one raw snappy block, decompressed. Its longest copy makes 64 bytes of 3: a claim
+    beyond that is refused.
     """
     try:
         raw = cramjam.snappy.decompress_raw_len(data)

@@ -18,7 +18,7 @@ sorted together.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import BinaryIO
@@ -70,8 +70,8 @@ class SortedPile:
         return sum(chunk.records for chunk in chain.from_iterable(self.runs))
 
     def bounds(self, count: int) -> list[bytes]:
-        """`count` - 1 keys that cut the pile into parts of about the same size, as far as its
-        samples tell.
+        """Return `count` - 1 keys that cut the pile into parts of about the same size, as far as
+        its samples show.
         """
         samples = sorted(self._samples())
         total = sum(size for _, size in samples)
@@ -90,9 +90,12 @@ class SortedPile:
                 yield key, chunk.size / len(chunk.samples)
 
     def blocks(self, after: bytes | None = None, upto: bytes | None = None) -> Iterator[Block]:
-        """The records in order; `after` a key and up to another, where these are given."""
-        runs = ((c for c in run if _overlaps(c, after, upto)) for run in self.runs)
-        yield from _merged([_Cursor(iter(tuple(run)), after, upto) for run in runs])
+        """Yield the records in order; `after` a key and up to another, where these are given."""
+        cursors = []
+        for run in self.runs:
+            chunks = tuple(chunk for chunk in run if _overlaps(chunk, after, upto))
+            cursors.append(_Cursor(iter(chunks), after, upto))
+        yield from _merged(cursors)
 
 
 class SortedPiles:
@@ -115,16 +118,16 @@ class SortedPiles:
             self._put_aside(self._file.kept)
 
     def pile(self, number: int) -> SortedPile:
-        """One of them; from now on nothing is added to any."""
+        """Return one of them; from now on nothing is added to any."""
         if self._held:
-            self._put_aside(lambda block: lambda: block)
+            self._put_aside(_in_memory)
         return SortedPile(tuple(self._runs.get(number, ())))
 
-    def _put_aside(self, kept: Callable[[Block], Callable[[], Block]]) -> None:
+    def _put_aside(self, keep: Callable[[Block], Callable[[], Block]]) -> None:
         """Make runs of all that is held."""
         for number in sorted(self._held):
             block = in_order(whole(self._held.pop(number)))
-            run = tuple(_chunk(one, kept(one)) for one in _pieces(block))
+            run = tuple(_chunk(piece, keep(piece)) for piece in _pieces(block))
             self._runs.setdefault(number, []).append(run)
         self._size = 0
 
@@ -142,13 +145,12 @@ class _File:
             self._file.seek(place)
             self._file.write(content)
         except OSError as error:
-            raise StorageError(
-                f"state that is sorted cannot be put aside: {error.strerror or error}",
-                hint=(
-                    "TMPDIR names a place with room for it, twice to four times the size of "
-                    "the state's files"
-                ),
-            ) from error
+            fact = f"state that is sorted cannot be put aside: {error.strerror or error}"
+            hint = (
+                "TMPDIR names a place with free space for it, twice to four times the size of "
+                "the state's files"
+            )
+            raise StorageError(fact, hint=hint) from error
         self._end += size
         return lambda: self._load(place, size)
 
@@ -172,16 +174,19 @@ class _Cursor:
         self.following = next(self.chunks, None)
 
     def fill(self) -> bool:
-        """Hold records, if any are left."""
-        while (self.held is None or not len(self.held)) and self.following is not None:
+        """Hold records, if any are left, and return whether they are."""
+        while not self._holds_any() and self.following is not None:
             block, self.following = self.following.load(), next(self.chunks, None)
             end = len(block) if self.upto is None else count_upto(block.keys, self.upto)
             start = 0 if self.after is None else count_upto(block.keys, self.after)
             self.held = part(block, min(start, end), end)
+        return self._holds_any()
+
+    def _holds_any(self) -> bool:
         return self.held is not None and len(self.held) > 0
 
     def last(self) -> bytes | None:
-        """The last key that is held, of a run that goes on."""
+        """Return the last key that is held, of a run that goes on."""
         assert self.held is not None, "filled before"
         return bytes(self.held.keys[-1].as_py()) if self.following is not None else None
 
@@ -196,23 +201,27 @@ class _Cursor:
 
 def _merged(cursors: list[_Cursor]) -> Iterator[Block]:
     while cursors := [cursor for cursor in cursors if cursor.fill()]:
-        bound = min(
-            (last for cursor in cursors if (last := cursor.last()) is not None), default=None
-        )
-        taken = [block for cursor in cursors if len(block := cursor.taken(bound))]
-        yield in_order(whole(taken))
+        lasts = [cursor.last() for cursor in cursors]
+        bound = min((last for last in lasts if last is not None), default=None)
+        taken = [cursor.taken(bound) for cursor in cursors]
+        yield in_order(whole([block for block in taken if len(block)]))
 
 
 def _overlaps(chunk: Chunk, after: bytes | None, upto: bytes | None) -> bool:
-    return (after is None or chunk.last > after) and (upto is None or chunk.first <= upto)
+    if after is not None and chunk.last <= after:
+        return False
+    return upto is None or chunk.first <= upto
 
 
-def _pieces(block: Block) -> Iterable[Block]:
+def _pieces(block: Block) -> Iterator[Block]:
     count = max(1, block.size // CHUNK_BYTES)
     step = -(-len(block) // count)
-    return [
-        part(block, start, min(start + step, len(block))) for start in range(0, len(block), step)
-    ]
+    for start in range(0, len(block), step):
+        yield part(block, start, min(start + step, len(block)))
+
+
+def _in_memory(block: Block) -> Callable[[], Block]:
+    return lambda: block
 
 
 def _chunk(block: Block, load: Callable[[], Block]) -> Chunk:

@@ -45,16 +45,13 @@ def spans(items: Binary) -> Spans:
     if not len(items):
         return Spans(np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64))
     edges = np.frombuffer(offsets, np.int64)[items.offset : items.offset + len(items) + 1]
-    held = (
-        np.frombuffer(content, np.uint8)
-        if content is not None and content.size
-        else np.zeros(0, np.uint8)
-    )
+    is_empty = content is None or not content.size
+    held = np.zeros(0, np.uint8) if is_empty else np.frombuffer(content, np.uint8)
     return Spans(held, edges[:-1], edges[1:])
 
 
 def missing(items: Binary) -> Flags:
-    """Which items are null."""
+    """Return which items are null."""
     if not items.null_count:
         return np.zeros(len(items), bool)
     return items.is_null().to_numpy(zero_copy_only=False)
@@ -68,28 +65,27 @@ def words(content: Content, places: Ints) -> Words:
     beyond = places > last
     if not beyond.any():
         return every[places]
-    found = every[np.minimum(places, last)]
+    picked = every[np.minimum(places, last)]
     gone = np.minimum(places[beyond] - last, 8).astype(np.uint64)
-    found[beyond] = np.where(
-        gone < 8, found[beyond] >> (np.minimum(gone, 7) * np.uint64(8)), np.uint64(0)
-    )
-    return found
+    shifted = picked[beyond] >> (np.minimum(gone, 7) * np.uint64(8))
+    picked[beyond] = np.where(gone < 8, shifted, np.uint64(0))
+    return picked
 
 
 def hash64(items: Binary) -> Words:
-    """A number for each item, the same for the same bytes; who takes equal numbers for equal
+    """Return a number for each item, the same for the same bytes; who takes equal numbers for equal
     items has to look.
     """
-    found = spans(items)
+    whole = spans(items)
     hashed = np.empty(len(items), np.uint64)
     for start in range(0, len(hashed), _STRIP):
         strip = slice(start, start + _STRIP)
-        hashed[strip] = _hashed(found.content, found.starts[strip], found.sizes[strip])
+        hashed[strip] = _hashed(whole.content, whole.starts[strip], whole.sizes[strip])
     return hashed
 
 
 def hash128(items: Binary) -> Words:
-    """Murmur3 (x64, 128 bits, seed 0) of each item, as rows of a low and a high half: what
+    """Return Murmur3 (x64, 128 bits, seed 0) of each item, as rows of a low and a high half: what
     mmh3.hash64 gives.
     """
     digests = b"".join(map(mmh3.mmh3_x64_128_digest, items.to_pylist()))
@@ -97,32 +93,31 @@ def hash128(items: Binary) -> Words:
 
 
 def _hashed(content: Content, starts: Ints, sizes: Ints) -> Words:
-    found = sizes.astype(np.uint64) * _PRIME
-    most, least = (int(sizes.max()), int(sizes.min())) if len(sizes) else (0, 0)
+    hashed = sizes.astype(np.uint64) * _PRIME
+    most, least = int(sizes.max(initial=0)), int(sizes.min(initial=LONG + 1))
     if most > LONG:
         for at in np.flatnonzero(sizes > LONG).tolist():
-            found[at] = mmh3.hash64(
-                content[starts[at] : starts[at] + sizes[at]].tobytes(), signed=False
-            )[0]
+            item = content[starts[at] : starts[at] + sizes[at]].tobytes()
+            hashed[at], _ = mmh3.hash64(item, signed=False)
         sizes = np.where(sizes > LONG, 0, sizes)
         most, least = int(sizes.max()), 0
     for position in range(0, most, 8):
         if position + 8 <= least:
-            found = _mixed(found, words(content, starts + position))
+            hashed = _mixed(hashed, words(content, starts + position))
         else:
             here = np.flatnonzero(sizes > position)
             word = _some(words(content, starts[here] + position), sizes[here] - position)
-            found[here] = _mixed(found[here], word)
-    return found ^ found >> np.uint64(29)
+            hashed[here] = _mixed(hashed[here], word)
+    return hashed ^ hashed >> np.uint64(29)
 
 
-def _mixed(found: Words, word: Words) -> Words:
-    found = (found ^ word) * _PRIME
-    return found ^ found >> np.uint64(32)
+def _mixed(hashed: Words, word: Words) -> Words:
+    mixed = (hashed ^ word) * _PRIME
+    return mixed ^ mixed >> np.uint64(32)
 
 
-def _some(found: Words, count: Ints) -> Words:
-    """Words of which only the first `count` bytes count."""
+def _some(words: Words, count: Ints) -> Words:
+    """Return words of which only the first `count` bytes count."""
     # A shift by all 64 bits is not defined.
     kept = (np.uint64(1) << np.minimum(count, 7).astype(np.uint64) * np.uint64(8)) - np.uint64(1)
-    return np.where(count >= 8, found, found & kept)
+    return np.where(count >= 8, words, words & kept)

@@ -35,11 +35,11 @@ class Stream:
 
     @property
     def offset(self) -> int:
-        """Where the next byte stands in the whole."""
+        """Return where the next byte stands in the whole."""
         return self._start + self._position
 
     def take(self, count: int) -> bytes:
-        """Exactly `count` bytes."""
+        """Return exactly `count` bytes."""
         if count < 0:
             raise FormatError(f"{self._what}: a length of {count}", None, self.offset)
         end = self._position + count
@@ -49,20 +49,17 @@ class Stream:
             self._fill(count)
             end = self._position + count
             if end > len(self._buffer):
-                raise FormatError(
-                    (
-                        f"{self._what} ends early: {count} bytes expected, "
-                        f"{len(self._buffer) - self._position} left"
-                    ),
-                    None,
-                    self._start + len(self._buffer),
-                )
+                raise self._ends_early(count, len(self._buffer) - self._position)
         piece = self._buffer[self._position : end]
         self._position = end
         return piece
 
+    def _ends_early(self, count: int, left: int) -> FormatError:
+        fact = f"{self._what} ends early: {count} bytes expected, {left} left"
+        return FormatError(fact, None, self.offset + left)
+
     def peek(self, count: int) -> bytes:
-        """The next `count` bytes, fewer at the end."""
+        """Return the next `count` bytes, fewer at the end."""
         if self._position + count > len(self._buffer):
             self._fill(count)
         return self._buffer[self._position : self._position + count]
@@ -71,7 +68,7 @@ class Stream:
         return not self.peek(1)
 
     def rest(self) -> Iterator[bytes]:
-        """Everything that is left, as it comes."""
+        """Yield everything that is left, as it comes."""
         while not self.at_end():
             piece = self._buffer[self._position :]
             self._position = len(self._buffer)
@@ -79,17 +76,12 @@ class Stream:
 
     def _refuse(self, count: int) -> NoReturn:
         """Say whether the bytes hold as many, without holding them."""
-        start = self.offset
         left = len(self._buffer) - self._position
         for chunk in self._chunks:
             left += len(chunk)
             if left >= count:
-                bounds.require_piece(count, f"a record in {self._what}", start)
-        raise FormatError(
-            f"{self._what} ends early: {count} bytes expected, {left} left",
-            None,
-            start + left,
-        )
+                bounds.require_piece(count, f"a record in {self._what}", self.offset)
+        raise self._ends_early(count, left)
 
     def _fill(self, count: int) -> None:
         """Gather chunks until `count` bytes are held, or there are no more."""
@@ -108,8 +100,8 @@ class Stream:
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Each line with the offset it starts at. A last line without newline counts; an empty last one
-    does not exist, so that `b"\\n".join` of what this gives is the content again, but for a final
+    """Yield each line with the offset it starts at. A last line without newline counts; an empty
+    last one does not exist, so that `b"\\n".join` of what this gives is the content again, but for a final
     newline.
     """
     offset = 0

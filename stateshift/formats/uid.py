@@ -1,6 +1,7 @@
 """Names of operators as directory names (INFORE D5.2, 6.2) and as Flink's operator ids.
 
-    directory  <hash>[_<content of the last non-empty parentheses>]       "SKtest(mytest)" -> 552794753_mytest
+    directory  <hash>[_<content of the last non-empty parentheses>]
+               "SKtest(mytest)" -> 552794753_mytest
     results    <directory>_RES in production, none in debug
     hash       sum of (code unit + offset) * p^i, i from 0, reduced mod m at each step: the
                textbook's polynomial rolling hash with p = 31, m = 10^9 + 9 and 'a' = 1 (offset
@@ -16,6 +17,7 @@ which p and m below 2^46 never reach.
 from __future__ import annotations
 
 import math
+import operator
 import re
 import struct
 from collections.abc import Callable, Iterable
@@ -40,15 +42,11 @@ PROFILES = {"default": RollingHash(), "java-signed": RollingHash(signed=True)}
 def rolling_hash(
     name: str, p: int = 31, m: int = 1_000_000_009, offset: int = -96, signed: bool = False
 ) -> int:
-    """The hash of `name`; never negative unless `signed`."""
-    units = _code_units(name)
+    """Return the hash of `name`; never negative unless `signed`."""
+    remainder: Callable[[int, int], int] = _remainder if signed else operator.mod
     value, power = 0, 1
-    for unit in units:
-        value = (
-            _remainder(value + (unit + offset) * power, m)
-            if signed
-            else (value + (unit + offset) * power) % m
-        )
+    for unit in _code_units(name):
+        value = remainder(value + (unit + offset) * power, m)
         power = power * p % m
     return value
 
@@ -56,15 +54,17 @@ def rolling_hash(
 def directory_name(
     name: str, p: int = 31, m: int = 1_000_000_009, offset: int = -96, signed: bool = False
 ) -> str:
-    """The directory of the operator `name`: its hash, and what a person would recognise it by."""
+    """Return the directory of the operator `name`: its hash, and what a person would recognise it
+    by.
+    """
     content = last_parentheses(name)
     hashed = str(rolling_hash(name, p, m, offset, signed))
     return f"{hashed}_{_UNSAFE.sub('_', content)}" if content else hashed
 
 
 def last_parentheses(name: str) -> str:
-    """The content of the last pair of parentheses that holds something, counted by where they
-    open; "" if none.
+    """Return the content of the last pair of parentheses that holds something, counted by where
+    they open; "" if none.
     """
     opened: list[int] = []
     last = (-1, -1)
@@ -79,12 +79,13 @@ def last_parentheses(name: str) -> str:
 
 
 def results_directory(directory: str, production: bool) -> str | None:
-    """Where the operator's results go: beside its state in production, nowhere in debug."""
+    """Return where the operator's results go: beside its state in production, nowhere in debug."""
     return f"{directory}_RES" if production else None
 
 
 def flink_operator_id(uid: str) -> str:
-    """Flink's id of the operator with this uid, as it stands in a savepoint and in the REST API.
+    """Return Flink's id of the operator with this uid, as it stands in a savepoint and in the REST
+    API.
 
     Flink, StreamGraphHasherV2 (1.2 and later): Guava's murmur3_128 (x64), seed 0, over UTF-8,
     `HashCode.asBytes`, which is h1 and then h2, each little-endian. Java writes a lone surrogate as
@@ -98,18 +99,18 @@ def flink_operator_id(uid: str) -> str:
 def collisions(
     names: Iterable[str], directory: Callable[[str], str]
 ) -> tuple[tuple[str, str, str], ...]:
-    """(first, second, directory) of every two names that would share a directory; a name given
-    twice is one too.
+    """Return (first, second, directory) of every two names that would share a directory; a name
+    given twice is one too.
     """
     first: dict[str, str] = {}
-    found = []
+    shared = []
     for name in names:
         place = directory(name)
         if place in first:
-            found.append((first[place], name, place))
+            shared.append((first[place], name, place))
         else:
             first[place] = name
-    return tuple(found)
+    return tuple(shared)
 
 
 def _code_units(name: str) -> tuple[int, ...]:
@@ -118,5 +119,5 @@ def _code_units(name: str) -> tuple[int, ...]:
 
 
 def _remainder(value: int, m: int) -> int:
-    """Java's %: truncates towards zero."""
+    """Return what Java's % does: it truncates towards zero."""
     return int(math.copysign(1, value)) * (abs(value) % m)

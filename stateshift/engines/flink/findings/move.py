@@ -15,7 +15,7 @@ from stateshift.engines.flink.image import flink_image, kept_of, metadata_of
 from stateshift.engines.flink.rewrite.choice import Choice
 from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.flink.rewrite.redistribution import Redistribution
-from stateshift.engines.free_space import of_room
+from stateshift.engines.free_space import of_free_space
 from stateshift.formats.flink.java_data import fits_utf
 from stateshift.formats.flink.metadata import PROPERTIES_FROM, OperatorState
 from stateshift.formats.flink.versions import WRITTEN_BY, flink_version, newest_for
@@ -81,7 +81,7 @@ def of_move(
         *_of_redistribution(move.redistribution),
         *_of_key_groups(move),
         *_of_versions(job, facts, move.surveys),
-        *of_room(job, facts),
+        *of_free_space(job, facts),
         *of_clusters(facts),
     )
     return tuple(waived(finding, job.waive) for finding in findings)

@@ -48,7 +48,7 @@ from stateshift.engines.flink.rewrite.move import Move
 from stateshift.engines.flink.rewrite.redistribution import redistributed
 from stateshift.engines.flink.rewrite.transforms import KEEP, METADATA
 from stateshift.engines.rounds import kept as kept_of
-from stateshift.engines.start import Awaited, start
+from stateshift.engines.start import Awaited, Handed, start
 from stateshift.errors import StalePlan
 from stateshift.formats.flink.versions import newest_for
 from stateshift.plan import Phase, Plan, phases_of
@@ -390,7 +390,7 @@ def _start(job: JobSpec, facts: Facts, epoch: int | None) -> Iterator[Phase]:
     location = job.destination if epoch is not None else ""
     askable = facts.target_cluster is None or facts.target_cluster.kind in ASKABLE
     awaited = Awaited(location, epoch) if askable else None
-    return start(job, facts, location, _submitting(job), awaited)
+    return start(job, facts, Handed(location, _submitting(job)), awaited)
 
 
 def _submitting(job: JobSpec) -> dict[str, object]:

@@ -44,7 +44,7 @@ from stateshift.engines.spark.rewrite.logs import KEEP
 from stateshift.engines.spark.rewrite.planned_state import planned_copies, planned_paths
 from stateshift.engines.spark.rewrite.wishes import wishes_of
 from stateshift.engines.spark.survey.endpoints import plain_endpoints
-from stateshift.engines.start import Awaited, prepared, start
+from stateshift.engines.start import Awaited, Handed, prepared, start
 from stateshift.errors import StalePlan
 from stateshift.formats.marks import FOLDER, IDLE
 from stateshift.plan import Phase, Plan, phases_of
@@ -201,7 +201,7 @@ def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     if files_max:
         steps.append(ReadyFence("halt/ready-fence", facts.source.location, files_max))
     options = job.submit.options if job.submit is not None else {}
-    early = prepared(job, facts, job.destination, options)
+    early = prepared(job, facts, Handed(job.destination, options))
     plan = _plan(job, facts, phases_of(*early, Phase("halt", tuple(steps))), ())
     return replace(plan, purpose="halt", epoch=None, facts=identity_of(facts))
 
@@ -576,7 +576,8 @@ def _start(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Ph
     options = job.submit.options if job.submit is not None else {}
     fences = tuple(step for step in _halt_steps(job, facts) if isinstance(step, FenceSource))
     # As the spec spells it: the job's Hadoop may know s3a, and not s3.
-    return start(job, facts, job.destination, options, _awaited(job, facts, images), fences)
+    handed = Handed(job.destination, options)
+    return start(job, facts, handed, _awaited(job, facts, images), fences)
 
 
 def _awaited(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Awaited | None:

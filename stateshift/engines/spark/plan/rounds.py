@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from stateshift.engines.bundles import copies
-from stateshift.engines.rounds import brought_by
+from stateshift.engines.rounds import transfers_of
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.places import Rewriting
 from stateshift.formats.spark.names import classify
@@ -169,4 +169,4 @@ def round_of(job: JobSpec, facts: Facts, rewriting: Rewriting) -> Iterator[Bring
         if image.epoch is not None:
             commits.add(layout.under(image.path, layout.commit_path(image.epoch)))
     anchors = tuple(file for file in facts.source.files if file.path in commits)
-    yield from brought_by(facts, copied, shards, anchors, job.verify != "none")
+    yield from transfers_of(facts, copied, shards, anchors, job.verify != "none")

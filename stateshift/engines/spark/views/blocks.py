@@ -4,12 +4,13 @@ it is read.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.errors import FormatError
 from stateshift.formats.binaries import part
 from stateshift.formats.blocks import Block
+from stateshift.formats.spark.types import Value
 
 
 class Piece(NamedTuple):
@@ -27,31 +28,34 @@ class Piece(NamedTuple):
 
 
 def part_of(piece: Piece, start: int, count: int) -> Piece:
-    """Some of its entries."""
+    """Return some of its entries."""
     if start == 0 and len(piece.block) <= count:
         return piece
     block = part(piece.block, start, min(start + count, len(piece.block)))
     return piece._replace(block=block, changes=piece.changes[start : start + count])
 
 
-def key_of(piece: Piece, key: bytes) -> Any:
+def key_of(piece: Piece, key: bytes) -> Value:
+    """Return a key's columns, its bytes where they are not known."""
+    if piece.view.key is None:
+        return key
     try:
-        return piece.view.decode_key(key) if piece.view.key is not None else key
+        return piece.view.decode_key(key)
     except FormatError as error:
         raise _at(error, piece) from error
 
 
-def value_of(piece: Piece, value: bytes | None) -> Any:
+def value_of(piece: Piece, value: bytes | None) -> Value:
+    """Return a value's columns, its bytes where they are not known; None of a deletion."""
+    if value is None or piece.view.value is None:
+        return value
     try:
-        return (
-            value if value is None or piece.view.value is None else piece.view.decode_value(value)
-        )
+        return piece.view.decode_value(value)
     except FormatError as error:
         raise _at(error, piece) from error
 
 
 def _at(error: FormatError, piece: Piece) -> FormatError:
     fact = f"a row of the store {piece.view.store} does not fit its schema: {error.fact}"
-    return FormatError(
-        fact, piece.path, hint="stateshift verify LOCATION --deep names the file it stands in"
-    )
+    hint = "stateshift verify LOCATION --deep names the file it stands in"
+    return FormatError(fact, piece.path, hint=hint)

@@ -3,7 +3,7 @@
     diff(A, B) -> Differences  per operator and store: added (only B has the key), removed (only A),
                                changed
 
-Where both have as many shards, shard is matched with shard first. What finds no partner there, and
+Where both have as many shards, shard is matched with shard first. What has no partner there, and
 everything where the counts differ, is matched once more, all shards together: so a key that lies in
 another shard is no difference. Held in memory is what matching holds (see `match`); the rest of
 it, and what was left of shards, lies on disk.
@@ -15,16 +15,19 @@ are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from itertools import chain
 
 import pyarrow.compute as pc
 
 from stateshift.engines.match import Matched, Shelf, matched
 from stateshift.engines.spark.entries.sides import SEPARATOR, Side, Sides
-from stateshift.engines.spark.views.selection import Opened, opened
+from stateshift.engines.spark.views.selection import Opened, opened, operator_id
 from stateshift.engines.views import Change, Counts, Difference, Differences, Opening, Readers
-from stateshift.formats.blocks import Binary, Block
+from stateshift.formats.blocks import Binary, Block, Column
 from stateshift.survey import ShardFiles
+
+Places = Column  # numbers of entries
+Sizes = tuple[dict[str, int], dict[str, int]]  # of each side's files, by path
 
 
 def diff(
@@ -38,154 +41,165 @@ def diff(
     store are decoded. A `fleet` reads them, where there is one.
     """
     a, b = opened(one, opening), opened(other, opening)
-    found = Differences(epochs=(a.survey.epoch, b.survey.epoch))
+    differences = Differences(epochs=(a.survey.epoch, b.survey.epoch))
     sizes = (_sizes(a), _sizes(b))
     for name, left, right in _paired(a, b):
-        _Comparison(found, name, Sides(left, right), show).run(fleet, sizes)
-    return found
+        _Comparison(differences, name, Sides(left, right), show).run(fleet, sizes)
+    return differences
 
 
 def _paired(a: Opened, b: Opened) -> Iterator[tuple[str, Side, Side]]:
-    """Operators of one name on both sides; a side that has no such operator is empty."""
+    """Yield operators of one name on both sides; a side that has no such operator is empty."""
     ones, others = _sides(a), _sides(b)
     if len(a.images) == len(b.images) == 1:  # wherever in its directory a single image lies
-        ones, others = (
-            {k.rpartition("/")[2]: v for k, v in side.items()} for side in (ones, others)
-        )
+        ones, others = _by_id(ones), _by_id(others)
     for name in dict.fromkeys((*ones, *others)):
         yield name, ones.get(name, Side()), others.get(name, Side())
 
 
-def _sides(found: Opened) -> dict[str, Side]:
+def _by_id(sides: dict[str, Side]) -> dict[str, Side]:
+    return {name.rpartition("/")[2]: side for name, side in sides.items()}
+
+
+def _sides(opened: Opened) -> dict[str, Side]:
     sides = {}
-    for image in found.images:
+    for image in opened.images:
+        views = opened.views[image.path]
         for operator in image.operators:
-            sides[f"{image.path}/{operator.id}" if image.path else operator.id] = Side(
-                found.storage, image, operator, found.views[image.path]
-            )
+            name = operator_id(image, operator.id)
+            sides[name] = Side(opened.storage, image, operator, views)
     return sides
 
 
 class _Comparison:
     """One operator being compared."""
 
-    def __init__(self, found: Differences, operator: str, sides: Sides, show: int) -> None:
-        self._found, self._operator, self._sides, self._show = found, operator, sides, show
+    def __init__(self, differences: Differences, operator: str, sides: Sides, show: int) -> None:
+        self._differences, self._operator, self._sides = differences, operator, sides
+        self._show = show
         self._counts: dict[str, Counts] = {}
         self._begun: set[str] = set()
 
-    def run(self, fleet: Readers | None, sizes: tuple[dict[str, int], dict[str, int]]) -> None:
+    def run(self, fleet: Readers | None, sizes: Sizes) -> None:
         for store in self._sides.names():
             self._begin(store)
-        left, right = _by_number(self._sides.left.shards), _by_number(self._sides.right.shards)
         with Shelf() as apart:
             if fleet is not None:
                 self._read_by(fleet, sizes, apart)
-                self._tell(matched(apart.sided()))
-            elif left.keys() != right.keys():
-                self._tell(self._matched(self._sides.left.shards, self._sides.right.shards))
             else:
-                for number, shards in left.items():
-                    for found in self._matched(shards, right[number]):
-                        self._same(found.same)
-                        apart.put(0, found.removed, found.changed[0])
-                        apart.put(1, found.added, found.changed[1])
-                self._tell(matched(apart.sided()))
+                self._read(apart)
+            self._report(matched(apart.sided()))
         for store in self._sides.met:
             self._begin(store)
-        self._found.stores += [self._counts[name] for name in sorted(self._counts)]
+        self._differences.stores += [self._counts[name] for name in sorted(self._counts)]
 
     def _begin(self, store: str) -> None:
-        """A store that cannot be compared is a result, too."""
+        """Begin a store's counts; that it cannot be compared is a result, too."""
         if store in self._begun:
             return
         self._begun.add(store)
         forms = self._sides.form(store)
         if isinstance(forms, str):
-            self._found.incomparable.append((self._operator, store, forms))
+            self._differences.incomparable.append((self._operator, store, forms))
         else:
             self._counts[store] = Counts(self._operator, store)
 
-    def _read_by(
-        self, fleet: Readers, sizes: tuple[dict[str, int], dict[str, int]], apart: Shelf
-    ) -> None:
-        """What a fleet has found in buckets whose sums differ is put aside; the rest is the
-        same.
-        """
+    def _read_by(self, fleet: Readers, sizes: Sizes, apart: Shelf) -> None:
+        """Put aside what a fleet reads of buckets whose sums differ; the rest is the same."""
         compared = fleet.unequal(self._sides, sizes, apart.put)
         for store in sorted(compared.met):
             self._begin(store)
         for store, count in compared.same.items():
             self._counts[store].same += count
 
-    def _matched(self, left: list[ShardFiles], right: list[ShardFiles]) -> Iterator[Matched]:
-        sides = enumerate((left, right))
-        return matched(
-            (side, block) for side, shards in sides for block in self._formed(side, shards)
-        )
+    def _read(self, apart: Shelf) -> None:
+        """Match shard with shard where both sides have the same, and put aside what has no partner
+        there; else match all of them together.
+        """
+        left, right = _by_number(self._sides.left.shards), _by_number(self._sides.right.shards)
+        if left.keys() != right.keys():
+            self._report(self._matched(self._sides.left.shards, self._sides.right.shards))
+            return
+        for number, shards in left.items():
+            for match in self._matched(shards, right[number]):
+                self._same(match.same)
+                apart.put(0, match.removed, match.changed[0])
+                apart.put(1, match.added, match.changed[1])
 
-    def _formed(self, side: int, shards: list[ShardFiles]) -> Iterator[Block]:
+    def _matched(self, left: list[ShardFiles], right: list[ShardFiles]) -> Iterator[Matched]:
+        return matched(chain(self._formed(0, left), self._formed(1, right)))
+
+    def _formed(self, side: int, shards: list[ShardFiles]) -> Iterator[tuple[int, Block]]:
         for store, block in self._sides.formed(side, shards):
             self._begin(store)
-            yield block
+            yield side, block
 
     def _same(self, keys: Binary) -> None:
         for store, places in _by_store(keys, self._counts):
             self._counts[store].same += len(places)
 
-    def _tell(self, found: Iterable[Matched]) -> None:
-        """What differs, counted, and shown if there is room."""
-        for one in found:
-            self._same(one.same)
-            self._differ("removed", one.removed, None)
-            self._differ("added", None, one.added)
-            self._differ("changed", *one.changed)
+    def _report(self, matches: Iterable[Matched]) -> None:
+        """Count what differs, and show as much of it as was asked for."""
+        for match in matches:
+            self._same(match.same)
+            self._differ("removed", match.removed, None)
+            self._differ("added", None, match.added)
+            self._differ("changed", *match.changed)
 
     def _differ(self, change: Change, before: Block | None, after: Block | None) -> None:
         either = before if before is not None else after
         assert either is not None, "an entry that differs is on one side at least"
         for store, places in _by_store(either.keys, self._counts):
             counts = self._counts[store]
-            room = max(0, self._show - counts.added - counts.removed - counts.changed)
+            left_to_show = self._show - counts.added - counts.removed - counts.changed
             setattr(counts, change, getattr(counts, change) + len(places))
-            picked = places[:room]
-            values = (
-                [None] * len(picked) if b is None else b.values.take(picked).to_pylist()
-                for b in (before, after)
-            )
-            for key, old, new in zip(either.keys.take(picked).to_pylist(), *values, strict=True):
-                self._found.shown.append(self._decoded(store, change, key, old, new))
+            picked = places[: max(0, left_to_show)]
+            keys = either.keys.take(picked).to_pylist()
+            old, new = _values(before, picked), _values(after, picked)
+            for key, value_before, value_after in zip(keys, old, new, strict=True):
+                shown = self._decoded(store, change, key, (value_before, value_after))
+                self._differences.shown.append(shown)
 
     def _decoded(
-        self, store: str, change: Change, key: bytes, before: bytes | None, after: bytes | None
+        self, store: str, change: Change, key: bytes, values: tuple[bytes | None, bytes | None]
     ) -> Difference:
         forms = self._sides.form(store)
         assert not isinstance(forms, str), "what cannot be compared differs in nothing"
         left, right = forms
+        before, after = values
+        show_key = right.show_key if before is None else left.show_key
         return Difference(
-            self._operator,
-            store,
-            change,
-            (right if before is None else left).show_key(key.partition(SEPARATOR)[2]),
-            None if before is None else left.show_value(before),
-            None if after is None else right.show_value(after),
+            operator=self._operator,
+            store=store,
+            change=change,
+            key=show_key(key.partition(SEPARATOR)[2]),
+            before=None if before is None else left.show_value(before),
+            after=None if after is None else right.show_value(after),
         )
 
 
-def _by_store(keys: Binary, stores: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """The places of each store's keys, in their order."""
+def _values(block: Block | None, places: Places) -> list[bytes | None]:
+    """Return the values at these places; None for each where a side has none."""
+    if block is None:
+        return [None] * len(places)
+    values: list[bytes | None] = block.values.take(places).to_pylist()
+    return values
+
+
+def _by_store(keys: Binary, stores: Iterable[str]) -> Iterator[tuple[str, Places]]:
+    """Yield the places of each store's keys, in their order."""
     for store in sorted(stores):
         places = pc.indices_nonzero(pc.starts_with(keys, store.encode() + SEPARATOR))
         if len(places):
             yield store, places
 
 
-def _sizes(found: Opened) -> dict[str, int]:
-    return {file.path: file.size for file in found.survey.files}
+def _sizes(opened: Opened) -> dict[str, int]:
+    return {file.path: file.size for file in opened.survey.files}
 
 
 def _by_number(shards: list[ShardFiles]) -> dict[int, list[ShardFiles]]:
-    found: dict[int, list[ShardFiles]] = {}
+    by_number: dict[int, list[ShardFiles]] = {}
     for shard in shards:
-        found.setdefault(shard.shard, []).append(shard)
-    return found
+        by_number.setdefault(shard.shard, []).append(shard)
+    return by_number

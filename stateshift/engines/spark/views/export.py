@@ -19,9 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from shlex import quote
-from typing import Any
 
 from stateshift.engines.spark.entries.changes import Change, Changes
 from stateshift.engines.spark.entries.checksummed import checked_chunks
@@ -37,11 +36,11 @@ from stateshift.engines.spark.views.selection import (
     operator_id,
     store_fits,
 )
-from stateshift.engines.spark.views.tables import Tables
+from stateshift.engines.spark.views.tables import Place, Tables
 from stateshift.engines.spark.views.unknown_columns import note_of
 from stateshift.engines.views import Opening, Wanted
 from stateshift.errors import PlanError
-from stateshift.formats.blocks import block_of
+from stateshift.formats.blocks import Block, Column, block_of
 from stateshift.survey import Image, ShardFiles
 
 ROWS = 65_536
@@ -54,98 +53,81 @@ class Export:
     meanwhile.
     """
 
-    found: Opened
+    opened: Opened
     wanted: Wanted
     format: str
     entries: int = 0
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Which stores are exported as bytes, and why."""
-        pairs = []
-        for image in self.found.images:
-            for view in self._views_of(image):
-                pairs.append((view, image))
-        notes = [note_of(view, image) for view, image in pairs]
-        return tuple(dict.fromkeys(note for note in notes if note is not None))
+        """Return which stores are exported as bytes, and why."""
+        notes = [note_of(view, image) for image, view in self._views()]
+        return tuple(dict.fromkeys(filter(None, notes)))
 
     def chunks(self) -> Iterator[bytes]:
         self.entries = 0
         return self._lines() if self.format == "jsonl" else self._tables()
 
     def _lines(self) -> Iterator[bytes]:
-        for piece in self._pieces():
-            for start in range(0, len(piece.block), LINES):
-                part = part_of(piece, start, LINES)
-                self.entries += len(part.block)
-                yield from lines_of(part)
+        for piece in self._parts(LINES):
+            yield from lines_of(piece)
 
     def _tables(self) -> Iterator[bytes]:
-        tables = Tables(self.format, self._only_view(), self.wanted.changes is not None)
-        for piece in self._pieces():
-            if (piece.view.key, piece.view.value) != (tables.view.key, tables.view.value):
+        tables = Tables(self.format, self.only_view(), self.wanted.changes is not None)
+        columns = (tables.view.key, tables.view.value)
+        for piece in self._parts(ROWS):
+            if (piece.view.key, piece.view.value) != columns:
                 raise _several({piece.view.store, tables.view.store})
-            for start in range(0, len(piece.block), ROWS):
-                part = part_of(piece, start, ROWS)
-                self.entries += len(part.block)
-                keys, values = tables.together(part.view, part.block)
-                if keys is None:
-                    keys = tables.keys([key_of(part, key) for key in part.block.keys.to_pylist()])
-                if values is None:
-                    values = tables.values(
-                        [value_of(part, value) for value in part.block.values.to_pylist()]
-                    )
-                yield tables.written(tables.batch(_places(part), keys, values))
+            yield tables.written(tables.batch(_places(piece), *_decoded(tables, piece)))
         yield tables.finished()
 
-    def _only_view(self) -> StoreView:
-        """The one shape that all the stores have, or a refusal that says how to choose."""
-        views = {(v.key, v.value, v.many): v for v in self._views()}
-        if not views:
+    def _parts(self, size: int) -> Iterator[Piece]:
+        """Yield the entries, so many at once, and count them."""
+        for piece in self._pieces():
+            for start in range(0, len(piece.block), size):
+                part = part_of(piece, start, size)
+                self.entries += len(part.block)
+                yield part
+
+    def only_view(self) -> StoreView:
+        """Return the one shape that all the stores have; refuse others, and say how to choose."""
+        views = [view for _, view in self._views()]
+        shapes = {(view.key, view.value, view.many): view for view in views}
+        if not shapes:
             raise PlanError("there is no state to export", hint="JSON lines (.jsonl) may be empty")
-        if len(views) > 1:
-            raise _several({v.store for v in self._views()})
-        return next(iter(views.values()))
+        if len(shapes) > 1:
+            raise _several({view.store for view in views})
+        return next(iter(shapes.values()))
 
-    def _views(self) -> list[StoreView]:
-        views = []
-        for image in self.found.images:
-            views.extend(self._views_of(image))
-        return views
-
-    def _views_of(self, image: Image) -> list[StoreView]:
-        views = []
-        for view in self.found.views[image.path].all():
-            if operator_fits(self.wanted, image, view.operator) and store_fits(
-                self.wanted, view.store
-            ):
-                views.append(view)
-        return views
+    def _views(self) -> Iterator[tuple[Image, StoreView]]:
+        """Yield the stores that are wanted."""
+        for image in self.opened.images:
+            for view in self.opened.views[image.path].all():
+                is_of_operator = operator_fits(self.wanted, image, view.operator)
+                if is_of_operator and store_fits(self.wanted, view.store):
+                    yield image, view
 
     def _pieces(self) -> Iterator[Piece]:
         if self.wanted.changes is not None:
             yield from self._changed(*self.wanted.changes)
             return
-        chunks = checked_chunks(self.found.storage, self.found.survey)
-        for image, shard in self.found.shards(self.wanted):
-            views, operator = self.found.views[image.path], operator_id(image, shard.operator)
+        chunks = checked_chunks(self.opened.storage, self.opened.survey)
+        for image, shard in self.opened.shards(self.wanted):
             for store, block in folded(chunks, shard, image.settings):
                 if store_fits(self.wanted, store):
-                    yield Piece(
-                        views.of(shard.operator, store),
-                        operator,
-                        shard.shard,
-                        block,
-                        shard.files[-1],
-                    )
+                    yield self._piece(image, shard, store, block)
+
+    def _piece(self, image: Image, shard: ShardFiles, store: str, block: Block) -> Piece:
+        view = self.opened.views[image.path].of(shard.operator, store)
+        operator = operator_id(image, shard.operator)
+        return Piece(view, operator, shard.shard, block, shard.files[-1])
 
     def _changed(self, first: int, last: int) -> Iterator[Piece]:
-        """Batch by batch, so that the feed is in the order of time."""
-        shards = list(self.found.shards(self.wanted))
-        sources = {
-            image.path: Changes(self.found.storage, self.found.survey, image)
-            for image in self.found.images
-        }
+        """Yield the changes batch by batch, so that the feed is in the order of time."""
+        shards = list(self.opened.shards(self.wanted))
+        sources = {}
+        for image in self.opened.images:
+            sources[image.path] = Changes(self.opened.storage, self.opened.survey, image)
         for batch in range(first, last + 1):
             for image, shard in shards:
                 yield from self._changes_of(sources[image.path], image, shard, batch)
@@ -153,53 +135,66 @@ class Export:
     def _changes_of(
         self, source: Changes, image: Image, shard: ShardFiles, batch: int
     ) -> Iterator[Piece]:
-        views, operator = self.found.views[image.path], operator_id(image, shard.operator)
         path = f"state/{shard.operator}/{shard.shard}"
         for store, changes in groupby(source.of(shard, batch), lambda change: change.store):
-            for some in _batched(changes, ROWS) if store_fits(self.wanted, store) else ():
-                block = block_of((one.key, one.value) for one in some)
-                kinds = tuple(one.change for one in some)
-                yield Piece(
-                    views.of(shard.operator, store),
-                    operator,
-                    shard.shard,
-                    block,
-                    path,
-                    batch,
-                    kinds,
-                )
+            if not store_fits(self.wanted, store):
+                continue
+            for some in _batched(changes, ROWS):
+                block = block_of((change.key, change.value) for change in some)
+                kinds = tuple(change.change for change in some)
+                piece = self._piece(image, shard, store, block)
+                yield piece._replace(path=path, batch=batch, changes=kinds)
+
+
+def _decoded(tables: Tables, piece: Piece) -> tuple[Column, Column]:
+    """Return the columns of a table's keys and values."""
+    keys, values = tables.together(piece.view, piece.block)
+    if keys is None:
+        keys = tables.keys([key_of(piece, key) for key in piece.block.keys.to_pylist()])
+    if values is None:
+        values = tables.values([value_of(piece, value) for value in piece.block.values.to_pylist()])
+    return keys, values
 
 
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
-    found = opened(location, opening, wanted.batch)
-    check_wanted(found, wanted)
-    _check_committed(found, wanted)
+    there = opened(location, opening, wanted.batch)
+    check_wanted(there, wanted)
+    _check_committed(there, wanted)
     if wanted.changes is not None:
-        _check_changes(found, *wanted.changes)
-    made = Export(found, wanted, format)
+        _check_changes(there, *wanted.changes)
+    made = Export(there, wanted, format)
     if format != "jsonl":
-        made._only_view()
+        made.only_view()
     return made
 
 
-def _check_committed(found: Opened, wanted: Wanted) -> None:
+def _check_committed(there: Opened, wanted: Wanted) -> None:
     """Refuse state that no finished batch has left: an empty file would say that there is none."""
-    for image in found.images:
-        operators = [one for one in image.operators if operator_fits(wanted, image, one.id)]
-        if image.epoch is None and any(store.files for one in operators for store in one.stores):
-            name = f"{found.location}/{image.path}" if image.path else found.location
+    for image in there.images:
+        if image.epoch is None and _has_state(image, wanted):
+            name = f"{there.location}/{image.path}" if image.path else there.location
             raise PlanError(
                 (
                     f"{name} has files of state and no batch that is finished: which of them "
                     "count, nothing tells"
                 ),
-                hint=f"stateshift verify {quote(found.location)}",
+                hint=f"stateshift verify {quote(there.location)}",
             )
 
 
-def _check_changes(found: Opened, first: int, last: int) -> None:
-    for image in found.images:
-        if first > last or first < 0 or image.epoch is None or last > image.epoch:
+def _has_state(image: Image, wanted: Wanted) -> bool:
+    """Whether there are files of the state that is wanted."""
+    operators = [
+        operator for operator in image.operators if operator_fits(wanted, image, operator.id)
+    ]
+    stores = chain.from_iterable(operator.stores for operator in operators)
+    return any(store.files for store in stores)
+
+
+def _check_changes(there: Opened, first: int, last: int) -> None:
+    for image in there.images:
+        is_committed = image.epoch is not None and last <= image.epoch
+        if not 0 <= first <= last or not is_committed:
             raise PlanError(
                 (
                     f"no changes of batches {first} to {last}: the last one that was committed "
@@ -222,7 +217,7 @@ def _batched(changes: Iterator[Change], size: int) -> Iterator[list[Change]]:
         yield batch
 
 
-def _places(piece: Piece) -> tuple[Any, ...]:
-    """What stands before key and value; the same for all of them, or one for each."""
+def _places(piece: Piece) -> tuple[Place, ...]:
+    """Return what stands before key and value."""
     shared = (piece.operator, piece.view.store, piece.shard)
     return (piece.batch, list(piece.changes), *shared) if piece.changes else shared

@@ -26,9 +26,10 @@ def first_entries(storage: Storage, survey: Survey, limit: int) -> Iterator[Show
                 continue
             for store, block in folded(storage.chunks, shard, image.settings):
                 view = views.of(shard.operator, store)
-                room = max(0, limit - shown[shard.operator, store])
+                note = note_of(view, image)
+                left = max(0, limit - shown[shard.operator, store])
                 shown[shard.operator, store] += len(block)
-                for key, value in islice(block.records(), room):
+                for key, value in islice(block.records(), left):
                     assert value is not None, "what is folded has no deletes"
                     yield ShownEntry(
                         operator=shard.operator,
@@ -36,5 +37,5 @@ def first_entries(storage: Storage, survey: Survey, limit: int) -> Iterator[Show
                         shard=shard.shard,
                         key=view.show_key(key),
                         value=view.show_value(value),
-                        note=note_of(view, image),
+                        note=note,
                     )

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 
 from stateshift.engines.spark.entries.columnar import keys_of, values_of
-from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.views import json_text
 from stateshift.engines.spark.views.blocks import Piece, key_of, value_of
 from stateshift.engines.spark.views.json_text import joined
+from stateshift.formats.blocks import Column
+from stateshift.formats.spark.text import JsonObject
 
 
 def lines_of(piece: Piece) -> Iterator[bytes]:
@@ -29,48 +29,61 @@ def _together(piece: Piece) -> bytes | None:
     keys, values = keys_of(view, block.keys), values_of(view, block.values)
     if keys is None or values is None:
         return None
-    key = json_text.texts(keys, view.key)
-    value = (
-        json_text.lists(values, view.value) if view.many else json_text.texts(values, view.value)
-    )
+    value_texts = json_text.lists if view.many else json_text.texts
+    key, value = json_text.texts(keys, view.key), value_texts(values, view.value)
     if key is None or value is None:
         return None
-    shared = json.dumps(
-        {"operator": piece.operator, "store": view.store, "shard": piece.shard}, ensure_ascii=False
-    )
+    shared = json.dumps(_shared(piece), ensure_ascii=False)
     lines = joined(shared[:-1] + ', "key": ', key, ', "value": ', value, "}\n")
     _, _, content = lines.buffers()
     assert lines.offset == 0, "a column that was just made begins at its beginning"
     return bytes(pa.py_buffer(content))[: _end(lines)]
 
 
-def _end(lines: Any) -> int:
-    """Where the last line ends in the content of all."""
+def _shared(piece: Piece) -> JsonObject:
+    """Return what is the same for all entries of a piece."""
+    return {"operator": piece.operator, "store": piece.view.store, "shard": piece.shard}
+
+
+def _end(lines: Column) -> int:
+    """Return where the last line ends in the content of all."""
     return int(memoryview(lines.buffers()[1]).cast("q")[len(lines)])
 
 
 def _one_by_one(piece: Piece) -> Iterator[str]:
-    view = piece.view
-    shared = {"operator": piece.operator, "store": view.store, "shard": piece.shard}
+    shared = _shared(piece)
     for at, (key, value) in enumerate(piece.block.records()):
-        found = value_of(piece, value)
-        plain = {
-            **({"batch": piece.batch, "change": piece.changes[at]} if piece.changes else {}),
-            **shared,
-            "key": {"hex": key.hex()} if view.key is None else view.named_key(key_of(piece, key)),
-            "value": {"hex": found.hex()} if isinstance(found, bytes) else _named(view, found),
-        }
+        plain: JsonObject = {}
+        if piece.changes:
+            plain |= {"batch": piece.batch, "change": piece.changes[at]}
+        plain |= shared
+        plain |= {"key": _shown_key(piece, key), "value": _shown_value(piece, value)}
         text = json.dumps(plain, ensure_ascii=False)
-        # What is not UTF-8 in a string is kept as a surrogate, which JSON can only say as an
-        # escape.
-        yield (text if text.isascii() or _encodable(text) else json.dumps(plain)) + "\n"
+        if not _is_utf8(text):
+            # What is not UTF-8 in a string is kept as a surrogate, which JSON can only say as an
+            # escape.
+            text = json.dumps(plain)
+        yield text + "\n"
 
 
-def _named(view: StoreView, value: Any) -> Any:
-    return None if value is None else view.named_value(value)
+def _shown_key(piece: Piece, key: bytes) -> object:
+    if piece.view.key is None:
+        return {"hex": key.hex()}
+    return piece.view.named_key(key_of(piece, key))
 
 
-def _encodable(text: str) -> bool:
+def _shown_value(piece: Piece, value: bytes | None) -> object:
+    decoded = value_of(piece, value)
+    if decoded is None:
+        return None
+    if isinstance(decoded, bytes):
+        return {"hex": decoded.hex()}
+    return piece.view.named_value(decoded)
+
+
+def _is_utf8(text: str) -> bool:
+    if text.isascii():
+        return True
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

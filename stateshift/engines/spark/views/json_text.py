@@ -11,12 +11,12 @@ that need an escape are each made by Python, as everywhere.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from stateshift.engines.spark.entries.rows import named, unique
+from stateshift.formats.blocks import Column
 from stateshift.formats.spark.types import (
     ArrayType,
     Atomic,
@@ -40,35 +40,31 @@ _WHOLE = {
     "day-time": 8,
 }
 
-Texts = Any  # a pyarrow.LargeStringArray without nulls
+_ATOMIC = frozenset((*_WHOLE, "boolean", "float", "double", "string", "binary", "void"))
+
+Texts = Column  # a pyarrow.LargeStringArray
 
 
 def fits(kind: DataType) -> bool:
     match kind:
         case Atomic(name):
-            return name in _WHOLE or name in (
-                "boolean",
-                "float",
-                "double",
-                "string",
-                "binary",
-                "void",
-            )
+            return name in _ATOMIC
+        case DecimalType():
+            return True
         case StructType(_, types):
             return all(map(fits, types))
         case ArrayType(element):
             return fits(element)
         case MapType(key, value):
             return fits(key) and fits(value)
-    return isinstance(kind, DecimalType)
 
 
-def texts(column: Any, kind: DataType) -> Texts | None:
+def texts(column: Column, kind: DataType) -> Texts | None:
     return _texts(column, kind).fill_null("null") if fits(kind) else None
 
 
-def lists(column: Any, kind: StructType) -> Texts | None:
-    """Of lists of structs."""
+def lists(column: Column, kind: StructType) -> Texts | None:
+    """Return a text for each list of structs."""
     return _lists(column, _texts(column.values, kind)) if fits(kind) else None
 
 
@@ -79,8 +75,8 @@ def joined(*parts: Texts | str) -> Texts:
     return pc.binary_join_element_wise(*columns, _NOTHING)
 
 
-def _texts(column: Any, kind: DataType) -> Texts:
-    """Null where the value is."""
+def _texts(column: Column, kind: DataType) -> Texts:
+    """Return a text for each value; null where the value is."""
     match kind:
         case StructType(names, types):
             return _structs(column, unique(names), types)
@@ -97,39 +93,41 @@ def _texts(column: Any, kind: DataType) -> Texts:
         case MapType(key, item):
             keys, items = _texts(column.keys, key), _texts(column.items, item).fill_null("null")
             return _lists(column, joined("[", keys, ", ", items, "]"))
-    plain = (
-        None if value is None else json.dumps(named(value, kind)) for value in column.to_pylist()
-    )
-    return pa.array(plain, pa.large_string())
+    return _one_by_one(column, kind)
 
 
-def _lists(column: Any, each: Texts) -> Texts:
-    """`each` is the text of every item, of all lists one behind the other."""
+def _one_by_one(column: Column, kind: DataType) -> Texts:
+    texts = []
+    for value in column.to_pylist():
+        texts.append(None if value is None else json.dumps(named(value, kind)))
+    return pa.array(texts, pa.large_string())
+
+
+def _lists(column: Column, each: Texts) -> Texts:
+    """Return a text for each list; `each` is the text of every item, of all lists one behind the
+    other.
+    """
     items = pa.LargeListArray.from_arrays(column.offsets.cast(pa.int64()), each.fill_null("null"))
-    return _or_null(
-        column, joined("[", pc.binary_join(items, pa.scalar(", ", pa.large_string())), "]")
-    )
+    between = pa.scalar(", ", pa.large_string())
+    return _or_null(column, joined("[", pc.binary_join(items, between), "]"))
 
 
-def _or_null(column: Any, found: Texts) -> Texts:
-    return (
-        pc.if_else(column.is_valid(), found, pa.scalar(None, pa.large_string()))
-        if column.null_count
-        else found
-    )
+def _or_null(column: Column, texts: Texts) -> Texts:
+    if not column.null_count:
+        return texts
+    return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.large_string()))
 
 
-def _structs(column: Any, names: list[str], types: tuple[DataType, ...]) -> Texts:
-    parts: list[Any] = []
-    for at, (name, one, kind) in enumerate(zip(names, column.flatten(), types, strict=True)):
-        parts += [
-            f"{', ' if at else ''}{json.dumps(name, ensure_ascii=False)}: ",
-            _texts(one, kind).fill_null("null"),
-        ]
+def _structs(column: Column, names: list[str], types: tuple[DataType, ...]) -> Texts:
+    parts: list[Texts | str] = []
+    for name, field, kind in zip(names, column.flatten(), types, strict=True):
+        comma = ", " if parts else ""
+        parts.append(f"{comma}{json.dumps(name, ensure_ascii=False)}: ")
+        parts.append(_texts(field, kind).fill_null("null"))
     return _or_null(column, joined("{", *parts, "}"))
 
 
-def _strings(column: Any) -> Texts:
+def _strings(column: Column) -> Texts:
     quoted = joined('"', column, '"')
     odd = pc.match_substring_regex(column, _ESCAPED)
     if not pc.any(odd).as_py():

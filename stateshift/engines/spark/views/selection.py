@@ -1,4 +1,4 @@
-"""Which images, operators and stores are meant: found once, and refused by name where there is
+"""Which images, operators and stores are meant: looked up once, and refused by name where there is
 nothing of the kind.
 
 In a workflow directory every operator has a checkpoint of its own, and its id inside of it says
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from shlex import quote
 
 from stateshift.engines.single_file import single
@@ -34,13 +35,12 @@ class Opened:
         return self.survey.images
 
     def shards(self, wanted: Wanted) -> Iterator[tuple[Image, ShardFiles]]:
-        """The shards of every store that may hold what is wanted."""
+        """Yield the shards of every store that may hold what is wanted."""
         for image in self.images:
             for shard in image.shards:
                 names = self.views[image.path].names(shard.operator, shard.store)
-                if operator_fits(wanted, image, shard.operator) and any(
-                    store_fits(wanted, name) for name in names
-                ):
+                is_of_operator = operator_fits(wanted, image, shard.operator)
+                if is_of_operator and any(store_fits(wanted, name) for name in names):
                     yield image, shard
 
 
@@ -57,57 +57,58 @@ def operator_id(image: Image, operator: str) -> str:
 
 
 def opened(location: str, opening: Callable[[str], Storage], batch: int | None = None) -> Opened:
-    """The images at a location; with `batch`, as if that one had been the last."""
+    """Return the images at a location; with `batch`, as if that one had been the last."""
     storage = opening(location)
     whole = spark_survey.survey(storage)
-    look_there = f"stateshift inspect {quote(location)}"
-    if not whole.files and single(location, opening) is not None:
-        hint = f"name the checkpoint it belongs to; what is in the file: {look_there}"
-        raise PlanError(f"{location} is a single file, not a checkpoint", hint=hint)
-    if not whole.files:
-        raise MissingFile(f"nothing is at {location}", location=location, hint=look_there)
-    if not whole.images:
-        raise PlanError(f"{location} holds no checkpoint", hint=look_there)
+    _check_images(whole, location, opening)
     if batch is not None:
         for image in whole.images:
             _check_batch(location, image, batch)
         whole = spark_survey.survey(storage, until=batch)
-    for image in whole.images:
-        refused = next(
-            (f for f in image.findings if f.level == "refuse" and _of_state(f.path)), None
-        )
-        if refused is not None:
+    for finding in chain.from_iterable(image.findings for image in whole.images):
+        if finding.level == "refuse" and _of_state(finding.path):
             raise PlanError(
-                f"the state is not whole: {refused.message}",
+                f"the state is not whole: {finding.message}",
                 hint=f"stateshift verify {quote(location)}",
             )
     views = {image.path: views_of(storage, image) for image in whole.images}
     return Opened(location, storage, whole, views)
 
 
-def check_wanted(found: Opened, wanted: Wanted) -> None:
+def _check_images(survey: Survey, location: str, opening: Callable[[str], Storage]) -> None:
+    """Refuse a location without a checkpoint, and say what lies there instead."""
+    if survey.images:
+        return
+    look_there = f"stateshift inspect {quote(location)}"
+    if survey.files:
+        raise PlanError(f"{location} holds no checkpoint", hint=look_there)
+    if single(location, opening) is not None:
+        hint = f"name the checkpoint it belongs to; what is in the file: {look_there}"
+        raise PlanError(f"{location} is a single file, not a checkpoint", hint=hint)
+    raise MissingFile(f"nothing is at {location}", location=location, hint=look_there)
+
+
+def check_wanted(there: Opened, wanted: Wanted) -> None:
     """Refuse an operator or a store that is not there, and say which ones are."""
-    operators = []
-    for image in found.images:
-        for one in image.operators:
-            operators.append((image, one))
-    fitting = [(image, one) for image, one in operators if operator_fits(wanted, image, one.id)]
-    if wanted.operator is not None and not fitting:
-        names = ", ".join(operator_id(image, one.id) for image, one in operators) or "none"
-        raise PlanError(
-            f"{found.location} has no operator {wanted.operator}", hint=f"its operators: {names}"
-        )
-    names_of = [
-        name
-        for image, one in fitting
-        for store in one.stores
-        for name in found.views[image.path].names(one.id, store.name)
-    ]
-    if wanted.store is not None and not any(store_fits(wanted, name) for name in names_of):
-        names = ", ".join(dict.fromkeys(names_of)) or "none"
-        raise PlanError(
-            f"{found.location} has no store {wanted.store}", hint=f"its stores: {names}"
-        )
+    operators: list[str] = []
+    stores: list[str] = []
+    fits = False
+    for image in there.images:
+        views = there.views[image.path]
+        for operator in image.operators:
+            operators.append(operator_id(image, operator.id))
+            if operator_fits(wanted, image, operator.id):
+                fits = True
+                for store in operator.stores:
+                    stores.extend(views.names(operator.id, store.name))
+    if wanted.operator is not None and not fits:
+        names = ", ".join(operators) or "none"
+        fact = f"{there.location} has no operator {wanted.operator}"
+        raise PlanError(fact, hint=f"its operators: {names}")
+    if wanted.store is not None and not any(store_fits(wanted, name) for name in stores):
+        names = ", ".join(dict.fromkeys(stores)) or "none"
+        fact = f"{there.location} has no store {wanted.store}"
+        raise PlanError(fact, hint=f"its stores: {names}")
 
 
 def _of_state(path: str | None) -> bool:

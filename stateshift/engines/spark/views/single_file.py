@@ -1,6 +1,4 @@
-"""One file of a checkpoint; what schema its rows have is found from where it lies in its
-checkpoint.
-"""
+"""One file of a checkpoint; where it lies in its checkpoint says which schema its rows have."""
 
 from __future__ import annotations
 
@@ -21,16 +19,18 @@ def decoded(storage: Storage, name: str, location: str, opening: Opening) -> Dec
     path = locations.normal(location, os.getcwd())
     try:
         inside = decoding.inside(path)
-        root = path[: len(path) - len(inside)].rstrip("/") or path
-        rows = _rows(opening(root), inside) if decoding.schema_path(inside) else RowSchema()
+        root = path.removesuffix(inside).rstrip("/") or path
+        rows = RowSchema()
+        if decoding.schema_path(inside):
+            rows = _rows(opening(root), inside)
         return decoding.decode_file(path, storage.read(name, FILE_MAX), rows)
     except FormatError as error:
         raise error.at(location) from error
 
 
 def _rows(storage: Storage, path: str) -> RowSchema:
-    """The schema that lies beside a state file, if there is one: a checkpoint starts without it,
-    too.
+    """Return the schema that lies beside a state file, if there is one: a checkpoint starts without
+    it, too.
     """
     schema = decoding.schema_path(path)
     if schema is None or storage.stat(schema) is None:

@@ -5,7 +5,6 @@ handed on at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,10 +15,13 @@ from stateshift.engines.spark.entries.columns import array, arrow_type
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import Block
-from stateshift.formats.spark.types import StructType
+from stateshift.formats.spark.types import StructType, Value
 
 # So many rows are written together.
 ROWS = 65_536
+
+# What stands before key and value: one for all rows, or a list with one for each.
+Place = str | int | list[str]
 
 _CHANGE = [pa.field("batch", pa.int64()), pa.field("change", pa.string())]
 _PLACE = [
@@ -43,44 +45,42 @@ class Tables:
         self._out = Pieces()
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
+        open_writer = pq.ParquetWriter if self._parquet else pa.ipc.new_file
         try:
-            self._writer = (
-                pq.ParquetWriter(self._out, self._schema)
-                if self._parquet
-                else pa.ipc.new_file(self._out, self._schema)
-            )
+            self._writer = open_writer(self._out, self._schema)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
             raise PlanError(
                 f"Parquet cannot hold these columns: {error}", hint="write .arrow or .jsonl"
             ) from error
 
     def together(self, view: StoreView, block: Block) -> tuple[pa.Array | None, pa.Array | None]:
-        """Keys and values as arrays, decoded all at once; None where they have to be decoded one
-        by one.
+        """Return keys and values as arrays, decoded all at once; None where they have to be decoded
+        one by one.
         """
         keys = block.keys.cast(pa.binary()) if view.key is None else keys_of(view, block.keys)
-        return keys, block.values.cast(pa.binary()) if view.value is None else values_of(
-            view, block.values
-        )
+        if view.value is None:
+            return keys, block.values.cast(pa.binary())
+        return keys, values_of(view, block.values)
 
-    def keys(self, decoded: Sequence[Any]) -> pa.Array:
-        return self._array(decoded, self._schema.field("key").type)
+    def keys(self, decoded: Sequence[Value]) -> pa.Array:
+        return _array(decoded, self._schema.field("key").type)
 
-    def values(self, decoded: Sequence[Any]) -> pa.Array:
-        return self._array(decoded, self._schema.field("value").type)
+    def values(self, decoded: Sequence[Value]) -> pa.Array:
+        return _array(decoded, self._schema.field("value").type)
 
-    def batch(self, places: tuple[Any, ...], keys: pa.Array, values: pa.Array) -> pa.RecordBatch:
-        """A place is one value for all rows, or a list with one for each."""
-        columns = [
-            pa.array(place, kind)
-            if isinstance(place, list)
-            else pa.repeat(pa.scalar(place, kind), len(keys))
-            for place, kind in zip(places, self._schema.types, strict=False)
-        ]
+    def batch(self, places: tuple[Place, ...], keys: pa.Array, values: pa.Array) -> pa.RecordBatch:
+        columns = []
+        for place, kind in zip(places, self._schema.types, strict=False):
+            if isinstance(place, list):
+                columns.append(pa.array(place, kind))
+            else:
+                columns.append(pa.repeat(pa.scalar(place, kind), len(keys)))
         return pa.record_batch([*columns, keys, values], schema=self._schema)
 
     def written(self, batch: pa.RecordBatch) -> bytes:
-        """Small batches wait for each other: a file of many small parts is slow to read."""
+        """Write a batch, and return what is ready of the file. Small batches wait for each other: a
+        file of many small parts is slow to read.
+        """
         self._waiting.append(batch)
         self._rows += len(batch)
         return self._flushed() if self._rows >= ROWS else b""
@@ -97,13 +97,14 @@ class Tables:
         self._writer.close()
         return first + self._out.taken()
 
-    def _array(self, decoded: Sequence[Any], kind: pa.DataType) -> pa.Array:
-        return pa.nulls(len(decoded)) if kind == pa.null() else array(decoded, kind)
-
     def _type(self, columns: StructType | None) -> pa.DataType:
-        """Bytes where the columns are not known. Parquet has no structs without fields: an empty
-        key is null there.
+        """Return bytes where the columns are not known. Parquet has no structs without fields: an
+        empty key is null there.
         """
         if columns is None:
             return pa.binary()
         return pa.null() if self._parquet and not columns.types else arrow_type(columns)
+
+
+def _array(decoded: Sequence[Value], kind: pa.DataType) -> pa.Array:
+    return pa.nulls(len(decoded)) if kind == pa.null() else array(decoded, kind)

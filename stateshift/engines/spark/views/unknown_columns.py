@@ -1,4 +1,4 @@
-"""What is said of entries that are shown as bytes, since the checkpoint does not tell their
+"""What is said of entries that are shown as bytes, since the checkpoint does not name their
 columns. Pure.
 """
 
@@ -18,11 +18,13 @@ def note_of(view: StoreView, image: Image) -> str | None:
     """
     if view.known:
         return None
-    parts = {"keys": view.key, "values": view.value}
-    unknown = " and ".join(name for name, columns in parts.items() if columns is None)
+    unknown = []
+    if view.key is None:
+        unknown.append("keys")
+    if view.value is None:
+        unknown.append("values")
     operator = f"{image.path}/{view.operator}" if image.path else view.operator
     return (
-        f"operator {operator}, store {view.store}: {unknown} are hexadecimal, because the "
-        "checkpoint has no schema "
-        f"that tells their columns; {_WAY_OUT}"
+        f"operator {operator}, store {view.store}: {' and '.join(unknown)} are hexadecimal, "
+        f"because the checkpoint has no schema that tells their columns; {_WAY_OUT}"
     )

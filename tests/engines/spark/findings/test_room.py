@@ -53,7 +53,7 @@ def test_too_little_space_is_refused_and_just_enough_is_a_warning(
         assert "its disk leaves" in finding.message
         assert not planned(room, waive=["space"]).refusals
     else:
-        assert "there is no room for as much again" in said(plan, "warn")
+        assert "there is no space for as much again" in said(plan, "warn")
 
 
 def test_every_copy_that_is_kept_of_a_byte_counts() -> None:
