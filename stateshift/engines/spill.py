@@ -79,8 +79,9 @@ class Piles:
 
     def _writer(self, number: int) -> Writer:
         if number not in self._files:
-            self._files[number] = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the `with` ends
-            self._writers[number] = pa.ipc.new_stream(self._files[number], self._schema)
+            file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the `with` ends
+            self._files[number] = file
+            self._writers[number] = pa.ipc.new_stream(file, self._schema)
         return self._writers[number]
 
     def close(self) -> None:

@@ -101,8 +101,8 @@ class Stream:
 
 def lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield each line with the offset it starts at. A last line without newline counts; an empty
-    last one does not exist, so that `b"\\n".join` of what this gives is the content again, but for a final
-    newline.
+    last one does not exist, so that `b"\\n".join` of what this gives is the content again, but for
+    a final newline.
     """
     offset = 0
     held: list[bytes] = []  # the pieces of a line that goes on: joined once, however many there are
@@ -112,13 +112,25 @@ def lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         size += len(first)
         bounds.require_piece(size, "a line", offset)
         held.append(first)
-        if more:
-            yield offset, (line := b"".join(held))
+        if not more:
+            continue
+        *whole, last = more
+        for line in (b"".join(held), *whole):
+            yield offset, line
             offset += len(line) + 1
-            *whole, last = more
-            for line in whole:
-                yield offset, line
-                offset += len(line) + 1
-            held, size = [last], len(last)
+        held, size = [last], len(last)
     if line := b"".join(held):
         yield offset, line
+
+
+def regrouped(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """Yield the same bytes in pieces of exactly `size`; only the last may be shorter."""
+    held = bytearray()
+    for chunk in chunks:
+        held += chunk
+        whole = len(held) - len(held) % size
+        for start in range(0, whole, size):
+            yield bytes(held[start : start + size])
+        del held[:whole]
+    if held:
+        yield bytes(held)

@@ -13,7 +13,7 @@ Source: Spark, CommitLog and CommitMetadata. The second line may be missing in o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 
@@ -54,15 +54,13 @@ def decode_commit(content: bytes) -> CommitEntry:
     first, _, start = after_version(content)
     version = decode_version(first.strip(), VERSIONS, _WHAT)
     lines = tuple(decode_text(line, _WHAT, offset) for offset, line in lines_of(content)[1:])
-    if lines and not lines[0].strip():
-        raise FormatError(f"{_WHAT} has an empty line where its JSON belongs", None, start)
-    plain = decode_object(lines[0], _WHAT, start) if lines else {}
+    plain = _object_in(lines, start)
     ids = object_of(plain, "stateUniqueIds", _WHAT, start)
     return CommitEntry(
         version=version,
         lines=lines,
         watermark_ms=number_of(plain, "nextBatchWatermarkMs", _WHAT, start),
-        state_ids={operator: _state_ids(nested, start) for operator, nested in ids.items()},
+        state_ids=_all_state_ids(ids, start),
         sinks=object_of(plain, "sinkMetadataMap", _WHAT, start),
     )
 
@@ -75,7 +73,8 @@ def with_watermark(entry: CommitEntry, watermark_ms: int) -> CommitEntry:
     """Return the same batch, after which events count as late from another time on."""
     if watermark_ms == entry.watermark_ms:
         return entry
-    line = encode_object({**_object_in(entry), "nextBatchWatermarkMs": watermark_ms})
+    plain = _object_in(entry.lines, 0)
+    line = encode_object({**plain, "nextBatchWatermarkMs": watermark_ms})
     return replace(entry, lines=(line,), watermark_ms=watermark_ms)
 
 
@@ -83,26 +82,33 @@ def with_state_ids(entry: CommitEntry, ids: Mapping[str, object] | None) -> Comm
     """Return the same batch with other state files; without any ids, as version 1, which every
     Spark reads.
     """
-    plain = _object_in(entry)
+    plain = _object_in(entry.lines, 0)
     plain.pop("stateUniqueIds", None)
     if ids is None:
         version = 1 if entry.version == 2 else entry.version
         return replace(entry, version=version, lines=(encode_object(plain),), state_ids={})
-    state_ids = {operator: _state_ids(nested, 0) for operator, nested in ids.items()}
+    state_ids = _all_state_ids(ids, 0)
     line = encode_object({**plain, "stateUniqueIds": state_ids})
     return replace(entry, version=max(entry.version, 2), lines=(line,), state_ids=state_ids)
 
 
-def _object_in(entry: CommitEntry) -> JsonObject:
-    if not entry.lines or not entry.lines[0].strip():
+def _object_in(lines: Sequence[str], start: int) -> JsonObject:
+    """Return the object of the first line behind the version, which old logs may lack."""
+    if not lines:
         return {}
-    return decode_object(entry.lines[0], _WHAT)
+    if not lines[0].strip():
+        raise FormatError(f"{_WHAT} has an empty line where its JSON belongs", None, start)
+    return decode_object(lines[0], _WHAT, start)
+
+
+def _all_state_ids(ids: Mapping[str, object], start: int) -> dict[str, tuple[tuple[str, ...], ...]]:
+    return {operator: _state_ids(nested, start) for operator, nested in ids.items()}
 
 
 def _state_ids(nested: object, start: int) -> tuple[tuple[str, ...], ...]:
     if not _is_ids_per_partition(nested):
         raise FormatError(f"{_WHAT}: 'stateUniqueIds' is not lists of lists of ids", None, start)
-    return tuple(tuple(stores) for stores in nested)
+    return tuple(map(tuple, nested))
 
 
 def _is_ids_per_partition(nested: object) -> TypeGuard[list[list[str]]]:

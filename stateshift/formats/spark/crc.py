@@ -20,7 +20,13 @@ from dataclasses import dataclass
 
 from stateshift.errors import FormatError
 from stateshift.formats.crc32c import crc32c
-from stateshift.formats.spark.text import decode_object, decode_text, encode_object, number_of
+from stateshift.formats.spark.text import (
+    JsonObject,
+    decode_object,
+    decode_text,
+    encode_object,
+    number_of,
+)
 
 _HADOOP_MAGIC = b"crc\x00"
 _CHUNK_MAX = 1 << 24  # Hadoop's own is 512; a chunk is held in memory
@@ -50,15 +56,15 @@ def crc32(data: bytes) -> int:
 
 
 def decode_hadoop_crc(content: bytes) -> HadoopChecksums:
-    if not _HADOOP_MAGIC.startswith(content[:4]):
+    magic, values = content[:4], len(content) // 4 - 2
+    if not _HADOOP_MAGIC.startswith(magic):
         raise FormatError(f"{_HADOOP} does not begin with crc", None, 0)
-    if len(content) < 8 or len(content) % 4:
+    if values < 0 or len(content) % 4:
         raise FormatError(f"{_HADOOP} is truncated", None, len(content))
     (chunk,) = struct.unpack_from(">i", content, 4)
     if not 0 < chunk <= _CHUNK_MAX:
         raise FormatError(f"{_HADOOP} claims chunks of {chunk} bytes", None, 4)
-    count = len(content) // 4 - 2
-    return HadoopChecksums(chunk, struct.unpack_from(f">{count}I", content, 8))
+    return HadoopChecksums(chunk, struct.unpack_from(f">{values}I", content, 8))
 
 
 def decode_spark_crc(content: bytes) -> SparkChecksum:
@@ -67,11 +73,14 @@ def decode_spark_crc(content: bytes) -> SparkChecksum:
     algorithm = plain.get("algorithm")
     if algorithm != "CRC32C":
         raise FormatError(f"{_SPARK} is of the algorithm {algorithm!r}, not CRC32C", None, 0)
-    if plain.get("value") is None or plain.get("mainFileSize") is None:
-        raise FormatError(f"{_SPARK} holds no value or no size", None, 0)
-    value = number_of(plain, "value", _SPARK, 0)
-    size = number_of(plain, "mainFileSize", _SPARK, 0)
+    value, size = _required(plain, "value"), _required(plain, "mainFileSize")
     return SparkChecksum(value & 0xFFFFFFFF, size, text)
+
+
+def _required(plain: JsonObject, key: str) -> int:
+    if plain.get(key) is None:
+        raise FormatError(f"{_SPARK} holds no value or no size", None, 0)
+    return number_of(plain, key, _SPARK, 0)
 
 
 def spark_checksum(chunks: Iterable[bytes], timestamp_ms: int) -> SparkChecksum:

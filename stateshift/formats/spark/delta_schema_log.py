@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from stateshift.errors import FormatError
 from stateshift.formats.spark.source_log import replace_token
 from stateshift.formats.spark.text import (
+    JsonObject,
     after_version,
     decode_object,
     decode_text,
@@ -60,19 +61,23 @@ def decode_schema_log(content: bytes) -> SchemaLogEntry:
     text = decode_text(rest, _WHAT, start)
     plain = decode_object(text, _WHAT, start)
     table_id, data_schema = plain.get("tableId"), plain.get("dataSchemaJson")
-    source_path = plain.get("sourceMetadataPath")
     if not isinstance(table_id, str) or not isinstance(data_schema, str):
         raise FormatError(f"{_WHAT} names no table or no schema", None, start)
-    if source_path is not None and not isinstance(source_path, str):
-        raise FormatError(f"{_WHAT}: 'sourceMetadataPath' is not a string", None, start)
     return SchemaLogEntry(
         version=version,
         text=text,
         table_id=table_id,
         commit_version=number_of(plain, "deltaCommitVersion", _WHAT, start),
         data_schema=data_schema,
-        source_path=source_path or None,
+        source_path=_source_path(plain, start),
     )
+
+
+def _source_path(plain: JsonObject, start: int) -> str | None:
+    path = plain.get("sourceMetadataPath")
+    if path is not None and not isinstance(path, str):
+        raise FormatError(f"{_WHAT}: 'sourceMetadataPath' is not a string", None, start)
+    return path or None
 
 
 def encode_schema_log(entry: SchemaLogEntry) -> bytes:

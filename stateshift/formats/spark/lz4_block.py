@@ -13,7 +13,7 @@ import cramjam
 import xxhash
 
 from stateshift.errors import FormatError
-from stateshift.formats.stream import Stream
+from stateshift.formats.stream import Stream, regrouped
 
 MAGIC = b"LZ4Block"
 
@@ -35,15 +35,7 @@ def decompress(stream: Stream) -> Iterator[bytes]:
 
 
 def compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    held = bytearray()
-    for chunk in chunks:
-        held += chunk
-        whole = len(held) - len(held) % _BLOCK
-        for start in range(0, whole, _BLOCK):
-            yield _encode_block(bytes(held[start : start + _BLOCK]))
-        del held[:whole]
-    if held:
-        yield _encode_block(bytes(held))
+    yield from map(_encode_block, regrouped(chunks, _BLOCK))
     yield _END
 
 
@@ -63,9 +55,17 @@ def _block(stream: Stream) -> bytes:
     data = stream.take(stored)
     if method == _COMPRESSED:
         data = _decompressed(data, raw, start)
-    if xxhash.xxh32_intdigest(data, _SEED) & 0x0FFFFFFF != checksum:
-        raise FormatError("an lz4 block's checksum does not fit its content", None, start)
+    _check_content(data, checksum, start)
     return data
+
+
+def _check_content(data: bytes, checksum: int, start: int) -> None:
+    if _checksum(data) != checksum:
+        raise FormatError("an lz4 block's checksum does not fit its content", None, start)
+
+
+def _checksum(data: bytes) -> int:
+    return xxhash.xxh32_intdigest(data, _SEED) & 0x0FFFFFFF
 
 
 def _check_end_mark(stored: int, checksum: int, start: int) -> None:
@@ -78,14 +78,18 @@ def _check_sizes(token: int, stored: int, raw: int, start: int) -> None:
     if not 0 < raw <= largest:
         fact = f"an lz4 block claims {raw} bytes where {largest} are the most"
         raise FormatError(fact, None, start + 13)
-    # An incompressible block is stored; lz4's worst case is a 255th and 16 bytes more than the
-    # input.
-    worst = raw + raw // 255 + 16
-    is_stored = token & 0xF0 == _STORED
-    fits = stored == raw if is_stored else 0 < stored <= worst
-    if not fits:
+    if stored not in _stored_sizes(token & 0xF0, raw):
         fact = f"an lz4 block of {raw} bytes claims to be stored in {stored}"
         raise FormatError(fact, None, start + 9)
+
+
+def _stored_sizes(method: int, raw: int) -> range:
+    """Return how many bytes a block may be stored in. An incompressible one is stored as it is;
+    lz4's worst case is a 255th and 16 bytes more than the input.
+    """
+    if method == _STORED:
+        return range(raw, raw + 1)
+    return range(1, raw + raw // 255 + 17)
 
 
 def _decompressed(data: bytes, raw: int, start: int) -> bytes:
@@ -106,5 +110,4 @@ def _encode_block(raw: bytes) -> bytes:
     method = _COMPRESSED
     if len(data) >= len(raw):
         data, method = raw, _STORED
-    checksum = xxhash.xxh32_intdigest(raw, _SEED) & 0x0FFFFFFF
-    return _HEADER.pack(MAGIC, method | _LEVEL, len(data), len(raw), checksum) + data
+    return _HEADER.pack(MAGIC, method | _LEVEL, len(data), len(raw), _checksum(raw)) + data

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterable, Iterator
 
 from stateshift.errors import FormatError
-from stateshift.formats.stream import Stream
+from stateshift.formats.stream import Stream, regrouped
 
 MAGIC = b"ZV"
 
@@ -25,28 +25,25 @@ _CHUNK = 65_535
 
 def decompress(stream: Stream) -> Iterator[bytes]:
     while not stream.at_end():
-        start = stream.offset
-        magic, kind, length = struct.unpack(">2sBH", stream.take(5))
-        if magic != MAGIC or kind > 1:
-            raise FormatError("not a chunk of lzf", None, start)
-        if kind == 0:
-            yield stream.take(length)
-            continue
-        (raw,) = struct.unpack(">H", stream.take(2))
-        yield _expand(stream.take(length), raw, start + 7)
+        yield _chunk(stream)
+
+
+def _chunk(stream: Stream) -> bytes:
+    """Return the raw bytes of a chunk."""
+    start = stream.offset
+    magic, kind, length = struct.unpack(">2sBH", stream.take(5))
+    if magic != MAGIC or kind > 1:
+        raise FormatError("not a chunk of lzf", None, start)
+    if kind == 0:
+        return stream.take(length)
+    (raw,) = struct.unpack(">H", stream.take(2))
+    return _expand(stream.take(length), raw, start + 7)
 
 
 def compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    held = bytearray()
-    wrote = False
-    for chunk in chunks:
-        held += chunk
-        while len(held) >= _CHUNK:
-            yield _stored(bytes(held[:_CHUNK]))
-            del held[:_CHUNK]
-            wrote = True
-    if held or not wrote:
-        yield _stored(bytes(held))
+    pieces = regrouped(chunks, _CHUNK)
+    yield _stored(next(pieces, b""))  # an empty file has one chunk, too
+    yield from map(_stored, pieces)
 
 
 def _stored(raw: bytes) -> bytes:

@@ -47,12 +47,21 @@ def decode_metadata(content: bytes) -> QueryMetadata:
     value, end = _first_value(text, start)
     if not isinstance(value, _Object):
         raise FormatError(f"{_WHAT} is not a JSON object", None, start)
+    written = _only_id(value, start)
+    trailing = text[end:].strip(_BLANKS)
+    return QueryMetadata(
+        id=_uuid(written, start),
+        text=text,
+        written=written,
+        trailing=_size(text[end:]) if trailing else 0,
+    )
+
+
+def _only_id(value: _Object, start: int) -> str:
     ids = [field for name, field in value.fields if name == "id"]
     if len(ids) != 1 or not isinstance(ids[0], str):
         raise FormatError(f"{_WHAT} holds no query id", None, start)
-    rest = text[end:]
-    trailing = _size(rest) if rest.strip(_BLANKS) else 0
-    return QueryMetadata(_uuid(ids[0], start), text, ids[0], trailing)
+    return ids[0]
 
 
 def _first_value(text: str, start: int) -> tuple[object, int]:

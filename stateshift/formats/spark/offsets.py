@@ -143,17 +143,21 @@ def united(entries: Sequence[OffsetEntry]) -> OffsetEntry:
     watermark.
     """
     first = entries[0]
-    versions = {entry.version for entry in entries}
-    if len(versions) > 1:
+    if {entry.version for entry in entries} != {first.version}:
         raise FormatError(f"{_WHAT}s of different versions cannot be one")
-    watermark = min(entry.watermark_ms for entry in entries)
-    header = first.header
-    if watermark != first.watermark_ms:
-        header = encode_object({**decode_object(header, _WHAT), "batchWatermarkMs": watermark})
     lines = list(chain.from_iterable(entry.lines for entry in entries))
     if first.version >= 2:
         lines = list(map(_numbered, range(len(lines)), lines))
-    return replace(first, header=header, lines=tuple(lines), watermark_ms=watermark)
+    watermark = min(entry.watermark_ms for entry in entries)
+    return _with_watermark(replace(first, lines=tuple(lines)), watermark)
+
+
+def _with_watermark(entry: OffsetEntry, watermark_ms: int) -> OffsetEntry:
+    if watermark_ms == entry.watermark_ms:
+        return entry
+    plain = decode_object(entry.header, _WHAT)
+    header = encode_object({**plain, "batchWatermarkMs": watermark_ms})
+    return replace(entry, header=header, watermark_ms=watermark_ms)
 
 
 def _numbered(position: int, line: str) -> str:
@@ -167,17 +171,20 @@ def _decode_source(line: bytes, version: int, offset: int) -> str:
     if not text.strip():
         fact = f"{_WHAT} has an empty line where a source's offset belongs"
         raise FormatError(fact, None, offset)
-    value = text
-    if version >= 2:
-        source, colon, value = text.partition(":")
-        if not colon or not source:
-            raise FormatError(f"{_WHAT} of version 2 has a source without an id", None, offset)
+    value = text if version == 1 else _after_source_id(text, offset)
     start = offset + len(line) - len(value.encode("utf-8"))
     if not value:
         raise FormatError(f"{_WHAT} has a source without an offset", None, start)
     if value.startswith("{"):  # other sources may write what they like: rate writes a bare number
         decode_object(value, f"{_WHAT}, a source's offset", start)
     return text
+
+
+def _after_source_id(text: str, offset: int) -> str:
+    source, colon, value = text.partition(":")
+    if not colon or not source:
+        raise FormatError(f"{_WHAT} of version 2 has a source without an id", None, offset)
+    return value
 
 
 def _entry(version: int, header: str, sources: tuple[str, ...], start: int) -> OffsetEntry:

@@ -85,11 +85,15 @@ def _hash_atomic(value: Value, name: str, seed: int) -> int:
         case "binary":
             return _bytes(value, seed)
         case "calendar":
-            months, days, microseconds = value
-            seed = _words(_LONG.pack(microseconds), seed)
-            seed = _words(_INT.pack(days), seed)
-            return _words(_INT.pack(months), seed)
+            return _hash_calendar(value, seed)
     raise FormatError(f"keys of type {name} have no placement")
+
+
+def _hash_calendar(interval: tuple[int, int, int], seed: int) -> int:
+    months, days, microseconds = interval
+    seed = _words(_LONG.pack(microseconds), seed)
+    seed = _words(_INT.pack(days), seed)
+    return _words(_INT.pack(months), seed)
 
 
 def _float_words(value: float) -> bytes:

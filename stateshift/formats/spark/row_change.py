@@ -29,7 +29,8 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.column_values import (
@@ -56,6 +57,8 @@ from stateshift.formats.spark.unsafe_row import scaled
 # says what is none.
 TypeJson = Any
 Schema = Mapping[str, TypeJson]
+
+T = TypeVar("T")
 
 Row = Callable[[bytes], bytes]
 # What goes into a new row's slot, from an old row and its null bits.
@@ -116,14 +119,14 @@ class _Pending:
 
     def take_inside(self, name: str) -> _Pending:
         """Take out what concerns columns inside of this one, by their names there."""
-        start = f"{name}."
-        inside = _Pending()
-        for own, inner in zip(self._parts(), inside._parts(), strict=True):
-            for path in [path for path in own if path.startswith(start)]:
-                inner[path.removeprefix(start)] = own.pop(path)
-        for path, wish in inside.add.items():
-            inside.add[path] = {**wish, "name": path}
-        return inside
+        add = _take_below(self.add, name)
+        return _Pending(
+            add={path: {**wish, "name": path} for path, wish in add.items()},
+            widen=_take_below(self.widen, name),
+            rename=_take_below(self.rename, name),
+            drop=_take_below(self.drop, name),
+            nullable=_take_below(self.nullable, name),
+        )
 
     def put_back(self, name: str, inside: _Pending) -> None:
         for own, inner in zip(self._parts(), inside._parts(), strict=True):
@@ -138,6 +141,13 @@ class _Pending:
 
     def _parts(self) -> tuple[dict[str, Any], ...]:
         return self.add, self.widen, self.rename, self.drop, self.nullable
+
+
+def _take_below(by_path: dict[str, T], name: str) -> dict[str, T]:
+    """Take out what is below a column, by its path from there."""
+    start = f"{name}."
+    below = [path for path in by_path if path.startswith(start)]
+    return {path.removeprefix(start): by_path.pop(path) for path in below}
 
 
 def evolve(schema: Schema, change: Mapping[str, Any]) -> Evolved:
@@ -234,10 +244,8 @@ def _check_names(columns: Sequence[_Column]) -> None:
 def _kept(name: str, field: Schema, kind: DataType, place: _Place, pending: _Pending) -> _Column:
     """Return a column that stays: as it is, widened, or with changes inside of it."""
     new = dict(field)
-    shown = name
-    if name in pending.rename:
-        new["name"] = pending.rename.pop(name)
-        shown = new["name"] if new["name"] != field["name"] else name
+    new["name"] = pending.rename.pop(name, field["name"])
+    shown = new["name"] if new["name"] != field["name"] else name
     if name in pending.nullable:
         del pending.nullable[name]
         new["nullable"] = True
@@ -257,17 +265,21 @@ def _kept(name: str, field: Schema, kind: DataType, place: _Place, pending: _Pen
 
 def _add(columns: list[_Column], name: str, names: Sequence[str], pending: _Pending) -> None:
     outer, dot, _ = name.partition(".")
-    if dot and outer in names:
-        return  # of a struct that has been looked into: what is left of it is reported as missing
     if dot:
-        known = ", ".join(names) or "no columns"
-        raise Unfit(f"{name}: there is no struct {outer}; there are {known}")
+        _check_outer(name, outer, names)
+        return  # of a struct that has been looked into: what is left of it is reported as missing
     wish = pending.add[name]
     column = _new_column(name, wish)
     position = _position(columns, wish.get("after"))
     if position is not None:
         del pending.add[name]
         columns.insert(position, column)
+
+
+def _check_outer(name: str, outer: str, names: Sequence[str]) -> None:
+    if outer not in names:
+        known = ", ".join(names) or "no columns"
+        raise Unfit(f"{name}: there is no struct {outer}; there are {known}")
 
 
 def _position(columns: Sequence[_Column], after: str | None) -> int | None:
@@ -445,7 +457,11 @@ def _widening(name: str, kind: DataType, wanted: TypeJson) -> Convert:
         raise Unfit(
             f"{name} cannot be widened to {shown}: a value might not fit, or would be another"
         )
-    return lambda value: encode_value(None if value is None else widened(value), into)
+    return partial(_converted, widened, into)
+
+
+def _converted(widened: Callable[[Value], Value], into: DataType, value: Value) -> Slot:
+    return encode_value(None if value is None else widened(value), into)
 
 
 def _part(row: bytes, slot: int) -> bytes:

@@ -56,26 +56,20 @@ class SchemaFile:
 def decode_schema(content: bytes) -> SchemaFile:
     stream = Stream([content], _WHAT)
     version = _decode_version(stream)
-    if version == 1:
-        stores = [StoreSchema(_decode_utf(stream), _decode_utf(stream))]
-    elif version == 2:
-        stores = [StoreSchema(_decode_chunks(stream), _decode_chunks(stream))]
-    else:
-        stores = [_decode_store(stream) for _ in range(_decode_count(stream))]
+    stores = _DECODERS[version](stream)
     if not stores:
         raise FormatError(f"{_WHAT} describes no store", None, 4)
     return SchemaFile(version, tuple(stores))
 
 
 def encode_schema(schema: SchemaFile) -> bytes:
-    parts = [_encode_utf(f"v{schema.version}")]
+    version = _encode_utf(f"v{schema.version}")
     if schema.version == 3:
-        parts.append(len(schema.stores).to_bytes(4, "big"))
-        parts += [_encode_store(store) for store in schema.stores]
-    else:
-        encode = _encode_utf if schema.version == 1 else _encode_chunks
-        parts += [encode(schema.stores[0].key), encode(schema.stores[0].value)]
-    return b"".join(parts)
+        count = len(schema.stores).to_bytes(4, "big")
+        return b"".join((version, count, *map(_encode_store, schema.stores)))
+    encode = _encode_utf if schema.version == 1 else _encode_chunks
+    (store,) = schema.stores
+    return version + encode(store.key) + encode(store.value)
 
 
 def _decode_version(stream: Stream) -> int:
@@ -90,6 +84,21 @@ def _decode_version(stream: Stream) -> int:
         fact = f"{_WHAT} has format version v{version}; known are v1 to v3"
         raise UnknownVersion(fact, None, 0)
     return version
+
+
+def _decode_v1(stream: Stream) -> list[StoreSchema]:
+    return [StoreSchema(_decode_utf(stream), _decode_utf(stream))]
+
+
+def _decode_v2(stream: Stream) -> list[StoreSchema]:
+    return [StoreSchema(_decode_chunks(stream), _decode_chunks(stream))]
+
+
+def _decode_v3(stream: Stream) -> list[StoreSchema]:
+    return [_decode_store(stream) for _ in range(_decode_count(stream))]
+
+
+_DECODERS = {1: _decode_v1, 2: _decode_v2, 3: _decode_v3}
 
 
 def _decode_store(stream: Stream) -> StoreSchema:

@@ -9,7 +9,7 @@ import cramjam
 
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.snappy import decompressed
-from stateshift.formats.stream import Stream
+from stateshift.formats.stream import Stream, regrouped
 
 MAGIC = b"\x82SNAPPY\x00"
 
@@ -20,39 +20,33 @@ _HEADER = MAGIC + struct.pack(">ii", 1, 1)
 def decompress(stream: Stream) -> Iterator[bytes]:
     _read_header(stream)
     while not stream.at_end():
-        start = stream.offset
         if stream.peek(1) == MAGIC[:1]:  # another stream follows; as a length it would be negative
             _read_header(stream)
-            continue
-        (length,) = struct.unpack(">i", stream.take(4))
-        if length < 0:
-            raise FormatError(f"a snappy block claims {length} bytes", None, start)
-        yield decompressed(stream.take(length), start + 4)
+        else:
+            yield _decode_block(stream)
+
+
+def _decode_block(stream: Stream) -> bytes:
+    start = stream.offset
+    (length,) = struct.unpack(">i", stream.take(4))
+    if length < 0:
+        raise FormatError(f"a snappy block claims {length} bytes", None, start)
+    return decompressed(stream.take(length), start + 4)
 
 
 def compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield _HEADER
-    held = bytearray()
-    for chunk in chunks:
-        held += chunk
-        whole = len(held) - len(held) % _BLOCK
-        for start in range(0, whole, _BLOCK):
-            yield _encode_block(bytes(held[start : start + _BLOCK]))
-        del held[:whole]
-    if held:
-        yield _encode_block(bytes(held))
+    yield from map(_encode_block, regrouped(chunks, _BLOCK))
 
 
 def _read_header(stream: Stream) -> None:
     start = stream.offset
-    magic = stream.take(len(MAGIC))
-    if magic != MAGIC:
+    if stream.take(len(MAGIC)) != MAGIC:
         raise FormatError("a snappy stream does not begin with its magic", None, start)
     version, compatible = struct.unpack(">ii", stream.take(8))
     if compatible > 1 or version < 1:
-        raise UnknownVersion(
-            f"a snappy stream of version {version} (for {compatible})", None, start + 8
-        )
+        fact = f"a snappy stream of version {version} (for {compatible})"
+        raise UnknownVersion(fact, None, start + 8)
 
 
 def _encode_block(raw: bytes) -> bytes:

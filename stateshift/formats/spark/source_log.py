@@ -149,17 +149,22 @@ def decode_initial_offset(content: bytes) -> str:
     """Return the initial offset that Kafka (0x00 first) or rate keeps in `sources/<i>/0`, as its
     text.
     """
-    of_kafka = content.startswith(b"\x00")
-    start = 1 if of_kafka else 0
+    if content.startswith(b"\x00"):
+        text, _ = _after_version_line(content, 1)
+        return text
+    text, offset = _after_version_line(content, 0)
+    _check_rate_start(text, offset)
+    return text
+
+
+def _after_version_line(content: bytes, start: int) -> tuple[str, int]:
+    """Return what stands behind the version line that begins at `start`, and where."""
     version, newline, rest = content[start:].partition(b"\n")
     decode_version(version, VERSIONS, _INITIAL)
     if not newline or not rest:
         raise FormatError(f"{_INITIAL} is truncated after its version line", None, len(content))
     offset = start + len(version) + 1
-    text = decode_text(rest, _INITIAL, offset)
-    if not of_kafka:
-        _check_rate_start(text, offset)
-    return text
+    return decode_text(rest, _INITIAL, offset), offset
 
 
 def _check_rate_start(text: str, offset: int) -> None:
@@ -184,10 +189,14 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
         raise FormatError(f"{_WHAT} is empty", None, 0)
     decode_version(first, VERSIONS, _WHAT)
     for offset, line in every:
-        if not line.strip():
-            fact = f"{_WHAT} has an empty line, which Spark cannot read as an entry"
-            raise FormatError(fact, None, offset)
+        _check_entry_line(line, offset)
         yield offset, line
+
+
+def _check_entry_line(line: bytes, offset: int) -> None:
+    if not line.strip():
+        fact = f"{_WHAT} has an empty line, which Spark cannot read as an entry"
+        raise FormatError(fact, None, offset)
 
 
 def _java_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:

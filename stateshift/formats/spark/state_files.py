@@ -31,6 +31,7 @@ from typing import NamedTuple
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.crc32c import crc32c
 from stateshift.formats.spark.compression import compress, decompress
+from stateshift.formats.spark.text import JsonObject
 from stateshift.formats.stream import Stream
 
 CHANGELOG_VERSIONS = (1, 2, 3, 4)
@@ -196,9 +197,10 @@ def decode_header(stream: Stream) -> Changelog:
     beginning = stream.peek(4)
     # 00 02 'v' digit: a v1 key of 0x000276xx bytes, some 160 KB, would look the same only with
     # these digits.
-    if beginning[:3] != b"\x00\x02v" or not beginning[3:].isdigit():
+    mark, digit = beginning[:3], beginning[3:]
+    if mark != b"\x00\x02v" or not digit.isdigit():
         return Changelog(1)
-    version = int(beginning[3:])
+    version = int(digit)
     if version not in CHANGELOG_VERSIONS[1:]:
         raise UnknownVersion(f"a changelog of version v{version}; known are v1 to v4", None, 0)
     stream.take(4)
@@ -209,13 +211,16 @@ def _decode_lineage(stream: Stream) -> tuple[tuple[int, str], ...]:
     start = stream.offset
     text = stream.take(int.from_bytes(stream.take(2), "big"))
     try:
-        items = [(item["version"], item["checkpointUniqueId"]) for item in json.loads(text)]
+        return tuple(map(_ancestor, json.loads(text)))
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise FormatError("a changelog's lineage is not what it should be", None, start) from error
-    for version, uuid in items:
-        if not isinstance(version, int) or not isinstance(uuid, str):
-            raise FormatError("a changelog's lineage is not versions and ids", None, start)
-    return tuple(items)
+        raise FormatError("a changelog's lineage is not versions and ids", None, start) from error
+
+
+def _ancestor(item: JsonObject) -> tuple[int, str]:
+    version, uuid = item["version"], item["checkpointUniqueId"]
+    if not isinstance(version, int) or not isinstance(uuid, str):
+        raise TypeError(f"{item} is no version and id")
+    return version, uuid
 
 
 def _encode_plain(records: Iterable[Record]) -> Iterator[bytes]:
@@ -223,10 +228,8 @@ def _encode_plain(records: Iterable[Record]) -> Iterator[bytes]:
     for key, value, merge in records:
         if merge:
             raise FormatError("a format without column families has no merge")
-        if value is None:
-            yield pack(len(key)) + key + pack(-1)
-        else:
-            yield pack(len(key)) + key + pack(len(value)) + value
+        head = pack(len(key)) + key
+        yield head + pack(-1) if value is None else head + pack(len(value)) + value
     yield pack(-1)
 
 

@@ -62,7 +62,7 @@ def decode_version(line: bytes, known: Iterable[int], what: str) -> int:
         raise FormatError(f"{what} does not begin with a version line", None, 0)
     version = int(number[1])
     if version not in known:
-        names = ", ".join(f"v{each}" for each in known)
+        names = ", ".join(map("v{}".format, known))
         fact = f"{what} has format version v{version}; known are {names}"
         hint = "a newer stateshift may know it: pip install --upgrade stateshift"
         raise UnknownVersion(fact, None, 0, hint=hint)

@@ -161,8 +161,6 @@ def _check_struct(plain: object) -> None:
 
 def _check_field(plain: object) -> None:
     parts = _field_parts(plain)
-    if parts is None:
-        raise _unparsable(plain)
     name, nullable = parts["name"], parts.get("nullable", True)
     metadata = parts.get("metadata", _Object([]))
     if not isinstance(name, str) or not isinstance(nullable, bool):
@@ -173,22 +171,18 @@ def _check_field(plain: object) -> None:
     _check_type(parts["type"], name, _collations(metadata))
 
 
-def _field_parts(plain: object) -> JsonObject | None:
-    if not isinstance(plain, _Object):
-        return None
-    for names in _FIELD_FORMS:
-        parts = plain.exactly(*names)
-        if parts is not None:
-            return parts
-    return None
+def _field_parts(plain: object) -> JsonObject:
+    if isinstance(plain, _Object):
+        for names in _FIELD_FORMS:
+            parts = plain.exactly(*names)
+            if parts is not None:
+                return parts
+    raise _unparsable(plain)
 
 
 def _check_type(plain: object, path: str, collations: Mapping[str, object]) -> None:
     if path in collations:
-        if plain != "string":
-            fact = f"{_WHAT} gives {path[:80]!r} a collation, which is no string"
-            raise FormatError(fact, None, 0)
-        _check_collation(collations[path])
+        _check_collated(plain, path, collations[path])
         return
     if isinstance(plain, str):
         _check_name(plain)
@@ -206,6 +200,13 @@ def _check_type(plain: object, path: str, collations: Mapping[str, object]) -> N
             _check_udt(plain)
         case _:
             raise _unparsable(plain)
+
+
+def _check_collated(plain: object, path: str, collation: object) -> None:
+    if plain != "string":
+        fact = f"{_WHAT} gives {path[:80]!r} a collation, which is no string"
+        raise FormatError(fact, None, 0)
+    _check_collation(collation)
 
 
 def _check_array(plain: _Object, path: str, collations: Mapping[str, object]) -> None:

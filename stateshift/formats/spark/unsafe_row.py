@@ -25,7 +25,9 @@ up to more than the container.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from decimal import Decimal
+from itertools import repeat
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.types import (
@@ -111,17 +113,12 @@ class _Container:
 
 def _struct(content: bytes, base: int, end: int, schema: StructType) -> Row:
     count = len(schema.types)
-    bits = (count + 63) // 64 * 8
+    bits = _null_bytes(count)
     least = bits + 8 * count
     if end - base < least:
         raise FormatError(f"a row of {count} fields needs {least} bytes", None, end)
     nulls = int.from_bytes(content[base : base + bits], "little")
-    row = _Container(content, base, end)
-    slots = base + bits
-    return tuple(
-        None if nulls >> i & 1 else _value(row, slots + 8 * i, wanted)
-        for i, wanted in enumerate(schema.types)
-    )
+    return _values(_Container(content, base, end), nulls, base + bits, 8, schema.types)
 
 
 def _array(content: bytes, base: int, end: int, element: DataType) -> Row:
@@ -131,15 +128,29 @@ def _array(content: bytes, base: int, end: int, element: DataType) -> Row:
     width = _width(element)
     if not 0 <= count <= 8 * (end - base):
         raise FormatError(f"an array claims {count} elements", None, base)
-    bits = (count + 63) // 64 * 8
-    first = base + 8 + bits
+    first = base + 8 + _null_bytes(count)
     if end < first + width * count:
         raise FormatError(f"an array of {count} elements does not fit", None, end)
     nulls = int.from_bytes(content[base + 8 : first], "little")
     array = _Container(content, base, end)
-    return tuple(
-        None if nulls >> i & 1 else _value(array, first + width * i, element) for i in range(count)
-    )
+    return _values(array, nulls, first, width, repeat(element, count))
+
+
+def _null_bytes(count: int) -> int:
+    """Return how many bytes of null bits so many fields or elements have."""
+    return (count + 63) // 64 * 8
+
+
+def _values(
+    container: _Container, nulls: int, slot: int, width: int, kinds: Iterable[DataType]
+) -> Row:
+    """Return the values of slots (or elements) that follow each other."""
+    values: list[Value] = []
+    for number, kind in enumerate(kinds):
+        is_null = nulls >> number & 1
+        values.append(None if is_null else _value(container, slot, kind))
+        slot += width
+    return tuple(values)
 
 
 def _map(content: bytes, base: int, end: int, wanted: MapType) -> tuple[tuple[Value, Value], ...]:

@@ -208,16 +208,22 @@ def _sizes_64(extra: bytes, size: int, stored: int) -> tuple[int, int]:
     """Return size and stored size as zip64's extra field has them; what is not whole in it is
     skipped.
     """
+    for tag, content in _extra_fields(extra):
+        if tag == _ZIP64 and len(content) >= 16:
+            size, stored = struct.unpack_from("<QQ", content)
+    return size, stored
+
+
+def _extra_fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the fields that are whole, each with its tag."""
     position = 0
     while position + 4 < len(extra):
         tag, length = struct.unpack_from("<HH", extra, position)
         position += 4
         if position + length > len(extra):
             break
-        if tag == _ZIP64 and length >= 16:
-            size, stored = struct.unpack_from("<QQ", extra, position)
+        yield tag, extra[position : position + length]
         position += length
-    return size, stored
 
 
 def _member(content: bytes, header: _Header, kept: int, ratio_max: int) -> tuple[Member, int]:

@@ -81,11 +81,11 @@ def _block(stream: Stream) -> tuple[bytes, bool]:
     start = stream.offset
     head = stream.take(3)
     number = int.from_bytes(head, "little")
-    kind, size = number >> 1 & 3, number >> 3
+    is_last, kind, size = bool(number & 1), number >> 1 & 3, number >> 3
     if kind == _RESERVED or (kind == _COMPRESSED and size > _BLOCK_MAX):
         raise FormatError("a zstd frame holds a block of a reserved kind or size", None, start)
-    content = stream.take(1 if kind == _REPEATED else size)
-    return head + content, bool(number & 1)
+    stored = 1 if kind == _REPEATED else size
+    return head + stream.take(stored), is_last
 
 
 def _header(stream: Stream) -> tuple[bytes, int]:
