@@ -93,16 +93,20 @@ def _stored_sizes(method: int, raw: int) -> range:
 
 
 def _decompressed(data: bytes, raw: int, start: int) -> bytes:
-    if raw > 255 * len(data) + 64:  # no lz4 block expands further: do not allocate for a lie
-        raise FormatError(f"an lz4 block of {len(data)} bytes cannot hold {raw}", None, start + 13)
-    try:
-        content = bytes(cramjam.lz4.decompress_block(data, output_len=raw))
-    except cramjam.DecompressionError as error:
-        raise FormatError("an lz4 block is damaged", None, start) from error
+    content = _inflated(data, raw, start)
     if len(content) != raw:
         fact = f"an lz4 block claims {raw} bytes and holds {len(content)}"
         raise FormatError(fact, None, start + 13)
     return content
+
+
+def _inflated(data: bytes, raw: int, start: int) -> bytes:
+    if raw > 255 * len(data) + 64:  # no lz4 block expands further: do not allocate for a lie
+        raise FormatError(f"an lz4 block of {len(data)} bytes cannot hold {raw}", None, start + 13)
+    try:
+        return bytes(cramjam.lz4.decompress_block(data, output_len=raw))
+    except cramjam.DecompressionError as error:
+        raise FormatError("an lz4 block is damaged", None, start) from error
 
 
 def _encode_block(raw: bytes) -> bytes:

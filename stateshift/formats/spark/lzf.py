@@ -32,10 +32,10 @@ def _chunk(stream: Stream) -> bytes:
     """Return the raw bytes of a chunk."""
     start = stream.offset
     magic, kind, length = struct.unpack(">2sBH", stream.take(5))
-    if magic != MAGIC or kind > 1:
-        raise FormatError("not a chunk of lzf", None, start)
-    if kind == 0:
+    if (magic, kind) == (MAGIC, 0):
         return stream.take(length)
+    if (magic, kind) != (MAGIC, 1):
+        raise FormatError("not a chunk of lzf", None, start)
     (raw,) = struct.unpack(">H", stream.take(2))
     return _expand(stream.take(length), raw, start + 7)
 

@@ -172,12 +172,15 @@ def _decode_source(line: bytes, version: int, offset: int) -> str:
         fact = f"{_WHAT} has an empty line where a source's offset belongs"
         raise FormatError(fact, None, offset)
     value = text if version == 1 else _after_source_id(text, offset)
-    start = offset + len(line) - len(value.encode("utf-8"))
+    _check_offset(value, offset + len(line) - len(value.encode("utf-8")))
+    return text
+
+
+def _check_offset(value: str, start: int) -> None:
     if not value:
         raise FormatError(f"{_WHAT} has a source without an offset", None, start)
     if value.startswith("{"):  # other sources may write what they like: rate writes a bare number
         decode_object(value, f"{_WHAT}, a source's offset", start)
-    return text
 
 
 def _after_source_id(text: str, offset: int) -> str:

@@ -79,14 +79,14 @@ def _hash_atomic(value: Value, name: str, seed: int) -> int:
     pack = _WORDS_OF.get(name)
     if pack is not None:
         return _words(pack(value), seed)
-    match name:
-        case "string":
-            return _bytes(value.encode("utf-8", "surrogateescape"), seed)
-        case "binary":
-            return _bytes(value, seed)
-        case "calendar":
-            return _hash_calendar(value, seed)
-    raise FormatError(f"keys of type {name} have no placement")
+    hash_of = _HASHES.get(name)
+    if hash_of is None:
+        raise FormatError(f"keys of type {name} have no placement")
+    return hash_of(value, seed)
+
+
+def _hash_text(text: str, seed: int) -> int:
+    return _bytes(text.encode("utf-8", "surrogateescape"), seed)
 
 
 def _hash_calendar(interval: tuple[int, int, int], seed: int) -> int:
@@ -135,6 +135,14 @@ def _bytes(data: bytes, seed: int) -> int:
     widened = data[:whole] + struct.pack(f"<{tail}i", *signed_bytes)
     unfinished = _unfinish(mmh3.hash(widened, seed, signed=False))
     return _finish(unfinished ^ len(widened) ^ len(data))
+
+
+# How the other types are hashed.
+_HASHES: dict[str, Callable[[Value, int], int]] = {
+    "string": _hash_text,
+    "binary": _bytes,
+    "calendar": _hash_calendar,
+}
 
 
 def _finish(value: int) -> int:

@@ -354,8 +354,7 @@ def _written(row: Sequence[Slot]) -> bytes:
     bits = _bits(len(row))
     nulls, slots, parts, offset = 0, [], [], bits + 8 * len(row)
     for number, (slot, part, reserved) in enumerate(row):
-        if slot is None:
-            nulls |= 1 << number
+        nulls |= (slot is None) << number
         if part is None:
             slots.append(slot or bytes(8))
             continue

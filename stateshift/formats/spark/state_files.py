@@ -121,10 +121,16 @@ def _without_checksum(checked: bytes, before: bytes, verify: bool) -> bytes:
     """Return what follows a checksum, which covers the bytes `before` it too."""
     if len(checked) < 4:
         raise FormatError("a row is too short for its checksum")
-    expected, bare = int.from_bytes(checked[:4], "little"), checked[4:]
-    if verify and crc32c(bare, crc32c(before)) != expected:
-        raise FormatError("a row's checksum does not fit its content")
+    bare = checked[4:]
+    if verify:
+        check_row(bare, before, int.from_bytes(checked[:4], "little"))
     return bare
+
+
+def check_row(row: bytes, key: bytes, expected: int) -> None:
+    """Refuse a row whose checksum, which covers its key too, is another."""
+    if crc32c(row, crc32c(key)) != expected:
+        raise FormatError("a row's checksum does not fit its content")
 
 
 def with_row_checksum(record: Record) -> Record:

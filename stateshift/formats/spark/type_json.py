@@ -168,7 +168,8 @@ def _check_field(plain: object) -> None:
     if not isinstance(metadata, _Object):
         raise _unparsable(plain)
     _check_metadata(metadata)
-    _check_type(parts["type"], name, _collations(metadata))
+    collations = _collations(metadata)
+    _check_type(parts["type"], name, collations)
 
 
 def _field_parts(plain: object) -> JsonObject:

@@ -250,15 +250,16 @@ def _member(content: bytes, header: _Header, kept: int, ratio_max: int) -> tuple
 
 
 def _check_claims(header: _Header, claims: _Claims, data: _Data, stored: int) -> None:
-    file = f"{_WHAT}: {header.shown} in it"
+    file, offset = f"{_WHAT}: {header.shown} in it", header.offset
     if claims.size != data.size:
         fact = f"{file} has {data.size} bytes, not the {claims.size} it claims"
-        raise FormatError(fact, None, header.offset)
+        raise FormatError(fact, None, offset)
     if claims.stored != stored:
         fact = f"{file} takes {stored} bytes, not the {claims.stored} it claims"
-        raise FormatError(fact, None, header.offset)
+        raise FormatError(fact, None, offset)
     if claims.crc != data.crc:
-        raise FormatError(f"{file} does not have its checksum", None, header.offset)
+        fact = f"{file} does not have its checksum"
+        raise FormatError(fact, None, offset)
 
 
 def _stored(content: bytes, header: _Header, kept: int) -> _Data:

@@ -129,10 +129,10 @@ def decode_commit(chunks: Iterable[bytes]) -> Commit:
     transactions: list[Transaction] = []
     restores = False
     for offset, action in _actions(chunks, "txn", "commitInfo"):
+        restores |= _is_restore(action.get("commitInfo"))
         txn = action.get("txn")
         if txn is not None:
             transactions.append(transaction_of(txn, offset))
-        restores = restores or _is_restore(action.get("commitInfo"))
     return Commit(tuple(transactions), restores)
 
 
@@ -164,7 +164,8 @@ def _bounded(chunks: Iterable[bytes]) -> Iterator[bytes]:
     length = total = 0
     for chunk in chunks:
         last_newline = chunk.rfind(b"\n")
-        length = length + len(chunk) if last_newline < 0 else len(chunk) - last_newline - 1
+        after_newline = len(chunk) - last_newline - 1
+        length = after_newline if last_newline >= 0 else length + len(chunk)
         if length > LINE_BYTES_MAX:
             fact = f"{_WHAT}: a line is longer than {LINE_BYTES_MAX:,} bytes"
             raise FormatError(fact, None, total)

@@ -31,6 +31,7 @@ METADATA_BYTES_MAX = 256 * 1024 * 1024
 QUERY, EPOCH = "spark.sql.streaming.queryId", "spark.sql.streaming.epochId"
 
 _WHAT = "the metadata of an Iceberg table"
+_NO_SNAPSHOTS = f"{_WHAT}: 'snapshots' is not a list of objects"
 _NAME = re.compile(r"(?:v([0-9]{1,18})|([0-9]{5,18})-[^/]+?)(?:\.gz)?\.metadata\.json(?:\.gz)?")
 
 
@@ -75,18 +76,25 @@ def decode_table(content: bytes) -> IcebergTable:
     current, table_id = metadata.get("current-snapshot-id"), metadata.get("table-uuid")
     return IcebergTable(
         table_id=table_id if isinstance(table_id, str) else None,
-        current=current if isinstance(current, int) and current >= 0 else None,
+        current=_snapshot_id(current),
         streamed=tuple(_streamed(_snapshots(metadata), current)),
     )
+
+
+def _snapshot_id(value: object) -> int | None:
+    """Return an id; None of what stands for none, such as -1."""
+    return value if isinstance(value, int) and value >= 0 else None
 
 
 def _snapshots(metadata: JsonObject) -> dict[int, JsonObject]:
     """Return the snapshots by their ids."""
     snapshots = metadata.get("snapshots") or []
-    if not isinstance(snapshots, list) or not all(isinstance(each, dict) for each in snapshots):
-        raise FormatError(f"{_WHAT}: 'snapshots' is not a list of objects", None, 0)
+    if not isinstance(snapshots, list):
+        raise FormatError(_NO_SNAPSHOTS, None, 0)
     by_id = {}
     for snapshot in snapshots:
+        if not isinstance(snapshot, dict):
+            raise FormatError(_NO_SNAPSHOTS, None, 0)
         snapshot_id = snapshot.get("snapshot-id")
         if is_integer(snapshot_id):
             by_id[snapshot_id] = snapshot

@@ -24,10 +24,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from stateshift.engines.spark.entries.encoders import Encoder, bare, halves, ordered, unordered
+from stateshift.engines.spark.entries.encoders import (
+    Encoder,
+    arranged,
+    bare,
+    halves,
+    ordered_columns,
+    unordered,
+)
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.spark.avro_rows import row_reader
-from stateshift.formats.spark.types import Atomic, Row, StructType, Value
+from stateshift.formats.spark.types import Atomic, Row, StructType
 
 # Behind the byte that RocksDB's encoding puts before it, and behind the schema's number.
 _ROW, _NUMBERED = 1, 3
@@ -114,13 +121,9 @@ def _range(columns: StructType, encoder: Encoder) -> Decode:
         first, rest = halves(content)
         if bool(others) != bool(rest):
             raise FormatError("a key is not of the columns that order it", None, 0)
-        row: dict[int, Value] = {}
-        values = _marked(read_ordering(first, 0))
-        for at, value in zip(ordering, values, strict=True):
-            row[at] = ordered(value, columns.types[at])
-        if others:
-            row |= zip(others, read_others(_numbered(rest), _NUMBERED), strict=True)
-        return tuple(row[at] for at in range(len(columns.types)))
+        leading = ordered_columns(_marked(read_ordering(first, 0)), columns, encoder)
+        following = read_others(_numbered(rest), _NUMBERED) if others else ()
+        return arranged(ordering, leading, others, following)
 
     return decode
 

@@ -35,6 +35,11 @@ _WHOLE = {
 }
 
 
+# Where the groups of a varint's bits belong, and what the byte of each may be at most: of the last
+# one bit is left.
+_GROUPS = (*((shift, 255) for shift in range(0, 63, 7)), (63, 1))
+
+
 class _Odd(Exception):
     """Something that is decoded row by row, or refused so."""
 
@@ -102,8 +107,7 @@ class _Steps:
             return pa.nulls(len(here))
         branches = self._bytes(here)
         valid = branches == 2
-        if (branches[~valid] != 0).any():
-            raise _Odd
+        self._check(valid | (branches == 0))
         if valid.all():
             return self._value(here, kind)
         places = pa.array(np.cumsum(valid) - 1, mask=~valid)
@@ -139,9 +143,9 @@ class _Steps:
 
     def _varints(self, here: Ints) -> Ints:
         numbers, places = np.zeros(len(here), np.uint64), np.arange(len(here))
-        for shift in range(0, 70, 7):
+        for shift, most in _GROUPS:
             groups = self._bytes(here[places]).astype(np.uint64)
-            self._check(groups <= (1 if shift == 63 else 255))
+            self._check(groups <= most)
             numbers[places] |= (groups & np.uint64(127)) << np.uint64(shift)
             places = places[groups > 127]
             if not len(places):

@@ -69,10 +69,9 @@ def differing(left: Folded, right: Folded) -> tuple[dict[str, set[int]], dict[st
     same: dict[str, int] = {}
     for store in dict.fromkeys((*left, *right)):
         buckets, others = left.get(store, {}), right.get(store, {})
-        every = buckets.keys() | others.keys()
-        equal = {bucket for bucket in every if buckets.get(bucket) == others.get(bucket)}
-        different[store] = every - equal
-        same[store] = sum(buckets[bucket][0] for bucket in equal)
+        equal = dict(buckets.items() & others.items())
+        different[store] = buckets.keys() ^ equal.keys() | others.keys() ^ equal.keys()
+        same[store] = sum(count for count, _, _ in equal.values())
     return different, same
 
 

@@ -99,16 +99,18 @@ class Changes:
 
     def _uuid(self, shard: ShardFiles, batch: int) -> str | None:
         """Return which of several files of a version counts, as the batch's commit says."""
+        operators = {operator.id: operator for operator in self._image.operators}
+        names = [store.name for store in operators[shard.operator].stores]
+        try:
+            return self._ids_of(batch)[shard.operator][shard.shard][names.index(shard.store)]
+        except (KeyError, IndexError):
+            return None
+
+    def _ids_of(self, batch: int) -> Uuids:
         if batch not in self._ids:
             path = layout.under(self._image.path, layout.commit_path(batch))
             self._ids[batch] = commits.decode_commit(self._storage.read(path, SMALL)).state_ids
-        operators = {operator.id: operator for operator in self._image.operators}
-        names = [store.name for store in operators[shard.operator].stores]
-        number = names.index(shard.store)
-        try:
-            return self._ids[batch][shard.operator][shard.shard][number]
-        except (KeyError, IndexError):
-            return None
+        return self._ids[batch]
 
     def _read(self, path: str, shard: ShardFiles, batch: int) -> Iterator[Change]:
         if path.endswith(".delta"):

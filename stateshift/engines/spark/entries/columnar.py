@@ -13,7 +13,7 @@ should be: decoding entry by entry does it, or says what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -22,7 +22,7 @@ import pyarrow as pa
 from stateshift.engines.spark.entries import avro_vectors
 from stateshift.engines.spark.entries.avro_encoders import KEY_SCHEMA
 from stateshift.engines.spark.entries.columns import array, arrow_type
-from stateshift.engines.spark.entries.encoders import Encoder, unordered
+from stateshift.engines.spark.entries.encoders import Encoder, Kind, unordered
 from stateshift.engines.spark.entries.keys import Path
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.vectors import fits, structs
@@ -49,30 +49,50 @@ def keys_of(view: StoreView, keys: Binary) -> pa.Array | None:
     if view.key is None or not fits(view.key) or not len(keys):
         return None
     if view.avro is None or not view.key.types:
-        return _key_rows(view.encoder, keys, view.key)
+        return _KEYS[view.encoder.kind](view.encoder, keys, view.key)
     decoded = _avro_keys(view.encoder, spans(keys), view.key)
     if decoded is None:
         return _each(keys, view.decode_key, arrow_type(view.key))
     return decoded
 
 
-def _key_rows(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array | None:
+def _plain_keys(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array | None:
+    return structs(keys, columns)
+
+
+def _row_keys(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array | None:
     whole = spans(keys)
-    match encoder.kind:
-        case "plain":
-            return structs(keys, columns)
-        case "row":
-            return _bare(whole.content, whole.starts, whole.ends, columns)
-        case "prefix":
-            return _halves(whole, columns, len(encoder.columns), _bare, _bare)
-        case "range":
-            return _range(whole, columns, encoder, _binaries, _bare)
-        case "postfix":
-            row = Spans(whole.content, whole.starts, whole.ends - 8)
-            return _timed(row, columns, times=row.ends)
-        case "before":
-            row = Spans(whole.content, whole.starts + 8, whole.ends)
-            return _timed(row, columns, times=whole.starts)
+    return _bare(whole.content, whole.starts, whole.ends, columns)
+
+
+def _prefix_keys(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array | None:
+    return _halves(spans(keys), columns, len(encoder.columns), _bare, _bare)
+
+
+def _range_keys(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array | None:
+    return _range(spans(keys), columns, encoder, _binaries, _bare)
+
+
+def _postfix_keys(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array | None:
+    whole = spans(keys)
+    row = Spans(whole.content, whole.starts, whole.ends - 8)
+    return _timed(row, columns, times=row.ends)
+
+
+def _before_keys(encoder: Encoder, keys: Binary, columns: StructType) -> pa.Array | None:
+    whole = spans(keys)
+    row = Spans(whole.content, whole.starts + 8, whole.ends)
+    return _timed(row, columns, times=whole.starts)
+
+
+_KEYS: Mapping[Kind, Callable[[Encoder, Binary, StructType], pa.Array | None]] = {
+    "plain": _plain_keys,
+    "row": _row_keys,
+    "prefix": _prefix_keys,
+    "range": _range_keys,
+    "postfix": _postfix_keys,
+    "before": _before_keys,
+}
 
 
 def values_of(view: StoreView, values: Binary) -> pa.Array | None:
@@ -145,15 +165,13 @@ def _column(decoded: pa.Array, kind: DataType | None, path: Path) -> tuple[pa.Ar
 
 
 def _avro_keys(encoder: Encoder, keys: Spans, columns: StructType) -> pa.Array | None:
-    rest = partial(avro_vectors.numbered, number=KEY_SCHEMA)
-    match encoder.kind:
-        case "row":
-            return rest(keys.content, keys.starts, keys.ends, columns)
-        case "prefix":
-            return _halves(keys, columns, len(encoder.columns), avro_vectors.bare, rest)
-        case "range":
-            return _range(keys, columns, encoder, avro_vectors.marked, rest)
-    return None
+    numbered = partial(avro_vectors.numbered, number=KEY_SCHEMA)
+    if encoder.kind == "row":
+        return numbered(keys.content, keys.starts, keys.ends, columns)
+    if encoder.kind == "prefix":
+        return _halves(keys, columns, len(encoder.columns), avro_vectors.bare, numbered)
+    assert encoder.kind == "range", "the keys of Avro rows are never encoded otherwise"
+    return _range(keys, columns, encoder, avro_vectors.marked, numbered)
 
 
 def _each(
@@ -188,10 +206,15 @@ def _halves(
     if middles is None:
         return None
     leading = first(keys.content, keys.starts + 4, middles, columns.sliced(slice(count)))
-    if leading is None:
-        return None
     others = rest(keys.content, middles, keys.ends, columns.sliced(slice(count, None)))
-    if others is None:
+    return _both(leading, others, columns)
+
+
+def _both(
+    leading: pa.Array | None, others: pa.Array | None, columns: StructType
+) -> pa.Array | None:
+    """Return the columns of two structs as one."""
+    if leading is None or others is None:
         return None
     return _struct([*leading.flatten(), *others.flatten()], columns)
 
@@ -236,9 +259,13 @@ _ORDERED = {
 }
 
 
+def _width(kind: DataType) -> int | None:
+    return _ORDERED.get(kind.name) if isinstance(kind, Atomic) else None
+
+
 def _ordered(column: pa.Array, kind: DataType) -> pa.Array | None:
     """Decode 00 negative, 01 positive, 02 null | value, big-endian."""
-    width = _ORDERED.get(kind.name) if isinstance(kind, Atomic) else None
+    width = _width(kind)
     marked = spans(column.cast(pa.large_binary()))
     if width is None or column.null_count or not marked.sizes.all():
         return None
@@ -252,15 +279,13 @@ def _ordered(column: pa.Array, kind: DataType) -> pa.Array | None:
 
 def _timed(row: Spans, columns: StructType, times: Ints) -> pa.Array | None:
     """Decode a row, and the time that is its last column, with its sign bit turned."""
-    kind = columns.types[-1]
-    width = _ORDERED.get(kind.name) if isinstance(kind, Atomic) else None
-    if width != 8 or (row.sizes < 0).any():
+    if _width(columns.types[-1]) != 8 or (row.sizes < 0).any():
         return None
     rest = _bare(row.content, row.starts, row.ends, columns.sliced(slice(-1)))
     if rest is None:
         return None
     numbers = (words(row.content, times).byteswap() ^ _SIGN).view(np.int64)
-    return _struct([*rest.flatten(), _times(numbers, kind, None)], columns)
+    return _struct([*rest.flatten(), _times(numbers, columns.types[-1], None)], columns)
 
 
 def _times(numbers: Ints, kind: DataType, null: Flags | None) -> pa.Array:
@@ -274,9 +299,8 @@ def _lists(lists: Spans, columns: StructType, delimiter: bytes, rows: Rows) -> p
     here, at, ends = np.arange(len(lists.starts)), lists.starts, lists.ends
     steps: list[tuple[Ints, ...]] = []
     while len(here):
-        sizes = (words(lists.content, at) & np.uint64(0xFFFFFFFF)).astype(np.int64)
-        after = at + 4 + sizes
-        if len(steps) == ITEMS_MAX or (after > ends).any() or (sizes < 1).any():
+        after = _after_item(Spans(lists.content, at, ends))
+        if after is None or len(steps) == ITEMS_MAX:
             return None
         steps.append((here, np.full(len(here), len(steps)), at + 4, after))
         more = after < ends
@@ -294,6 +318,16 @@ def _lists(lists: Spans, columns: StructType, delimiter: bytes, rows: Rows) -> p
     return pa.ListArray.from_arrays(pa.array(offsets), items)
 
 
+def _after_item(rest: Spans) -> Ints | None:
+    """Return where the items end whose sizes stand here; None where one does not lie in its
+    list.
+    """
+    sizes = (words(rest.content, rest.starts) & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    after = rest.starts + 4 + sizes
+    outside = (after > rest.ends) | (sizes < 1)
+    return None if outside.any() else after
+
+
 def _behind_delimiter(rest: Spans, delimiter: bytes) -> Ints | None:
     """Return where the next items begin; None where no delimiter stands, or nothing behind it."""
     for number, byte in enumerate(delimiter):
@@ -306,12 +340,7 @@ def _behind_delimiter(rest: Spans, delimiter: bytes) -> Ints | None:
 
 def _middles(keys: Spans) -> Ints | None:
     """Return where the part ends whose size (i32LE) a key begins with."""
-    if (keys.sizes < 5).any():
-        return None
-    sizes = (words(keys.content, keys.starts) & np.uint64(0xFFFFFFFF)).astype(np.int64)
-    middles = keys.starts + 4 + sizes
-    outside = (sizes < 1) | (middles > keys.ends)
-    return None if outside.any() else middles
+    return None if (keys.sizes < 5).any() else _after_item(keys)
 
 
 def _struct(fields: list[Column], columns: StructType) -> pa.Array:

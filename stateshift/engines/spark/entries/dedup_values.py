@@ -7,8 +7,7 @@ shows it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from stateshift.engines.spark.entries.dedup_rows import ONE_NULL, VALUE, lists_the_input
 from stateshift.engines.spark.entries.store_view import StoreView
@@ -49,15 +48,25 @@ def dedup_value(
 def _holds_nulls(storage: Storage, image: Image, view: StoreView) -> bool:
     """Whether the first value that can be read is the one null. All values are, or none."""
     one_null = ONE_NULL if view.encoder.kind == "plain" else b"\0" + ONE_NULL
-    shards = [shard for shard in image.shards if shard.operator == view.operator]
-    for path in chain.from_iterable(shard.files for shard in shards):
-        try:
-            value = next(_values(_blocks(storage, path)), None)
-        except (FormatError, MissingFile):
-            continue  # another file shows it
+    for path in _files_of(image, view.operator):
+        value = _first_value(storage, path)
         if value is not None:
             return value == one_null
     return False
+
+
+def _files_of(image: Image, operator: str) -> Iterator[str]:
+    for shard in image.shards:
+        if shard.operator == operator:
+            yield from shard.files
+
+
+def _first_value(storage: Storage, path: str) -> bytes | None:
+    """Return the first value in a file; None where there is none, or it cannot be read."""
+    try:
+        return next(_values(_blocks(storage, path)), None)
+    except (FormatError, MissingFile):
+        return None
 
 
 def _values(blocks: Iterable[Block]) -> Iterator[bytes]:
@@ -68,14 +77,24 @@ def _values(blocks: Iterable[Block]) -> Iterator[bytes]:
 
 
 def _blocks(storage: Storage, path: str) -> Iterator[Block]:
-    match path.rpartition(".")[2]:
-        case "delta":
-            yield from decode_delta_blocks(storage.chunks(path))
-        case "snapshot":
-            yield from decode_snapshot_blocks(storage.chunks(path))
-        case "changelog":
-            _, blocks = decode_changelog_blocks(storage.chunks(path))
-            yield from blocks
-        case "sst":
-            for block, _ in decode_sst_blocks(bounds.gathered(storage.chunks(path), "an SST")):
-                yield block
+    decode = _DECODERS.get(path.rpartition(".")[2])
+    return iter(()) if decode is None else decode(storage.chunks(path))
+
+
+def _changelog_blocks(chunks: Iterator[bytes]) -> Iterator[Block]:
+    _, blocks = decode_changelog_blocks(chunks)
+    yield from blocks
+
+
+def _table_blocks(chunks: Iterator[bytes]) -> Iterator[Block]:
+    for block, _ in decode_sst_blocks(bounds.gathered(chunks, "an SST")):
+        yield block
+
+
+# What decodes the records of a file, by how its name ends; a zip has none.
+_DECODERS: Mapping[str, Callable[[Iterator[bytes]], Iterator[Block]]] = {
+    "delta": decode_delta_blocks,
+    "snapshot": decode_snapshot_blocks,
+    "changelog": _changelog_blocks,
+    "sst": _table_blocks,
+}

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,7 +38,7 @@ Kind = Literal["plain", "row", "prefix", "range", "postfix", "before"]
 # More columns than any key has: what a damaged file may not make us count to.
 COLUMNS_MAX = 10_000
 
-_SIZE, _LONG = struct.Struct("<i"), struct.Struct(">Q")
+_LONG = struct.Struct(">Q")
 _SIGN = 1 << 63
 _SPECS: dict[str, Kind] = {
     "NoPrefixKeyStateEncoderSpec": "row",
@@ -69,12 +69,12 @@ def encoder_of(spec: str) -> Encoder:
         plain = json.loads(spec)
         name = plain["keyStateEncoderType"]
         kind = _SPECS.get(name)
+        if kind is None:
+            raise UnknownVersion(f"keys are encoded by {str(name)[:80]}, which is not known")
         prefix = int(plain["numColsPrefixKey"]) if kind == "prefix" else 0
         ordering = tuple(map(int, plain.get("orderingOrdinals", ())))
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise FormatError(f"a key encoder is described by {spec[:80]!r}") from error
-    if kind is None:
-        raise UnknownVersion(f"keys are encoded by {str(name)[:80]}, which is not known")
     if not all(0 <= column <= COLUMNS_MAX for column in (prefix, *ordering)):
         raise FormatError(f"a key encoder names columns that no key has: {spec[:80]!r}")
     return Encoder(kind, tuple(range(prefix)) if kind == "prefix" else ordering)
@@ -91,18 +91,20 @@ def decode_list(content: bytes, columns: StructType, delimiter: bytes) -> list[R
 
 def listed(content: bytes, delimiter: bytes) -> Iterator[bytes]:
     """Yield the rows of a list, one after the other."""
-    position, gap = 0, len(delimiter)
+    position = 0
     while True:
-        row, end = _sized(content, position)
-        if row is None:
-            raise FormatError("an item of a list lies outside of it", None, position)
+        row, end = _sized(content, position, "an item of a list lies outside of it")
         yield bare(row)
         if end == len(content):
             return
-        if content[end : end + gap] != delimiter:
-            fact = "the items of a list are not divided as the merge operator does"
-            raise FormatError(fact, None, end)
-        position = end + gap
+        position = _after_delimiter(content, end, delimiter)
+
+
+def _after_delimiter(content: bytes, position: int, delimiter: bytes) -> int:
+    if not content.startswith(delimiter, position):
+        fact = "the items of a list are not divided as the merge operator does"
+        raise FormatError(fact, None, position)
+    return position + len(delimiter)
 
 
 def bare(content: bytes) -> bytes:
@@ -112,17 +114,15 @@ def bare(content: bytes) -> bytes:
     return content[1:]
 
 
-def _sized(content: bytes, position: int) -> tuple[bytes | None, int]:
-    """Return the bytes of the size that stands here, and where they end; None where there are
-    none, or not so many.
+def _sized(content: bytes, position: int, fact: str) -> tuple[bytes, int]:
+    """Return the bytes of the size that stands here, and where they end; `fact` says what is wrong
+    where there are none, or not so many.
     """
     start = position + 4
-    if start > len(content):
-        return None, position
-    (size,) = _SIZE.unpack_from(content, position)
+    size = int.from_bytes(content[position:start], "little", signed=True)
     end = start + size
-    if size < 1 or end > len(content):
-        return None, position
+    if start > len(content) or size < 1 or end > len(content):
+        raise FormatError(fact, None, position)
     return content[start:end], end
 
 
@@ -145,15 +145,33 @@ def _prefix(content: bytes, columns: StructType, encoder: Encoder) -> Row:
 def _range(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     first, rest = halves(content)
     ordering, others = encoder.columns, unordered(columns, encoder)
-    if max(ordering, default=-1) >= len(columns.types) or bool(others) != bool(rest):
-        raise FormatError("a key is not of the columns that order it", None, 0)
+    _check_ordering(columns, encoder, bool(others) == bool(rest))
     binaries = StructType(columns.picked(ordering).names, (Atomic("binary"),) * len(ordering))
-    row: dict[int, Value] = {}
-    for at, value in zip(ordering, decode_row(first, binaries), strict=True):
-        row[at] = ordered(value, columns.types[at])
-    if others:
-        row |= zip(others, decode_row(bare(rest), columns.picked(others)), strict=True)
-    return tuple(row[at] for at in range(len(columns.types)))
+    leading = ordered_columns(decode_row(first, binaries), columns, encoder)
+    following = decode_row(bare(rest), columns.picked(others)) if others else ()
+    return arranged(ordering, leading, others, following)
+
+
+def _check_ordering(columns: StructType, encoder: Encoder, has_rest: bool) -> None:
+    if not has_rest or max(encoder.columns, default=-1) >= len(columns.types):
+        raise FormatError("a key is not of the columns that order it", None, 0)
+
+
+def ordered_columns(
+    values: Sequence[bytes | None], columns: StructType, encoder: Encoder
+) -> list[Value]:
+    """Return the columns that order a key, of which each was one binary."""
+    kinds = columns.picked(encoder.columns).types
+    return [ordered(value, kind) for value, kind in zip(values, kinds, strict=True)]
+
+
+def arranged(
+    ordering: Sequence[int], leading: Sequence[Value], others: Sequence[int], rest: Sequence[Value]
+) -> Row:
+    """Return a key's columns in the order of its schema."""
+    row = dict(zip(ordering, leading, strict=True))
+    row |= zip(others, rest, strict=True)
+    return tuple(row[at] for at in range(len(row)))
 
 
 def unordered(columns: StructType, encoder: Encoder) -> list[int]:
@@ -194,9 +212,7 @@ _DECODERS: Mapping[Kind, Callable[[bytes, StructType, Encoder], Row]] = {
 
 def halves(content: bytes) -> tuple[bytes, bytes]:
     """Return the bare row of the size that stands first, and what follows it."""
-    row, end = _sized(content, 0)
-    if row is None:
-        raise FormatError("the first columns of a key lie outside of it", None, 0)
+    row, end = _sized(content, 0, "the first columns of a key lie outside of it")
     return bare(row), content[end:]
 
 

@@ -180,15 +180,19 @@ class _RocksDB:
         return map(row_checksums.off_deletes, blocks) if self._checked else blocks
 
     def _report_deleted(self, block: Block) -> None:
-        if self._deleted is None or not block.values.null_count:
-            return
+        if self._deleted is not None and block.values.null_count:
+            for store, named in self._named(self._deletes(block)):
+                self._deleted(store, named.keys)
+
+    def _deletes(self, block: Block) -> Block:
+        """Return the records that delete keys of column families which are there: tables also hold
+        those of column families that were removed since.
+        """
         keys = block.keys.filter(block.values.is_null())
         known = list(self._snapshot.families.values())
-        if known:  # tables also hold deletes of column families that were removed since
+        if known:
             keys = keys.filter(pa.array(np.isin(_families(spans(keys)), known)))
-        nothing = pa.nulls(len(keys), block.values.type)
-        for store, named in self._named(Block(keys, nothing)):
-            self._deleted(store, named.keys)
+        return Block(keys, pa.nulls(len(keys), block.values.type))
 
     def _named(self, block: Block) -> Iterator[tuple[str, Block]]:
         """Yield the entries of each column family by its name, its id taken off their keys."""

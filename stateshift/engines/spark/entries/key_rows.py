@@ -51,29 +51,33 @@ def _null_bytes(count: int) -> int:
 
 def row_and_time(view: StoreView, keys: Binary) -> Binary | None:
     whole = spans(keys)
-    match view.encoder.kind:
-        case "postfix":
-            rows, times = (whole.starts + 1, whole.ends - 8), (whole.ends - 8, whole.ends)
-        case "before":
-            rows, times = (whole.starts + 9, whole.ends), (whole.starts, whole.starts + 8)
-        case _:
-            return None
-    return joined(cut(whole.content, *rows), cut(whole.content, *times))
+    content, starts, ends = whole.content, whole.starts, whole.ends
+    if view.encoder.kind == "postfix":
+        return joined(cut(content, starts + 1, ends - 8), cut(content, ends - 8, ends))
+    if view.encoder.kind == "before":
+        return joined(cut(content, starts + 9, ends), cut(content, starts, starts + 8))
+    return None
 
 
 def _moved(rows: Spans, slots: list[int]) -> Binary:
     """Return the rows with these slots corrected: what they point at has moved eight bytes
     forward. Rows are whole words.
     """
-    first = int(rows.starts[0]) if len(rows.starts) else 0
-    ends = int(rows.ends[-1]) if len(rows.ends) else 0
-    content = rows.content[first:ends].copy()
+    first, end = _extent(rows)
+    content = rows.content[first:end].copy()
     numbers = content.view(np.uint64)
     begins = (rows.starts - first) // 8
     for slot in slots:
         places = begins + slot
         numbers[places] -= np.where(numbers[places] != 0, _MOVED, np.uint64(0))
-    return binaries(content, np.append(rows.starts, ends) - first)
+    return binaries(content, np.append(rows.starts, end) - first)
+
+
+def _extent(rows: Spans) -> tuple[int, int]:
+    """Return where the first of the rows begins, and the last ends."""
+    if not len(rows.starts):
+        return 0, 0
+    return int(rows.starts[0]), int(rows.ends[-1])
 
 
 def _has_offset(kind: DataType) -> bool:

@@ -64,18 +64,28 @@ def key_rule(operator: str | None, store: str, schema: Schema, framed: bool) -> 
     that is not known.
     """
     text, spec, prefix = schema["key"], schema["encoder"], schema["prefix"]
-    if is_collated(text):
-        fact = f"the key of {store} holds collated strings, whose placement is not known"
-        raise FormatError(fact)
+    _check_not_collated(text, store)
     key = decode_struct(text)
     if spec and not framed:
         raise FormatError(f"the keys of {store} are encoded as only RocksDB has them")
+    encoder = replace(key_encoder(key, spec, prefix, framed), avro=bool(schema.get("avro")))
+    return KeyRule(text, encoder, _known_placing(operator, store, key, prefix))
+
+
+def _check_not_collated(schema: str, store: str) -> None:
+    if is_collated(schema):
+        fact = f"the key of {store} holds collated strings, whose placement is not known"
+        raise FormatError(fact)
+
+
+def _known_placing(
+    operator: str | None, store: str, key: StructType, prefix: int
+) -> tuple[Path, ...]:
     placed = placed_by(operator, store, key, prefix)
     if placed is None:
         fact = f"{operator} is not an operator of Spark's: how it places its keys is not known"
         raise FormatError(fact)
-    encoder = key_encoder(key, spec, prefix, framed)
-    return KeyRule(text, replace(encoder, avro=bool(schema.get("avro"))), placed)
+    return placed
 
 
 def key_encoder(key: StructType, spec: str | None, prefix: int, framed: bool) -> Encoder:
@@ -86,10 +96,15 @@ def key_encoder(key: StructType, spec: str | None, prefix: int, framed: bool) ->
         return PLAIN
     if spec:
         return encoder_of(spec)
-    leading = prefix
-    if not leading and is_session(key):
-        leading = len(key.types) - 1
+    leading = _leading_columns(key, prefix)
     return Encoder("prefix", tuple(range(leading))) if 0 < leading < len(key.types) else ROW
+
+
+def _leading_columns(key: StructType, prefix: int) -> int:
+    """Return how many columns stand in a prefix: of a session window, all but its start."""
+    if prefix or not is_session(key):
+        return prefix
+    return len(key.types) - 1
 
 
 def placed_by(

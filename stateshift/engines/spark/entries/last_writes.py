@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
+from math import inf
 
 import numpy as np
 import pyarrow as pa
@@ -61,20 +62,28 @@ def settled(
     writes: Iterable[Writes], between: bytes, bytes_max: int = BYTES_MAX, level: int = 0
 ) -> Iterator[Block]:
     coming = iter(writes)
-    held: list[Writes] = []
-    size = 0
+    held, are_all = _held(coming, bytes_max if level < LEVELS else inf)
+    if are_all:
+        return _settled(held, between)
+    return _settled_by_pile(chain(_given_up(held), coming), between, bytes_max, level)
+
+
+def _held(coming: Iterator[Writes], bytes_max: float) -> tuple[list[Writes], bool]:
+    """Return as many writes as may be held in memory, and whether those are all."""
+    held, size = [], 0
     for write in coming:
         held.append(write)
         size += write.size
-        if size > bytes_max and level < LEVELS:
-            break
-    else:
-        if size < SMALL * len(held):
-            held[:] = _together(held)
-        yield from _settled(held, between)
-        return
+        if size > bytes_max:
+            return held, False
+    return held, True
+
+
+def _settled_by_pile(
+    writes: Iterable[Writes], between: bytes, bytes_max: int, level: int
+) -> Iterator[Block]:
     with Piles(PILES, _SCHEMA) as piles:
-        for write in chain(_given_up(held), coming):
+        for write in writes:
             piles.deal(_batch(write), pile_of(write.block.keys, level))
         for _, pile in piles.each():
             yield from settled(map(_writes, pile), between, bytes_max, level + 1)
@@ -93,16 +102,36 @@ def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
     """
     if not writes:
         return
+    _put_together_if_small(writes)
+    kept, joined = _lasts(writes, between)
+    yield from _live(writes, kept)
+    if joined is not None:
+        yield joined
+
+
+def _put_together_if_small(writes: list[Writes]) -> None:
+    if sum(write.size for write in writes) < SMALL * len(writes):
+        writes[:] = _together(writes)
+
+
+def _lasts(writes: list[Writes], between: bytes) -> tuple[Flags, Block | None]:
+    """Return which writes are all that is left of their keys; and the keys whose values were
+    joined.
+    """
     hashes = np.concatenate([hash64(write.block.keys) for write in writes])
-    again = _repeated(hashes)
     kept = np.ones(len(hashes), bool)
-    joined: Block | None = None
-    if again is not None:
-        kept[again] = False
-        several = _Several.of(writes, again, hashes[again])
-        last, joined = several.lasts(between)
-        kept[again[last]] = True
-        del several
+    again = _repeated(hashes)
+    if again is None:
+        return kept, None
+    several = _Several.of(writes, again, hashes[again])
+    last, joined = several.lasts(between)
+    kept[again] = False
+    kept[again[last]] = True
+    return kept, joined
+
+
+def _live(writes: list[Writes], kept: Flags) -> Iterator[Block]:
+    """Yield the puts among the writes that are kept."""
     start = 0
     for write in _given_up(writes):
         block = write.block
@@ -110,8 +139,6 @@ def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
         start += len(block)
         if live.any():
             yield _puts(block if live.all() else block.take(np.flatnonzero(live)))
-    if joined is not None:
-        yield joined
 
 
 def _repeated(hashes: Words) -> Ints | None:

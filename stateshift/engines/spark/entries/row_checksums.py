@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Block, binary
-from stateshift.formats.crc32c import crc32c
 from stateshift.formats.spans import missing
-from stateshift.formats.spark.state_files import Record, without_row_checksum
+from stateshift.formats.spark.state_files import Record, check_row, without_row_checksum
+
+_HEAD = 8  # bytes of a checksum and a size
 
 
 def off_rows(block: Block) -> Block:
@@ -51,18 +52,23 @@ def without_delete_checksum(key: bytes) -> bytes:
 
 def without_value_checksums(key: bytes, value: bytes, between: bytes) -> bytes:
     """Return one value without its checksums."""
-    payloads, position, seed = [], 0, crc32c(key)
+    payloads, position = [], 0
     while True:
-        start = position + 8
-        expected = int.from_bytes(value[position : position + 4], "little")
-        size = int.from_bytes(value[position + 4 : start], "little")
-        payload = value[start : start + size]
-        if start > len(value) or len(payload) != size:
-            raise FormatError("a value is shorter than its checksum says")
-        if crc32c(payload, seed) != expected:
-            raise FormatError("a row's checksum does not fit its content")
+        payload = _payload(value, position, key)
         payloads.append(payload)
-        position = start + size
+        position += _HEAD + len(payload)
         if position == len(value):
             return between.join(payloads)
         position += len(between)
+
+
+def _payload(value: bytes, position: int, key: bytes) -> bytes:
+    """Return the payload whose checksum and size stand here."""
+    start = position + _HEAD
+    expected = int.from_bytes(value[position : position + 4], "little")
+    size = int.from_bytes(value[position + 4 : start], "little")
+    payload = value[start : start + size]
+    if start > len(value) or len(payload) != size:
+        raise FormatError("a value is shorter than its checksum says")
+    check_row(payload, key, expected)
+    return payload

@@ -7,6 +7,7 @@ What a file is, its path says: the names Spark gives are its only type informati
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
@@ -42,11 +43,20 @@ def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> Dec
     owner = marks.fence_owner(content)
     if owner is not None:
         return DecodedFile(path, "fence", (f"fenced by run {owner}",), {"fenced_by": owner})
+    return _reader_of(path, content)(path, content, rows or RowSchema())
+
+
+def _reader_of(path: str, content: bytes) -> Reader:
+    """Return what reads a file of an area of the checkpoint, or a state file of a kind."""
     if path.endswith(marks.INDEX):
-        return _decoded(path, "index of operators", marks.decode_index(content))
+        return _index
     if f"{SINK_LOG}/" in path and not path.endswith(".crc"):
-        return _log(path, "file sink log", content)
-    reader = _reader_of(path, content)
+        return _sink_log
+    place = classify(inside(path))
+    if place.area == "offsets" and _is_of_source(path, content):
+        return _source
+    kind = place.kind if place.area in ("state", "sidecar") else place.area
+    reader = _READERS.get(kind or "")
     if reader is None:
         raise FormatError(
             "not a file of a checkpoint that stateshift knows",
@@ -57,35 +67,19 @@ def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> Dec
             "changelogs, tables, zips, checksums and Delta's schema logs, each under the "
             "name that its writer gives it",
         )
-    return reader(path, content, rows or RowSchema())
-
-
-def _reader_of(path: str, content: bytes) -> Reader | None:
-    """Return what reads a file of an area of the checkpoint, or a state file of a kind."""
-    place = classify(inside(path))
-    if place.area == "state":
-        return _READERS.get(place.kind or "")
-    if place.area == "sidecar":
-        return _hadoop_crc if place.kind == "hadoop-crc" else _spark_crc
-    if place.area == "offsets" and _is_of_source(path, content):
-        return _source
-    return _READERS.get(place.area)
+    return reader
 
 
 def check_file(path: str, chunks: Iterable[bytes]) -> None:
     """Read a file to its end; FormatError where it is wrong. A log of files is read line by
     line: it may be long.
     """
-    place = classify(inside(path))
-    if place.area != "sources":
-        decode_file(path, bounds.gathered(chunks, path))
-        return
     first, rest = _first(chunks)
-    if source_log.source_kind(first) not in ("file", "file-sink"):
+    is_of_source = classify(inside(path)).area == "sources"
+    if is_of_source and source_log.source_kind(first) in ("file", "file-sink"):
+        deque(source_log.decode_source_log(rest), maxlen=0)
+    else:
         decode_file(path, bounds.gathered(rest, path))
-        return
-    for _ in source_log.decode_source_log(rest):
-        pass
 
 
 def _first(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
@@ -132,6 +126,14 @@ def _decoded(path: str, what: str, value: object) -> DecodedFile:
     return DecodedFile(path, what, tuple(lines), value)
 
 
+def _index(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    return _decoded(path, "index of operators", marks.decode_index(content))
+
+
+def _sink_log(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    return _log(path, "file sink log", content)
+
+
 def _metadata(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
     return _decoded(path, "query metadata", {"id": metadata.decode_metadata(content).id})
 
@@ -161,19 +163,37 @@ def _commit(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
 
 
 def _source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    kind = source_log.source_kind(content)
-    if kind in ("file", "file-sink"):
-        return _log(path, "file source log", content)
-    if kind == "rate":
-        offset = _json(source_log.decode_initial_offset(content))
-        return _decoded(path, "rate source, initial offset", offset)
-    if kind == "kafka":
-        return _initial_offset(path, _json(source_log.decode_initial_offset(content)))
+    read = _SOURCES.get(source_log.source_kind(content), _other_source)
+    return read(path, content, rows)
+
+
+def _file_source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    return _log(path, "file source log", content)
+
+
+def _rate_source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    offset = _json(source_log.decode_initial_offset(content))
+    return _decoded(path, "rate source, initial offset", offset)
+
+
+def _broker_source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    return _initial_offset(path, _json(source_log.decode_initial_offset(content)))
+
+
+def _other_source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
     if content[:1] == b"{":
         text = decode_text(content, "an initial offset")
         return _initial_offset(path, decode_object(text, "an initial offset"))
     text = content.decode("utf-8", "replace")
     return DecodedFile(path, "source log of a kind we do not know", tuple(text.splitlines()), text)
+
+
+_SOURCES: dict[str, Reader] = {
+    "file": _file_source,
+    "file-sink": _file_source,
+    "rate": _rate_source,
+    "kafka": _broker_source,
+}
 
 
 def _initial_offset(path: str, offset: object) -> DecodedFile:
@@ -325,4 +345,6 @@ _READERS: dict[str, Reader] = {
     "snapshot": _snapshot,
     "changelog": _changelog,
     "sst": _table,
+    "hadoop-crc": _hadoop_crc,
+    "checksum": _spark_crc,
 }

@@ -53,14 +53,19 @@ class Begun:
         """Whether all of them together are so little; then they have been read."""
         left = self.bytes_max
         for path in paths:
-            chunks, held = self.open(path), list[bytes]()
-            self._begun[path] = chain(held, chunks)
-            for chunk in chunks:
-                held.append(chunk)
+            for chunk in self._begin(path):
                 left -= len(chunk)
                 if left < 0:
                     return False
         return True
+
+    def _begin(self, path: str) -> Iterator[bytes]:
+        """Yield a file's chunks, and hold them for whoever reads it."""
+        chunks, held = self.open(path), list[bytes]()
+        self._begun[path] = chain(held, chunks)
+        for chunk in chunks:
+            held.append(chunk)
+            yield chunk
 
 
 def few_rows(
@@ -69,10 +74,8 @@ def few_rows(
     """Return every live key with its value; the same files give the same order. None where there is
     more.
     """
-    if not all(path.endswith((".snapshot", ".delta")) for path in shard.files):
-        return None
     files = tuple(newest_files(shard.files, ".snapshot"))
-    if not begun.are_few(files):
+    if not _are_hdfs_backed(shard) or not begun.are_few(files):
         return None
     checked = settings.get(ROW_CHECKSUM) == "true"
     rows: dict[bytes, bytes] = {}
@@ -82,10 +85,14 @@ def few_rows(
             records, bytes_left = _records(begun, path, bytes_left)
             if bytes_left < 0:
                 return None
-            _apply(map(without_row_checksum, records) if checked else records, rows)
+            _apply(records, rows, checked)
         except FormatError as error:
             raise error.at(path) from error
     return rows
+
+
+def _are_hdfs_backed(shard: ShardFiles) -> bool:
+    return all(path.endswith((".snapshot", ".delta")) for path in shard.files)
 
 
 def _records(begun: Begun, path: str, bytes_left: int) -> tuple[list[Record], int]:
@@ -102,8 +109,8 @@ def _records(begun: Begun, path: str, bytes_left: int) -> tuple[list[Record], in
     return records, bytes_left
 
 
-def _apply(records: Iterable[Record], rows: dict[bytes, bytes]) -> None:
-    for key, value, _ in records:
+def _apply(records: Iterable[Record], rows: dict[bytes, bytes], checked: bool) -> None:
+    for key, value, _ in map(without_row_checksum, records) if checked else records:
         if value is None:
             rows.pop(key, None)
         else:

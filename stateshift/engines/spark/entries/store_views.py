@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 
 from stateshift.engines.spark.entries.avro_encoders import avro_rows_of
 from stateshift.engines.spark.entries.dedup_values import dedup_value
-from stateshift.engines.spark.entries.keys import is_collated, key_encoder, placed_by
+from stateshift.engines.spark.entries.keys import Path, is_collated, key_encoder, placed_by
 from stateshift.engines.spark.entries.settings import delimiter, is_avro
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.small_files import SMALL
@@ -106,18 +106,23 @@ class _OperatorFiles:
         return []
 
     def written(self, store: str, metadata: OperatorMetadata | None) -> dict[tuple[str, int], str]:
-        """Return column family, number of a schema of its values -> that schema. Files that the
-        metadata does not name are of batches that were begun again.
-        """
-        named = _schema_files(metadata)
+        """Return column family, number of a schema of its values -> that schema."""
         written = {}
-        for version, path in self._versions("state-schema", store):
-            if version == UNNUMBERED or (named and path.rpartition("/")[2] not in named):
-                continue
+        for path in self._numbered_schemas(store, metadata):
             file = self._decoded(path, decode_schema)
             for schema in file.stores if file else ():
                 written[schema.name, schema.value_id] = schema.value
         return written
+
+    def _numbered_schemas(self, store: str, metadata: OperatorMetadata | None) -> Iterator[str]:
+        """Yield the schema files of batches. Those that the metadata does not name are of batches
+        that were begun again.
+        """
+        named = _schema_files(metadata)
+        for version, path in self._versions("state-schema", store):
+            is_current = not named or path.rpartition("/")[2] in named
+            if is_current and version != UNNUMBERED:
+                yield path
 
     def _versions(self, area: Area, store: str | None = None) -> list[tuple[int, str]]:
         """Return the files of an area, those with the lowest version first."""
@@ -186,21 +191,34 @@ def _view(
     metadata: OperatorMetadata | None,
 ) -> StoreView:
     schema, is_family = described
+    name = schema.name if is_family else empty.store
+    prefix, framed = _prefix_columns(metadata), operator.provider == ROCKSDB
     try:
-        key, value = decode_struct(schema.key), decode_struct(schema.value)
-        if not is_family:
-            value = _with_wide_timeout(value, operator.name)
-        encoder = key_encoder(
-            key, schema.encoder, _prefix_columns(metadata), operator.provider == ROCKSDB
-        )
+        key, value = decode_struct(schema.key), _value_columns(described, operator.name)
+        encoder = key_encoder(key, schema.encoder, prefix, framed)
     except FormatError:
         return empty
     if operator.provider not in (ROCKSDB, HDFS_BACKED):
         return empty
-    name = schema.name if is_family else empty.store
-    placed = None if is_collated(schema.key) else placed_by(operator.name, name, key)
-    many = is_family and keeps_lists(name, metadata)
-    return replace(empty, key=key, value=value, encoder=encoder, many=many, placed=placed)
+    return replace(
+        empty,
+        key=key,
+        value=value,
+        encoder=encoder,
+        many=is_family and keeps_lists(name, metadata),
+        placed=_placed_by(operator, name, schema, key),
+    )
+
+
+def _placed_by(
+    operator: Operator, name: str, schema: StoreSchema, key: StructType
+) -> tuple[Path, ...] | None:
+    return None if is_collated(schema.key) else placed_by(operator.name, name, key)
+
+
+def _value_columns(described: Described, operator: str | None) -> StructType:
+    value = decode_struct(described.schema.value)
+    return value if described.is_family else _with_wide_timeout(value, operator)
 
 
 def _prefix_columns(metadata: OperatorMetadata | None) -> int:

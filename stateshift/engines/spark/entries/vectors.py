@@ -81,12 +81,17 @@ def structs(rows: Binary, kind: StructType) -> pa.Array | None:
     if (whole.starts % 8).any():  # rows that lie among other things
         whole = spans(cut(whole.content, whole.starts, whole.ends))
     every = np.ones(len(rows), bool)
-    decoded = _Buffer(whole.content).struct(whole.starts, whole.ends, every, kind)
-    if decoded is not None:
-        try:
-            decoded.validate(full=True)
-        except pa.ArrowInvalid:  # a string that is not UTF-8
-            return None
+    return _validated(_Buffer(whole.content).struct(whole.starts, whole.ends, every, kind))
+
+
+def _validated(decoded: pa.Array | None) -> pa.Array | None:
+    """Return an array; None where a string in it is not UTF-8."""
+    if decoded is None:
+        return None
+    try:
+        decoded.validate(full=True)
+    except pa.ArrowInvalid:
+        return None
     return decoded
 
 
@@ -235,8 +240,7 @@ class _Buffer:
         if int(parts.size.sum()) >= 1 << 31:
             return None
         begin = np.where(parts.valid, parts.begin, 0)
-        missing = None if parts.valid.all() else ~parts.valid
-        texts = cut(self._bytes, begin, begin + parts.size, missing)
+        texts = cut(self._bytes, begin, begin + parts.size, _missing(parts.valid))
         try:
             return texts.cast(wanted)
         except pa.ArrowInvalid:  # not UTF-8
@@ -308,6 +312,10 @@ def _decimals(slots: Words, valid: Flags, wanted: pa.DataType) -> pa.Array:
     low = np.where(valid, slots.view("<i8"), 0)
     wide = np.stack((low, low >> 63), axis=1).astype("<i8")
     return pa.Array.from_buffers(wanted, len(slots), [_bitmap(valid), pa.py_buffer(wide.tobytes())])
+
+
+def _missing(valid: Flags) -> Flags | None:
+    return None if valid.all() else ~valid
 
 
 def _bitmap(valid: Flags) -> pa.Buffer | None:

@@ -15,7 +15,7 @@ Reshaping
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -72,31 +72,27 @@ class Reshaping:
     operators: Mapping[str, Plain] = field(default_factory=dict)
     paths: Mapping[str, str | None] = field(default_factory=dict)
 
+    def __add__(self, other: Reshaping) -> Reshaping:
+        return Reshaping(
+            steps=self.steps + other.steps,
+            replaced=self.replaced | other.replaced,
+            shards=self.shards + other.shards,
+            compares=self.compares + other.compares,
+            logs={**self.logs, **other.logs},
+            operators={**self.operators, **other.operators},
+            paths={**self.paths, **other.paths},
+        )
+
 
 def reshaping_of(job: JobSpec, facts: Facts, piece_bytes_max: int = PIECE_BYTES_MAX) -> Reshaping:
     """Return what becomes of every image, added up; empty where the job asks for no change."""
     wishes = wishes_of(job.transform)
+    whole = Reshaping()
     if not wishes.any:
-        return Reshaping()
-    parts = []
+        return whole
     for number, image in enumerate(facts.source.images):
-        parts.append(_reshaped(Request(wishes, image, facts, number), piece_bytes_max))
-    logs: dict[str, Change] = {}
-    operators: dict[str, Plain] = {}
-    paths: dict[str, str | None] = {}
-    for part in parts:
-        logs.update(part.logs)
-        operators.update(part.operators)
-        paths.update(part.paths)
-    return Reshaping(
-        steps=tuple(chain.from_iterable(part.steps for part in parts)),
-        replaced=frozenset().union(*(part.replaced for part in parts)),
-        shards=tuple(chain.from_iterable(part.shards for part in parts)),
-        compares=tuple(chain.from_iterable(part.compares for part in parts)),
-        logs=logs,
-        operators=operators,
-        paths=paths,
-    )
+        whole += _reshaped(Request(wishes, image, facts, number), piece_bytes_max)
+    return whole
 
 
 def _reshaped(request: Request, piece_bytes_max: int) -> Reshaping:
@@ -104,15 +100,12 @@ def _reshaped(request: Request, piece_bytes_max: int) -> Reshaping:
     for store in request.stores:
         pieces += pieces_of(request, store, piece_bytes_max)
     taken, same = _taken_and_same(request)
-    shards = tuple(chain.from_iterable(piece.targets for piece in (*pieces, *same)))
+    shards = _targets([*pieces, *same])
     schemas = list(schemas_of(request))
     taken |= {step.inputs[0].path for step in schemas}
     paths = {path: new for path, new in paths_of(request).items() if path not in taken}
-    steps = [
-        _step(request, number, bundle) for number, bundle in enumerate(bundled(pieces, PIECES_MAX))
-    ]
     return Reshaping(
-        steps=(*steps, *joined_logs(request), *schemas),
+        steps=(*_steps(request, pieces), *joined_logs(request), *schemas),
         replaced=taken | frozenset(paths),
         shards=shards,
         compares=tuple(_compares(request, pieces, same)),
@@ -120,6 +113,15 @@ def _reshaped(request: Request, piece_bytes_max: int) -> Reshaping:
         operators=dict(operators_of(request)),
         paths=paths,
     )
+
+
+def _targets(pieces: Iterable[Piece]) -> tuple[ShardFiles, ...]:
+    return tuple(chain.from_iterable(piece.targets for piece in pieces))
+
+
+def _steps(request: Request, pieces: list[Piece]) -> Iterator[TransformShard]:
+    for number, bundle in enumerate(bundled(pieces, PIECES_MAX)):
+        yield _step(request, number, bundle)
 
 
 def _taken_and_same(request: Request) -> tuple[frozenset[str], list[Piece]]:
@@ -145,7 +147,6 @@ def _renamed(request: Request, shard: ShardFiles) -> ShardFiles:
 
 def _step(request: Request, number: int, pieces: list[Piece]) -> TransformShard:
     inputs = chain.from_iterable(piece.files for piece in pieces)
-    targets = chain.from_iterable(piece.targets for piece in pieces)
     return TransformShard(
         name=f"transform/state-{request.number}-{number}",
         transform=REWRITE_STATE,
@@ -153,7 +154,7 @@ def _step(request: Request, number: int, pieces: list[Piece]) -> TransformShard:
         source=request.above,
         inputs=tuple(map(request.info, inputs)),
         target=request.target,
-        outputs=tuple(chain.from_iterable(map(written, targets))),
+        outputs=tuple(chain.from_iterable(map(written, _targets(pieces)))),
     )
 
 
@@ -161,13 +162,13 @@ def _options(request: Request, pieces: list[Piece]) -> dict[str, object]:
     """Return the options of `rewrite_state`: see there."""
     settings = request.image.settings
     options: dict[str, object] = {
-        "pieces": [_plain(piece) for piece in pieces],
+        "pieces": list(map(_plain, pieces)),
         "settings": request.reading(),
         "provider": request.provider,
         "codec": request.conf.get(CODEC, settings.get(CODEC, "lz4")),
         "checksums": settings.get(ROW_CHECKSUM) == "true",
     }
-    moved = {piece.sources[0].operator for piece in pieces if piece.partitions}
+    moved = _moved_operators(pieces)
     if moved:
         options["rules"] = plain.to_plain(_rules(request, moved))
     if request.part:
@@ -181,6 +182,11 @@ def _options(request: Request, pieces: list[Piece]) -> dict[str, object]:
     options["format"] = zip_format(request)
     options["format_without_zip"] = zip_format_guessed(request)
     return options
+
+
+def _moved_operators(pieces: list[Piece]) -> set[str]:
+    """Return the operators whose entries change their shard."""
+    return {piece.sources[0].operator for piece in pieces if piece.partitions}
 
 
 def _rules(request: Request, operators: Collection[str]) -> dict[str, KeyRule]:
@@ -198,7 +204,7 @@ def _plain(piece: Piece) -> dict[str, object]:
     plain: dict[str, object] = {
         "operator": first.operator,
         "store": first.store,
-        "sources": [[shard.shard, list(shard.files)] for shard in piece.sources],
+        "sources": list(map(_source, piece.sources)),
         "targets": [shard.shard for shard in piece.targets],
     }
     tables = list(map(_tables, piece.targets))
@@ -207,6 +213,10 @@ def _plain(piece: Piece) -> dict[str, object]:
     if piece.partitions:
         plain["partitions"] = list(piece.partitions)
     return plain
+
+
+def _source(shard: ShardFiles) -> list[object]:
+    return [shard.shard, list(shard.files)]
 
 
 def _tables(shard: ShardFiles) -> list[str]:
@@ -222,16 +232,24 @@ def _evolution(request: Request) -> dict[str, object]:
     """Return the rows that become others, and where their keys then belong."""
     if not request.evolved:
         return {}
+    return {
+        "evolve": plain.to_plain(request.evolved),
+        "rules_after": plain.to_plain(_rules_after(request)),
+    }
+
+
+def _rules_after(request: Request) -> dict[str, KeyRule]:
+    """Return how keys that become others are placed."""
     schemas = spark_image(request.image).schemas
     framed = request.provider == ROCKSDB
-    names = {operator.id: operator.name for operator in request.image.operators}
-    rules_after = {}
+    operators = {operator.id: operator.name for operator in request.image.operators}
+    rules = {}
     for name, evolution in request.evolved.items():
         if evolution.rekeyed:
-            operator = names.get(name.partition("/")[0])
+            operator = operators.get(name.partition("/")[0])
             schema = {**schemas[name], "key": evolution.new_key}
-            rules_after[name] = key_rule(operator, name, schema, framed)
-    return {"evolve": plain.to_plain(request.evolved), "rules_after": plain.to_plain(rules_after)}
+            rules[name] = key_rule(operator, name, schema, framed)
+    return rules
 
 
 def _sessions(request: Request) -> dict[str, str]:
@@ -262,7 +280,7 @@ def _compares(request: Request, pieces: list[Piece], same: list[Piece]) -> Itera
             request.above,
             request.target,
             tuple(chain.from_iterable(piece.sources for piece in bundle)),
-            tuple(chain.from_iterable(piece.targets for piece in bundle)),
+            _targets(bundle),
             (),
             source_settings,
             sum(piece.size for piece in bundle),

@@ -17,6 +17,7 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.rewrite.merge import MERGE_COMMITS, MERGE_OFFSETS, Joining
 from stateshift.engines.spark.rewrite.request import Request
 from stateshift.engines.spark.rewrite.wishes import Plain
+from stateshift.formats.spark.names import CheckpointPath
 from stateshift.step import TransformShard
 from stateshift.survey import FileInfo, ShardFiles
 
@@ -68,13 +69,19 @@ def _log_change(request: Request, path: str, shards: tuple[ShardFiles, ...]) -> 
 
 def operators_of(request: Request) -> Iterator[tuple[str, Plain]]:
     for path in request.image.needed:
-        place = request.place(path)
-        if place.area == "delta-schema-log" and request.wishes.sources:
-            yield path, {"folders": _folders(request, "sources", request.wishes.sources)}
-        if place.area == "state-metadata":
-            changes = _metadata_changes(request, place.operator or "")
-            if changes:
-                yield path, changes
+        changes = _operator_changes(request, request.place(path))
+        if changes:
+            yield path, changes
+
+
+def _operator_changes(request: Request, place: CheckpointPath) -> Plain:
+    """Return further options of a file's rewriting."""
+    sources = request.wishes.sources
+    if place.area == "delta-schema-log" and sources:
+        return {"folders": _folders(request, "sources", sources)}
+    if place.area == "state-metadata":
+        return _metadata_changes(request, place.operator or "")
+    return {}
 
 
 def _metadata_changes(request: Request, operator: str) -> Plain:
@@ -147,7 +154,7 @@ def _new_schemas(request: Request, store: str) -> dict[str, dict[str, str]]:
 
 def joined_logs(request: Request) -> Iterator[TransformShard]:
     logs = dict(request.joining.logs()) if request.joining else {}
-    files = [request.info(path) for path in sorted(logs)]
+    files = map(request.info, sorted(logs))
     for number, bundle in enumerate(bundled(files, PIECES_MAX)):
         yield TransformShard(
             name=f"transform/joined-{number}",

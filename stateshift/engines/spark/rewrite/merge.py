@@ -251,16 +251,19 @@ def _of_schemas(source: Survey, other: Survey) -> Iterator[Finding]:
 
 
 def _of_schema_logs(other: Survey) -> Iterator[Finding]:
-    needed = other.images[0].needed
-    tracked = [path for path in needed if classify(path).area == "delta-schema-log"]
-    if tracked:
+    tracked = next(filter(_is_schema_log, other.images[0].needed), None)
+    if tracked is not None:
         yield Finding(
             "refuse",
-            f"{other.location} has a schema log of Delta's ({tracked[0]}), which names its source "
+            f"{other.location} has a schema log of Delta's ({tracked}), which names its source "
             "by a number that it does not keep in a merge",
             hint="let the sources of one of them be other than Delta's, or start its job from an "
             "empty checkpoint",
         )
+
+
+def _is_schema_log(path: str) -> bool:
+    return classify(path).area == "delta-schema-log"
 
 
 def _of_source_names(source: Survey, other: Survey) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from math import gcd
 
@@ -172,11 +173,10 @@ def _moved(request: Request, store: StoreState, bytes_max: int) -> Iterator[Piec
     for source_numbers, target_numbers in _groups(request, store, before, after):
         sources = tuple(by_number[number] for number in source_numbers)
         size = request.size(sources)
-        target_size = size // len(target_numbers)
         passes = min(len(target_numbers), -(-size // bytes_max) or 1)
+        made = partial(_made, request, store, size=size // len(target_numbers))
         for start in range(passes):
-            numbers = target_numbers[start::passes]
-            targets = tuple(_made(request, store, number, target_size) for number in numbers)
+            targets = tuple(map(made, target_numbers[start::passes]))
             yield Piece(sources, targets, (before, after), size)
 
 
@@ -197,15 +197,22 @@ def _made(request: Request, store: StoreState, shard: int, size: int) -> ShardFi
         folder = f"{folder}/{store.store}"
     own = f"{folder}/{request.version_after}"
     if request.provider == HDFS:
-        return ShardFiles(store.operator, store.store, shard, (f"{own}.snapshot",))
-    if request.uuids:
-        unique = request.uuid_of(store, shard) or _id(request, own)
-        own_zip = f"{own}_{unique}.zip"
+        files: tuple[str, ...] = (f"{own}.snapshot",)
     else:
-        own_zip = f"{own}.zip"
-    numbers = range(FIRST_TABLE, FIRST_TABLE + table_count(size))
-    tables = [f"{folder}/SSTs/{n:06}-{_id(request, f'{own} {n}')}.sst" for n in numbers]
-    return ShardFiles(store.operator, store.store, shard, (own_zip, *tables))
+        files = (_zip_name(request, store, shard, own), *_table_names(request, folder, own, size))
+    return ShardFiles(store.operator, store.store, shard, files)
+
+
+def _zip_name(request: Request, store: StoreState, shard: int, own: str) -> str:
+    if not request.uuids:
+        return f"{own}.zip"
+    unique = request.uuid_of(store, shard) or _id(request, own)
+    return f"{own}_{unique}.zip"
+
+
+def _table_names(request: Request, folder: str, own: str, size: int) -> Iterator[str]:
+    for number in range(FIRST_TABLE, FIRST_TABLE + table_count(size)):
+        yield f"{folder}/SSTs/{number:06}-{_id(request, f'{own} {number}')}.sst"
 
 
 def _id(request: Request, place: str) -> uuid.UUID:

@@ -138,13 +138,11 @@ class Gathering:
             new_key, _ = self._evolvers[store]
             block = mapped(block, new_key, None)
             hashes = hashes_of(self._views_after[store], block.keys)
-        targets = hashes % after
-        order = np.argsort(targets, kind="stable")
-        block, targets = block.take(order), targets[order]
-        cuts = np.concatenate(([0], np.flatnonzero(np.diff(targets)) + 1, [len(targets)]))
-        for start, end in pairwise(cuts.tolist()):
-            if start < end and int(targets[start]) in self._targets:
-                yield int(targets[start]), part(block, start, end)
+        yield from filter(self._is_target, _split(block, hashes % after))
+
+    def _is_target(self, dealt: tuple[int, Block]) -> bool:
+        target, _ = dealt
+        return target in self._targets
 
     @cached_property
     def _targets(self) -> frozenset[int]:
@@ -212,6 +210,16 @@ class Gathering:
 
 def _as_they_are(blocks: Iterator[Block]) -> Iterator[Block]:
     return blocks
+
+
+def _split(block: Block, targets: Ints) -> Iterator[tuple[int, Block]]:
+    """Yield the records of each target together, in their order."""
+    order = np.argsort(targets, kind="stable")
+    block, targets = block.take(order), targets[order]
+    cuts = np.concatenate(([0], np.flatnonzero(np.diff(targets)) + 1, [len(targets)]))
+    for start, end in pairwise(cuts.tolist()):
+        if start < end:
+            yield int(targets[start]), part(block, start, end)
 
 
 def _check_places(source: ShardFiles, store: str, block: Block, places: Ints) -> None:

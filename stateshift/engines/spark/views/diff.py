@@ -81,23 +81,24 @@ class _Comparison:
         self._begun: set[str] = set()
 
     def run(self, fleet: Readers | None, sizes: Sizes) -> None:
-        for store in self._sides.names():
-            self._begin(store)
+        self._begin(self._sides.names())
         with Shelf() as apart:
             if fleet is not None:
                 self._read_by(fleet, sizes, apart)
             else:
                 self._read(apart)
             self._report(matched(apart.sided()))
-        for store in self._sides.met:
-            self._begin(store)
+        self._begin(self._sides.met)
         self._differences.stores += [self._counts[name] for name in sorted(self._counts)]
 
-    def _begin(self, store: str) -> None:
-        """Begin a store's counts; that it cannot be compared is a result, too."""
-        if store in self._begun:
-            return
-        self._begun.add(store)
+    def _begin(self, stores: Iterable[str]) -> None:
+        for store in stores:
+            if store not in self._begun:
+                self._begun.add(store)
+                self._begin_store(store)
+
+    def _begin_store(self, store: str) -> None:
+        """Begin the counts of a store; that it cannot be compared is a result, too."""
         forms = self._sides.form(store)
         if isinstance(forms, str):
             self._differences.incomparable.append((self._operator, store, forms))
@@ -107,8 +108,7 @@ class _Comparison:
     def _read_by(self, fleet: Readers, sizes: Sizes, apart: Shelf) -> None:
         """Put aside what a fleet reads of buckets whose sums differ; the rest is the same."""
         compared = fleet.unequal(self._sides, sizes, apart.put)
-        for store in sorted(compared.met):
-            self._begin(store)
+        self._begin(sorted(compared.met))
         for store, count in compared.same.items():
             self._counts[store].same += count
 
@@ -121,17 +121,20 @@ class _Comparison:
             self._report(self._matched(self._sides.left.shards, self._sides.right.shards))
             return
         for number, shards in left.items():
-            for match in self._matched(shards, right[number]):
-                self._same(match.same)
-                apart.put(0, match.removed, match.changed[0])
-                apart.put(1, match.added, match.changed[1])
+            self._put_aside(self._matched(shards, right[number]), apart)
+
+    def _put_aside(self, matches: Iterable[Matched], apart: Shelf) -> None:
+        for match in matches:
+            self._same(match.same)
+            apart.put(0, match.removed, match.changed[0])
+            apart.put(1, match.added, match.changed[1])
 
     def _matched(self, left: list[ShardFiles], right: list[ShardFiles]) -> Iterator[Matched]:
         return matched(chain(self._formed(0, left), self._formed(1, right)))
 
     def _formed(self, side: int, shards: list[ShardFiles]) -> Iterator[tuple[int, Block]]:
         for store, block in self._sides.formed(side, shards):
-            self._begin(store)
+            self._begin((store,))
             yield side, block
 
     def _same(self, keys: Binary) -> None:

@@ -31,6 +31,7 @@ from stateshift.engines.spark.views.json_lines import lines_of
 from stateshift.engines.spark.views.selection import (
     Opened,
     check_wanted,
+    image_location,
     opened,
     operator_fits,
     operator_id,
@@ -170,16 +171,12 @@ def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Expo
 
 def _check_committed(there: Opened, wanted: Wanted) -> None:
     """Refuse state that no finished batch has left: an empty file would say that there is none."""
+    hint = f"stateshift verify {quote(there.location)}"
     for image in there.images:
         if image.epoch is None and _has_state(image, wanted):
-            name = f"{there.location}/{image.path}" if image.path else there.location
-            raise PlanError(
-                (
-                    f"{name} has files of state and no batch that is finished: which of them "
-                    "count, nothing tells"
-                ),
-                hint=f"stateshift verify {quote(there.location)}",
-            )
+            place = image_location(there.location, image)
+            what = "has files of state and no batch that is finished"
+            raise PlanError(f"{place} {what}: which of them count, nothing tells", hint=hint)
 
 
 def _has_state(image: Image, wanted: Wanted) -> bool:
@@ -193,8 +190,7 @@ def _has_state(image: Image, wanted: Wanted) -> bool:
 
 def _check_changes(there: Opened, first: int, last: int) -> None:
     for image in there.images:
-        is_committed = image.epoch is not None and last <= image.epoch
-        if not 0 <= first <= last or not is_committed:
+        if not _has_batches(image, first, last):
             raise PlanError(
                 (
                     f"no changes of batches {first} to {last}: the last one that was committed "
@@ -202,6 +198,10 @@ def _check_changes(there: Opened, first: int, last: int) -> None:
                 ),
                 hint="--changes A..B takes both batches in, the earlier one first",
             )
+
+
+def _has_batches(image: Image, first: int, last: int) -> bool:
+    return image.epoch is not None and 0 <= first <= last <= image.epoch
 
 
 def _several(stores: Iterable[str]) -> PlanError:

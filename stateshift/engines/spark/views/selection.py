@@ -16,9 +16,9 @@ from stateshift.engines.single_file import single
 from stateshift.engines.spark.entries.store_views import Views, views_of
 from stateshift.engines.spark.survey import checkpoint as spark_survey
 from stateshift.engines.views import Wanted
-from stateshift.errors import MissingFile, PlanError
+from stateshift.errors import MissingFile, PlanError, StateshiftError
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Image, ShardFiles, Survey
+from stateshift.survey import Image, Operator, ShardFiles, Survey
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,10 @@ def operator_id(image: Image, operator: str) -> str:
     return f"{image.path}/{operator}" if image.path else operator
 
 
+def image_location(location: str, image: Image) -> str:
+    return f"{location}/{image.path}" if image.path else location
+
+
 def opened(location: str, opening: Callable[[str], Storage], batch: int | None = None) -> Opened:
     """Return the images at a location; with `batch`, as if that one had been the last."""
     storage = opening(location)
@@ -77,38 +81,53 @@ def opened(location: str, opening: Callable[[str], Storage], batch: int | None =
 
 def _check_images(survey: Survey, location: str, opening: Callable[[str], Storage]) -> None:
     """Refuse a location without a checkpoint, and say what lies there instead."""
-    if survey.images:
-        return
+    if not survey.images:
+        raise _no_checkpoint(survey, location, opening)
+
+
+def _no_checkpoint(
+    survey: Survey, location: str, opening: Callable[[str], Storage]
+) -> StateshiftError:
     look_there = f"stateshift inspect {quote(location)}"
     if survey.files:
-        raise PlanError(f"{location} holds no checkpoint", hint=look_there)
+        return PlanError(f"{location} holds no checkpoint", hint=look_there)
     if single(location, opening) is not None:
+        fact = f"{location} is a single file, not a checkpoint"
         hint = f"name the checkpoint it belongs to; what is in the file: {look_there}"
-        raise PlanError(f"{location} is a single file, not a checkpoint", hint=hint)
-    raise MissingFile(f"nothing is at {location}", location=location, hint=look_there)
+        return PlanError(fact, hint=hint)
+    return MissingFile(f"nothing is at {location}", location=location, hint=look_there)
 
 
 def check_wanted(there: Opened, wanted: Wanted) -> None:
     """Refuse an operator or a store that is not there, and say which ones are."""
-    operators: list[str] = []
-    stores: list[str] = []
-    fits = False
-    for image in there.images:
-        views = there.views[image.path]
-        for operator in image.operators:
-            operators.append(operator_id(image, operator.id))
-            if operator_fits(wanted, image, operator.id):
-                fits = True
-                for store in operator.stores:
-                    stores.extend(views.names(operator.id, store.name))
-    if wanted.operator is not None and not fits:
-        names = ", ".join(operators) or "none"
+    operators = list(_operators(there))
+    if wanted.operator is not None and not any(_fits(wanted, *each) for each in operators):
+        names = ", ".join(operator_id(image, operator.id) for image, operator in operators)
         fact = f"{there.location} has no operator {wanted.operator}"
-        raise PlanError(fact, hint=f"its operators: {names}")
+        raise PlanError(fact, hint=f"its operators: {names or 'none'}")
+    stores = list(_stores(there, wanted))
     if wanted.store is not None and not any(store_fits(wanted, name) for name in stores):
         names = ", ".join(dict.fromkeys(stores)) or "none"
         fact = f"{there.location} has no store {wanted.store}"
         raise PlanError(fact, hint=f"its stores: {names}")
+
+
+def _operators(there: Opened) -> Iterator[tuple[Image, Operator]]:
+    for image in there.images:
+        for operator in image.operators:
+            yield image, operator
+
+
+def _fits(wanted: Wanted, image: Image, operator: Operator) -> bool:
+    return operator_fits(wanted, image, operator.id)
+
+
+def _stores(there: Opened, wanted: Wanted) -> Iterator[str]:
+    """Yield the names of stores, or column families, of the operators that are wanted."""
+    for image, operator in _operators(there):
+        if _fits(wanted, image, operator):
+            for store in operator.stores:
+                yield from there.views[image.path].names(operator.id, store.name)
 
 
 def _of_state(path: str | None) -> bool:
@@ -120,9 +139,9 @@ def _of_state(path: str | None) -> bool:
 
 def _check_batch(location: str, image: Image, batch: int) -> None:
     if batch not in image.epochs:
-        where = f"{location}/{image.path}" if image.path else location
-        epochs = ", ".join(str(epoch) for epoch in image.epochs[-10:]) or "none"
+        epochs = ", ".join(map(str, image.epochs[-10:])) or "none"
         raise PlanError(
-            f"the state of batch {batch} is not there any more, or not yet: {where}",
+            f"the state of batch {batch} is not there any more, or not yet: "
+            f"{image_location(location, image)}",
             hint=f"the last batches whose state can be loaded: {epochs}",
         )

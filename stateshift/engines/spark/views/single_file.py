@@ -18,22 +18,22 @@ FILE_MAX = 256 * 1024 * 1024
 def decoded(storage: Storage, name: str, location: str, opening: Opening) -> DecodedFile:
     path = locations.normal(location, os.getcwd())
     try:
-        inside = decoding.inside(path)
-        root = path.removesuffix(inside).rstrip("/") or path
-        rows = RowSchema()
-        if decoding.schema_path(inside):
-            rows = _rows(opening(root), inside)
+        rows = _rows(opening, path)
         return decoding.decode_file(path, storage.read(name, FILE_MAX), rows)
     except FormatError as error:
         raise error.at(location) from error
 
 
-def _rows(storage: Storage, path: str) -> RowSchema:
+def _rows(opening: Opening, path: str) -> RowSchema:
     """Return the schema that lies beside a state file, if there is one: a checkpoint starts without
     it, too.
     """
-    schema = decoding.schema_path(path)
-    if schema is None or storage.stat(schema) is None:
+    inside = decoding.inside(path)
+    schema = decoding.schema_path(inside)
+    if schema is None:
+        return RowSchema()
+    storage = opening(path.removesuffix(inside).rstrip("/") or path)
+    if storage.stat(schema) is None:
         return RowSchema()
     rocksdb = path.endswith((".zip", ".changelog", ".sst"))
     return RowSchema.of(storage.read(schema, FILE_MAX), "rocksdb" if rocksdb else None)

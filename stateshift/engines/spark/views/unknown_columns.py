@@ -18,13 +18,13 @@ def note_of(view: StoreView, image: Image) -> str | None:
     """
     if view.known:
         return None
-    unknown = []
-    if view.key is None:
-        unknown.append("keys")
-    if view.value is None:
-        unknown.append("values")
     operator = f"{image.path}/{view.operator}" if image.path else view.operator
     return (
-        f"operator {operator}, store {view.store}: {' and '.join(unknown)} are hexadecimal, "
+        f"operator {operator}, store {view.store}: {_unknown(view)} are hexadecimal, "
         f"because the checkpoint has no schema that tells their columns; {_WAY_OUT}"
     )
+
+
+def _unknown(view: StoreView) -> str:
+    columns = {"keys": view.key, "values": view.value}
+    return " and ".join(name for name in columns if columns[name] is None)
